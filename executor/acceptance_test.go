@@ -55,15 +55,19 @@ var failures = []struct{ name, marks, happens, note string }{
 	{"binding", ":badbinding", "x+", "cannot build the call of undo.x: argument n:"},
 	{"too large", ":large", "x+", "cannot build the call of undo.x: the arguments take"},
 	{"call of the probe", ":badask", "x?", "cannot build the call of probe.x: argument n:"},
-	{"call of the check", ":badcheck", "x+", "undo.x failed: unverified: cannot build the check after the undo: argument n:"},
+	{"call of the check", ":badcheck", "x+",
+		"undo.x failed: unverified: cannot build the check after the undo: argument n:"},
 	{"no compensation", ":none", "x+", "no compensation is registered for do.x"},
 	{"probe inconclusive", ":probe", "x? x.probe=inconclusive", "in doubt, and the probe is inconclusive"},
 	{"probe lost", ":probe", "x? x.probe=lost", "in doubt, and the probe is inconclusive: no answer in time"},
 	{"probe fails", ":probe", "x? x.probe=fail", "in doubt, and the probe is inconclusive: locked: try later"},
-	{"undo lost, probe inconclusive", ":blind", "x+ x=lost x.probe=inconclusive", "undo.x failed: in doubt, and the probe is inconclusive"},
+	{"undo lost, probe inconclusive", ":blind", "x+ x=lost x.probe=inconclusive",
+		"undo.x failed: in doubt, and the probe is inconclusive"},
 	{"undo lost, still there", ":blind", "x+ x=lost x.probe=present", "undo.x failed: the effect still stands"},
-	{"key forgotten, probe inconclusive", ":dedupe", "x+ x=fail x.probe=inconclusive", "undo.x failed: in doubt, and the probe is inconclusive"},
-	{"verify finds it", ":verify", "x+ x.verify=there", "undo.x failed: unverified: its worker says done, and the check finds"},
+	{"key forgotten, probe inconclusive", ":dedupe", "x+ x=fail x.probe=inconclusive",
+		"undo.x failed: in doubt, and the probe is inconclusive"},
+	{"verify finds it", ":verify", "x+ x.verify=there",
+		"undo.x failed: unverified: its worker says done, and the check finds"},
 	{"verify lost", ":verify", "x+ x.verify=lost", "undo.x failed: unverified: the check after the undo is inconclusive"},
 	{"window closed", ":for=500ms", "x+ @500ms", "its undo window closed at"},
 	{"window closed by the calendar", ":until=500ms", "x+ @500ms", "its undo window closed at"},
@@ -94,7 +98,8 @@ func TestC1EachKindOfFailure(t *testing.T) {
 			if note := viewed.Actions[2].Note; !strings.HasPrefix(note, f.note) {
 				t.Fatalf("note %q", note)
 			}
-			if asked := slices.ContainsFunc(s.sent, func(c Command) bool { return c.Action == "x" }); !asked && !strings.Contains(preview, "quarantine p/x ") {
+			if asked := slices.ContainsFunc(s.sent, func(c Command) bool { return c.Action == "x" }); !asked &&
+				!strings.Contains(preview, "quarantine p/x ") {
 				t.Fatalf("preview: %s", preview)
 			}
 			quarantined := 0
@@ -103,7 +108,8 @@ func TestC1EachKindOfFailure(t *testing.T) {
 					quarantined++
 				}
 			}
-			if pages := s.called(true); quarantined != 1 || strings.Count(pages, "quarantined p/x: "+f.note) != 1 || strings.Count(pages, "quarantined") != 1 {
+			if pages := s.called(true); quarantined != 1 || strings.Count(pages, "quarantined p/x: "+f.note) != 1 ||
+				strings.Count(pages, "quarantined") != 1 {
 				t.Fatalf("%d quarantines, pages %s", quarantined, pages)
 			}
 			for _, at := range []string{"", "1000h"} {
@@ -128,10 +134,11 @@ func (s *script) failing(marks string) {
 	wrong := `bindings { name: "n" expression: "input.id + 1" }`
 	lines := map[string]string{
 		":badbinding": "compensation " + wrong,
-		":large":      "compensation bindings { name: \"n\" expression: \"input\" } bindings { name: \"m\" expression: \"input\" }\ninput \"" + strings.Repeat("y", 40<<10) + `"`,
-		":badask":     `compensation probe { call { capability: "probe.x" ` + wrong + ` } }`,
-		":badcheck":   `compensation verify { ok: "true" call { capability: "verify.x" ` + wrong + ` } }`,
-		":none":       "",
+		":large": "compensation bindings { name: \"n\" expression: \"input\" } bindings { name: \"m\" expression: " +
+			"\"input\" }\ninput \"" + strings.Repeat("y", 40<<10) + `"`,
+		":badask":   `compensation probe { call { capability: "probe.x" ` + wrong + ` } }`,
+		":badcheck": `compensation verify { ok: "true" call { capability: "verify.x" ` + wrong + ` } }`,
+		":none":     "",
 	}
 	line, ok := lines[marks]
 	if !ok {
@@ -267,9 +274,10 @@ var strange = map[string]*pb.Record{
 	"compensation_registered.on_in_doubt": {Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{OnInDoubt: 9}}},
 	"compensation_registered.on_late":     {Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{OnLate: 9}}},
 	"verdict_given.outcome":               {Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: 9}}},
-	"resolved.outcome":                    {Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: 9, Reason: "r", Actor: "a", Evidence: "e"}}},
-	"forward_registered.late":             {Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.a", Class: pb.Class_CLASS_EFFECTLESS, Late: 9}}},
-	"compensation_reported.answer":        {Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: 9}}},
+	"resolved.outcome": {Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: 9, Reason: "r",
+		Actor: "a", Evidence: "e"}}},
+	"forward_registered.late":      {Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.a", Class: pb.Class_CLASS_EFFECTLESS, Late: 9}}},
+	"compensation_reported.answer": {Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: 9}}},
 }
 
 // TestC3AValueThatNobodyKnowsIsRefused with its field's path, wherever others than a

@@ -67,7 +67,8 @@ func (s *State) advance(e ledger.Entry) {
 	if e.Source.Term {
 		s.meta.Fence = e.Address.Sequence
 	}
-	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor && e.Record.Term >= s.meta.Term {
+	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor &&
+		e.Record.Term >= s.meta.Term {
 		s.meta.TimeNs = max(s.meta.TimeNs, e.Record.EpochNs)
 	}
 }
@@ -114,7 +115,8 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 	// refused record of anybody else is answered in the ledger itself.
 	// One answer per message is enough: whoever sends a thousand bad records must
 	// not make the holder append a thousand.
-	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor && s.answered != e.Address.Sequence {
+	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor &&
+		s.answered != e.Address.Sequence {
 		s.answered = e.Address.Sequence
 		s.todo.add(todoRefused + string(rows.At(e.Address).Bytes()))
 	}
@@ -165,13 +167,15 @@ func concurrency(r *rowspb.PlanRow) uint32 {
 
 // idle reports whether an unwind has nothing under way.
 func idle(r *rowspb.PlanRow) bool {
-	return len(r.Ready) == 0 && len(r.Parked) == 0 && len(r.Duplicated) == 0 && r.InFlight == 0 && len(r.Settling) == 0
+	return len(r.Ready) == 0 && len(r.Parked) == 0 && len(r.Duplicated) == 0 &&
+		r.InFlight == 0 && len(r.Settling) == 0
 }
 
 // stuck reports what must never be: a plan that owes an undo which nothing blocks,
 // with no command out (S26).
 func stuck(r *rowspb.PlanRow) bool {
-	return idle(r) && len(r.Reported) == 0 && !rewound(r) && r.Unsettled > 0 && endOf(r) == pb.PlanEnd_PLAN_END_UNSPECIFIED
+	return idle(r) && len(r.Reported) == 0 && !rewound(r) && r.Unsettled > 0 &&
+		endOf(r) == pb.PlanEnd_PLAN_END_UNSPECIFIED
 }
 
 // endOf says how an unwinding plan ends as it stands, or UNSPECIFIED while

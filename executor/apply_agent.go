@@ -66,12 +66,15 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 	if p := s.plan(e.Record.Plan); p != nil {
 		if unopened(p.row) {
-			return refused("plan %s has failed: its opening was refused at %s; want another ID", p.id, ledger.FormatAddress(p.row.Opened))
+			return refused("plan %s has failed: its opening was refused at %s; want another ID", p.id,
+				ledger.FormatAddress(p.row.Opened))
 		}
-		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer && bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) {
+		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer &&
+			bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) {
 			return repeated
 		}
-		return refused("plan %s was opened before, by agent %s at %s", p.id, p.row.Agent, ledger.FormatAddress(p.row.Opened))
+		return refused("plan %s was opened before, by agent %s at %s", p.id, p.row.Agent,
+			ledger.FormatAddress(p.row.Opened))
 	}
 	if err := pastDeadline(declared, min(e.StampNs, s.beforeNs)); err != nil {
 		return Result{Refused, err.Error()}
@@ -83,7 +86,8 @@ func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 func (s *State) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := s.addPlan(e.Record.Plan, &rowspb.PlanRow{
 		Agent: e.Source.Name, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs,
-		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: e.Record.Writer, Opener: e.Record.Writer,
+		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: e.Record.Writer,
+		Opener: e.Record.Writer,
 	})
 	s.meta.Open++
 	s.armPlan(p, e.Address)
@@ -101,11 +105,13 @@ const reasonUnopened = "its opening was refused"
 // this the first pair would open the plan, with no deadline and no owner.
 func (s *State) openRefused(e ledger.Entry) {
 	declared := e.Record.GetPlanOpened()
-	if declared == nil || e.Source.Class != ledger.ClassAgent || !opensHere(e) || s.plan(e.Record.Plan) != nil {
+	if declared == nil || e.Source.Class != ledger.ClassAgent || !opensHere(e) ||
+		s.plan(e.Record.Plan) != nil {
 		return
 	}
 	p := s.openPlan(e, &pb.PlanOpened{
-		Label: usableText(declared.Label), Owner: usableText(declared.Owner), SecondApprover: declared.SecondApprover,
+		Label: usableText(declared.Label), Owner: usableText(declared.Owner),
+		SecondApprover: declared.SecondApprover,
 	})
 	s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, "")
 }
@@ -121,7 +127,8 @@ func unopened(r *rowspb.PlanRow) bool {
 func opensHere(e ledger.Entry) bool {
 	plan, writer := e.Record.Plan, e.Record.Writer
 	on := e.Source.Plan == plan || e.Source.Plan == ledger.ManyPlans
-	return on && plan != ledger.ManyPlans && ledger.ValidToken(plan) && (writer == "" || ledger.ValidToken(writer))
+	return on && plan != ledger.ManyPlans && ledger.ValidToken(plan) &&
+		(writer == "" || ledger.ValidToken(writer))
 }
 
 // usableText is a text of a declaration that was refused, or "" if a limit refuses it.
@@ -136,10 +143,12 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 	r := e.Record
 	if n := s.number(p.id, r.Action); n != 0 {
 		input := s.payload(rows.Action{Plan: p.id, N: n}).Input
-		if bytes.Equal(rows.Encode(s.action(p.id, n).fixed.Forward), rows.Encode(f)) && bytes.Equal(input, r.Payload.GetInput()) {
+		if bytes.Equal(rows.Encode(s.action(p.id, n).fixed.Forward), rows.Encode(f)) &&
+			bytes.Equal(input, r.Payload.GetInput()) {
 			return repeated
 		}
-		return refused("action %s was registered before, differently, at %s", r.Action, ledger.FormatAddress(s.action(p.id, n).fixed.Registered))
+		return refused("action %s was registered before, differently, at %s", r.Action,
+			ledger.FormatAddress(s.action(p.id, n).fixed.Registered))
 	}
 	if !takesActions(p.row) {
 		return s.lateForward(e, p)
@@ -149,7 +158,8 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 		return refused("after: action %s is not registered in plan %s", missing, p.id)
 	}
 	s.adopt(p, e, f)
-	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}
+	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f,
+		Before: before}
 	if r.Writer != p.row.Opener {
 		fixed.Writer = r.Writer
 	}
@@ -179,7 +189,8 @@ func takesActions(r *rowspb.PlanRow) bool {
 // lateForward remembers an act that its agent began after the plan's end.
 func (s *State) lateForward(e ledger.Entry, p *plan) Result {
 	result := refused("plan %s has ended (%s)", p.id, stateName(p.row))
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: "an action came after its end"})
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
+		Reason: "an action came after its end"})
 	return result
 }
 
@@ -211,7 +222,8 @@ func (s *State) latest(p *plan) (before []uint32) {
 	return before
 }
 
-func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.CompensationRegistered) Result {
+func (s *State) compensationRegistered(e ledger.Entry, p *plan,
+	c *pb.CompensationRegistered) Result {
 	a := s.byName(p.id, e.Record.Action)
 	if a == nil {
 		return refused("its forward_registered was refused, or does not stand before it")
@@ -223,7 +235,8 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 		return refused("action %s has a registered compensation that differs", e.Record.Action)
 	}
 	if a.fixed.Registered.Sequence != e.Address.Sequence {
-		return refused("action %s was registered without it, at %s", e.Record.Action, ledger.FormatAddress(a.fixed.Registered))
+		return refused("action %s was registered without it, at %s", e.Record.Action,
+			ledger.FormatAddress(a.fixed.Registered))
 	}
 	a.fixed = &rowspb.ActionStatic{
 		Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs,
@@ -263,9 +276,11 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 	now, failure := rowspb.Outcome_OUTCOME_COMPLETED, ""
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_ForwardFailed:
-		now, failure = rowspb.Outcome_OUTCOME_FAILED, joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
+		now, failure = rowspb.Outcome_OUTCOME_FAILED,
+			joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
 	case *pb.Record_ForwardInDoubt:
-		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT, joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
+		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT,
+			joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
 	}
 	switch a.row.Outcome {
 	case now:
@@ -280,14 +295,16 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 			return refused("the outcome of action %s is already failed", a.fixed.Id)
 		}
 	}
-	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, e.Address, s.meta.TimeNs
+	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, e.Address,
+		s.meta.TimeNs
 	if k, ok := e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
 		a.row.ExternalRef, a.row.LiftedOutput = k.ForwardCompleted.ExternalRef, k.ForwardCompleted.Lifted
 		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
 		s.keepOutput(a, e.Record.Payload.GetOutput())
 	}
 	if now == rowspb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {
-		a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1) // before its caller gave up, whatever the clocks say
+		// before its caller gave up, whatever the clocks say
+		a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1)
 	}
 	s.change(a)
 	switch now {
@@ -317,8 +334,10 @@ func (s *State) sameOutcome(a *action, r *pb.Record, failure string) bool {
 		return a.row.Failure == failure
 	}
 	output := s.payload(a.id).Output
-	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef && a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
-		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) && bytes.Equal(output, r.Payload.GetOutput())
+	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
+		a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
+		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) &&
+		bytes.Equal(output, r.Payload.GetOutput())
 }
 
 func (s *State) keepOutput(a *action, output []byte) {
@@ -339,15 +358,18 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	case p.row.Committed != nil:
 		return repeated
 	case p.row.Phase != rowspb.Phase_PHASE_OPEN:
-		return refused("plan %s is %s: it was not open any more when the commit landed", p.id, stateName(p.row))
+		return refused("plan %s is %s: it was not open any more when the commit landed", p.id,
+			stateName(p.row))
 	case p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:
 		return refused("plan %s was declared %s before the commit landed", p.id, statusName(p.row))
 	case p.row.Turned != nil && !p.row.Turned.Clocked:
 		return turnedBefore(p)
 	case p.row.OpenChildren > 0:
-		return refused("plan %s has %d child plans that are neither committed nor undone", p.id, p.row.OpenChildren)
+		return refused("plan %s has %d child plans that are neither committed nor undone", p.id,
+			p.row.OpenChildren)
 	case s.orphanedBelow(p) != "":
-		return refused("plan %s has acts that were claimed by records which were refused, and may have happened: %s; their owner says what became of them", p.id, s.orphanedBelow(p))
+		return refused("plan %s has acts that were claimed by records which were refused, and may have "+
+			"happened: %s; their owner says what became of them", p.id, s.orphanedBelow(p))
 	case child(p.row) && s.root(p).row.Phase != rowspb.Phase_PHASE_OPEN:
 		root := s.root(p)
 		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
@@ -388,56 +410,6 @@ func (s *State) childCommitted(e ledger.Entry, p *plan) {
 }
 
 func turnedBefore(p *plan) Result {
-	return refused("lease %s of plan %s turned true at %s, before the commit landed", p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
-}
-
-// signal records that a plan failed or was cancelled, whole or back to a
-// savepoint. It undoes nothing by itself: the leases that read plan.status do (S70).
-// A plan that goes back to a savepoint still takes the end of all of it.
-func (s *State) signal(e ledger.Entry, p *plan, signal rowspb.Signal, reason, to string) Result {
-	partly := p.row.ToSavepoint != "" && (stops(p.row) || p.row.Rewinding)
-	switch {
-	case p.row.Signal == signal && p.row.Signalled != nil && p.row.ToSavepoint == to && p.row.Reason == reason:
-		return repeated
-	case partly && to == "":
-	case !stops(p.row) || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
-		return refused("plan %s is already %s", p.id, statusName(p.row))
-	}
-	p.row.Signal, p.row.Reason, p.row.Signalled, p.row.ToSavepoint = signal, reason, e.Address, to
-	p.row.Asked = s.asked(e, signal, reason)
-	s.touch(p)
-	s.evaluatePlan(p, e.Address)
-	return effective
-}
-
-func (s *State) unwindRequested(e ledger.Entry, p *plan, k *pb.UnwindRequested) Result {
-	switch {
-	case k.Number == 0:
-		return refused("unwind_requested.number: missing; the agent counts its requests of plan %s from 1", p.id)
-	case k.Number <= p.row.Rewinds:
-		return repeated
-	}
-	result := s.unwindTo(e, p, "unwind_requested", k.ToSavepoint, k.Reason)
-	if result.Verdict == Effective {
-		p.row.Rewinds = k.Number
-	}
-	return result
-}
-
-// unwindTo asks for an unwind back to a savepoint.
-func (s *State) unwindTo(e ledger.Entry, p *plan, field, to, reason string) Result {
-	if p.row.Phase == rowspb.Phase_PHASE_COMMITTING {
-		return refused("%s.to_savepoint: plan %s is being committed; want none, to have all of it undone", field, p.id)
-	}
-	if savepoint(p, to) == nil {
-		return refused("%s.to_savepoint: plan %s has no savepoint %q", field, p.id, to)
-	}
-	return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, reason, to)
-}
-
-func joinText(code, message string) string {
-	if code == "" || message == "" {
-		return code + message
-	}
-	return code + ": " + message
+	return refused("lease %s of plan %s turned true at %s, before the commit landed",
+		p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
 }

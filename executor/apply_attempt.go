@@ -11,8 +11,10 @@ import (
 
 // The attempts of an undo, from dispatch to outcome.
 
-func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.CompensationDispatched) Result {
-	waiting := a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
+func (s *State) dispatched(e ledger.Entry, p *plan, a *action,
+	k *pb.CompensationDispatched) Result {
+	waiting := a.row.Undo == rowspb.Undo_UNDO_WAITING &&
+		a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	if !begins(a) && !waiting {
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
@@ -23,17 +25,20 @@ func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.Compensatio
 		return void("action %s must not be compensated: %s", a.fixed.Id, why)
 	}
 	if c := a.fixed.Compensation; k.Capability != c.Capability || k.Key != s.key(a) {
-		return void("%s with key %q is not the compensation of action %s", k.Capability, k.Key, a.fixed.Id)
+		return void("%s with key %q is not the compensation of action %s", k.Capability, k.Key,
+			a.fixed.Id)
 	}
 	if why := s.settles(e, p, a); why != "" {
 		return void("%s", why)
 	}
 	// Its arguments were resolved for another outcome; they are resolved again.
 	if k.BlindCleanup != blind(a) {
-		return void("the outcome of action %s became %s before the dispatch landed", a.fixed.Id, outcomeName(a.row.Outcome))
+		return void("the outcome of action %s became %s before the dispatch landed", a.fixed.Id,
+			outcomeName(a.row.Outcome))
 	}
 	s.dropRetry(p, a)
-	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup, e.Address, e.Record.EpochNs
+	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup,
+		e.Address, e.Record.EpochNs
 	a.row.Unserved = false
 	if a.row.SentNs == 0 {
 		a.row.SentNs = e.Record.EpochNs
@@ -113,7 +118,8 @@ func (s *State) land(p *plan, a *action) {
 
 func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.CompensationSucceeded) Result {
 	if !inFlight(a, k.Attempt) {
-		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id, undoName(a.row.Undo))
+		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id,
+			undoName(a.row.Undo))
 	}
 	switch claims := k.Verified || k.Probed; {
 	case claims && !a.row.Confirmed:
@@ -124,7 +130,8 @@ func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.Compensation
 	if why := s.withoutFact(a); why != "" {
 		return void("%s", why)
 	}
-	s.attemptEnded(e, a, k.Attempt, attemptEnd{state: "done", worker: k.Worker, code: k.Code, timing: k.Timing})
+	s.attemptEnded(e, a, k.Attempt, attemptEnd{state: "done", worker: k.Worker, code: k.Code,
+		timing: k.Timing})
 	s.land(p, a)
 	a.row.Note, a.row.AliveUntilNs = "", 0
 	s.settle(p, a, rowspb.Undo_UNDO_COMPENSATED, e.Address)
@@ -132,18 +139,23 @@ func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.Compensation
 }
 
 func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFailed) Result {
-	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt || a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
-		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id, undoName(a.row.Undo))
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt ||
+		a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
+		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id,
+			undoName(a.row.Undo))
 	}
-	if reportedDone(a) && k.Code != codeUnverified { // it was done, and the check behind it cannot be made
-		return void("the undo of action %s was reported done at %s", a.fixed.Id, ledger.FormatAddress(a.row.ReportedAt))
+	// it was done, and the check behind it cannot be made
+	if reportedDone(a) && k.Code != codeUnverified {
+		return void("the undo of action %s was reported done at %s", a.fixed.Id,
+			ledger.FormatAddress(a.row.ReportedAt))
 	}
 	if k.Unserved {
 		if why := unserved(e, a, k.InDoubt); why != "" {
 			return void("%s", why)
 		}
 	}
-	end := attemptEnd{state: "failed", worker: k.Worker, code: k.Code, message: k.Message, timing: k.Timing}
+	end := attemptEnd{state: "failed", worker: k.Worker, code: k.Code, message: k.Message,
+		timing: k.Timing}
 	if k.InDoubt {
 		end.state = "in_doubt"
 	}

@@ -25,13 +25,15 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	}
 	if r.Folded != 0 && e.Address.Sequence != s.meta.Decided {
 		if r.Folded < s.meta.Decided {
-			return void("decided on what stood up to %d, and other decisions stand at %d since", r.Folded, s.meta.Decided)
+			return void("decided on what stood up to %d, and other decisions stand at %d since", r.Folded,
+				s.meta.Decided)
 		}
 		s.meta.Decided = e.Address.Sequence
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_RecordRefused:
-		s.todo.remove(todoRefused + string(rows.Place{Sequence: k.RecordRefused.Sequence, Index: k.RecordRefused.Index}.Bytes()))
+		s.todo.remove(todoRefused + string(rows.Place{Sequence: k.RecordRefused.Sequence,
+			Index: k.RecordRefused.Index}.Bytes()))
 		return effective
 	case *pb.Record_FactEvicted:
 		return s.factEvicted(e, k.FactEvicted)
@@ -77,13 +79,15 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 		return void("action %s is not registered in plan %s", r.Action, p.id)
 	}
 	if !sameAddress(r.About, a.fixed.Registered) {
-		return void("it names %s, but action %s was registered at %s", ledger.FormatAddress(r.About), r.Action, ledger.FormatAddress(a.fixed.Registered))
+		return void("it names %s, but action %s was registered at %s", ledger.FormatAddress(r.About),
+			r.Action, ledger.FormatAddress(a.fixed.Registered))
 	}
 	if k, ok := r.Kind.(*pb.Record_UndoWindowClosing); ok {
 		return s.windowClosing(e, p, a, k.UndoWindowClosing)
 	}
 	if k := r.GetCompensationSucceeded(); k != nil && late(a, k.Attempt) {
-		return s.doneLate(e, p, a, attemptEnd{state: "done", worker: k.Worker, code: k.Code, timing: k.Timing}, k.Attempt)
+		return s.doneLate(e, p, a, attemptEnd{state: "done", worker: k.Worker, code: k.Code,
+			timing: k.Timing}, k.Attempt)
 	}
 	if s.committing(p) {
 		return s.applyAboutDoubt(e, p, a)
@@ -132,7 +136,8 @@ func (s *State) applyAboutDoubt(e ledger.Entry, p *plan, a *action) Result {
 }
 
 func sameAddress(a, b *pb.Address) bool {
-	return a.GetSequence() == b.GetSequence() && a.GetIndex() == b.GetIndex() && bytes.Equal(a.GetLeaf(), b.GetLeaf())
+	return a.GetSequence() == b.GetSequence() && a.GetIndex() == b.GetIndex() &&
+		bytes.Equal(a.GetLeaf(), b.GetLeaf())
 }
 
 // samePlace compares places only; a reference within one commit has no leaf yet.
@@ -187,7 +192,8 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	defer s.touch(p)
 	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
-		reason = "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " + a.row.VerdictBy
+		reason = "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " +
+			a.row.VerdictBy
 		if a.row.VerdictReason != "" {
 			reason += ": " + a.row.VerdictReason
 		}
@@ -233,7 +239,8 @@ func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Resu
 	}
 	p.row.Unwinding, p.row.Resumed = e.Address, nil
 	s.startUnwind(p)
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateUnwinding, Reason: p.row.Reason})
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateUnwinding,
+		Reason: p.row.Reason})
 	return effective
 }
 
@@ -276,7 +283,8 @@ func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuar
 
 // planEnded accepts an end only if the state says the same.
 func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
-	direct := stops(p.row) && p.row.Fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !s.inScope(p)
+	direct := stops(p.row) && p.row.Fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED &&
+		!s.inScope(p)
 	if !direct && (k.End != endOf(p.row) || k.End == pb.PlanEnd_PLAN_END_UNSPECIFIED) {
 		return void("plan %s is %s and does not end %s", p.id, statusName(p.row), endName(k.End))
 	}
@@ -297,13 +305,15 @@ func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
 		s.phase(p, rowspb.Phase_PHASE_QUARANTINED)
 		if orphaned(p.row) {
-			const text = "an act was claimed by a record that was refused: it may have happened, and nothing undoes it"
+			const text = "an act was claimed by a record that was refused: it may have happened, and " +
+				"nothing undoes it"
 			s.page(p, nil, api.PageActClaimed, text, e.Address)
 		}
 	default:
 		panic("executor: unknown plan end")
 	}
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason})
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
+		Reason: k.Reason})
 	return effective
 }
 

@@ -27,7 +27,8 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
-		return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), "")
+		return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED,
+			byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), "")
 	case *pb.Record_CompensationRequested:
 		return s.compensationRequested(e, p, k.CompensationRequested)
 	case *pb.Record_RetryRequested:
@@ -90,7 +91,8 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationProgressed:
-		if k := k.CompensationProgressed; k.Key == s.key(a) && k.Attempt >= 1 && k.Attempt <= a.row.Attempt {
+		if k := k.CompensationProgressed; k.Key == s.key(a) && k.Attempt >= 1 &&
+			k.Attempt <= a.row.Attempt {
 			a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(k.UntilNs, epochMax))
 			s.change(a)
 		}
@@ -101,18 +103,23 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 			return refused("key %q is not the key of action %s", report.Key, r.Action)
 		}
 		done := report.Answer == pb.Answer_ANSWER_DONE
-		if open := atOwner(a) || owing(a.row.Undo); done && open && made(a, report.Attempt) && report.Attempt <= a.row.SaidDone {
+		if open := atOwner(a) || owing(a.row.Undo); done && open && made(a, report.Attempt) &&
+			report.Attempt <= a.row.SaidDone {
 			return repeated
 		}
 		if done && late(a, report.Attempt) {
-			return s.doneLate(e, p, a, attemptEnd{state: "done", worker: e.Source.Name, timing: report.Timing}, report.Attempt)
+			return s.doneLate(e, p, a,
+				attemptEnd{state: "done", worker: e.Source.Name, timing: report.Timing}, report.Attempt)
 		}
 		asking := a.row.Asking != pb.Question_QUESTION_UNSPECIFIED
 		current := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && report.Attempt == a.row.Attempt && !asking
-		if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || !inFlight(a, report.Attempt) || !done && !current || a.row.Asking == pb.Question_QUESTION_VERIFY {
-			return refused("attempt %d is not in flight: the undo of action %s is %s", report.Attempt, r.Action, undoName(a.row.Undo))
+		if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || !inFlight(a, report.Attempt) || !done &&
+			!current || a.row.Asking == pb.Question_QUESTION_VERIFY {
+			return refused("attempt %d is not in flight: the undo of action %s is %s", report.Attempt,
+				r.Action, undoName(a.row.Undo))
 		}
-		if a.row.Reported != nil && (!done || reportedDone(a)) { // the first word counts, but for one that it is done
+		// the first word counts, but for one that it is done
+		if a.row.Reported != nil && (!done || reportedDone(a)) {
 			return repeated
 		}
 		if done {

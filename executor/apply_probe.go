@@ -65,13 +65,15 @@ func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked)
 	}
 	a.row.AskedNs = e.Record.EpochNs
 	if k.Done != nil {
-		s.attemptEnded(e, a, k.Done.Attempt, attemptEnd{state: "verifying", worker: k.Done.Worker, code: k.Done.Code, timing: k.Done.Timing})
+		s.attemptEnded(e, a, k.Done.Attempt, attemptEnd{state: "verifying", worker: k.Done.Worker,
+			code: k.Done.Code, timing: k.Done.Timing})
 		a.row.Pending, a.row.Answered = k.Done, k.Done.Attempt
 		s.unheard(p, a)
 	}
 	s.dropRetry(p, a)
 	if a.row.Asking != k.Question {
-		a.row.AskedToSend = k.Question == pb.Question_QUESTION_UNDO && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
+		a.row.AskedToSend = k.Question == pb.Question_QUESTION_UNDO &&
+			a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	}
 	a.row.Asking, a.row.Asked = k.Question, k.Attempt
 	s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
@@ -79,13 +81,16 @@ func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked)
 	if k.Done == nil {
 		result = s.commandRow(a).GetResult()
 	}
-	s.fly(p, a, &rowspb.CommandRow{Asked: k, Arguments: e.Record.Payload.GetArguments(), Result: result})
+	s.fly(p, a, &rowspb.CommandRow{Asked: k, Arguments: e.Record.Payload.GetArguments(),
+		Result: result})
 	return effective
 }
 
 func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) Result {
-	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.row.Asking != k.Question || a.row.Asked != k.Attempt {
-		return void("no such question about action %s is open: its undo is %s", a.fixed.Id, undoName(a.row.Undo))
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.row.Asking != k.Question ||
+		a.row.Asked != k.Attempt {
+		return void("no such question about action %s is open: its undo is %s", a.fixed.Id,
+			undoName(a.row.Undo))
 	}
 	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
 		return void("presence %d is none that this version knows", k.Presence)
@@ -117,7 +122,8 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
 	call := callOf(a.fixed.Compensation, k.Question)
 	epoch := min(e.Record.EpochNs, epochMax)
-	if tries := k.Attempt - a.row.AskedFrom; tries < cmp.Or(call.Attempts, attemptsDefault) && !k.Unserved {
+	if tries := k.Attempt - a.row.AskedFrom; tries < cmp.Or(call.Attempts, attemptsDefault) &&
+		!k.Unserved {
 		first := cmp.Or(call.BackoffNs, backoffDefault)
 		s.wait(p, a, epoch+doubled(first, max(backoffMaxDefault, first), tries))
 		return
@@ -164,7 +170,8 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 // landing. Where the provider may have forgotten the key, or no attempt is left, the
 // world is asked again once the forward can no longer land.
 func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
-	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT, a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
+	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT,
+		a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
 	early := absent && mayLand(p, a, a.row.AskedNs)
 	if absent && !early {
 		a.row.Confirmed = true
@@ -215,7 +222,8 @@ func (s *State) verified(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered
 		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
 		return
 	}
-	s.heardOf(p, a, e, pb.Answer_ANSWER_FAILED, "its worker says done, and the check finds the effect still there")
+	s.heardOf(p, a, e, pb.Answer_ANSWER_FAILED,
+		"its worker says done, and the check finds the effect still there")
 }
 
 // heardOf notes what a question said of an attempt; Decide records it as the
@@ -230,7 +238,8 @@ func (s *State) heardOf(p *plan, a *action, e ledger.Entry, answer pb.Answer, me
 		code = codeUnverified
 	}
 	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
-	s.heard(p, a, &pb.CompensationReported{Attempt: attempt, Answer: answer, Code: code, Message: message}, e.Address)
+	s.heard(p, a, &pb.CompensationReported{Attempt: attempt, Answer: answer, Code: code,
+		Message: message}, e.Address)
 }
 
 // codeUnverified is the code of an attempt that a check after it did not confirm.

@@ -37,8 +37,10 @@ func (s *State) keyRotated(e ledger.Entry, k *pb.KeyRotated) Result {
 	if now := s.Key(); now != "" && now != k.OldKey {
 		return void("it ends key %s, and %s is in force", k.OldKey, now)
 	}
-	if last := s.Signed(); s.Key() == "" && last != nil && !ledger.SignedBy([]byte(last.Signed.Note), s.tenant, k.OldKey) {
-		return void("it ends key %s, which has not signed the checkpoint at %s", k.OldKey, ledger.FormatAddress(last.At))
+	if last := s.Signed(); s.Key() == "" && last != nil &&
+		!ledger.SignedBy([]byte(last.Signed.Note), s.tenant, k.OldKey) {
+		return void("it ends key %s, which has not signed the checkpoint at %s", k.OldKey,
+			ledger.FormatAddress(last.At))
 	}
 	if err := ledger.VerifyRotation(s.tenant, k); err != nil && !errors.Is(err, ledger.ErrKeyLost) {
 		return void("%v", err)

@@ -18,7 +18,8 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 	if a == nil {
 		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
 	}
-	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, e.Source.Name, k.Reason, s.meta.TimeNs
+	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, e.Source.Name,
+		k.Reason, s.meta.TimeNs
 	s.noteVerdict(e, p, a)
 	if l, _ := s.lease(p, rows.Lease{Plan: p.id, N: a.id.N, Name: leaseVerdict}); l == nil {
 		for _, name := range []string{leaseVerdict, leaseUnheard} {
@@ -26,7 +27,8 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 		}
 	}
 	s.notices = append(s.notices, Notice{
-		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id, Verdict: verdictName(k.Outcome), By: e.Source.Name,
+		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id,
+		Verdict: verdictName(k.Outcome), By: e.Source.Name,
 	})
 	s.watch(p, a)
 	s.reconsider(p, a)

@@ -40,7 +40,8 @@ func (s *State) arguments(p *plan, a *action, bindings []*pb.Binding) ([]byte, e
 	}
 	out = append(out, '}')
 	if len(out) > argumentsMax {
-		return nil, fmt.Errorf("the arguments take %d bytes; at most %d fit in a record: pass large values by reference", len(out), argumentsMax)
+		return nil, fmt.Errorf("the arguments take %d bytes; at most %d fit in a record: pass large "+
+			"values by reference", len(out), argumentsMax)
 	}
 	return out, nil
 }
@@ -49,7 +50,8 @@ func (s *State) arguments(p *plan, a *action, bindings []*pb.Binding) ([]byte, e
 // not prepared.
 func (s *State) vars(p *plan, a *action, readers ...*triggers.Binding) triggers.BindingVars {
 	payload := s.payload(a.id)
-	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before, Incomplete: a.row.OutputIncomplete}
+	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
+		Incomplete: a.row.OutputIncomplete}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {
 			vars.Plan = s.planJSON(p)
@@ -62,7 +64,8 @@ func (s *State) vars(p *plan, a *action, readers ...*triggers.Binding) triggers.
 }
 
 // read evaluates one of a contract's readers of an answer; fill adds the answer.
-func (s *State) read(p *plan, a *action, expression string, fill func(*triggers.BindingVars)) (json.RawMessage, error) {
+func (s *State) read(p *plan, a *action, expression string,
+	fill func(*triggers.BindingVars)) (json.RawMessage, error) {
 	reader, err := s.programs.Reader(expression)
 	if err != nil {
 		return nil, err
@@ -76,7 +79,8 @@ func (s *State) read(p *plan, a *action, expression string, fill func(*triggers.
 const argumentsMax = ledger.CommitSizeMax - 4<<10
 
 func (s *State) planJSON(p *plan) []byte {
-	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner, Agent: p.row.Agent, Reason: p.row.Reason}
+	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
+		Agent: p.row.Agent, Reason: p.row.Reason}
 	for _, l := range p.row.Declared.Labels {
 		if vars.Labels == nil {
 			vars.Labels = map[string]string{}
@@ -89,9 +93,11 @@ func (s *State) planJSON(p *plan) []byte {
 // metaOf is what an expression reads as meta, before any attempt.
 func (s *State) metaOf(p *plan, a *action) metaVars {
 	return metaVars{
-		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Capability: a.fixed.Forward.Capability, Attempt: a.row.Attempt + 1,
+		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Capability: a.fixed.Forward.Capability,
+		Attempt:    a.row.Attempt + 1,
 		ForwardKey: s.forwardKey(p, a), ForwardAtMs: a.fixed.AtNs / 1e6,
-		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: s.key(a), ExternalRef: a.row.ExternalRef,
+		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: s.key(a),
+		ExternalRef:  a.row.ExternalRef,
 		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 	}
 }

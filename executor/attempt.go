@@ -10,13 +10,15 @@ import (
 // Every attempt of an undo is a row of its own, by action and by the capability
 // that it undoes, so that undos can be listed and their time explained (S31, S32).
 
-func (s *State) attemptDispatched(e ledger.Entry, p *plan, a *action, k *pb.CompensationDispatched) {
+func (s *State) attemptDispatched(e ledger.Entry, p *plan, a *action,
+	k *pb.CompensationDispatched) {
 	if s.base != nil {
 		return // a scratch fold shows nobody its attempts
 	}
 	key := rows.Attempts.Key(rows.Attempt{Action: a.id, Attempt: k.Attempt})
 	rows.Attempts.SetKey(s.tx, key, &rowspb.AttemptRow{
-		Attempt: k.Attempt, Dispatched: e.Address, DispatchedNs: s.meta.TimeNs, WaitedNs: k.WaitedNs, State: "dispatched",
+		Attempt: k.Attempt, Dispatched: e.Address, DispatchedNs: s.meta.TimeNs, WaitedNs: k.WaitedNs,
+		State:        "dispatched",
 		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
 	})
 	undone := rows.NamedPlace{Name: a.fixed.Forward.Capability, At: rows.At(e.Address)}

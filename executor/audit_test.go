@@ -21,7 +21,8 @@ func follow(l *audit.Ledger, s *State, m ledger.Message, results []Result, decid
 	found := l.Add(m)
 	for i, e := range l.Entries() {
 		if want := auditVerdict(results[i].Verdict); e.Verdict != want {
-			return fmt.Errorf("record %d.%d, %s of plan %q: the audit says %s (%s: %s), the fold %s (%s)", m.Sequence, i, e.Kind, e.Plan, e.Verdict, e.Rule, e.Reason, want, results[i].Reason)
+			return fmt.Errorf("record %d.%d, %s of plan %q: the audit says %s (%s: %s), the fold %s (%s)", m.Sequence, i, e.Kind,
+				e.Plan, e.Verdict, e.Rule, e.Reason, want, results[i].Reason)
 		}
 	}
 	source, _ := ledger.ParseSubject(m.Subject)
@@ -30,7 +31,8 @@ func follow(l *audit.Ledger, s *State, m ledger.Message, results []Result, decid
 	}
 	meta := s.Meta()
 	if l.Now() != meta.TimeNs || l.Term() != meta.Term || l.Held() != int(meta.Held) {
-		return fmt.Errorf("record %d: the audit has time %d, term %d, %d held; the fold %d, %d, %d", m.Sequence, l.Now(), l.Term(), l.Held(), meta.TimeNs, meta.Term, meta.Held)
+		return fmt.Errorf("record %d: the audit has time %d, term %d, %d held; the fold %d, %d, %d", m.Sequence, l.Now(),
+			l.Term(), l.Held(), meta.TimeNs, meta.Term, meta.Held)
 	}
 	if err := comparePlans(l, s, l.Entries()); err != nil {
 		return fmt.Errorf("record %d: %w", m.Sequence, err)
@@ -74,7 +76,8 @@ func comparePlan(l *audit.Ledger, s *State, p *plan) error {
 	want := audit.Plan{ID: p.id, State: stateName(p.row), Orphans: orphans(p.row), Held: have.Held}
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
-		shown := audit.Action{ID: a.fixed.Id, Outcome: outcomeName(a.row.Outcome), Undo: undoOf(p.row, a.row), Attempt: int(a.row.Attempt)}
+		shown := audit.Action{ID: a.fixed.Id, Outcome: outcomeName(a.row.Outcome), Undo: undoOf(p.row, a.row),
+			Attempt: int(a.row.Attempt)}
 		if a.fixed.Compensation != nil {
 			shown.Key = s.key(a)
 		}
@@ -93,7 +96,8 @@ func compareFacts(l *audit.Ledger, s *State) error {
 	}
 	for _, f := range facts {
 		row := s.fact(f.Key)
-		if row == nil || row.Retracted || f.Evicted != (row.Evicted != nil) || f.Depth != row.Depth || !sameValue(row, []byte(f.Value)) {
+		if row == nil || row.Retracted || f.Evicted != (row.Evicted != nil) || f.Depth != row.Depth ||
+			!sameValue(row, []byte(f.Value)) {
 			return fmt.Errorf("fact %q: the audit has %+v, the fold %v", f.Key, f, row)
 		}
 	}

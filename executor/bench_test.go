@@ -21,13 +21,15 @@ func benchLedger(b *testing.B, plans int, end func() *pb.Record) []ledger.Entry 
 		if err != nil {
 			b.Fatal(err)
 		}
-		list, err := ledger.Decode("t", ledger.Message{Sequence: uint64(len(entries) + 1), StampNs: epoch0, Subject: source.Subject(), Data: data})
+		list, err := ledger.Decode("t", ledger.Message{Sequence: uint64(len(entries) + 1), StampNs: epoch0,
+			Subject: source.Subject(), Data: data})
 		if err != nil {
 			b.Fatal(err)
 		}
 		entries = append(entries, list...)
 	}
-	store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+	store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
 	for i := range plans {
 		plan := fmt.Sprintf("plan-%06d", i)
 		agent := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: plan}
@@ -97,7 +99,8 @@ func unwindAll(b *testing.B, s *State, sequence uint64) (undone int) {
 		var answers []Answer
 		for _, c := range s.Commands() {
 			undone++
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		for first := true; ; first = false {
 			if !first {
@@ -112,7 +115,8 @@ func unwindAll(b *testing.B, s *State, sequence uint64) (undone int) {
 				b.Fatal(err)
 			}
 			sequence++
-			list, err := ledger.Decode("t", ledger.Message{Sequence: sequence, StampNs: epoch0 + second, Subject: subject, Data: data})
+			list, err := ledger.Decode("t", ledger.Message{Sequence: sequence, StampNs: epoch0 + second, Subject: subject,
+				Data: data})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -45,7 +45,8 @@ func (s *State) provenance(e ledger.Entry, row *rowspb.FactRow) {
 		return
 	}
 	f := p.row.Firing
-	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = f.Depth, f.Fired, p.id, e.Record.Action, e.Address
+	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = f.Depth, f.Fired, p.id,
+		e.Record.Action, e.Address
 	s.keepFiring(f)
 }
 
@@ -53,7 +54,8 @@ func (s *State) provenance(e ledger.Entry, row *rowspb.FactRow) {
 // way, or was not long ago. So nobody gives a fact the depth of any old unwind.
 func (s *State) undoing(a *action) bool {
 	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.Plan).row) // else a commit asks about it
-	return undoes || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
+	return undoes || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED &&
+		s.meta.TimeNs-a.row.SettledNs <= hourNs
 }
 
 // keepFiring keeps a firing that something refers to.
@@ -74,7 +76,8 @@ func (s *State) firingAt(at *pb.Address) *rowspb.Firing {
 func (s *State) made(keys []string) (by *rowspb.Made) {
 	for _, key := range keys {
 		if row := s.fact(key); row.GetDepth() > by.GetDepth() {
-			by = &rowspb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth, UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
+			by = &rowspb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth,
+				UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
 		}
 	}
 	return by
@@ -136,31 +139,38 @@ func (s *State) firing(p *plan, a *action, l *rowspb.LeaseRow) (*rowspb.Firing, 
 
 // claimed checks what a record claims of a firing: it counts only as this place of
 // the log has it.
-func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, chain []*pb.Link) (*rowspb.LeaseRow, *action, *rowspb.Firing, Result) {
+func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32,
+	chain []*pb.Link) (*rowspb.LeaseRow, *action, *rowspb.Firing, Result) {
 	n := s.number(p.id, e.Record.Action)
 	l, a := s.lease(p, rows.Lease{Plan: p.id, N: n, Name: lease})
 	switch {
 	case !armed(p.row):
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
 	case p.row.Fired != nil:
-		return nil, nil, nil, void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
+		return nil, nil, nil,
+			void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
 	case l == nil || l.Fired || a == nil && e.Record.Action != "":
 		return nil, nil, nil, void("plan %s holds no lease %s", p.id, lease)
 	case inTime(p, l):
-		return nil, nil, nil, void("plan %s was committed before its deadline, at %s", p.id, ledger.FormatAddress(p.row.Committed))
+		return nil, nil, nil, void("plan %s was committed before its deadline, at %s", p.id,
+			ledger.FormatAddress(p.row.Committed))
 	case stopped(l):
 		return nil, nil, nil, void("lease %s of plan %s is %s", lease, p.id, cascadeName(l.Cascade))
 	}
-	// A late copy of an earlier firing, of a plan that is back at a savepoint since, is none of this turn.
-	if t := turnedBy(p, rows.Lease{Plan: p.id, N: n, Name: lease}); t != nil && !t.Clocked && !samePlace(e.Record.Cause, t.At, e) {
-		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id, ledger.FormatAddress(t.At), ledger.FormatAddress(e.Record.Cause))
+	// A late copy of an earlier firing, of a plan that is back at a savepoint since, is none of this
+	// turn.
+	if t := turnedBy(p, rows.Lease{Plan: p.id, N: n, Name: lease}); t != nil && !t.Clocked &&
+		!samePlace(e.Record.Cause, t.At, e) {
+		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id,
+			ledger.FormatAddress(t.At), ledger.FormatAddress(e.Record.Cause))
 	}
 	f, truth := s.firing(p, a, l)
 	switch {
 	case truth != triggers.True:
 		return nil, nil, nil, void("lease %s of plan %s is %s here", lease, p.id, truth)
 	case depth != f.Depth:
-		return nil, nil, nil, void("depth %d, but what lease %s of plan %s read makes it %d", depth, lease, p.id, f.Depth)
+		return nil, nil, nil, void("depth %d, but what lease %s of plan %s read makes it %d", depth,
+			lease, p.id, f.Depth)
 	case !s.sameChain(e, chain, f):
 		return nil, nil, nil, void("the chain is not what led to lease %s of plan %s", lease, p.id)
 	}
@@ -172,7 +182,8 @@ func (s *State) sameChain(e ledger.Entry, chain []*pb.Link, f *rowspb.Firing) bo
 	same := func(a, b *pb.Address) bool { return a == b || a != nil && samePlace(a, b, e) }
 	return slices.EqualFunc(chain, s.chain(f), func(a, b *pb.Link) bool {
 		return a.Plan == b.Plan && a.Action == b.Action && a.Lease == b.Lease && same(a.Fired, b.Fired) &&
-			a.UndonePlan == b.UndonePlan && a.Undone == b.Undone && a.Key == b.Key && same(a.Fact, b.Fact) && a.Retracted == b.Retracted
+			a.UndonePlan == b.UndonePlan && a.Undone == b.Undone && a.Key == b.Key && same(a.Fact, b.Fact) &&
+			a.Retracted == b.Retracted
 	})
 }
 
@@ -198,7 +209,8 @@ func (s *State) chain(f *rowspb.Firing) (links []*pb.Link) {
 	for i, g := range list[:len(list)-1] {
 		link := &pb.Link{Plan: g.Plan, Action: g.Action, Lease: g.Lease, Fired: g.Fired}
 		if by := list[i+1].By; by != nil {
-			link.UndonePlan, link.Undone, link.Key, link.Fact, link.Retracted = by.UndonePlan, by.Undone, by.Key, by.Fact, by.Retracted
+			link.UndonePlan, link.Undone, link.Key, link.Fact, link.Retracted = by.UndonePlan, by.Undone,
+				by.Key, by.Fact, by.Retracted
 		}
 		links = append(links, link)
 	}
@@ -253,9 +265,11 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 		s.meta.Cut++
 	}
 	f.Fired = nil
-	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.N, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
+	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.N, Lease: l.Name, At: e.Address,
+		AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
 	s.listOwner(p)
-	s.page(p, a, api.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name, k.Why), e.Address)
+	s.page(p, a, api.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name,
+		k.Why), e.Address)
 	s.touch(p)
 	s.evaluatePlan(p, e.Address) // another lease may have turned behind this one
 	return effective
@@ -264,7 +278,8 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 // listOwner keeps a plan on the list of those that wait for their owner while
 // something of it is quarantined or cut.
 func (s *State) listOwner(p *plan) {
-	waits := !ordered(p.row) && (p.row.Quarantined > 0 || orphaned(p.row)) // of a commit, or for an act
+	// of a commit, or for an act
+	waits := !ordered(p.row) && (p.row.Quarantined > 0 || orphaned(p.row))
 	if p.row.Phase == rowspb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
 		rows.Owners.Add(s.tx, p.id)
 		return

@@ -27,7 +27,8 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 		proposal := &rowspb.Proposal{Answer: answer, Actor: k.Actor}
 		if confirms(e, c.Proposal, proposal) || !p.row.Declared.SecondApprover {
 			said = append(said, c)
-			word := &rowspb.Word{Said: answer, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
+			word := &rowspb.Word{Said: answer, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address,
+				AtNs: s.meta.TimeNs}
 			if p.row.Declared.SecondApprover {
 				word.By = c.Proposal.Operator + " and " + word.By
 			}
@@ -58,9 +59,11 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 
 // cutsMeant finds what an answer is about: all that is cut, or the leases of an
 // action, or one lease, or the cut at one address.
-func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(*rowspb.Cut) bool, Result) {
+func (s *State) cutsMeant(e ledger.Entry, p *plan,
+	k *pb.CascadeAnswered) (func(*rowspb.Cut) bool, Result) {
 	if len(p.row.Cuts) == 0 {
-		return nil, refused("no lease of plan %s waits behind a cut cascade: it is %s", p.id, stateName(p.row))
+		return nil, refused("no lease of plan %s waits behind a cut cascade: it is %s", p.id,
+			stateName(p.row))
 	}
 	n := s.number(p.id, e.Record.Action)
 	if e.Record.Action != "" && n == 0 {
@@ -83,7 +86,8 @@ func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(
 		}
 	}
 	if len(at) > 0 {
-		return nil, refused("cause: %s, but the cascade was cut at %s", ledger.FormatAddress(e.Record.Cause), strings.Join(at, ", "))
+		return nil, refused("cause: %s, but the cascade was cut at %s",
+			ledger.FormatAddress(e.Record.Cause), strings.Join(at, ", "))
 	}
 	what := "lease " + k.Lease
 	switch {

@@ -18,7 +18,8 @@ func TestTheOwnerLetsACutCascadeGoOn(t *testing.T) {
 	if got := fmt.Sprint(r.cut()); got != "[w0-3: depth 5 of 4]" {
 		t.Fatal(got)
 	}
-	if got := r.owner("ann", "w1-3", true)[0]; got.Verdict != Refused || got.Reason != "no lease of plan w1-3 waits behind a cut cascade: it is open" {
+	if got := r.owner("ann", "w1-3", true)[0]; got.Verdict != Refused ||
+		got.Reason != "no lease of plan w1-3 waits behind a cut cascade: it is open" {
 		t.Errorf("nothing is cut there: %+v", got)
 	}
 	r.must(r.owner("ann", "w0-3", true))
@@ -49,7 +50,8 @@ func TestTheOwnerGivesUpACutLease(t *testing.T) {
 	}
 	r.must(r.owner("ann", "w0-2", false))
 	r.kick(1)
-	if got := r.show("w0-2"); got.State != "open" || len(got.Cuts) > 0 || len(r.cut()) > 0 || got.Leases[2].Cascade != "given up" {
+	if got := r.show("w0-2"); got.State != "open" || len(got.Cuts) > 0 || len(r.cut()) > 0 ||
+		got.Leases[2].Cascade != "given up" {
 		t.Fatalf("%+v", got)
 	}
 	if len(r.state.Unpaged()) > 0 {
@@ -74,7 +76,8 @@ func TestACutWaitsForASecondApprover(t *testing.T) {
 		who      string
 		resume   bool
 		proposal string
-	}{{"ann", true, "resume by ann"}, {"ann", true, "resume by ann"}, {"bob", false, "give-up by bob"}, {"cleo", true, "resume by cleo"}} {
+	}{{"ann", true, "resume by ann"}, {"ann", true, "resume by ann"}, {"bob", false, "give-up by bob"},
+		{"cleo", true, "resume by cleo"}} {
 		r.must(r.owner(c.who, "w0-2", c.resume))
 		r.run()
 		if cuts := r.show("w0-2").Cuts; len(cuts) != 1 || !strings.HasPrefix(cuts[0].Proposal, c.proposal+" at ") {
@@ -92,7 +95,8 @@ func TestACutWaitsForASecondApprover(t *testing.T) {
 // TestACutPlanStillEndsOtherwise: committed, failed, cancelled or undone for another
 // lease, it waits for its owner no more.
 func TestACutPlanStillEndsOtherwise(t *testing.T) {
-	for end, want := range map[string]string{"commit": "committed", "fail": "compensated", "stop": "compensated", "deadline": "compensated"} {
+	for end, want := range map[string]string{"commit": "committed", "fail": "compensated", "stop": "compensated",
+		"deadline": "compensated"} {
 		r := newRing(t, 2, CascadeLimits{Depth: 2})
 		r.kick(0)
 		switch end {
@@ -101,7 +105,8 @@ func TestACutPlanStillEndsOtherwise(t *testing.T) {
 		case "fail":
 			r.must(r.agent("w0-2", planFailed()))
 		case "stop":
-			r.must(r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "w0-2", Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{}}}))
+			r.must(r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"},
+				&pb.Record{Plan: "w0-2", Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{}}}))
 		case "deadline": // that of the action's own lease
 			r.must(r.agent("w0-2", pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 				c.Triggers = []*pb.Trigger{when("late", `elapsed(action.at, duration("1s"))`)}
@@ -128,24 +133,28 @@ func TestAnotherLeaseTurnsBehindACut(t *testing.T) {
 	w.limits.Depth = 1
 	w.must(w.agent("p", opened(0)))
 	w.do("p", "a")
-	w.must(w.agent("q", opened(0, when("first", `"x" in facts`), when("other", `"x" in facts && "y" in facts`), when("late", `elapsed(plan.opened_at, duration("9s"))`))))
+	w.must(w.agent("q", opened(0, when("first", `"x" in facts`), when("other", `"x" in facts && "y" in facts`),
+		when("late", `elapsed(plan.opened_at, duration("9s"))`))))
 	w.do("q", "b")
 	w.must(w.agent("p", planFailed()))
 	w.turn()
 	w.must(w.made("p", "a", "x", "1"))
-	w.must(w.append(factory, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "y", Value: []byte("1")}}}))
+	w.must(w.append(factory,
+		&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "y", Value: []byte("1")}}}))
 	w.turn()
 	if got := fmt.Sprint(w.cut()); got != "[q: depth 2 of 1 q: depth 2 of 1]" {
 		t.Fatal(got)
 	}
 	answer := func(lease string) Result {
-		return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "q", Kind: &pb.Record_CascadeAnswered{
-			CascadeAnswered: &pb.CascadeAnswered{Lease: lease, Reason: "no", Actor: "ann"}}})[0]
+		return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"},
+			&pb.Record{Plan: "q", Kind: &pb.Record_CascadeAnswered{
+				CascadeAnswered: &pb.CascadeAnswered{Lease: lease, Reason: "no", Actor: "ann"}}})[0]
 	}
 	if r := answer("third"); r.Verdict != Refused || r.Reason != "lease third of plan q is not cut; cut: first, other" {
 		t.Errorf("%+v", r)
 	}
-	stale := &pb.Record{Plan: "q", Cause: &pb.Address{Sequence: 1}, Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Reason: "no", Actor: "ann"}}}
+	stale := &pb.Record{Plan: "q", Cause: &pb.Address{Sequence: 1},
+		Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Reason: "no", Actor: "ann"}}}
 	if r := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, stale)[0]; r.Verdict != Refused || !strings.HasPrefix(r.Reason, "cause: 1.0-, but the cascade was cut at ") {
 		t.Errorf("%+v", r)
 	}

@@ -34,21 +34,26 @@ func TestAForgedDepthIsVoid(t *testing.T) {
 	forge("w0-1", "lease plan.failed of plan w0-1 turned by no cascade", func(k *pb.LeaseFired) *pb.Record {
 		return &pb.Record{Kind: &pb.Record_CascadeCut{CascadeCut: &pb.CascadeCut{Lease: k.Lease, Depth: 1}}}
 	})
-	forge("w0-1", "depth 7, but what lease plan.failed of plan w0-1 read makes it 1", func(k *pb.LeaseFired) *pb.Record { k.Depth = 7; return nil })
+	forge("w0-1", "depth 7, but what lease plan.failed of plan w0-1 read makes it 1",
+		func(k *pb.LeaseFired) *pb.Record { k.Depth = 7; return nil })
 	r.must(r.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, r.decide(nil)...))
 	for _, c := range r.state.Commands() {
 		r.work(c)
 	}
-	forge("w1-1", "depth 1, but what lease watch of plan w1-1 read makes it 2", func(k *pb.LeaseFired) *pb.Record { k.Depth, k.Chain = 1, nil; return nil })
-	forge("w1-1", "the chain is not what led to lease watch of plan w1-1", func(k *pb.LeaseFired) *pb.Record { k.Chain[0].Plan = "w1-1"; return nil })
-	forge("w1-1", "the chain is not what led to lease watch of plan w1-1", func(k *pb.LeaseFired) *pb.Record { k.Chain = nil; return nil })
+	forge("w1-1", "depth 1, but what lease watch of plan w1-1 read makes it 2",
+		func(k *pb.LeaseFired) *pb.Record { k.Depth, k.Chain = 1, nil; return nil })
+	forge("w1-1", "the chain is not what led to lease watch of plan w1-1",
+		func(k *pb.LeaseFired) *pb.Record { k.Chain[0].Plan = "w1-1"; return nil })
+	forge("w1-1", "the chain is not what led to lease watch of plan w1-1",
+		func(k *pb.LeaseFired) *pb.Record { k.Chain = nil; return nil })
 	r.must(r.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, r.decide(nil)...))
 }
 
 // TestARetractionCarriesItsDepth, and so does what time alone turns after it.
 func TestARetractionCarriesItsDepth(t *testing.T) {
 	w := newWorld(t)
-	w.must(w.append(factory, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "x", Value: []byte("1")}}}))
+	w.must(w.append(factory,
+		&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "x", Value: []byte("1")}}}))
 	w.must(w.agent("p", opened(0)))
 	w.must(w.agent("q", opened(0, when("gone", `!("x" in facts)`))))
 	w.must(w.agent("r", opened(0, when("later", `!("x" in facts) && elapsed(plan.opened_at, duration("9s"))`))))
@@ -96,7 +101,8 @@ func TestAChildPassesItsDepthToItsRoot(t *testing.T) {
 	s.wantState("r", "compensated", "z=compensated")
 	var chain []string
 	for _, step := range s.why("r").Steps {
-		chain = append(chain, fmt.Sprintf("%s %s %s %s/%s %d", step.Plan, step.Lease, step.By, step.UndonePlan, step.Undone, step.Depth))
+		chain = append(chain, fmt.Sprintf("%s %s %s %s/%s %d", step.Plan, step.Lease, step.By, step.UndonePlan, step.Undone,
+			step.Depth))
 	}
 	if got := strings.Join(chain, ", "); got != "o plan.failed  / 1, q watch fact o/o 2, p plan.failed part / 2, r after fact q/c 3" {
 		t.Errorf("chain %s", got)
@@ -127,7 +133,8 @@ func TestLimitsOfCascadesAreChecked(t *testing.T) {
 	if err := (CascadeLimits{}).Check(); err != nil || (CascadeLimits{}).OrDefault() != (CascadeLimits{8, 8, 10_000}) {
 		t.Error(err)
 	}
-	for field, l := range map[string]CascadeLimits{"cascade.depth": {Depth: 65}, "cascade.plan": {Plan: CascadePlanMax + 1}, "cascade.tenant": {Tenant: CascadeTenantMax + 1}} {
+	for field, l := range map[string]CascadeLimits{"cascade.depth": {Depth: 65},
+		"cascade.plan": {Plan: CascadePlanMax + 1}, "cascade.tenant": {Tenant: CascadeTenantMax + 1}} {
 		if err := l.Check(); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}

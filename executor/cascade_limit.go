@@ -23,14 +23,17 @@ const (
 // CascadeLimits say when a lease that turned by what undos have made is held for
 // its plan's owner instead of fired. A zero is the default.
 type CascadeLimits struct {
-	Depth  uint32 `json:"depth"`  // of one cascade, in leases; 1..64, default 8
-	Plan   uint32 `json:"plan"`   // firings of one plan at a depth above 1, since its owner's last word; 1..1048576, default 8
-	Tenant uint64 `json:"tenant"` // firings at a depth above 1 in one hour of logical time; 1..2^40, default 10,000
+	Depth uint32 `json:"depth"` // of one cascade, in leases; 1..64, default 8
+	// firings of one plan at a depth above 1, since its owner's last word; 1..1048576, default 8
+	Plan uint32 `json:"plan"`
+	// firings at a depth above 1 in one hour of logical time; 1..2^40, default 10,000
+	Tenant uint64 `json:"tenant"`
 }
 
 // OrDefault replaces what is zero.
 func (l CascadeLimits) OrDefault() CascadeLimits {
-	return CascadeLimits{cmp.Or(l.Depth, CascadeDepthDefault), cmp.Or(l.Plan, CascadePlanDefault), cmp.Or(l.Tenant, CascadeTenantDefault)}
+	return CascadeLimits{cmp.Or(l.Depth, CascadeDepthDefault), cmp.Or(l.Plan, CascadePlanDefault),
+		cmp.Or(l.Tenant, CascadeTenantDefault)}
 }
 
 // Check reports a limit outside of its range; the error is a *ledger.Refused of
@@ -39,11 +42,13 @@ func (l CascadeLimits) Check() error {
 	l = l.OrDefault()
 	switch {
 	case l.Depth > CascadeDepthMax:
-		return ledger.Refuse("cascade.depth", fmt.Sprint(l.Depth), fmt.Sprintf("1 to %d", CascadeDepthMax))
+		return ledger.Refuse("cascade.depth", fmt.Sprint(l.Depth),
+			fmt.Sprintf("1 to %d", CascadeDepthMax))
 	case l.Plan > CascadePlanMax:
 		return ledger.Refuse("cascade.plan", fmt.Sprint(l.Plan), fmt.Sprintf("1 to %d", CascadePlanMax))
 	case l.Tenant > CascadeTenantMax:
-		return ledger.Refuse("cascade.tenant", fmt.Sprint(l.Tenant), fmt.Sprintf("1 to %d", CascadeTenantMax))
+		return ledger.Refuse("cascade.tenant", fmt.Sprint(l.Tenant),
+			fmt.Sprintf("1 to %d", CascadeTenantMax))
 	}
 	return nil
 }
@@ -67,9 +72,12 @@ func (d *decider) over(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) string {
 
 // bounded fills in r what the limits make of a firing: itself at its depth, or a
 // cut. False: at the logical time the lease is not true any more.
-func (d *decider) bounded(p *plan, a *action, l *rowspb.LeaseRow, fired *pb.LeaseFired, r *pb.Record) bool {
+func (d *decider) bounded(p *plan, a *action, l *rowspb.LeaseRow, fired *pb.LeaseFired,
+	r *pb.Record) bool {
 	f := &rowspb.Firing{Depth: 1}
-	if standing(l.Name) == "" || turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}) != nil { // else it is on the clock and reads no fact
+	// else it is on the clock and reads no fact
+	if standing(l.Name) == "" ||
+		turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}) != nil {
 		if f, _ = d.state.firing(p, a, l); f == nil {
 			return false
 		}

@@ -73,7 +73,8 @@ func TestWhyOfTheUndoingPlanPointsBack(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ commit turn undo turn")
 	of, by := s.why("p"), s.why("p~1")
-	if of.UndoneAs != "p~1" || of.Origin != "" || by.Origin != "p" || by.UndoneAs != "" || fmt.Sprint(of.Steps) != fmt.Sprint(by.Steps) {
+	if of.UndoneAs != "p~1" || of.Origin != "" || by.Origin != "p" || by.UndoneAs != "" ||
+		fmt.Sprint(of.Steps) != fmt.Sprint(by.Steps) {
 		t.Errorf("%+v and %+v", of, by)
 	}
 }
@@ -97,7 +98,8 @@ func TestWhyTellsTheFactThatAChainBeganWith(t *testing.T) {
 		{`facts["x"] == 1 && facts["y"] == 2`, "fact:y=2 fact:x=1 turn", "x sensor 1 fact_asserted"},
 		{`facts["x"] == 1 && facts["y"] == 2`, "fact:x=1 fact:y=2 turn", "y sensor 2 fact_asserted"},
 		{`!("x" in facts)`, "forget:x turn", "x sensor  retracted fact_retracted"},
-		{`facts["x"] == "` + strings.Repeat("v", readingMax) + `"`, `fact:x="` + strings.Repeat("v", readingMax) + `" turn`, "x sensor  fact_asserted"},
+		{`facts["x"] == "` + strings.Repeat("v", readingMax) + `"`, `fact:x="` + strings.Repeat("v", readingMax) + `" turn`,
+			"x sensor  fact_asserted"},
 	} {
 		s := newSchedule(t)
 		s.play("fact:x=0")
@@ -105,7 +107,8 @@ func TestWhyTellsTheFactThatAChainBeganWith(t *testing.T) {
 		s.play("a a+ " + c.play)
 		s.wantState("p", "compensated", "a=compensated")
 		step := s.why("p").Steps[0]
-		got := step.Key + " " + step.Source + " " + step.Value + flag(" retracted", step.Retracted) + " " + s.kindAt(step.Fact)
+		got := step.Key + " " + step.Source + " " + step.Value + flag(" retracted", step.Retracted) + " " +
+			s.kindAt(step.Fact)
 		if got != c.want || step.By != "" || step.FactNs != step.TurnedNs || step.FactNs == 0 {
 			t.Errorf("%.40s: %q, want %q; %+v", c.condition, got, c.want, step)
 		}
@@ -119,7 +122,8 @@ func TestWhyTellsTheTimeOfADeadline(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open@9s a a+ @9s turn")
 	step := s.why("p").Steps[0]
-	if step.Lease != leaseDeadline || step.DeadlineNs != epoch0+9*second || s.kindAt(step.At) != "plan_opened" || step.TurnedNs < step.DeadlineNs {
+	if step.Lease != leaseDeadline || step.DeadlineNs != epoch0+9*second || s.kindAt(step.At) != "plan_opened" ||
+		step.TurnedNs < step.DeadlineNs {
 		t.Errorf("%+v", step)
 	}
 	s.must(s.agent("q", opened(0, when("late", `elapsed(plan.opened_at, duration("5s"))`))))
@@ -145,7 +149,8 @@ func TestWhyKeepsTheOwnersAnswer(t *testing.T) {
 		}
 		a := why.Answers[0]
 		want := map[bool]string{false: "give-up", true: "resume"}[resume]
-		if a.Answer != want || a.By != "ann" || a.Reason != "seen" || r.kindAt(a.At) != "cascade_answered" || r.kindAt(a.Cut) != "cascade_cut" || a.AtNs == 0 || a.Why != "depth 3 of 2" {
+		if a.Answer != want || a.By != "ann" || a.Reason != "seen" || r.kindAt(a.At) != "cascade_answered" ||
+			r.kindAt(a.Cut) != "cascade_cut" || a.AtNs == 0 || a.Why != "depth 3 of 2" {
 			t.Errorf("%+v", a)
 		}
 		last := why.Steps[len(why.Steps)-1]
@@ -188,11 +193,13 @@ func TestAPlanKeepsThePlacesOfItsLastVerdicts(t *testing.T) {
 	}
 	s.play("judge:b20=allow")
 	words := s.state.plan("p").row.Verdicts
-	if len(words) != verdictsMax-1 || words[0].Action != "b9" || words[len(words)-1].Action != fmt.Sprint("b", verdictsMax+8) {
+	if len(words) != verdictsMax-1 || words[0].Action != "b9" ||
+		words[len(words)-1].Action != fmt.Sprint("b", verdictsMax+8) {
 		t.Errorf("%d, from %v", len(words), words[0])
 	}
 	s.play("b3+ turn")
-	if step := s.why("p").Steps[0]; step.Action != "b3" || step.Said != "block" || step.Actor != "compliance" || step.Reason != "policy 7" || step.At != "" {
+	if step := s.why("p").Steps[0]; step.Action != "b3" || step.Said != "block" || step.Actor != "compliance" ||
+		step.Reason != "policy 7" || step.At != "" {
 		t.Errorf("%+v", step)
 	}
 	s.wantRefolded()
@@ -246,7 +253,8 @@ func TestAChainThatEndedWellIsNoCycle(t *testing.T) {
 	if why := w.why("ch3"); len(why.Steps) != 4 || why.Cycle != nil {
 		t.Errorf("%v", why.Cycle)
 	}
-	if why := w.why("ch4"); len(why.Cuts) != 1 || why.Cycle.String() != "cycle of 1: ch1 -> ch2, went round 3 times, with other plans and facts each time" {
+	if why := w.why("ch4"); len(why.Cuts) != 1 ||
+		why.Cycle.String() != "cycle of 1: ch1 -> ch2, went round 3 times, with other plans and facts each time" {
 		t.Errorf("%+v", why)
 	}
 	s := rewindingPlan(t, CascadeLimits{})
@@ -295,7 +303,9 @@ func TestARefusedAnswerNamesTheAction(t *testing.T) {
 	s.must(s.made("o", "u", "x", "1"))
 	s.turn()
 	answer := func(action, lease string) Result {
-		return s.by("ann", action, &pb.Record{Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Lease: lease, Reason: "no", Actor: "ann"}}})[0]
+		return s.by("ann", action,
+			&pb.Record{Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Lease: lease, Reason: "no",
+				Actor: "ann"}}})[0]
 	}
 	for _, c := range [][3]string{
 		{"a", "", "action a of plan p is not cut; cut: watch of action c"},

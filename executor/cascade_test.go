@@ -85,14 +85,17 @@ func (r *ring) work(c Command) *api.Reply {
 // made asserts a fact as what an undo has made.
 func (w *world) made(plan, action, key, value string) []Result {
 	w.t.Helper()
-	return w.append(factory, &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}})
+	return w.append(factory,
+		&pb.Record{Plan: plan, Action: action,
+			Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}})
 }
 
 var factory = ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "store"}
 
 func (w *world) forget(plan, action, key string) {
 	w.t.Helper()
-	w.must(w.append(factory, &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}}))
+	w.must(w.append(factory,
+		&pb.Record{Plan: plan, Action: action, Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}}))
 }
 
 // run lets everybody act until nobody does; it fails when that never ends.
@@ -174,8 +177,9 @@ func (w *world) wantRefolded() {
 // owner answers a cut as an operator.
 func (w *world) owner(who, plan string, resume bool) []Result {
 	w.t.Helper()
-	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: who}, &pb.Record{Plan: plan, Kind: &pb.Record_CascadeAnswered{
-		CascadeAnswered: &pb.CascadeAnswered{Resume: resume, Reason: "seen", Actor: who}}})
+	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: who},
+		&pb.Record{Plan: plan, Kind: &pb.Record_CascadeAnswered{
+			CascadeAnswered: &pb.CascadeAnswered{Resume: resume, Reason: "seen", Actor: who}}})
 }
 
 // TestARingOfPlansIsCutAtTheDepthLimit, for loops of 2, 3 and 50 plans: as many
@@ -203,7 +207,8 @@ func TestARingOfPlansIsCutAtTheDepthLimit(t *testing.T) {
 			t.Errorf("%d places: fired at %v", c.places, depths)
 		}
 		why := r.why(plan)
-		if len(why.Steps) != int(c.depth)+1 || why.Omitted || why.Steps[0].Plan != "w0-1" || why.Steps[0].Reason != "step failed" {
+		if len(why.Steps) != int(c.depth)+1 || why.Omitted || why.Steps[0].Plan != "w0-1" ||
+			why.Steps[0].Reason != "step failed" {
 			t.Errorf("%d places: %d steps, the first %+v", c.places, len(why.Steps), why.Steps[0])
 		}
 		got := ""
@@ -300,7 +305,8 @@ func TestTheBudgetOfATenantCutsAndCountsByTheHour(t *testing.T) {
 	r := newRing(t, 3, CascadeLimits{Depth: 64, Tenant: 5})
 	r.now = (r.now/hourNs + 1) * hourNs
 	r.kick(0)
-	if got := fmt.Sprint(r.cut()); got != "[w0-3: tenant budget of 5 an hour]" || NewReader(r.kv, "t", nil).Status().Cascaded != 5 {
+	if got := fmt.Sprint(r.cut()); got != "[w0-3: tenant budget of 5 an hour]" ||
+		NewReader(r.kv, "t", nil).Status().Cascaded != 5 {
 		t.Fatalf("cut %s", got)
 	}
 	r.now += hourNs
@@ -351,7 +357,8 @@ func TestTheBudgetOfAPlanCutsALoopWithinIt(t *testing.T) {
 	if got := fmt.Sprint(s.cut()); got != "[p: plan budget of 3]" {
 		t.Fatal(got)
 	}
-	if c := s.why("p").Cycle; c == nil || c.String() != "cycle of 1: p -> p, went round 3 times, with other actions each time" {
+	if c := s.why("p").Cycle; c == nil ||
+		c.String() != "cycle of 1: p -> p, went round 3 times, with other actions each time" {
 		t.Errorf("%v", c)
 	}
 	s.must(s.owner("ann", "p", true)) // the budget begins anew
@@ -361,7 +368,8 @@ func TestTheBudgetOfAPlanCutsALoopWithinIt(t *testing.T) {
 	if got := fmt.Sprint(s.fired()); got != "[1 2 3 4 1 2]" {
 		t.Errorf("fired at %s", got)
 	}
-	s.wantState("p", "compensated", "x=compensated y=compensated y0=compensated y1=compensated y2=compensated y3=compensated y4=compensated")
+	s.wantState("p", "compensated",
+		"x=compensated y=compensated y0=compensated y1=compensated y2=compensated y3=compensated y4=compensated")
 	s.wantRefolded()
 }
 

@@ -13,7 +13,8 @@ import (
 func (r *Reader) cuts(p *plan) (views []view.Cut) {
 	for _, c := range p.row.Cuts {
 		shown := view.Cut{
-			Action: c.Firing.GetAction(), Number: int(c.Action), Lease: c.Lease, Depth: int(c.Firing.GetDepth()), Why: c.Why,
+			Action: c.Firing.GetAction(), Number: int(c.Action), Lease: c.Lease,
+			Depth: int(c.Firing.GetDepth()), Why: c.Why,
 			At: ledger.FormatAddress(c.At), AtNs: c.AtNs, Cut: ledger.FormatFullAddress(c.At),
 		}
 		if q := c.Proposal; q != nil {
@@ -36,12 +37,15 @@ func (r *Reader) Why(q view.WhyQuery) (view.Why, error) {
 	var of *action
 	if q.Action != "" {
 		if of = r.numbered(p, q.Action); of == nil {
-			return view.Why{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
+			return view.Why{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action,
+				"an action of it")
 		}
 	}
 	shown := view.Why{
-		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: r.reasonOf(p.row), Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
-		Steps: []view.WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p), Waits: r.waits(p, of), Records: []ledger.StoryLine{},
+		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: r.reasonOf(p.row),
+		Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
+		Steps: []view.WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p), Waits: r.waits(p, of),
+		Records: []ledger.StoryLine{},
 	}
 	if of != nil {
 		shown.Action = of.fixed.Id
@@ -81,7 +85,8 @@ func (s *State) whyFiring(p *plan) *rowspb.Firing {
 func answersOf(p *plan) (views []view.Answer) {
 	for _, c := range p.row.Answered {
 		views = append(views, view.Answer{
-			Action: c.Firing.GetAction(), Lease: c.Lease, Why: c.Why, Cut: ledger.FormatAddress(c.At), Word: *wordView(c.Answer),
+			Action: c.Firing.GetAction(), Lease: c.Lease, Why: c.Why, Cut: ledger.FormatAddress(c.At),
+			Word: *wordView(c.Answer),
 		})
 	}
 	return views
@@ -96,7 +101,8 @@ func wordView(w *rowspb.Word) *view.Word {
 }
 
 func (r *Reader) whyStep(f *rowspb.Firing) view.WhyStep {
-	step := view.WhyStep{Plan: f.Plan, Action: f.Action, Lease: f.Lease, Depth: int(f.Depth), TurnedNs: f.TurnedNs}
+	step := view.WhyStep{Plan: f.Plan, Action: f.Action, Lease: f.Lease, Depth: int(f.Depth),
+		TurnedNs: f.TurnedNs}
 	if f.Fired != nil {
 		step.Fired = ledger.FormatAddress(f.Fired)
 	}
@@ -107,7 +113,8 @@ func (r *Reader) whyStep(f *rowspb.Firing) view.WhyStep {
 	case f.Passed != nil:
 		step.By = "part"
 	case read != nil:
-		step.Key, step.Fact, step.FactNs, step.Retracted = read.Key, ledger.FormatAddress(read.At), read.AtNs, read.Retracted
+		step.Key, step.Fact, step.FactNs, step.Retracted = read.Key, ledger.FormatAddress(read.At),
+			read.AtNs, read.Retracted
 		step.Source, step.Value = read.Source, string(read.Value)
 	}
 	if w := f.Said; w != nil {
@@ -141,13 +148,16 @@ func (r *Reader) whyStep(f *rowspb.Firing) view.WhyStep {
 // one fact, or on one kind of fact, are a cycle only in a chain that a limit has cut:
 // else they are as many plans in a row, all of which came to their end.
 func cycleOf(steps []view.WhyStep) *view.Cycle {
-	cut := slices.ContainsFunc(steps, func(s view.WhyStep) bool { return s.Fired == "" || s.Resumed != nil })
+	cut := slices.ContainsFunc(steps,
+		func(s view.WhyStep) bool { return s.Fired == "" || s.Resumed != nil })
 	for _, way := range [...]struct {
 		others string
 		name   func(view.WhyStep) string
 	}{
 		{"", func(s view.WhyStep) string { return s.Plan + "\x00" + s.Action + "\x00" + s.Lease }},
-		{"plans", func(s view.WhyStep) string { return s.Lease + "\x00" + pattern(s.Condition) + "\x00" + s.Key }},
+		{"plans", func(s view.WhyStep) string {
+			return s.Lease + "\x00" + pattern(s.Condition) + "\x00" + s.Key
+		}},
 		{"plans and facts", func(s view.WhyStep) string {
 			return pattern(s.Lease) + "\x00" + pattern(s.Condition) + "\x00" + pattern(s.Key)
 		}},

@@ -29,7 +29,8 @@ const (
 
 // asked is the word of the record that sets a plan's signal.
 func (s *State) asked(e ledger.Entry, signal rowspb.Signal, reason string) *rowspb.Word {
-	w := &rowspb.Word{Said: saidFailed, By: e.Source.Name, Reason: reason, At: e.Address, AtNs: s.meta.TimeNs}
+	w := &rowspb.Word{Said: saidFailed, By: e.Source.Name, Reason: reason, At: e.Address,
+		AtNs: s.meta.TimeNs}
 	if signal == rowspb.Signal_SIGNAL_CANCELLED {
 		w.Said = saidCancelled
 	}
@@ -39,7 +40,8 @@ func (s *State) asked(e ledger.Entry, signal rowspb.Signal, reason string) *rows
 		w.Said, w.Savepoint = saidUnwind, k.UnwindRequested.ToSavepoint
 	case *pb.Record_CompensationRequested:
 		k2 := k.CompensationRequested
-		w.Said, w.By, w.Reason, w.Savepoint = saidUnwind, byOperator(e, k2.Actor), k2.Reason, k2.ToSavepoint
+		w.Said, w.By, w.Reason, w.Savepoint = saidUnwind, byOperator(e, k2.Actor), k2.Reason,
+			k2.ToSavepoint
 	case *pb.Record_CancelRequested:
 		w.By, w.Reason = byOperator(e, k.CancelRequested.Actor), k.CancelRequested.Reason
 	default: // it follows from something else
@@ -62,21 +64,26 @@ func byOperator(e ledger.Entry, actor string) string {
 // noteVerdict keeps where a verdict is that may turn a lease of its action; the rest
 // of it is with the action.
 func (s *State) noteVerdict(e ledger.Entry, p *plan, a *action) {
-	old := slices.IndexFunc(p.row.Verdicts, func(w *rowspb.Word) bool { return w.Action == a.fixed.Id })
+	old := slices.IndexFunc(p.row.Verdicts,
+		func(w *rowspb.Word) bool { return w.Action == a.fixed.Id })
 	if old >= 0 {
 		p.row.Verdicts = slices.Delete(p.row.Verdicts, old, old+1)
 		s.touch(p)
 	}
-	if v := a.row.Verdict; v != pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK && v != pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT {
+	if v := a.row.Verdict; v != pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK &&
+		v != pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT {
 		return
 	}
-	p.row.Verdicts = lastOf(verdictsMax, append(p.row.Verdicts, &rowspb.Word{Action: a.fixed.Id, At: e.Address}))
+	p.row.Verdicts = lastOf(verdictsMax,
+		append(p.row.Verdicts, &rowspb.Word{Action: a.fixed.Id, At: e.Address}))
 	s.touch(p)
 }
 
 // keepAnswer keeps a cut with its owner's answer.
 func (s *State) keepAnswer(p *plan, c *rowspb.Cut, answer *rowspb.Word) {
-	old := slices.IndexFunc(p.row.Answered, func(other *rowspb.Cut) bool { return other.Action == c.Action && other.Lease == c.Lease })
+	old := slices.IndexFunc(p.row.Answered, func(other *rowspb.Cut) bool {
+		return other.Action == c.Action && other.Lease == c.Lease
+	})
 	if old >= 0 {
 		p.row.Answered = slices.Delete(p.row.Answered, old, old+1)
 	}
@@ -97,7 +104,8 @@ func (s *State) turnedFor(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) *rowspb
 		}
 	case leaseVerdict, leaseUnheard:
 		row := s.byName(p.id, f.Action).row
-		w := &rowspb.Word{Said: verdictName(row.Verdict), By: row.VerdictBy, Reason: row.VerdictReason, AtNs: row.VerdictNs, Action: f.Action}
+		w := &rowspb.Word{Said: verdictName(row.Verdict), By: row.VerdictBy, Reason: row.VerdictReason,
+			AtNs: row.VerdictNs, Action: f.Action}
 		for _, v := range p.row.Verdicts {
 			if v.Action == f.Action {
 				w.At = v.At

@@ -51,7 +51,8 @@ func checkRows(t testing.TB, kv rows.KV) error {
 		}
 	}
 	m := s.meta
-	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined || m.Ended != want.Ended || m.Cut != want.Cut {
+	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined ||
+		m.Ended != want.Ended || m.Cut != want.Cut {
 		return fmt.Errorf("counters: have %v\nwant %v", m, want)
 	}
 	if err := checkWatches(s, plans, actions, indexes); err != nil {
@@ -89,8 +90,10 @@ func checkDoubts(s *State, p *plan) (err error) {
 		if waits := p.row.Phase == rowspb.Phase_PHASE_COMMITTING && unanswered(a); waits {
 			doubts++
 		}
-		if waits, held := unanswered(a), a.row.Undo == rowspb.Undo_UNDO_HELD; p.row.Phase == rowspb.Phase_PHASE_COMMITTING && !settled(a.row.Undo) && waits == held {
-			err = fmt.Errorf("action %s of plan %s is %s, and the commit waits for it: %v", a.fixed.Id, q.id, undoName(a.row.Undo), waits)
+		if waits, held := unanswered(a), a.row.Undo == rowspb.Undo_UNDO_HELD; p.row.Phase == rowspb.Phase_PHASE_COMMITTING &&
+			!settled(a.row.Undo) && waits == held {
+			err = fmt.Errorf("action %s of plan %s is %s, and the commit waits for it: %v", a.fixed.Id, q.id,
+				undoName(a.row.Undo), waits)
 		}
 		return err == nil
 	})
@@ -129,10 +132,12 @@ func checkFacts(s *State) error {
 			indexes[string(append(rows.Todo.Prefix(), todo+key...))] = true
 		}
 	}
-	if m := s.meta; m.Facts != want.Facts || m.FactBytes != want.FactBytes || m.Evicted != want.Evicted || m.Tombstones != want.Tombstones {
+	if m := s.meta; m.Facts != want.Facts || m.FactBytes != want.FactBytes || m.Evicted != want.Evicted ||
+		m.Tombstones != want.Tombstones {
 		return fmt.Errorf("working memory: have %v\nwant %v", m, want)
 	}
-	for _, prefix := range []string{string(rows.Residents.Prefix()), string(rows.Large.Prefix()), string(rows.Todo.Prefix()) + todoEvict, string(rows.Todo.Prefix()) + todoRestore} {
+	for _, prefix := range []string{string(rows.Residents.Prefix()), string(rows.Large.Prefix()),
+		string(rows.Todo.Prefix()) + todoEvict, string(rows.Todo.Prefix()) + todoRestore} {
 		for k := range s.tx.Scan([]byte(prefix), rows.After([]byte(prefix))) {
 			if !indexes[string(k)] {
 				return fmt.Errorf("left over: %q", k)
@@ -183,20 +188,25 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 		return err
 	}
 	if r.Phase == rowspb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || orphaned(r)) {
-		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined, r.Orphans)
+		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined,
+			r.Orphans)
 	}
 	if !ordered(r) {
 	} else if err := checkBlockers(p, list); err != nil {
 		return err
 	}
-	if !slices.Equal(r.Ready, c.ready) || !slices.Equal(r.Parked, c.parked) || !slices.Equal(r.Reported, c.reported) || !slices.Equal(r.Watchers, c.watchers) {
-		return fmt.Errorf("ready %v, parked %v, reported %v, watchers %v; counted %+v", r.Ready, r.Parked, r.Reported, r.Watchers, c)
+	if !slices.Equal(r.Ready, c.ready) || !slices.Equal(r.Parked, c.parked) || !slices.Equal(r.Reported, c.reported) ||
+		!slices.Equal(r.Watchers, c.watchers) {
+		return fmt.Errorf("ready %v, parked %v, reported %v, watchers %v; counted %+v", r.Ready, r.Parked, r.Reported,
+			r.Watchers, c)
 	}
 	if r.Compensated != c.compensated || r.Skipped != c.skipped || r.InScope < c.compensated {
 		return fmt.Errorf("compensated %d, skipped %d, in scope %d; counted %+v", r.Compensated, r.Skipped, r.InScope, c)
 	}
-	if !slices.Equal(r.Settling, c.settling) || r.Unsettled != c.unsettled || r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
-		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight, r.Quarantined, r.Resolved, c)
+	if !slices.Equal(r.Settling, c.settling) || r.Unsettled != c.unsettled || r.InFlight != c.flying ||
+		r.Quarantined != c.quarantined || r.Resolved < c.resolved {
+		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight,
+			r.Quarantined, r.Resolved, c)
 	}
 	return nil
 }
@@ -264,7 +274,8 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		}
 	}
 	if slices.Contains(p.row.Windows, n) && !a.row.Warned {
-		indexes[string(rows.Due.Key(rows.Instant{Ns: a.warnNs(), Kind: rows.DueWindow, Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.warnNs(), Kind: rows.DueWindow,
+			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 	}
 	if a.row.Reported != nil {
 		c.reported = append(c.reported, n)
@@ -284,10 +295,12 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		c.skipped++
 	case rowspb.Undo_UNDO_SETTLING:
 		c.settling = append(c.settling, n)
-		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry, Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry,
+			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 	case rowspb.Undo_UNDO_WAITING:
 		c.flying++
-		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry, Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry,
+			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 		indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
 	case rowspb.Undo_UNDO_DISPATCHED:
 		c.flying++
@@ -342,7 +355,8 @@ func (c *orderCheck) count(s *State, e ledger.Entry) {
 		return
 	}
 	if c.succeeded == nil {
-		*c = orderCheck{map[string]int{}, map[string]string{}, map[string]pb.Presence{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+		*c = orderCheck{map[string]int{}, map[string]string{}, map[string]pb.Presence{}, map[string]bool{}, map[string]bool{},
+			map[string]bool{}, map[string]bool{}}
 	}
 	a := s.byName(r.Plan, r.Action)
 	key := s.key(a)
@@ -416,7 +430,8 @@ func (c *orderCheck) success(s *State, a *action) error {
 func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
 	id, contract, key := a.fixed.Id, a.fixed.Compensation, s.key(a)
 	asks := contract.GetProbe() != nil && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 && !refusesLate(a) &&
-		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE && contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE)
+		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE &&
+		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE)
 	owner, origin := ledger.FormatAddress(a.fixed.Registered)+" "+id, p.id
 	if p.row.Origin != "" {
 		origin = p.row.Origin
@@ -424,7 +439,8 @@ func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 	switch {
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
-	case k.Key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0) || k.Key != key:
+	case k.Key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0) ||
+		k.Key != key:
 		return fmt.Errorf("another key for %s (I19)", id)
 	case c.owners[key] != "" && c.owners[key] != owner:
 		return fmt.Errorf("the key of %s is the key of %s (I19)", owner, c.owners[key])
@@ -459,17 +475,20 @@ func (c *orderCheck) compensated(s *State, p *plan) error {
 		switch {
 		case p.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && a.row.Settled == nil: // before the savepoint
 		case a.fixed.Child != "":
-			if phase := s.plan(a.fixed.Child).row.Phase; phase != rowspb.Phase_PHASE_COMPENSATED && phase != rowspb.Phase_PHASE_FAILED {
+			if phase := s.plan(a.fixed.Child).row.Phase; phase != rowspb.Phase_PHASE_COMPENSATED &&
+				phase != rowspb.Phase_PHASE_FAILED {
 				return fmt.Errorf("compensated, and its child plan %s is not (I22)", a.fixed.Child)
 			}
 		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:
 		case late && a.row.Duties == 0:
 			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
-		case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT && (a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || a.fixed.DutyOf != 0):
+		case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT &&
+			(a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || a.fixed.DutyOf != 0):
 			if done > 0 && !a.row.Blind {
 				return fmt.Errorf("%s never crossed, and was undone (I22)", a.fixed.Id)
 			}
-		case a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE && a.row.Undo == rowspb.Undo_UNDO_SKIPPED: // its owner has said so to a commit
+		// its owner has said so to a commit
+		case a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE && a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
 		case late && a.row.Undo == rowspb.Undo_UNDO_SKIPPED: // its duty is an action like others
 		case done != 1:
 			return fmt.Errorf("compensated, and %s was undone %d times (I22)", a.fixed.Id, done)

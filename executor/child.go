@@ -26,7 +26,8 @@ func child(r *rowspb.PlanRow) bool { return r.ParentEntry != 0 }
 // closed reports whether a plan is closed for its agent.
 func closed(phase rowspb.Phase) bool {
 	switch phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING,
+		rowspb.Phase_PHASE_QUARANTINED:
 		return false
 	default:
 		return true
@@ -76,7 +77,8 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	default:
 		before = s.latest(parent)
 	}
-	entry := s.enlist(parent, &rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})
+	entry := s.enlist(parent, &rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address,
+		AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})
 	parent.row.OpenChildren++
 	parent.row.Children = insert(parent.row.Children, entry.id.N)
 	p.row.ParentEntry, p.row.Depth = entry.id.N, parent.row.Depth+1
@@ -159,7 +161,8 @@ func (s *State) entryUnwinds(parent *plan, a *action) {
 		if settled(a.row.Undo) {
 			s.move(parent, a, rowspb.Undo_UNDO_HELD)
 		}
-	case a.row.Undo == rowspb.Undo_UNDO_OWED, a.row.Undo == rowspb.Undo_UNDO_HELD: // not reached yet, or before the savepoint
+	// not reached yet, or before the savepoint
+	case a.row.Undo == rowspb.Undo_UNDO_OWED, a.row.Undo == rowspb.Undo_UNDO_HELD:
 	default:
 		s.reopen(parent)
 		s.move(parent, a, rowspb.Undo_UNDO_DISPATCHED)

@@ -53,23 +53,29 @@ func (s *State) command(p *plan, a *action, row *rowspb.CommandRow) Command {
 		arguments = []byte("{}")
 	}
 	c := a.fixed.Compensation
-	command := Command{Number: a.id.N, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c), ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: api.Command{
-		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
-		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
-		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
-	}}
+	command := Command{Number: a.id.N, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c),
+		ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()),
+		Command: api.Command{
+			Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id,
+			Address:   ledger.FormatFullAddress(a.fixed.Registered),
+			Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
+			Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
+			BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
+		}}
 	if k := row.Asked; k != nil {
 		command.Purpose = api.PurposeProbe
 		if k.Question == pb.Question_QUESTION_VERIFY {
 			command.Purpose = api.PurposeVerify
 		}
-		command.Capability, command.Key, command.Attempt, command.TimeoutMs = k.Capability, k.Key, k.Attempt, k.TimeoutNs/1e6
+		command.Capability, command.Key, command.Attempt, command.TimeoutMs = k.Capability, k.Key,
+			k.Attempt, k.TimeoutNs/1e6
 		return command
 	}
 	k := row.Dispatched
-	command.Purpose, command.Capability, command.Key, command.Attempt = ledger.PurposeUndo, k.Capability, k.Key, k.Attempt
-	command.BlindCleanup, command.DirtyFailure, command.HasForwardOutput = k.BlindCleanup, k.DirtyFailure, k.HasForwardOutput
+	command.Purpose, command.Capability, command.Key, command.Attempt = ledger.PurposeUndo,
+		k.Capability, k.Key, k.Attempt
+	command.BlindCleanup, command.DirtyFailure, command.HasForwardOutput = k.BlindCleanup,
+		k.DirtyFailure, k.HasForwardOutput
 	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
 	if k.Attempt == 1 {
 		command.SentNs = a.row.SentNs
@@ -84,7 +90,8 @@ func (s *State) command(p *plan, a *action, row *rowspb.CommandRow) Command {
 		command.Actuator = ledger.ActuatorMemory
 	}
 	if t := c.Agent; t != nil {
-		command.Agent = &api.AgentTask{Tools: t.Tools, Prompt: t.Prompt, MaxTurns: t.MaxTurns, Model: t.Model}
+		command.Agent = &api.AgentTask{Tools: t.Tools, Prompt: t.Prompt, MaxTurns: t.MaxTurns,
+			Model: t.Model}
 	}
 	return command
 }
@@ -154,7 +161,8 @@ func (s *State) Awaits(in Answer) bool {
 		return true
 	}
 	p := s.plan(in.Plan)
-	return p != nil && in.Number >= 1 && in.Number <= p.row.Actions && tellsLate(p, s.action(in.Plan, in.Number), in)
+	return p != nil && in.Number >= 1 && in.Number <= p.row.Actions &&
+		tellsLate(p, s.action(in.Plan, in.Number), in)
 }
 
 func outstandingCall(a *action, purpose string, attempt uint32) bool {

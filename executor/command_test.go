@@ -22,16 +22,20 @@ func bind(bindings ...string) func(*pb.ForwardRegistered, *pb.CompensationRegist
 // TestWhatACompensationReceives: arguments from the frozen bindings, null where a
 // path is missing (S20), and what is known of the forward (S19, S109).
 func TestWhatACompensationReceives(t *testing.T) {
-	binding := bind("id", "input.id", "ref", "output.ref", "none", "output.a.b.c", "key", "meta.key", "blind", "meta.blind_cleanup", "plan", "plan.id", "why", "plan.reason")
+	binding := bind("id", "input.id", "ref", "output.ref", "none", "output.a.b.c", "key", "meta.key", "blind",
+		"meta.blind_cleanup", "plan", "plan.id", "why", "plan.reason")
 	for _, c := range []struct {
 		name      string
 		outcome   []*pb.Record
 		arguments string
 		blind     bool
 	}{
-		{"completed", []*pb.Record{completed("a")}, `{"id":"a","ref":"a","none":null,"key":"` + undoKey("a") + `","blind":false,"plan":"p","why":"step failed"}`, false},
-		{"in doubt", []*pb.Record{inDoubt("a")}, `{"id":"a","ref":null,"none":null,"key":"` + undoKey("a") + `","blind":true,"plan":"p","why":"step failed"}`, true},
-		{"no outcome", nil, `{"id":"a","ref":null,"none":null,"key":"` + undoKey("a") + `","blind":true,"plan":"p","why":"step failed"}`, true},
+		{"completed", []*pb.Record{completed("a")}, `{"id":"a","ref":"a","none":null,"key":"` + undoKey("a") +
+			`","blind":false,"plan":"p","why":"step failed"}`, false},
+		{"in doubt", []*pb.Record{inDoubt("a")}, `{"id":"a","ref":null,"none":null,"key":"` + undoKey("a") +
+			`","blind":true,"plan":"p","why":"step failed"}`, true},
+		{"no outcome", nil, `{"id":"a","ref":null,"none":null,"key":"` + undoKey("a") +
+			`","blind":true,"plan":"p","why":"step failed"}`, true},
 	} {
 		w := newWorld(t)
 		var got []Command
@@ -42,12 +46,14 @@ func TestWhatACompensationReceives(t *testing.T) {
 		}
 		w.must(w.agent("p", planFailed()))
 		w.turn()
-		if len(got) != 1 || string(got[0].Arguments) != c.arguments || got[0].BlindCleanup != c.blind || got[0].DirtyFailure != c.blind || got[0].HasForwardOutput == c.blind {
+		if len(got) != 1 || string(got[0].Arguments) != c.arguments || got[0].BlindCleanup != c.blind ||
+			got[0].DirtyFailure != c.blind || got[0].HasForwardOutput == c.blind {
 			b, _ := json.Marshal(got)
 			t.Fatalf("%s: %s", c.name, b)
 		}
 		registered, _ := ledger.ParseAddress(got[0].Address)
-		if registered.GetSequence() != 2 || registered.Index != 1 || got[0].Term != 1 || got[0].TimeoutMs != 30_000 || got[0].Key != undoKey("a") {
+		if registered.GetSequence() != 2 || registered.Index != 1 || got[0].Term != 1 || got[0].TimeoutMs != 30_000 ||
+			got[0].Key != undoKey("a") {
 			t.Fatalf("%+v", got[0])
 		}
 	}
@@ -160,13 +166,15 @@ func TestARestartSendsAgainWhatIsInFlight(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a< a+ b< b+ a=late b=late fail turn tell:b#1=done turn")
 	again := Open(s.kv, "t", nil).InFlight()
-	if len(again) != 1 || again[0].Action != "a" || again[0].Key != undoKey("a") || again[0].Attempt != 1 || string(again[0].Arguments) != "{}" {
+	if len(again) != 1 || again[0].Action != "a" || again[0].Key != undoKey("a") || again[0].Attempt != 1 ||
+		string(again[0].Arguments) != "{}" {
 		t.Fatalf("%+v", again)
 	}
 	waits := func(plan string, n, attempt uint32) bool {
 		return s.state.Outstanding(plan, n, ledger.PurposeUndo, attempt)
 	}
-	if !waits("p", 1, 1) || waits("p", 2, 1) || waits("p", 1, 2) || waits("p", 9, 1) || waits("q", 1, 1) || s.state.Outstanding("p", 1, api.PurposeProbe, 1) {
+	if !waits("p", 1, 1) || waits("p", 2, 1) || waits("p", 1, 2) || waits("p", 9, 1) || waits("q", 1, 1) ||
+		s.state.Outstanding("p", 1, api.PurposeProbe, 1) {
 		t.Fatal("outstanding")
 	}
 }
@@ -178,13 +186,19 @@ func TestAnswersThatNoLongerMatterAreIgnored(t *testing.T) {
 	s.play("open a a+ a=late fail turn")
 	done := &api.Reply{Status: api.StatusDone}
 	for _, a := range []Answer{
-		{Plan: "p", Number: 1, Purpose: "undo", Attempt: 2, Reply: done}, {Plan: "p", Number: 0, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 2, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "q", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 1, Purpose: "probe", Attempt: 1, Reply: done},
+		{Plan: "p", Number: 1, Purpose: "undo", Attempt: 2, Reply: done},
+		{Plan: "p", Number: 0, Purpose: "undo", Attempt: 1, Reply: done},
+		{Plan: "p", Number: 2, Purpose: "undo", Attempt: 1, Reply: done},
+		{Plan: "q", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 1, Purpose: "probe", Attempt: 1,
+			Reply: done},
 	} {
 		if records := s.decide([]Answer{a}); len(records) != 0 {
 			t.Fatalf("%+v gives %v", a, records)
 		}
 	}
-	twice := []Answer{{Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: nil}, {Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}}
+	twice := []Answer{{Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: done},
+		{Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: nil},
+		{Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}}
 	records := s.decide(twice)
 	if len(records) != 2 || records[0].GetCompensationSucceeded() == nil || records[1].GetPlanEnded() == nil {
 		t.Fatalf("%v", records)
@@ -253,9 +267,10 @@ func TestACommitHoldsWhatFits(t *testing.T) {
 	w := newWorld(t)
 	for i := range 300 {
 		id := fmt.Sprintf("p%03d", i)
-		p := pair("a", bind("x", "input", "forward", "meta.forward_key"), func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) {
-			f.Late = pb.Late_LATE_REFUSED
-		})
+		p := pair("a", bind("x", "input", "forward", "meta.forward_key"),
+			func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) {
+				f.Late = pb.Late_LATE_REFUSED
+			})
 		if i%10 == 0 {
 			p[0].Payload.Input = []byte(`"` + strings.Repeat("x", 15<<10) + `"`)
 		}

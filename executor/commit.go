@@ -324,7 +324,8 @@ func (s *State) uncommitted(p *plan) (why string) {
 	case p.row.OpenChildren > 0:
 		return "some of its child plans are neither committed nor undone"
 	case s.orphanedBelow(p) != "":
-		return "acts were claimed by records that were refused, and wait for its owner: " + s.orphanedBelow(p)
+		return "acts were claimed by records that were refused, and wait for its owner: " +
+			s.orphanedBelow(p)
 	}
 	s.descendants(p, func(c *plan) bool {
 		if keeps(c.row) && turned(c) {
@@ -372,7 +373,8 @@ func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 func commitWork(r *rowspb.PlanRow) bool {
 	root := r.Phase == rowspb.Phase_PHASE_COMMITTING
 	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
-		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE && !orphaned(r)
+		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE &&
+			!orphaned(r)
 }
 
 // commitStep takes the next step of a commit that waits.

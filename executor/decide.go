@@ -167,9 +167,10 @@ func (d *decider) turned(entries []string) {
 func (d *decider) refusal(place []byte) {
 	at := rows.ParsePlace(place)
 	row := rows.Refused.Must(d.state.tx, at)
-	d.propose(&pb.Record{Plan: row.Plan, Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{
-		Sequence: at.Sequence, Index: at.Index, Reason: clip(row.Reason),
-	}}})
+	d.propose(&pb.Record{Plan: row.Plan,
+		Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{
+			Sequence: at.Sequence, Index: at.Index, Reason: clip(row.Reason),
+		}}})
 }
 
 // plan does all that a plan needs now.
@@ -233,7 +234,8 @@ func (d *decider) fireDuplicate(p *plan, a *action) bool {
 	return d.fire(p, a, l, readingsOf(result.Readings), a.row.PresenceAt)
 }
 
-func (d *decider) fire(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading, cause *pb.Address) bool {
+func (d *decider) fire(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading,
+	cause *pb.Address) bool {
 	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(p, a, l), Readings: readings}
 	if c, err := d.state.programs.Condition(fired.Condition); err == nil {
 		digest := c.Digest()

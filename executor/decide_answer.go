@@ -74,7 +74,8 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 		done, final, note = d.meaning(p, a, reply, final)
 	}
 	if done {
-		k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef), Worker: clip(reply.Worker), Timing: timing}
+		k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef),
+			Worker: clip(reply.Worker), Timing: timing}
 		if reply.Status != api.StatusDone {
 			k.Code = clip(reply.Code)
 		}
@@ -107,7 +108,9 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 		return false
 	}
 	switch {
-	case !made(a, in.Attempt) || inMemory(a) || in.Attempt <= a.row.SaidDone || in.Attempt == a.row.Answered: // the last: this very answer
+	// the last: this very answer
+	case !made(a, in.Attempt) || inMemory(a) || in.Attempt <= a.row.SaidDone ||
+		in.Attempt == a.row.Answered:
 		return false
 	case atOwner(a):
 		return true
@@ -121,7 +124,8 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 // told records what tellsLate found.
 func (d *decider) told(p *plan, a *action, in Answer) bool {
 	reply := in.Reply
-	k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef), Worker: clip(reply.Worker), Timing: timingOf(in)}
+	k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef),
+		Worker: clip(reply.Worker), Timing: timingOf(in)}
 	if !atOwner(a) {
 		return d.done(p, a, k, output(reply), a.row.Dispatched)
 	}
@@ -142,7 +146,8 @@ func output(reply *api.Reply) []byte {
 }
 
 // meaning asks the contract what a failure means: undone already, or never.
-func (d *decider) meaning(p *plan, a *action, reply *api.Reply, stop bool) (done, final bool, note string) {
+func (d *decider) meaning(p *plan, a *action, reply *api.Reply,
+	stop bool) (done, final bool, note string) {
 	c := a.fixed.Compensation
 	fill := func(v *triggers.BindingVars) {
 		v.Error = mustJSON(map[string]string{"code": clip(reply.Code), "message": clip(reply.Message)})
@@ -166,7 +171,8 @@ func (d *decider) meaning(p *plan, a *action, reply *api.Reply, stop bool) (done
 
 // done records an undo that says done, or asks the check that the contract puts
 // behind it.
-func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result []byte, cause *pb.Address) bool {
+func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result []byte,
+	cause *pb.Address) bool {
 	r := d.about(p, a, cause)
 	verify := a.fixed.Compensation.Verify
 	if verify == nil || k.Verified || k.Probed {
@@ -177,8 +183,9 @@ func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result [
 		return d.changeFact(p, a, r) && d.propose(r)
 	}
 	asked := &pb.ProbeAsked{
-		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: d.state.key(a), Question: pb.Question_QUESTION_VERIFY,
-		Done: k, TimeoutNs: cmp.Or(verify.Call.TimeoutNs, timeoutDefault),
+		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: d.state.key(a),
+		Question: pb.Question_QUESTION_VERIFY,
+		Done:     k, TimeoutNs: cmp.Or(verify.Call.TimeoutNs, timeoutDefault),
 	}
 	arguments, err := d.state.arguments(p, a, verify.Call.Bindings)
 	if err != nil {
@@ -220,7 +227,8 @@ func (d *decider) found(p *plan, a *action, in Answer) bool {
 			err = d.readProbe(p, a, reply, k)
 		}
 		if err != nil {
-			k.Presence, k.ExternalRef, k.Duplicates, k.Message = pb.Presence_PRESENCE_UNSPECIFIED, "", nil, clip(err.Error())
+			k.Presence, k.ExternalRef, k.Duplicates, k.Message = pb.Presence_PRESENCE_UNSPECIFIED, "", nil,
+				clip(err.Error())
 		}
 	}
 	r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: k}
@@ -260,11 +268,13 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 	for _, q := range [...]struct {
 		name, expression string
 		to               *json.RawMessage
-	}{{"answer", probe.Answer, &plain.Presence}, {"external_ref", probe.ExternalRef, &plain.ExternalRef}} {
+	}{{"answer", probe.Answer, &plain.Presence},
+		{"external_ref", probe.ExternalRef, &plain.ExternalRef}} {
 		if q.expression == "" {
 			continue
 		}
-		value, err := d.state.read(p, a, q.expression, func(v *triggers.BindingVars) { v.Probe = output(reply) })
+		value, err := d.state.read(p, a, q.expression,
+			func(v *triggers.BindingVars) { v.Probe = output(reply) })
 		if err != nil {
 			return fmt.Errorf("%s of the contract's probe: %w", q.name, err)
 		}
@@ -292,7 +302,8 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 	case "inconclusive":
 		k.Message = text(plain.Reason)
 	default:
-		return fmt.Errorf("the answer is %q: want present, absent, duplicate or inconclusive", clip(presence))
+		return fmt.Errorf("the answer is %q: want present, absent, duplicate or inconclusive",
+			clip(presence))
 	}
 	return nil
 }

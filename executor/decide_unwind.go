@@ -16,7 +16,8 @@ import (
 func (d *decider) unwind(p *plan) bool {
 	r := &pb.Record{Plan: p.id, Cause: p.row.Fired}
 	if p.row.ToSavepoint != "" || d.state.inScope(p) {
-		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason), ToSavepoint: p.row.ToSavepoint}}
+		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason),
+			ToSavepoint: p.row.ToSavepoint}}
 	} else {
 		r.Kind = &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
 			End: pb.PlanEnd_PLAN_END_FAILED, Reason: clip(p.row.Reason + ": nothing crossed the boundary"),
@@ -39,7 +40,8 @@ func (d *decider) unwindStep(p *plan) bool {
 	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
 	case rewound(p.row):
-		return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p), Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: p.row.ToSavepoint}}})
+		return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p),
+			Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: p.row.ToSavepoint}}})
 	default:
 		return d.end(p)
 	}
@@ -61,7 +63,8 @@ func quarantineReason(a *action) string {
 func (d *decider) report(p *plan, a *action) bool {
 	k := a.row.Reported
 	if k.Answer == pb.Answer_ANSWER_DONE {
-		done := &pb.CompensationSucceeded{Attempt: k.Attempt, ExternalRef: k.ExternalRef, Timing: k.Timing}
+		done := &pb.CompensationSucceeded{Attempt: k.Attempt, ExternalRef: k.ExternalRef,
+			Timing: k.Timing}
 		if a.row.Pending != nil {
 			done = a.row.Pending.CloneVT()
 		}
@@ -71,7 +74,8 @@ func (d *decider) report(p *plan, a *action) bool {
 		return d.done(p, a, done, d.state.commandRow(a).GetResult(), a.row.ReportedAt)
 	}
 	r := d.about(p, a, a.row.ReportedAt)
-	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message, Final: k.Answer == pb.Answer_ANSWER_STOP, Timing: k.Timing}
+	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message,
+		Final: k.Answer == pb.Answer_ANSWER_STOP, Timing: k.Timing}
 	if pending := a.row.Pending; pending != nil {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}
@@ -146,7 +150,8 @@ func (d *decider) next(p *plan, a *action) bool {
 // was sent before: then the world is asked before it is sent again.
 func (d *decider) forgotten(a *action) bool {
 	c := a.fixed.Compensation
-	return a.row.Attempt > 0 && c.Probe != nil && c.DedupeNs > 0 && a.row.SentNs != 0 && d.in.EpochNs-a.row.SentNs >= c.DedupeNs
+	return a.row.Attempt > 0 && c.Probe != nil && c.DedupeNs > 0 && a.row.SentNs != 0 &&
+		d.in.EpochNs-a.row.SentNs >= c.DedupeNs
 }
 
 // dispatch proposes the next attempt. What cannot be scheduled is its owner's
@@ -163,14 +168,16 @@ func (d *decider) ask(p *plan, a *action, q pb.Question, cause *pb.Address) bool
 	call := callOf(a.fixed.Compensation, q)
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
-		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: d.state.key(a), Question: q, TimeoutNs: cmp.Or(call.TimeoutNs, timeoutDefault),
+		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: d.state.key(a), Question: q,
+		TimeoutNs: cmp.Or(call.TimeoutNs, timeoutDefault),
 	}}
 	return d.call(p, a, r, call.Capability, call.Bindings)
 }
 
 // call proposes the record of a call with its arguments, or gives the action to its
 // owner when they cannot be built.
-func (d *decider) call(p *plan, a *action, r *pb.Record, capability string, bindings []*pb.Binding) bool {
+func (d *decider) call(p *plan, a *action, r *pb.Record, capability string,
+	bindings []*pb.Binding) bool {
 	arguments, err := d.state.arguments(p, a, bindings)
 	if err != nil {
 		return d.quarantine(p, a, "cannot build the call of "+capability+": "+err.Error())
@@ -182,7 +189,9 @@ func (d *decider) call(p *plan, a *action, r *pb.Record, capability string, bind
 	}
 	r.Payload = &pb.Payload{Arguments: arguments}
 	if size := ledger.RecordSize(r); size > dispatchMax {
-		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", capability, size, dispatchMax))
+		return d.quarantine(p, a,
+			fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", capability,
+				size, dispatchMax))
 	}
 	return d.propose(r)
 }
@@ -196,13 +205,16 @@ const outstandingMax = 256
 
 // outstanding reports whether an action is owed and not undone. What is held before a
 // savepoint is not.
-func outstanding(a *action) bool { return !settled(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_HELD }
+func outstanding(a *action) bool {
+	return !settled(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_HELD
+}
 
 func (d *decider) end(p *plan) bool {
 	if stuck(p.row) {
 		panic("executor: plan " + p.id + " owes an undo that nothing blocks")
 	}
-	k := &pb.PlanEnded{End: endOf(p.row), Reason: clip(p.row.Reason), Compensated: p.row.Compensated, Skipped: p.row.Skipped}
+	k := &pb.PlanEnded{End: endOf(p.row), Reason: clip(p.row.Reason), Compensated: p.row.Compensated,
+		Skipped: p.row.Skipped}
 	if p.row.Unsettled > 0 {
 		for n := uint32(1); n <= p.row.Actions && len(k.Outstanding) < outstandingMax; n++ {
 			if a := d.state.action(p.id, n); outstanding(a) {
@@ -211,7 +223,8 @@ func (d *decider) end(p *plan) bool {
 		}
 	}
 	k.Outstanding = append(k.Outstanding, orphans(p.row)...)
-	return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p), Kind: &pb.Record_PlanEnded{PlanEnded: k}})
+	return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p),
+		Kind: &pb.Record_PlanEnded{PlanEnded: k}})
 }
 
 // unwindCause is the record that an unwind goes back to: its start, or the

@@ -243,7 +243,8 @@ func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	return again
 }
 
-func (d *decider) fireDue(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading, cause *pb.Address) int64 {
+func (d *decider) fireDue(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading,
+	cause *pb.Address) int64 {
 	if d.fire(p, a, l, readings, cause) {
 		d.fired = append(d.fired, p.id)
 	}

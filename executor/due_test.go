@@ -76,8 +76,9 @@ func TestAFactWakesWhatTheClockHasAsked(t *testing.T) {
 	} {
 		w := newWorld(t)
 		assert := func(key string, n int) {
-			w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "sensor"}, &pb.Record{Kind: &pb.Record_FactAsserted{
-				FactAsserted: &pb.FactAsserted{Key: key, Value: fmt.Appendf(nil, `{"n":%d}`, n)}}}))
+			w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "sensor"},
+				&pb.Record{Kind: &pb.Record_FactAsserted{
+					FactAsserted: &pb.FactAsserted{Key: key, Value: fmt.Appendf(nil, `{"n":%d}`, n)}}}))
 		}
 		assert("o", 1)
 		assert("k", 1)

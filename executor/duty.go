@@ -34,13 +34,15 @@ func (s *State) origin(p *plan, a *action) *action {
 }
 
 // duty adds one. at is the record that gave rise to it.
-func (s *State) duty(p *plan, origin *action, at *pb.Address, row *rowspb.ActionRow, output []byte) *action {
+func (s *State) duty(p *plan, origin *action, at *pb.Address, row *rowspb.ActionRow,
+	output []byte) *action {
 	origin = s.origin(p, origin)
 	origin.row.Duties++
 	s.change(origin)
 	row.OutcomeAt, row.HasOutput = at, bindable(output)
 	d := s.enlist(p, &rowspb.ActionStatic{
-		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
+		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs,
+		Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.N,
 	}, row)
 	payload := s.payload(origin.id)
@@ -96,12 +98,14 @@ func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
 func (s *State) duplicate(e ledger.Entry, p *plan, a *action, ref string) {
 	s.reopen(p)
 	d := s.duty(p, a, e.Address, &rowspb.ActionRow{
-		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT, ExternalRef: ref,
-		ClosesNs: a.row.ClosesNs, Approved: a.row.Approved,
+		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT,
+		ExternalRef: ref,
+		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved,
 	}, nil)
 	s.joinUnwind(p, d)
 	if !bindsExternalRef(d.fixed.Compensation) {
-		d.row.Note = "the probe found an extra effect " + ref + ", and no argument of its compensation reads meta.external_ref"
+		d.row.Note = "the probe found an extra effect " + ref +
+			", and no argument of its compensation reads meta.external_ref"
 		if d.row.Undo == rowspb.Undo_UNDO_READY {
 			s.park(p, d)
 		}
@@ -134,7 +138,8 @@ func bindsExternalRef(c *pb.CompensationRegistered) bool {
 // held.
 func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 	if a.row.Presence == pb.Presence_PRESENCE_ABSENT && !settled(a.row.Undo) {
-		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early: its answer must not skip what is there now
+		// the probe was too early: its answer must not skip what is there now
+		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED
 	}
 	switch {
 	case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late:
@@ -144,7 +149,8 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 		s.owe(p, a)
 	case s.tooLate(p, a):
 		s.owedAnew(e, p, a, &rowspb.ActionRow{
-			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
+			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef,
+			LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
 			Late: true, Approved: a.row.Approved && !asksWhenLate(a),
 		}, noteLate)
 	}
@@ -211,7 +217,8 @@ const noteOwed = "; that is owed as "
 
 // letStand reports whether an owner's answer reckons with an effect that stands.
 func letStand(r *pb.Resolved) bool {
-	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST || r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
+	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
+		r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 }
 
 // Why something is owed once more.
@@ -228,7 +235,8 @@ func asksWhenLate(a *action) bool {
 
 // owedAnew adds the duty for what became known of a forward too late, and lets its plan
 // deal with it.
-func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *rowspb.ActionRow, why string) *action {
+func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *rowspb.ActionRow,
+	why string) *action {
 	s.reopen(p)
 	row.ClosesNs = a.row.ClosesNs
 	output := e.Record.Payload.GetOutput()
@@ -240,7 +248,8 @@ func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *rowspb.ActionR
 		a.row.Note = why + noteOwed + d.fixed.Id
 	}
 	switch p.row.Phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING: // what it did was rewound: rewind this too
+	// what it did was rewound: rewind this too
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
 		s.rewindDuty(e, p, d, why)
 		return d
 	case rowspb.Phase_PHASE_COMMITTED:
@@ -277,7 +286,8 @@ func (s *State) committedDuty(e ledger.Entry, p *plan, d *action, why string) {
 // failedLate handles a forward that is known to have failed while its undo waits
 // for another call: there is nothing to undo (I20).
 func (s *State) failedLate(p *plan, a *action) {
-	asksEffect := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_EFFECT
+	asksEffect := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED &&
+		a.row.Asking == pb.Question_QUESTION_EFFECT
 	if !s.asksForCommit(p, a) && (a.row.Undo == rowspb.Undo_UNDO_WAITING || asksEffect) {
 		s.land(p, a)
 		s.owe(p, a)

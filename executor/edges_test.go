@@ -33,7 +33,8 @@ func TestARestoreIsGivenUpWhenAnUndoOfTheSameTurnChangesTheFact(t *testing.T) {
 			w.must(w.append(holder, w.decide(nil)...))
 		}
 		w.must(w.append(ops, restoreAsked("k")))
-		records := w.decide([]Answer{{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &api.Reply{Status: api.StatusDone}}})
+		records := w.decide([]Answer{{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1,
+			Reply: &api.Reply{Status: api.StatusDone}}})
 		for _, r := range records {
 			if r.GetFactReingested() != nil {
 				t.Fatalf("%s: brings back what is no more: %v", capability, r)

@@ -19,15 +19,18 @@ func (s *State) planErased(e ledger.Entry, p *plan, k *pb.PlanErased) Result {
 	}
 	switch {
 	case p.row.Origin != "":
-		return refused("plan %s undoes plan %s, whose values these are: erase that one", p.id, p.row.Origin)
+		return refused("plan %s undoes plan %s, whose values these are: erase that one", p.id,
+			p.row.Origin)
 	case p.row.Erased != nil:
 		return repeated
 	}
 	if why := s.needsItsKey(p); why != "" && !k.Force {
-		return refused("%s: what it needs for that would be gone; wait for its end, or force it, and its owner gets what cannot be undone", why)
+		return refused("%s: what it needs for that would be gone; wait for its end, or force it, and "+
+			"its owner gets what cannot be undone", why)
 	}
 	p.row.Erased = e.Address
-	p.row.Erasure = &rowspb.Word{Said: saidErase, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
+	p.row.Erasure = &rowspb.Word{Said: saidErase, By: byOperator(e, k.Actor), Reason: k.Reason,
+		At: e.Address, AtNs: s.meta.TimeNs}
 	rows.Erasures.Add(s.tx, p.id)
 	if s.base == nil { // a scratch fold destroys nothing
 		s.erasures = append(s.erasures, p.id)
@@ -69,7 +72,8 @@ func (s *State) keyDestroyed(e ledger.Entry, p *plan) Result {
 	case p.row.Erased == nil || !sameAddress(e.Record.Cause, p.row.Erased):
 		return void("nobody has asked to erase plan %s at %s", p.id, ledger.FormatAddress(e.Record.Cause))
 	case p.row.Shredded != nil:
-		return void("the key of plan %s was destroyed before, at %s", p.id, ledger.FormatAddress(p.row.Shredded))
+		return void("the key of plan %s was destroyed before, at %s", p.id,
+			ledger.FormatAddress(p.row.Shredded))
 	}
 	p.row.Shredded = e.Address
 	rows.Erasures.Delete(s.tx, p.id)
@@ -110,6 +114,7 @@ func (d *decider) destroyed(plans []string) {
 		if p == nil || p.row.Erased == nil || p.row.Shredded != nil {
 			continue
 		}
-		d.propose(&pb.Record{Plan: p.id, Cause: p.row.Erased, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}})
+		d.propose(&pb.Record{Plan: p.id, Cause: p.row.Erased,
+			Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}})
 	}
 }

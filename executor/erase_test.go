@@ -33,7 +33,9 @@ func TestErasureWaitsForWhatIsHeldOrOwed(t *testing.T) {
 		if erased := shown.Erasure != nil; erased != (why == "") {
 			t.Errorf("%s: %+v", play, shown.Erasure)
 		}
-		if refused := NewReader(s.kv, "t", nil).RefusedAt(uint64(len(s.log))); why != "" && (len(refused) != 1 || !strings.Contains(refused[0].Reason, why) || !strings.Contains(refused[0].Reason, "or force it")) {
+		if refused := NewReader(s.kv, "t", nil).RefusedAt(uint64(len(s.log))); why != "" &&
+			(len(refused) != 1 || !strings.Contains(refused[0].Reason, why) ||
+				!strings.Contains(refused[0].Reason, "or force it")) {
 			t.Errorf("%s: %+v", play, refused)
 		}
 		if want := why == ""; slices.Equal(s.state.Unerased(), []string{"p"}) != want {
@@ -68,7 +70,8 @@ func TestForcedErasureLeavesToTheOwnerWhatNobodyCanUndo(t *testing.T) {
 			t.Errorf("%s: %s, want %s", play, got, want)
 		}
 		for _, a := range s.show(plan).Actions {
-			if a.Undo == "quarantined" && (!strings.HasPrefix(a.Note, "what undo.b takes was erased at ") || !strings.HasSuffix(a.Note, ": nobody can read it any more")) {
+			if a.Undo == "quarantined" && (!strings.HasPrefix(a.Note, "what undo.b takes was erased at ") ||
+				!strings.HasSuffix(a.Note, ": nobody can read it any more")) {
 				t.Errorf("%s: %q", play, a.Note)
 			}
 		}
@@ -88,8 +91,10 @@ func TestErasureIsDoneUntilTheHolderSaysSo(t *testing.T) {
 	if got := s.state.Unerased(); !slices.Equal(got, []string{"p"}) {
 		t.Errorf("after a restart %v", got)
 	}
-	records := s.state.Decide(Input{EpochNs: s.now, SizeMax: ledger.CommitSizeMax, Destroyed: []string{"p", "p", "nowhere"}})
-	if len(records) != 1 || !records[0].GetPlanErased().GetDestroyed() || ledger.FormatAddress(records[0].Cause) != s.show("p").Erasure.At {
+	records := s.state.Decide(Input{EpochNs: s.now, SizeMax: ledger.CommitSizeMax,
+		Destroyed: []string{"p", "p", "nowhere"}})
+	if len(records) != 1 || !records[0].GetPlanErased().GetDestroyed() ||
+		ledger.FormatAddress(records[0].Cause) != s.show("p").Erasure.At {
 		t.Fatalf("%v", records)
 	}
 	s.play("=again") // the operator's record once more
@@ -98,14 +103,18 @@ func TestErasureIsDoneUntilTheHolderSaysSo(t *testing.T) {
 	if shown.Destroyed == "" || shown.By != "ops" || shown.Reason != "asked for" || len(s.state.Unerased()) != 0 {
 		t.Errorf("%+v, left %v", shown, s.state.Unerased())
 	}
-	if r := s.append(holder, &pb.Record{Plan: "p", Term: 1, EpochNs: s.now, Cause: s.state.plan("p").row.Erased, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
+	if r := s.append(holder, &pb.Record{Plan: "p", Term: 1, EpochNs: s.now, Cause: s.state.plan("p").row.Erased,
+		Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
 		t.Errorf("%+v", r)
 	}
 	s.play("q/open q/a q/a+ q/fail turn")
-	if r := s.append(holder, &pb.Record{Plan: "q", Term: 1, EpochNs: s.now, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
+	if r := s.append(holder,
+		&pb.Record{Plan: "q", Term: 1, EpochNs: s.now,
+			Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
 		t.Errorf("nobody had asked: %+v", r)
 	}
-	if agent, erased := NewReader(s.kv, "t", nil).KeyOwner("p"); agent == "" || !strings.HasPrefix(erased, "erased by ops at ") {
+	if agent, erased := NewReader(s.kv, "t", nil).KeyOwner("p"); agent == "" ||
+		!strings.HasPrefix(erased, "erased by ops at ") {
 		t.Errorf("%q %q", agent, erased)
 	}
 	s.wantRefolded()
@@ -123,7 +132,8 @@ func (s *schedule) orphansOf(answers bool) []string {
 // of it, what is proposed holds, and whatever is owed comes to an end.
 func TestErasureAnywhereIsFoldedAlike(t *testing.T) {
 	words := []string{
-		"a:sealed", "a+", "a-", "b", "b+", "c:sealed+probe", "c?", "c+", "d:sealed+verify", "d+", "save:s", "back:s", "fail", "commit", "undo", "turn", "turn", "@5s", "@40s",
+		"a:sealed", "a+", "a-", "b", "b+", "c:sealed+probe", "c?", "c+", "d:sealed+verify", "d+", "save:s", "back:s", "fail",
+		"commit", "undo", "turn", "turn", "@5s", "@40s",
 		"erase", "erase:force", "destroyed", "retry:a", "skip:a", "retry:c", "lone:e",
 	}
 	kinds := map[string]int{}

@@ -22,7 +22,8 @@ func (r *Reader) Explain(q view.ExplainQuery) (view.Explain, error) {
 	if p == nil {
 		return view.Explain{}, noPlan(q.Plan)
 	}
-	shown := view.Explain{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []view.HeldLease{}}
+	shown := view.Explain{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(),
+		Leases: []view.HeldLease{}}
 	add := func(name string, a *action, leases []*rowspb.LeaseRow) {
 		for _, l := range leases {
 			if q.Lease != "" && q.Lease != l.Name {
@@ -44,12 +45,14 @@ func (r *Reader) Explain(q view.ExplainQuery) (view.Explain, error) {
 	} else {
 		a := r.numbered(p, q.Action)
 		if a == nil {
-			return view.Explain{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
+			return view.Explain{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action,
+				"an action of it")
 		}
 		add(a.fixed.Id, a, a.row.Leases)
 	}
 	if len(shown.Leases) == 0 && q.Lease != "" {
-		return view.Explain{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there", "one of those that plan show lists")
+		return view.Explain{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there",
+			"one of those that plan show lists")
 	}
 	return shown, nil
 }
@@ -121,7 +124,9 @@ func (r *Reader) leases(p *plan, a *action) []view.Lease {
 
 // lease shows one lease; with what it reads where whole is set.
 func (r *Reader) lease(p *plan, a *action, l *rowspb.LeaseRow, whole bool) view.Lease {
-	shown := view.Lease{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot, Cascade: cascadeName(l.Cascade)}
+	shown := view.Lease{Name: l.Name, Condition: conditionOf(p, a, l),
+		Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot,
+		Cascade: cascadeName(l.Cascade)}
 	if l.Fired {
 		shown.Truth, shown.Moot, shown.FiredAt = triggers.True.String(), false, firedAt(p, a, l)
 		return shown
@@ -172,7 +177,8 @@ func (r *Reader) lease(p *plan, a *action, l *rowspb.LeaseRow, whole bool) view.
 
 func readingViews(list []triggers.Reading) (views []view.Reading) {
 	for _, reading := range list {
-		views = append(views, view.Reading{Name: reading.Name, Present: reading.Present, Value: string(reading.Value), Sequence: reading.Sequence})
+		views = append(views, view.Reading{Name: reading.Name, Present: reading.Present,
+			Value: string(reading.Value), Sequence: reading.Sequence})
 	}
 	return views
 }

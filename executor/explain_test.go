@@ -43,7 +43,8 @@ func explained(t *testing.T, s *schedule, q view.ExplainQuery) string {
 // verdict and an extra effect are conditions like one over facts.
 func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 	s := newSchedule(t)
-	s.must(s.agent("p", opened(epoch0+60*second, when("late", `facts["gate/" + plan.labels.none].open == true`), when("paid", `facts["paid"].n > 3`))))
+	s.must(s.agent("p", opened(epoch0+60*second, when("late", `facts["gate/" + plan.labels.none].open == true`),
+		when("paid", `facts["paid"].n > 3`))))
 	s.play("a:probe a? b:probe b+ judge:b=allow fact:paid=" + `{"n":2}` + " turn")
 	got := explained(t, s, view.ExplainQuery{Plan: "p"})
 	for _, want := range []string{
@@ -68,7 +69,8 @@ func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 		t.Error(got)
 	}
 	for _, q := range []view.ExplainQuery{{Plan: "q"}, {Plan: "p", Action: "z"}, {Plan: "p", Lease: "z"}} {
-		if got = explained(t, s, q); !strings.Contains(got, "want") && !strings.Contains(got, "there is no") && !strings.Contains(got, "no lease") && !strings.Contains(got, "no action") {
+		if got = explained(t, s, q); !strings.Contains(got, "want") && !strings.Contains(got, "there is no") &&
+			!strings.Contains(got, "no lease") && !strings.Contains(got, "no action") {
 			t.Errorf("%+v: %s", q, got)
 		}
 	}
@@ -82,7 +84,8 @@ func TestExplainCountsTheLeasesThatAnswerAlike(t *testing.T) {
 	}
 	s.state.Flush()
 	shown, err := NewReader(s.kv, "t", nil).Explain(view.ExplainQuery{Plan: "p1", Lease: "halt"})
-	if err != nil || len(shown.Leases) != 1 || shown.Leases[0].Shared != 2 || fmt.Sprint(shown.Leases[0].Keys) != "[market]" {
+	if err != nil || len(shown.Leases) != 1 || shown.Leases[0].Shared != 2 ||
+		fmt.Sprint(shown.Leases[0].Keys) != "[market]" {
 		t.Fatalf("%+v %v", shown, err)
 	}
 }
@@ -151,7 +154,8 @@ func TestTheStatusNamesNoInstantThatNobodyWaitsFor(t *testing.T) {
 		}
 		return ns
 	}
-	s.must(s.agent("p", opened(epoch0+60*second, when("gate", `after(timestamp("2026-01-02T03:04:10Z")) && facts["x"] == 1`))))
+	s.must(s.agent("p",
+		opened(epoch0+60*second, when("gate", `after(timestamp("2026-01-02T03:04:10Z")) && facts["x"] == 1`))))
 	s.must(s.agent("q", opened(0, when("each", `elapsed(plan.opened_at, duration("7s")) && facts["x"] == 1`),
 		when("mine", `after(timestamp("2026-01-02T03:04:13Z")) && facts["y/" + plan.id] == 1`))))
 	if got := due(0); got != 5 {
@@ -190,7 +194,8 @@ func TestALeaseSaysWhatBecameOfIt(t *testing.T) {
 	s.play("b+ b=fail,done back:here turn")
 	want := func(when, action, name, suspended, retired string) {
 		t.Helper()
-		if l := heldLease(t, asOf(s, 0), action, name); l.Suspended != suspended || l.Retired != retired || l.Moot || l.Fired {
+		if l := heldLease(t, asOf(s, 0), action, name); l.Suspended != suspended || l.Retired != retired || l.Moot ||
+			l.Fired {
 			t.Errorf("%s: %s of %q: %+v", when, name, action, l)
 		}
 	}
@@ -223,7 +228,8 @@ func TestALeaseSaysWhatBecameOfIt(t *testing.T) {
 func TestACutLeaseIsNotMoot(t *testing.T) {
 	r := newRing(t, 2, CascadeLimits{Depth: 2})
 	r.kick(0)
-	if l := r.show("w0-2").Leases[2]; l.Cascade != "cut" || l.Truth != "true" || l.Moot || len(l.Waits) > 0 || l.WakeNs != 0 {
+	if l := r.show("w0-2").Leases[2]; l.Cascade != "cut" || l.Truth != "true" || l.Moot || len(l.Waits) > 0 ||
+		l.WakeNs != 0 {
 		t.Errorf("%+v", l)
 	}
 	r.must(r.owner("ann", "w0-2", false))
@@ -243,7 +249,8 @@ func TestACompletedForwardWithoutLiftedFieldsIsNotWaitedFor(t *testing.T) {
 		t.Errorf("before the outcome: %+v", l)
 	}
 	s.play("a+ turn")
-	if l := heldLease(t, asOf(s, 0), "a", "priced"); !l.Moot || fmt.Sprint(l.MootWhy) != "[action.output.price, which was not lifted from the output]" {
+	if l := heldLease(t, asOf(s, 0), "a", "priced"); !l.Moot ||
+		fmt.Sprint(l.MootWhy) != "[action.output.price, which was not lifted from the output]" {
 		t.Errorf("completed: %+v", l)
 	}
 	if row := s.state.action("p", 1).row.Leases[0]; !row.Moot {
@@ -257,7 +264,8 @@ func TestExplainTellsAFactThatIsThereFromOneThatIsNot(t *testing.T) {
 	s.must(s.agent("p", opened(0, when("mine", `"there" in facts && "gone" in facts`))))
 	s.play("fact:there=7")
 	l := heldLease(t, asOf(s, 0), "", "mine")
-	if len(l.Readings) != 2 || l.Readings[0].Present || !l.Readings[1].Present || l.Readings[1].Value != "" || l.Readings[1].Sequence == 0 {
+	if len(l.Readings) != 2 || l.Readings[0].Present || !l.Readings[1].Present || l.Readings[1].Value != "" ||
+		l.Readings[1].Sequence == 0 {
 		t.Errorf("%+v", l.Readings)
 	}
 }

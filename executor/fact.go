@@ -18,8 +18,10 @@ func (s *State) applyFact(e ledger.Entry) Result {
 	if why := s.unregistered(e.Record); why != "" {
 		return Result{Refused, why}
 	}
-	if a := s.actionOf(e.Record); a != nil && e.Record.About != nil && !sameAddress(e.Record.About, a.fixed.Registered) {
-		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(e.Record.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
+	if a := s.actionOf(e.Record); a != nil && e.Record.About != nil &&
+		!sameAddress(e.Record.About, a.fixed.Registered) {
+		return refused("about: %s, but action %s was registered at %s",
+			ledger.FormatAddress(e.Record.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
 	}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_FactAsserted:
@@ -39,7 +41,8 @@ func (s *State) applyFact(e ledger.Entry) Result {
 // A fact of an action is stored after its registration.
 func (s *State) unregistered(r *pb.Record) string {
 	switch {
-	case r.Plan == "" || s.plan(r.Plan) != nil && (r.Action == "" || s.byName(r.Plan, r.Action) != nil):
+	case r.Plan == "" || s.plan(r.Plan) != nil &&
+		(r.Action == "" || s.byName(r.Plan, r.Action) != nil):
 		return ""
 	case r.Action == "":
 		return "plan " + r.Plan + " was never opened"
@@ -58,7 +61,8 @@ func (s *State) actionOf(r *pb.Record) *action {
 
 func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
 	now := s.meta.TimeNs
-	row := &rowspb.FactRow{Value: f.Value, AssertedNs: now, ChangedNs: now, SinceNs: now, Source: e.Address}
+	row := &rowspb.FactRow{Value: f.Value, AssertedNs: now, ChangedNs: now, SinceNs: now,
+		Source: e.Address}
 	s.attribute(row, e)
 	old := s.fact(f.Key)
 	if old != nil && sameValue(old, f.Value) {
@@ -81,8 +85,10 @@ func (s *State) retractFact(e ledger.Entry, key string) {
 		row = new(rowspb.FactRow) // of what was never asserted: a compensation says so nevertheless
 	}
 	s.leave(key, row)
-	row.Value, row.Evicted, row.Reingested, row.Size, row.Digest, row.SinceNs = nil, nil, nil, 0, nil, 0
-	row.Retracted, row.ChangedNs, row.RetractedNs, row.Tombstone = true, s.meta.TimeNs, s.meta.TimeNs, e.Address
+	row.Value, row.Evicted, row.Reingested, row.Size, row.Digest, row.SinceNs = nil, nil, nil, 0, nil,
+		0
+	row.Retracted, row.ChangedNs, row.RetractedNs, row.Tombstone = true, s.meta.TimeNs, s.meta.TimeNs,
+		e.Address
 	s.attribute(row, e)
 	s.enter(key, row)
 	s.chronicle(key, e.Address, chronicleRetracted)
@@ -94,7 +100,8 @@ func (s *State) retractFact(e ledger.Entry, key string) {
 // attribute notes who asserted or retracted a fact, and for which action.
 func (s *State) attribute(row *rowspb.FactRow, e ledger.Entry) {
 	r := e.Record
-	row.By, row.Plan, row.Action, row.About, row.Cause = e.Source.Name, r.Plan, r.Action, r.About, r.Cause
+	row.By, row.Plan, row.Action, row.About, row.Cause = e.Source.Name, r.Plan, r.Action, r.About,
+		r.Cause
 	row.Undo = e.Source.Class == ledger.ClassExecutor
 	if row.About == nil {
 		if a := s.actionOf(r); a != nil {
@@ -203,11 +210,13 @@ func (v factView) Fact(key string) *triggers.Fact {
 	case row == nil || row.Retracted:
 		return nil
 	case row.Evicted != nil:
-		return &triggers.Fact{AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence(),
-			Load: func() json.RawMessage { return v.s.missed(key, row) }}
+		return &triggers.Fact{AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs,
+			Sequence: row.Source.GetSequence(),
+			Load:     func() json.RawMessage { return v.s.missed(key, row) }}
 	case f.view == nil:
 		v.s.viewing(f)
-		f.view = &triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}
+		f.view = &triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs,
+			Sequence: row.Source.GetSequence()}
 	}
 	return f.view
 }

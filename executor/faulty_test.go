@@ -30,7 +30,8 @@ func TestALeaseInErrorIsListed(t *testing.T) {
 		}
 	}
 	w.must(w.append(sensor, asserted("m", `"text"`)))
-	w.must(w.agent("bad", opened(0, when("x", `facts["m"] > 3 && plan.id != ""`), when("y", `facts["m"] + 1 == plan.actions`))))
+	w.must(w.agent("bad", opened(0, when("x", `facts["m"] > 3 && plan.id != ""`),
+		when("y", `facts["m"] + 1 == plan.actions`))))
 	w.must(w.agent("own", opened(0, when("x", `facts["n"] > 3 && plan.label == "test"`))))
 	wants("2 [bad]")
 	w.must(w.append(sensor, asserted("n", `"text"`)))
@@ -91,10 +92,12 @@ func TestAStatusNamesSomePlansWithLeasesInError(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("m", `"text"`)))
 	for i := range faultyShown + 3 {
-		w.must(w.agent(fmt.Sprintf("p%02d", i), opened(0, when("x", `facts["m"] > plan.actions`), when("y", `facts["m"] < plan.actions`))))
+		w.must(w.agent(fmt.Sprintf("p%02d", i),
+			opened(0, when("x", `facts["m"] > plan.actions`), when("y", `facts["m"] < plan.actions`))))
 	}
 	status := NewReader(w.kv, "t", w).Status()
-	if plans := status.FaultyPlans; status.Faulty != 2*(faultyShown+3) || len(plans) != faultyShown || !slices.IsSorted(plans) || plans[0] != "p00" || plans[9] != "p09" {
+	if plans := status.FaultyPlans; status.Faulty != 2*(faultyShown+3) || len(plans) != faultyShown ||
+		!slices.IsSorted(plans) || plans[0] != "p00" || plans[9] != "p09" {
 		t.Fatalf("%d %v", status.Faulty, plans)
 	}
 }

@@ -28,8 +28,13 @@ var phasesByName = []struct {
 	name  string
 	phase rowspb.Phase
 }{
-	{ledger.StateOpen, rowspb.Phase_PHASE_OPEN}, {ledger.StateCommitting, rowspb.Phase_PHASE_COMMITTING}, {ledger.StateCommitted, rowspb.Phase_PHASE_COMMITTED}, {ledger.StateUnwinding, rowspb.Phase_PHASE_UNWINDING},
-	{ledger.StateCompensated, rowspb.Phase_PHASE_COMPENSATED}, {ledger.StateQuarantined, rowspb.Phase_PHASE_QUARANTINED}, {ledger.StateFailed, rowspb.Phase_PHASE_FAILED},
+	{ledger.StateOpen, rowspb.Phase_PHASE_OPEN},
+	{ledger.StateCommitting, rowspb.Phase_PHASE_COMMITTING},
+	{ledger.StateCommitted, rowspb.Phase_PHASE_COMMITTED},
+	{ledger.StateUnwinding, rowspb.Phase_PHASE_UNWINDING},
+	{ledger.StateCompensated, rowspb.Phase_PHASE_COMPENSATED},
+	{ledger.StateQuarantined, rowspb.Phase_PHASE_QUARANTINED},
+	{ledger.StateFailed, rowspb.Phase_PHASE_FAILED},
 	{ledger.StateResolved, rowspb.Phase_PHASE_RESOLVED},
 }
 
@@ -39,7 +44,8 @@ func phaseNamed(name string) (rowspb.Phase, error) {
 			return p.phase, nil
 		}
 	}
-	return 0, ledger.Refuse("state", fmt.Sprintf("%q", name), "open, committing, committed, unwinding, compensated, quarantined, failed or resolved")
+	return 0, ledger.Refuse("state", fmt.Sprintf("%q", name),
+		"open, committing, committed, unwinding, compensated, quarantined, failed or resolved")
 }
 
 // finding is one page in the making.
@@ -64,7 +70,8 @@ func (r *Reader) Find(q view.FindQuery) (view.FindAnswer, error) {
 	}
 	cursor, err := hex.DecodeString(q.After)
 	if err != nil || len(cursor) > findBytesMax {
-		return view.FindAnswer{}, ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
+		return view.FindAnswer{},
+			ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
 	}
 	if q.Text != "" {
 		f.byText(cursor)
@@ -99,7 +106,8 @@ func (f *finding) byList(cursor []byte) {
 // shortest is the list to go through; what it does not select is looked at.
 func (f *finding) shortest() []byte {
 	meta := f.r.s.meta
-	few := map[rowspb.Phase]uint64{rowspb.Phase_PHASE_OPEN: meta.Open, rowspb.Phase_PHASE_UNWINDING: meta.Unwinding, rowspb.Phase_PHASE_QUARANTINED: meta.Quarantined}
+	few := map[rowspb.Phase]uint64{rowspb.Phase_PHASE_OPEN: meta.Open,
+		rowspb.Phase_PHASE_UNWINDING: meta.Unwinding, rowspb.Phase_PHASE_QUARANTINED: meta.Quarantined}
 	n, counted := few[f.phase]
 	state := rows.ListPrefix(rows.ListState, phaseValue(f.phase))
 	switch {
@@ -109,7 +117,8 @@ func (f *finding) shortest() []byte {
 		return rows.ListPrefix(rows.ListLabel, f.q.Label)
 	case f.q.Capability != "":
 		return rows.ListPrefix(rows.ListCapability, f.q.Capability)
-	case f.q.State == ledger.StateCommitting || f.q.State == ledger.StateFailed || f.q.State == ledger.StateResolved:
+	case f.q.State == ledger.StateCommitting || f.q.State == ledger.StateFailed ||
+		f.q.State == ledger.StateResolved:
 		return state
 	case f.q.Agent != "":
 		return rows.ListPrefix(rows.ListAgent, f.q.Agent)
@@ -153,7 +162,8 @@ func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 		q.Label != "" && !slices.Contains(labelsOf(row), q.Label):
 		return false
 	case q.Capability != "":
-		_, has := f.r.s.tx.Stored(rows.Orders.Key(rows.Listed{Dimension: rows.ListCapability, Value: q.Capability, Opened: rows.At(row.Opened), Plan: id}))
+		_, has := f.r.s.tx.Stored(rows.Orders.Key(rows.Listed{Dimension: rows.ListCapability,
+			Value: q.Capability, Opened: rows.At(row.Opened), Plan: id}))
 		return has
 	}
 	return true
@@ -180,8 +190,10 @@ func (r *Reader) oldest(prefix []byte) (id string) {
 	for low < high {
 		middle := low + (high-low)/2
 		found := false
-		for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), middle), rows.After(prefix)) {
-			id, low, found = string(k[len(prefix)+rows.ListedPlace:]), binary.BigEndian.Uint64(k[len(prefix):])+1, true
+		for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), middle),
+			rows.After(prefix)) {
+			id, low, found = string(k[len(prefix)+rows.ListedPlace:]),
+				binary.BigEndian.Uint64(k[len(prefix):])+1, true
 			break
 		}
 		if !found {
@@ -193,7 +205,8 @@ func (r *Reader) oldest(prefix []byte) (id string) {
 
 // openedFrom is when the first plan at or behind a place of a list was opened, and its place.
 func (r *Reader) openedFrom(prefix []byte, place uint64) (openedNs int64, at uint64, found bool) {
-	for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), place), rows.After(prefix)) {
+	for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), place),
+		rows.After(prefix)) {
 		rest := k[len(prefix):]
 		at := binary.BigEndian.Uint64(rest)
 		row, _ := rows.Plans.Load(r.s.tx, string(rest[rows.ListedPlace:]))
@@ -227,8 +240,10 @@ func (f *finding) byText(cursor []byte) {
 	for k := range f.r.s.tx.Scan(from, rows.After(prefix)) {
 		end := bytes.IndexByte(k[2:], 0) + 2
 		id := string(k[end+1+rows.ListedPlace:])
-		had := slices.ContainsFunc(f.list.list, func(v view.Plan) bool { return v.Plan == id }) // by another label
-		if had || strings.HasPrefix(id, text) {                                                 // listed above
+		// by another label
+		had := slices.ContainsFunc(f.list.list, func(v view.Plan) bool { return v.Plan == id })
+		// listed above
+		if had || strings.HasPrefix(id, text) {
 			continue
 		}
 		if !f.take(id, hex.EncodeToString(k)) {

@@ -69,7 +69,8 @@ func naiveFind(r *Reader, q view.FindQuery) (ids []string) {
 		full, _ := r.Plan(p.Plan)
 		has := slices.ContainsFunc(full.Actions, func(a view.Action) bool { return a.Capability == q.Capability })
 		labelled := q.Label == p.Label || q.Label == "env="+p.Labels["env"]
-		if (q.State == "" || p.State == q.State) && (q.Agent == "" || p.Agent == q.Agent) && (q.Capability == "" || has) && (q.Label == "" || labelled) &&
+		if (q.State == "" || p.State == q.State) && (q.Agent == "" || p.Agent == q.Agent) && (q.Capability == "" || has) &&
+			(q.Label == "" || labelled) &&
 			p.OpenedNs >= q.FromNs && (q.UntilNs == 0 || p.OpenedNs < q.UntilNs) && strings.HasPrefix(p.Plan, q.Text) {
 			ids = append(ids, p.Plan)
 		}
@@ -101,7 +102,8 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 	w := findWorld(t, plans)
 	r := NewReader(w.kv, "t", w).At(w.now)
 	found := 0
-	for _, state := range []string{"", "open", "committing", "committed", "compensated", "failed", "quarantined", "unwinding"} {
+	for _, state := range []string{"", "open", "committing", "committed", "compensated", "failed", "quarantined",
+		"unwinding"} {
 		for _, agent := range []string{"", "a2"} {
 			for _, capability := range []string{"", "c.one"} {
 				for _, label := range []string{"", "red", "env=prod"} {
@@ -128,7 +130,8 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
-	if got := findAll(t, r, view.FindQuery{Text: "redd", Limit: 5}); len(got) == 0 || len(got) != len(naiveFind(r, view.FindQuery{Label: "redder"})) {
+	if got := findAll(t, r, view.FindQuery{Text: "redd", Limit: 5}); len(got) == 0 ||
+		len(got) != len(naiveFind(r, view.FindQuery{Label: "redder"})) {
 		t.Errorf("labels that begin with redd: %v", got)
 	}
 	for _, q := range []view.FindQuery{{State: "gone"}, {After: "zz"}} {
@@ -154,7 +157,8 @@ func TestOnePageOfAListLooksAtSoManyPlansOnly(t *testing.T) {
 	q := view.FindQuery{Agent: "a1", UntilNs: 1 << 62, State: ledger.StateCommitted, Label: "test"}
 	answer, err := r.Find(q)
 	if err != nil || !answer.Paused || answer.Next == "" || len(answer.Plans) != 0 {
-		t.Fatalf("a page that finds none: paused %v, next %q, %d plans, %v", answer.Paused, answer.Next, len(answer.Plans), err)
+		t.Fatalf("a page that finds none: paused %v, next %q, %d plans, %v", answer.Paused, answer.Next, len(answer.Plans),
+			err)
 	}
 	q.After = answer.Next
 	if answer, err = r.Find(q); err != nil || answer.Paused || answer.Next != "" {
@@ -201,7 +205,8 @@ func TestCapabilitiesAreListedWithWhoUndidThem(t *testing.T) {
 		t.Fatal("no capability")
 	}
 	for _, c := range list.Capabilities {
-		if c.Latest != "p1" || len(c.Workers) != 1 || c.Workers[0].Worker != "w1" || c.Workers[0].Failed != 0 || len(c.InFlight) != 0 {
+		if c.Latest != "p1" || len(c.Workers) != 1 || c.Workers[0].Worker != "w1" || c.Workers[0].Failed != 0 ||
+			len(c.InFlight) != 0 {
 			t.Errorf("%+v", c)
 		}
 	}

@@ -34,7 +34,8 @@ func playedLedgers(t *testing.T) []*schedule {
 	for _, line := range ledgers {
 		s := newSchedule(t)
 		// Plan q is held throughout: whatever happens to p must not move it.
-		s.must(s.agent("q", append([]*pb.Record{opened(epoch0+int64(1000*second), when("x", `facts["x"] == 2`))}, pair("a")...)...))
+		s.must(s.agent("q", append([]*pb.Record{opened(epoch0+int64(1000*second), when("x", `facts["x"] == 2`))},
+			pair("a")...)...))
 		s.play(line)
 		out = append(out, s)
 	}
@@ -85,7 +86,8 @@ func (r *runner) run() {
 		}
 		var answers []Answer
 		for _, c := range r.state.InFlight() {
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		records := r.decide(answers)
 		if len(records) > 0 {
@@ -156,7 +158,8 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 						t.Fatalf("%+v", r)
 					}
 				}
-				if after, _ := NewReader(kv, "t", nil).Plan("p"); len(after.Refused) < len(before.Refused) || after.State != before.State {
+				if after, _ := NewReader(kv, "t", nil).Plan("p"); len(after.Refused) < len(before.Refused) ||
+					after.State != before.State {
 					t.Fatal("a void record changed the plan")
 				}
 			}
@@ -212,7 +215,8 @@ func TestRecordsOfAnotherAgentAreRefused(t *testing.T) {
 	before := s.show("p")
 	other := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a2", Plan: "p"}
 	for _, records := range [][]*pb.Record{
-		{opened(0)}, pair("b"), pair("a"), {completed("a")}, {failedForward("a")}, {planFailed()}, {planCommitted()}, {pair("c")[0]},
+		{opened(0)}, pair("b"), pair("a"), {completed("a")}, {failedForward("a")}, {planFailed()}, {planCommitted()},
+		{pair("c")[0]},
 	} {
 		for _, r := range records {
 			r.Plan = "p"
@@ -224,7 +228,8 @@ func TestRecordsOfAnotherAgentAreRefused(t *testing.T) {
 		}
 	}
 	after := s.show("p")
-	if after.State != "open" || len(after.Actions) != 1 || len(after.Orphans) != 0 || after.LastNs != before.LastNs || len(after.Refused) != 10 {
+	if after.State != "open" || len(after.Actions) != 1 || len(after.Orphans) != 0 || after.LastNs != before.LastNs ||
+		len(after.Refused) != 10 {
 		t.Fatalf("%+v", after)
 	}
 }

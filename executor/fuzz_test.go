@@ -33,7 +33,8 @@ var sources = []ledger.Source{
 // that every refusal is explained where people look.
 func (w *world) store(subject, contentType string, data []byte) {
 	w.t.Helper()
-	m := ledger.Message{Sequence: uint64(len(w.log) + 1), StampNs: w.now, Subject: subject, ContentType: contentType, Data: data}
+	m := ledger.Message{Sequence: uint64(len(w.log) + 1), StampNs: w.now, Subject: subject, ContentType: contentType,
+		Data: data}
 	if _, err := ledger.Decode("t", m); err != nil {
 		if s, _ := ledger.ParseSubject(subject); s.Class != ledger.ClassExecutor {
 			w.t.Fatalf("%s halts the tenant: %v", subject, err)
@@ -140,7 +141,8 @@ func playHostile(t *testing.T, programs *triggers.Cache, data []byte) {
 	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
 	d := &draw{data}
 	s.worker = func(Command) *api.Reply {
-		return pick(d, &api.Reply{Status: api.StatusDone}, nil, &api.Reply{Status: nobody}, &api.Reply{Status: nobodyMore}, &api.Reply{Status: api.StatusFailed}, &api.Reply{Status: api.StatusStop}, &api.Reply{Status: api.StatusWorking})
+		return pick(d, &api.Reply{Status: api.StatusDone}, nil, &api.Reply{Status: nobody}, &api.Reply{Status: nobodyMore},
+			&api.Reply{Status: api.StatusFailed}, &api.Reply{Status: api.StatusStop}, &api.Reply{Status: api.StatusWorking})
 	}
 	s.word("open")
 	for steps := 0; len(d.data) > 0 && steps < 150; steps++ {
@@ -183,22 +185,27 @@ func (s *schedule) hostile(d *draw) {
 
 func compensation(d *draw, action string) *pb.Record_CompensationRegistered {
 	c := &pb.CompensationRegistered{
-		Capability: pick(d, "undo."+action, ""), Key: pick(d, "", "other"), Attempts: uint32(d.n(3)), OnInDoubt: pb.OnInDoubt(d.n(5)),
-		BackoffNs: int64(d.n(2)) * second, OnLate: pb.OnLate(d.n(3)), Approve: d.n(8) == 0, ValidForNs: int64(d.n(3)) * second,
+		Capability: pick(d, "undo."+action, ""), Key: pick(d, "", "other"), Attempts: uint32(d.n(3)),
+		OnInDoubt: pb.OnInDoubt(d.n(5)),
+		BackoffNs: int64(d.n(2)) * second, OnLate: pb.OnLate(d.n(3)), Approve: d.n(8) == 0,
+		ValidForNs:      int64(d.n(3)) * second,
 		UnservedAfterNs: int64(d.n(3)) * second,
 	}
 	if d.n(3) == 0 {
-		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.x", Attempts: uint32(d.n(3))}, Answer: pick(d, "", "probe.presence", "(")}
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.x", Attempts: uint32(d.n(3))},
+			Answer: pick(d, "", "probe.presence", "(")}
 		c.DedupeNs = int64(d.n(2))
 	}
 	if d.n(4) == 0 {
 		c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify.x"}, Ok: pick(d, "verify.gone", "1", "result.x")}
 	}
 	if d.n(4) == 0 {
-		c.Triggers = []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `absent_for("x", action.at, duration("2s"))`, `verdict.outcome == "allow"`, `(`))}
+		c.Triggers = []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `absent_for("x", action.at, duration("2s"))`,
+			`verdict.outcome == "allow"`, `(`))}
 	}
 	if d.n(4) == 0 {
-		c.Bindings = []*pb.Binding{{Name: "x", Expression: pick(d, "output.ref", "output.ref + 1", "(", "meta.key", "meta.external_ref")}}
+		c.Bindings = []*pb.Binding{{Name: "x", Expression: pick(d, "output.ref", "output.ref + 1", "(", "meta.key",
+			"meta.external_ref")}}
 	}
 	return &pb.Record_CompensationRegistered{CompensationRegistered: c}
 }
@@ -210,9 +217,11 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 	}
 	switch source.Class { // half of them know what hurts
 	case ledger.ClassOperator:
-		s.aim(d, r, pick(d, rowspb.Undo_UNDO_QUARANTINED, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_SETTLING))
+		s.aim(d, r, pick(d, rowspb.Undo_UNDO_QUARANTINED, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING,
+			rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_SETTLING))
 	case ledger.ClassWorker:
-		s.aim(d, r, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, pick(d, rowspb.Undo_UNDO_RESOLVED, rowspb.Undo_UNDO_QUARANTINED))
+		s.aim(d, r, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING,
+			pick(d, rowspb.Undo_UNDO_RESOLVED, rowspb.Undo_UNDO_QUARANTINED))
 	case ledger.ClassExecutor:
 		s.aim(d, r, rowspb.Undo(d.n(11)))
 	}
@@ -221,7 +230,8 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 		s.agentRecord(d, r)
 	case ledger.ClassFact:
 		r.Plan, r.Action = "", ""
-		if r.Kind = (&pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: pick(d, "x", "y"), Value: []byte(pick(d, "1", "2", "{}"))}}); d.n(4) == 0 {
+		if r.Kind = (&pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: pick(d, "x", "y"),
+			Value: []byte(pick(d, "1", "2", "{}"))}}); d.n(4) == 0 {
 			r.Kind = &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "x"}}
 		}
 	case ledger.ClassVerdict:
@@ -231,7 +241,8 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 		case 0:
 			r.Kind = &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{}}
 		case 1:
-			r.Kind = &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: pick(d, "\xff", "x"), Actor: "x", ToSavepoint: pick(d, "", "s")}}
+			r.Kind = &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: pick(d, "\xff",
+				"x"), Actor: "x", ToSavepoint: pick(d, "", "s")}}
 		case 2, 3:
 			r.Kind = resolvedBy(d.n(3) == 0).Kind
 			r.GetResolved().Outcome = pb.Resolution(1 + d.n(4))
@@ -240,7 +251,8 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 		}
 	case ledger.ClassWorker:
 		r.Kind = &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{
-			Attempt: s.attempt(d, r, 0), Key: pick(d, ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), "other"), Answer: pb.Answer(1 + d.n(3))}}
+			Attempt: s.attempt(d, r, 0), Key: pick(d, ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), "other"),
+			Answer: pb.Answer(1 + d.n(3))}}
 	case ledger.ClassExecutor:
 		s.forged(d, r, source.Term)
 	}
@@ -282,17 +294,22 @@ func (s *schedule) asked(d *draw, r *pb.Record, next uint32) uint32 {
 func (s *schedule) agentRecord(d *draw, r *pb.Record) {
 	switch d.n(13) {
 	case 12:
-		r.Action, r.Kind = "", &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: pick(d, "s", "none"), Number: s.rewinds() + uint32(d.n(3))}}
+		r.Action, r.Kind = "",
+			&pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: pick(d, "s", "none"),
+				Number: s.rewinds() + uint32(d.n(3))}}
 	case 0:
 		parent := ""
 		if r.Plan == "q" {
 			parent = pick(d, "", "p")
 		}
 		r.Action, r.Kind = "", &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
-			ParentPlan: parent, OnUndoFailure: pb.OnUndoFailure(d.n(3)), Concurrency: uint32(d.n(3)), DeadlineNs: int64(d.n(2)) * (epoch0 + second), Triggers: []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `plan.status == "open"`))}}}
+			ParentPlan: parent, OnUndoFailure: pb.OnUndoFailure(d.n(3)), Concurrency: uint32(d.n(3)),
+			DeadlineNs: int64(d.n(2)) * (epoch0 + second),
+			Triggers:   []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `plan.status == "open"`))}}}
 	case 1, 2, 3, 4:
 		r.Kind = &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-			Capability: "do.it", Class: pb.Class(1 + max(0, d.n(6)-3)), Pivot: d.n(12) == 0, Branch: d.n(2) == 0, After: [][]string{nil, nil, {"a"}, {"b", "c"}, {"a", "a"}}[d.n(5)]}}
+			Capability: "do.it", Class: pb.Class(1 + max(0, d.n(6)-3)), Pivot: d.n(12) == 0, Branch: d.n(2) == 0,
+			After: [][]string{nil, nil, {"a"}, {"b", "c"}, {"a", "a"}}[d.n(5)]}}
 	case 5, 6:
 		r.Kind, r.Payload = completed("").Kind, &pb.Payload{Output: []byte(pick(d, `{"ref":"a"}`, `{"ref":1}`))}
 	case 7:
@@ -304,7 +321,9 @@ func (s *schedule) agentRecord(d *draw, r *pb.Record) {
 	case 10:
 		r.Kind = compensation(d, r.Action)
 	case 11:
-		r.Action, r.Kind = "", &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: pick(d, "s", "t"), Number: s.savepointsSet() + uint32(d.n(3))}}
+		r.Action, r.Kind = "",
+			&pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: pick(d, "s", "t"),
+				Number: s.savepointsSet() + uint32(d.n(3))}}
 		if d.n(4) == 0 {
 			r.Kind = planCommitted().Kind
 		}
@@ -328,10 +347,13 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 	attempt := s.attempt(d, r, 0)
 	switch d.n(17) {
 	case 14:
-		r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: s.asked(d, r, 1), Capability: pick(d, "probe.x", "verify.x"), Question: pb.Question(d.n(4)),
+		r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: s.asked(d, r, 1),
+			Capability: pick(d, "probe.x", "verify.x"), Question: pb.Question(d.n(4)),
 			Done: pick(d, nil, &pb.CompensationSucceeded{Attempt: attempt})}}
 	case 15:
-		r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: s.asked(d, r, 0), Question: pb.Question(d.n(4)), Presence: pb.Presence(d.n(4)), ExternalRef: "x", Duplicates: pick(d, nil, []string{"x"}, []string{"y", "z"}), Unserved: d.n(4) == 0}}
+		r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: s.asked(d, r, 0),
+			Question: pb.Question(d.n(4)), Presence: pb.Presence(d.n(4)), ExternalRef: "x",
+			Duplicates: pick(d, nil, []string{"x"}, []string{"y", "z"}), Unserved: d.n(4) == 0}}
 	case 16:
 		switch d.n(3) {
 		case 0:
@@ -348,12 +370,15 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 	case 2:
 		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{ParentPlan: pick(d, "", "p")}}
 	case 3, 4, 5:
-		k := &pb.CompensationDispatched{Attempt: s.attempt(d, r, 1), Capability: pick(d, "undo."+r.Action, ""), Key: ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), BlindCleanup: d.n(2) == 0}
+		k := &pb.CompensationDispatched{Attempt: s.attempt(d, r, 1), Capability: pick(d, "undo."+r.Action, ""),
+			Key: ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), BlindCleanup: d.n(2) == 0}
 		r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
 	case 6, 7:
-		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt, Verified: d.n(2) == 0}}
+		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt,
+			Verified: d.n(2) == 0}}
 	case 8, 9:
-		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt, Final: d.n(2) == 0, Unserved: d.n(3) == 0, InDoubt: d.n(3) == 0}}
+		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt,
+			Final: d.n(2) == 0, Unserved: d.n(3) == 0, InDoubt: d.n(3) == 0}}
 	case 10:
 		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{}}
 	case 11:
@@ -367,7 +392,8 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 		case 1:
 			r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{}}
 		case 2:
-			r.Plan, r.Kind = "", &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: uint64(d.n(20)), Index: uint32(d.n(2))}}
+			r.Plan, r.Kind = "",
+				&pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: uint64(d.n(20)), Index: uint32(d.n(2))}}
 		case 3:
 			r.Plan, r.Kind = "", &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}
 		}

@@ -46,7 +46,8 @@ func goldenOfCancels(t *testing.T) []ledger.Message {
 func goldenOfWriters(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
 	s.must(s.agent("p", by("w1", append([]*pb.Record{opened(0)}, pair("1")...)...)...))
-	s.agent("p", by("w2", pair("1", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Capability = "do.else" })...)...)
+	s.agent("p", by("w2",
+		pair("1", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Capability = "do.else" })...)...)
 	s.agent("p", by("w2", completed("1"))...)
 	s.must(s.agent("p", by("w2", resumed())...))
 	s.must(s.agent("p", by("w2", pair("2")...)...))
@@ -62,8 +63,10 @@ func goldenOfWriters(t *testing.T) []ledger.Message {
 func goldenOfMemory(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
 	s.memoryMax = 60
-	s.must(s.agent("p", append([]*pb.Record{opened(epoch0+100*second, when("both", `facts["x"] == 2 && facts["y"] == 1`))}, pair("a")...)...))
-	for _, word := range []string{"fact:x=1", "fact:y=1", `fact:z="0123456789"`, "fact:v=[1,2,3]", "turn", "forget:v", "@1s", "a+", "turn"} {
+	s.must(s.agent("p", append([]*pb.Record{opened(epoch0+100*second, when("both", `facts["x"] == 2 && facts["y"] == 1`))},
+		pair("a")...)...))
+	for _, word := range []string{"fact:x=1", "fact:y=1", `fact:z="0123456789"`, "fact:v=[1,2,3]", "turn", "forget:v",
+		"@1s", "a+", "turn"} {
 		s.play(word)
 	}
 	s.must(s.append(ops, evictAsked("y")))
@@ -78,8 +81,11 @@ func goldenOfMemory(t *testing.T) []ledger.Message {
 func goldenOfClock(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
 	s.play("open@5s a a+")
-	s.must(s.append(ops, &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ops", Reason: "looked at it", WallNs: epoch0}}}))
-	s.must(s.append(holder, &pb.Record{Term: 1, EpochNs: s.now, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}}))
+	s.must(s.append(ops,
+		&pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ops", Reason: "looked at it",
+			WallNs: epoch0}}}))
+	s.must(s.append(holder,
+		&pb.Record{Term: 1, EpochNs: s.now, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}}))
 	s.now -= 3600 * second
 	s.play("b b?")
 	s.now = epoch0
@@ -95,7 +101,8 @@ func goldenOfRepair(t *testing.T) []ledger.Message {
 	repaired := func(through, size uint64) *pb.Record {
 		return &pb.Record{Term: 1, EpochNs: s.now, Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{
 			Through: through, Size: size, Root: make([]byte, ledger.LeafSize), OldLast: through + 2,
-			Lost: []*pb.SequenceRange{{From: through + 1, To: through + 2}}, Problem: "a record is missing", Reason: "a flipped bit", Actor: "ops",
+			Lost: []*pb.SequenceRange{{From: through + 1, To: through + 2}}, Problem: "a record is missing",
+			Reason: "a flipped bit", Actor: "ops",
 		}}}
 	}
 	m := s.state.Meta()
@@ -129,11 +136,14 @@ func goldenOfSigned(t *testing.T) []ledger.Message {
 	_, threeKey := goldenKey(t, 3)
 	checkpoint := func(size uint64, by note.Signer) *pb.Record {
 		root := ledger.LeafHash([]byte{byte(size)})
-		signed, err := note.Sign(&note.Note{Text: ledger.Checkpoint{Origin: ledger.Origin("t"), Size: size, Root: root}.Text()}, by)
+		signed, err := note.Sign(&note.Note{Text: ledger.Checkpoint{Origin: ledger.Origin("t"), Size: size,
+			Root: root}.Text()}, by)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &pb.Record{Term: 1, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size, Root: root[:], Note: string(signed)}}}
+		return &pb.Record{Term: 1,
+			Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size, Root: root[:],
+				Note: string(signed)}}}
 	}
 	rotated := func(by note.Signer, old, next string) *pb.Record {
 		k := &pb.KeyRotated{OldKey: old, NewKey: next, Size: s.state.Meta().Records, Reason: "a year is over", Actor: "ops"}
@@ -185,12 +195,15 @@ func goldenOfErasure(t *testing.T) []ledger.Message {
 func goldenInJSON(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
 	for _, commit := range []struct{ subject, text string }{
-		{"saga.t.agent.py.p", `{"records":[{"plan":"p","planOpened":{"label":"from a foreign client","triggers":[{"name":"stop","condition":"facts[\"stop\"] == true"}]}}]}`},
+		{"saga.t.agent.py.p",
+			`{"records":[{"plan":"p","planOpened":{"label":"from a foreign client","triggers":[{"name":"stop","condition":"facts[\"stop\"] == true"}]}}]}`},
 		{"saga.t.agent.py.p", ` { "minReader" : 1 , "records" : [
 			{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"CLASS_COMPENSABLE"},"payload":{"input":"eyJpZCI6MX0="}},
 			{"plan":"p","action":"a","compensation_registered":{"capability":"undo.a","bindings":[{"name":"id","expression":"input.id"}]}} ] }`},
-		{"saga.t.agent.py.p", `{"min_reader":1,"records":[{"plan":"p","action":"a","forwardCompleted":{"externalRef":"x7"}}]}`},
-		{"saga.t.agent.py.p", `{"records":[{"plan":"p","action":"b","forwardRegistered":{"capability":"do.b"}}]}`}, // half a pair
+		{"saga.t.agent.py.p",
+			`{"min_reader":1,"records":[{"plan":"p","action":"a","forwardCompleted":{"externalRef":"x7"}}]}`},
+		// half a pair
+		{"saga.t.agent.py.p", `{"records":[{"plan":"p","action":"b","forwardRegistered":{"capability":"do.b"}}]}`},
 		{"saga.t.agent.py.p", `{"records":[{"plan":"p","fromALaterVersion":{}}]}`},
 		{"saga.t.agent.py.p", `{"frames":[]}`},
 		{"saga.t.fact.sensor", `{"records":[{"factAsserted":{"key":"stop","value":"dHJ1ZQ=="}}]}`},

@@ -141,7 +141,8 @@ func TestGoldenLedgersFoldToTheirDigests(t *testing.T) {
 				t.Helper()
 				for n, digest := range got {
 					if digest != want[n-1] {
-						t.Fatalf("%s: after message %d of %s the digest is %s, was %s; other rules need another FoldVersion", how, n, name, digest, want[n-1])
+						t.Fatalf("%s: after message %d of %s the digest is %s, was %s; other rules need another FoldVersion", how, n,
+							name, digest, want[n-1])
 					}
 				}
 			}
@@ -193,7 +194,9 @@ func TestEveryKindOfRecordHasAGolden(t *testing.T) {
 		for kind := range goldenKinds(t, log) {
 			have[kind] = true
 		}
-		json = json || slices.ContainsFunc(log, func(m ledger.Message) bool { return m.ContentType == ledger.ContentTypeJSON })
+		json = json || slices.ContainsFunc(log, func(m ledger.Message) bool {
+			return m.ContentType == ledger.ContentTypeJSON
+		})
 	}
 	for _, kind := range allKinds() {
 		if !have[kind] {

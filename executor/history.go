@@ -22,8 +22,9 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 		return api.HistoryAnswer{Agent: p.row.Agent}
 	}
 	answer := api.HistoryAnswer{
-		Agent: p.row.Agent, Opened: rows.Encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []api.PastAction{},
-		Writer: p.row.Writer, SavepointsSet: p.row.SavepointsSet, Rewinds: p.row.Rewinds,
+		Agent: p.row.Agent, Opened: rows.Encode(p.row.Declared), UndoneAs: p.row.UndoneAs,
+		Actions: []api.PastAction{},
+		Writer:  p.row.Writer, SavepointsSet: p.row.SavepointsSet, Rewinds: p.row.Rewinds,
 	}
 	for _, s := range p.row.Savepoints {
 		answer.Savepoints = append(answer.Savepoints, api.PastSavepoint{Name: s.Name, Actions: s.Actions})
@@ -43,9 +44,12 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 func (r *Reader) pastAction(p *plan, a *action) api.PastAction {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
 	past := api.PastAction{
-		Number: a.id.N, Action: a.fixed.Id, Child: a.fixed.Child, Sequence: a.fixed.Registered.GetSequence(),
-		Outcome: outcomeName(row.Outcome), ExternalRef: row.ExternalRef, Verdict: verdictName(row.Verdict),
-		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(), Owed: handlerNeeded(p.row, f, row),
+		Number: a.id.N, Action: a.fixed.Id, Child: a.fixed.Child,
+		Sequence: a.fixed.Registered.GetSequence(),
+		Outcome:  outcomeName(row.Outcome), ExternalRef: row.ExternalRef,
+		Verdict:      verdictName(row.Verdict),
+		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
+		Owed: handlerNeeded(p.row, f, row),
 	}
 	if a.fixed.DutyOf != 0 {
 		past.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
@@ -69,6 +73,8 @@ func (r *Reader) pastAction(p *plan, a *action) api.PastAction {
 
 // handlerNeeded reports whether the undo of an action may still be asked for (S36).
 func handlerNeeded(p *rowspb.PlanRow, f *pb.ForwardRegistered, a *rowspb.ActionRow) bool {
-	retired := a.Undo == rowspb.Undo_UNDO_RETIRED || p.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p)
-	return f.GetClass() == pb.Class_CLASS_COMPENSABLE && !settled(a.Undo) && !retired && a.Outcome != rowspb.Outcome_OUTCOME_FAILED
+	retired := a.Undo == rowspb.Undo_UNDO_RETIRED || p.Phase == rowspb.Phase_PHASE_COMMITTED &&
+		!keeps(p)
+	return f.GetClass() == pb.Class_CLASS_COMPENSABLE && !settled(a.Undo) && !retired &&
+		a.Outcome != rowspb.Outcome_OUTCOME_FAILED
 }

@@ -9,7 +9,8 @@ import (
 
 // partly completes an action whose output was too large; output is what was kept of it.
 func partly(id, output string) *pb.Record {
-	r := &pb.Record{Action: id, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{OutputIncomplete: true}}}
+	r := &pb.Record{Action: id,
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{OutputIncomplete: true}}}
 	if output != "" {
 		r.Payload = &pb.Payload{Output: []byte(output)}
 	}
@@ -22,7 +23,8 @@ func TestWhatTheUndoNeedsIsThereOrItsOwners(t *testing.T) {
 	for _, c := range []struct{ expression, kept, sent, note string }{
 		{"output.id", `{"id":7}`, `{"x":7}`, ""},
 		{"output.id", `{"id":null}`, `{"x":null}`, ""},
-		{"output.id", "", "", "cannot build the call of undo.a: argument x: cannot evaluate binding: output.id is not there: the output was too large to be kept"},
+		{"output.id", "", "", "cannot build the call of undo.a: argument x: cannot evaluate binding: output.id is not " +
+			"there: the output was too large to be kept"},
 		{"output.id", `{"other":7}`, "", "output.id is not there"},
 		{"output", `{"id":7}`, "", "output is not there as a whole"},
 		{"output.?id", "", `{"x":null}`, ""},
@@ -56,8 +58,10 @@ func TestWhatTheUndoNeedsIsThereOrItsOwners(t *testing.T) {
 			}
 			shown := s.show("p")
 			note := shown.Actions[0].Note
-			if sent != c.sent || !shown.Actions[0].Incomplete || (shown.State == "quarantined") != (c.note != "") && calls != "probe" {
-				t.Errorf("%s of %s, %q kept: sent %s, want %s; the plan is %s: %s", calls, c.expression, c.kept, sent, c.sent, shown.State, note)
+			if sent != c.sent || !shown.Actions[0].Incomplete || (shown.State == "quarantined") != (c.note != "") &&
+				calls != "probe" {
+				t.Errorf("%s of %s, %q kept: sent %s, want %s; the plan is %s: %s", calls, c.expression, c.kept, sent, c.sent,
+					shown.State, note)
 			}
 			if calls == "undo" && !strings.Contains(note, c.note) {
 				t.Errorf("%s: %s, want %s", c.expression, note, c.note)
@@ -92,7 +96,8 @@ func TestAnIncompleteOutputStaysSo(t *testing.T) {
 		t.Error(got)
 	}
 	s.play("resolve:" + s.show("p").Orphans[0] + " commit turn undo turn") // it has said that it completed, twice
-	if got := s.show("p~1"); got.State != "quarantined" || !strings.Contains(got.Actions[0].Note, "output.id is not there") {
+	if got := s.show("p~1"); got.State != "quarantined" ||
+		!strings.Contains(got.Actions[0].Note, "output.id is not there") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -22,7 +22,8 @@ func doubted(a *action) bool {
 	if a.fixed.Child != "" || a.row.Undone || a.row.Presence != pb.Presence_PRESENCE_UNSPECIFIED {
 		return false
 	}
-	return a.row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN || a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT
+	return a.row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN ||
+		a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT
 }
 
 // refusesLate reports whether the provider refuses a forward whose undo came first. A

@@ -164,7 +164,8 @@ func inTime(p *plan, l *rowspb.LeaseRow) bool {
 
 // live reports whether a lease waits for its condition.
 func (s *State) live(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
-	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
+	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) &&
+		turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
 // evaluate looks at one lease whose plan, action or facts have changed, at the
@@ -194,7 +195,8 @@ func (s *State) evaluate(p *plan, a *action, l *rowspb.LeaseRow, at *pb.Address)
 
 // consider asks a lease and keeps its indexes true: the facts it reads, the
 // instant at which time could change it.
-func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease, held *triggers.Held, at *pb.Address) {
+func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease,
+	held *triggers.Held, at *pb.Address) {
 	result := s.ask(held, s.meta.TimeNs)
 	if result.Truth == triggers.True {
 		clocked := held.ReadsClock()
@@ -213,7 +215,8 @@ func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease,
 	if result.Moot {
 		keys = nil
 	}
-	if l.Moot != result.Moot || l.WakeNs != result.WakeNs || l.Faulty != faulty(result) || !slices.Equal(l.Keys, keys) {
+	if l.Moot != result.Moot || l.WakeNs != result.WakeNs || l.Faulty != faulty(result) ||
+		!slices.Equal(l.Keys, keys) {
 		s.mark(p, a)
 	}
 	l.Moot = result.Moot
@@ -250,11 +253,13 @@ func readingsOf(list []triggers.Reading) []*pb.Reading {
 
 // turn notes the first lease of the plan that turned true; Decide fires it. One
 // on the clock may be held back, so it makes room for one that is not.
-func (s *State) turn(p *plan, ref rows.Lease, at *pb.Address, clocked bool, readings []triggers.Reading) {
+func (s *State) turn(p *plan, ref rows.Lease, at *pb.Address, clocked bool,
+	readings []triggers.Reading) {
 	if p.row.Fired != nil || turnOf(p, ref) != nil {
 		return
 	}
-	t := &rowspb.Turned{Action: ref.N, Lease: ref.Name, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings)}
+	t := &rowspb.Turned{Action: ref.N, Lease: ref.Name, At: at, Ns: s.meta.TimeNs, Clocked: clocked,
+		Readings: readingsOf(readings)}
 	had := p.row.Turned
 	if had == nil || had.Clocked && !clocked {
 		p.row.Turned, t = t, had
@@ -275,7 +280,8 @@ func (s *State) nextTurn(p *plan, allows func(*rowspb.Turned) bool) {
 	for len(p.row.Behind) > 0 && p.row.Turned == nil {
 		t := p.row.Behind[0]
 		p.row.Behind = p.row.Behind[1:]
-		if l, _ := s.lease(p, rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); l != nil && !l.Fired && !stopped(l) && allows(t) {
+		if l, _ := s.lease(p, rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); l != nil && !l.Fired &&
+			!stopped(l) && allows(t) {
 			p.row.Turned = t
 		}
 	}
@@ -311,7 +317,8 @@ func faulty(r triggers.Result) bool { return r.Err != nil && !r.Moot }
 
 // index moves a lease to the wake instant and the facts it waits for now, and on or
 // off the list of those in error.
-func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []string, faulty bool) {
+func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []string,
+	faulty bool) {
 	if l.Node != nil {
 		s.leaveNode(ref, l)
 	}

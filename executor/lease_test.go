@@ -25,7 +25,8 @@ func TestConditionsOverFacts(t *testing.T) {
 		{"another fact", `facts["x"].v == 1`, `fact:y={"v":1} turn`, "open"},
 		{"closed world", `!("ok" in facts)`, "turn", "compensated"},
 		{"closed world, known", `!("ok" in facts)`, "turn", "compensated"},
-		{"a fact is retracted", `"gate" in facts && !("ok" in facts)`, `fact:ok=1 fact:gate=1 turn forget:ok turn`, "compensated"},
+		{"a fact is retracted", `"gate" in facts && !("ok" in facts)`, `fact:ok=1 fact:gate=1 turn forget:ok turn`,
+			"compensated"},
 		{"flapping within one turn fires", `facts["x"].v == 1`, `fact:x={"v":1} fact:x={"v":2} turn`, "compensated"},
 		{"flapping down to false does not", `facts["x"].v == 1`, `fact:x={"v":2} fact:x={"v":3} turn`, "open"},
 		{"an error waits", `facts["x"].v == 1`, `fact:x="text" turn`, "open"},
@@ -36,8 +37,10 @@ func TestConditionsOverFacts(t *testing.T) {
 		{"a window that was met", `absent_for("ok", plan.opened_at, duration("5s"))`, "@4s fact:ok=1 @6s", "open"},
 		{"count, and true for a moment only", `at_least(2, "x", duration("1s"))`, "fact:x=1 fact:x=2 turn", "compensated"},
 		{"count, too slow", `at_least(2, "x", duration("1s"))`, "fact:x=1 @2s fact:x=2 turn @9s", "open"},
-		{"count, true for a moment after a turn", `at_least(2, "x", duration("1s"))`, "turn @1s fact:x=1 fact:x=2 turn", "compensated"},
-		{"in time and true for a record only", `before(timestamp("2030-01-01T00:00:00Z")) && facts["x"] == 1`, "fact:x=1 fact:x=2 turn", "compensated"},
+		{"count, true for a moment after a turn", `at_least(2, "x", duration("1s"))`, "turn @1s fact:x=1 fact:x=2 turn",
+			"compensated"},
+		{"in time and true for a record only", `before(timestamp("2030-01-01T00:00:00Z")) && facts["x"] == 1`,
+			"fact:x=1 fact:x=2 turn", "compensated"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSchedule(t)
@@ -75,7 +78,8 @@ func TestATriggerOfAnAction(t *testing.T) {
 	s.play("fact:paid/o7=11 turn")
 	s.wantState("p", "compensated", "a=compensated")
 	for _, r := range s.effective() {
-		if k := r.GetLeaseFired(); k != nil && (k.Lease != "paid" || r.Action != "a" || len(k.ConditionDigest) != 32 || len(k.Readings) == 0) {
+		if k := r.GetLeaseFired(); k != nil && (k.Lease != "paid" || r.Action != "a" || len(k.ConditionDigest) != 32 ||
+			len(k.Readings) == 0) {
 			t.Fatalf("%v", r)
 		}
 	}
@@ -106,7 +110,8 @@ func TestADeclaredTriggerTakesNoStandingLeasesPlace(t *testing.T) {
 	}
 	s := newSchedule(t)
 	s.must(s.agent("p", opened(epoch0+5*second, declared...)))
-	s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Triggers = declared })...))
+	s.must(s.agent("p",
+		pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Triggers = declared })...))
 	s.play("judge:a=block turn")
 	s.wantState("p", "open", "a=held") // it may not have crossed yet
 	s.play("a+ turn")
@@ -213,7 +218,8 @@ func TestMoreIsDueThanOneTurnLooksAt(t *testing.T) {
 			}
 		}
 	}
-	apply(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, epoch0, &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+	apply(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, epoch0,
+		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
 	agent := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
 	condition := `after(timestamp("2026-01-02T03:04:10Z")) && facts["x"] == 1`
 	for i := range duePerTurn + 100 {
@@ -262,7 +268,8 @@ func TestCommitAgainstDeadline(t *testing.T) {
 		if commitFirst {
 			s.turn()
 			s.wantState("p", "committed", "a=retired")
-			if len(shown.Refused) != len(claims) || !shown.Refused[0].Void || shown.Refused[0].Reason == "" || shown.Refused[0].Kind != "lease_fired" {
+			if len(shown.Refused) != len(claims) || !shown.Refused[0].Void || shown.Refused[0].Reason == "" ||
+				shown.Refused[0].Kind != "lease_fired" {
 				t.Fatalf("%+v", shown.Refused)
 			}
 			continue
@@ -295,7 +302,8 @@ func TestTwoDecidersOneLog(t *testing.T) {
 		answers = nil
 		for _, c := range s.state.Commands() {
 			sent++
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: &api.Reply{Status: api.StatusDone}})
 		}
 	}
 	s.wantState("p", "compensated", "a=compensated b=compensated")
@@ -393,7 +401,8 @@ func TestACopyOfAFiringIsNoneOfALaterTurn(t *testing.T) {
 	w.do("p", "a")
 	w.must(w.agent("p", &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s", Number: 1}}}))
 	back := func(n uint32) {
-		w.must(w.agent("p", &pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Number: n}}}))
+		w.must(w.agent("p",
+			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Number: n}}}))
 	}
 	back(1)
 	first := w.decide(nil)

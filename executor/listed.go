@@ -25,7 +25,8 @@ func (s *State) list(p *plan) {
 			s.listIn(rows.ListLabel, label, opened, p.id)
 		}
 	} else {
-		rows.Orders.Delete(s.tx, rows.Listed{Dimension: rows.ListState, Value: phaseValue(was), Opened: rows.At(opened), Plan: p.id})
+		rows.Orders.Delete(s.tx, rows.Listed{Dimension: rows.ListState, Value: phaseValue(was),
+			Opened: rows.At(opened), Plan: p.id})
 	}
 	s.listIn(rows.ListState, phaseValue(p.row.Phase), opened, p.id)
 }

@@ -72,7 +72,8 @@ func (s *schedule) meddle(r *rand.Rand) {
 	word := ""
 	switch r.IntN(15) {
 	case 0, 1, 2:
-		mark := words("", "", "", "irr", "askme", "eff", "probe", "probe", "blind", "verify", "pivot", "approve", "lateask", "dedupe", "for=3s", "until=9s",
+		mark := words("", "", "", "irr", "askme", "eff", "probe", "probe", "blind", "verify", "pivot", "approve", "lateask",
+			"dedupe", "for=3s", "until=9s",
 			"probe+verify", "blind+verify", "lateask+probe", "dedupe+for=9s")
 		word = name + words("", "<", "<"+id()) + ":" + mark
 	case 3, 4:
@@ -107,7 +108,8 @@ func (s *schedule) disturb(r *rand.Rand) {
 		return
 	}
 	m := s.log[r.IntN(len(s.log))]
-	if class, _ := ledger.ParseSubject(m.Subject); class.Class == ledger.ClassAgent || class.Class == ledger.ClassExecutor {
+	if class, _ := ledger.ParseSubject(m.Subject); class.Class == ledger.ClassAgent ||
+		class.Class == ledger.ClassExecutor {
 		s.raw(m.Subject, "", m.Data)
 	}
 }

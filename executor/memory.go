@@ -170,13 +170,15 @@ func (s *State) factEvicted(e ledger.Entry, k *pb.FactEvicted) Result {
 	case row.Evicted != nil:
 		return void("fact %q was evicted at %s", k.Key, ledger.FormatAddress(row.Evicted))
 	case !sameAddress(k.Fact, row.Source):
-		return void("fact %q was asserted at %s, not at %s", k.Key, ledger.FormatAddress(row.Source), ledger.FormatAddress(k.Fact))
+		return void("fact %q was asserted at %s, not at %s", k.Key, ledger.FormatAddress(row.Source),
+			ledger.FormatAddress(k.Fact))
 	case e.Record.Cause != nil && !sameAddress(e.Record.Cause, row.Asked):
 		return void("nobody asked at %s to evict fact %q", ledger.FormatAddress(e.Record.Cause), k.Key)
 	}
 	s.leave(k.Key, row)
 	digest := sha256.Sum256(row.Value)
-	row.Size, row.Digest, row.Evicted, row.Reingested, row.SinceNs, row.Value = uint64(len(row.Value)), digest[:], e.Address, nil, 0, nil
+	row.Size, row.Digest, row.Evicted, row.Reingested, row.SinceNs, row.Value = uint64(len(row.Value)),
+		digest[:], e.Address, nil, 0, nil
 	s.enter(k.Key, row)
 	s.chronicle(k.Key, e.Address, chronicleEvicted)
 	s.noteEviction(k.Key, e.Address)
@@ -192,9 +194,11 @@ func (s *State) factReingested(e ledger.Entry, k *pb.FactReingested) Result {
 	case row.Evicted == nil:
 		return void("fact %q is in memory", k.Key)
 	case !sameAddress(k.Fact, row.Source), !sameAddress(k.Evicted, row.Evicted):
-		return void("fact %q of %s was evicted at %s, not that of %s at %s", k.Key, ledger.FormatAddress(row.Source),
+		return void("fact %q of %s was evicted at %s, not that of %s at %s", k.Key,
+			ledger.FormatAddress(row.Source),
 			ledger.FormatAddress(row.Evicted), ledger.FormatAddress(k.Fact), ledger.FormatAddress(k.Evicted))
-	case !sameAddress(e.Record.Cause, row.Evicted) && (row.Asked == nil || !sameAddress(e.Record.Cause, row.Asked)):
+	case !sameAddress(e.Record.Cause, row.Evicted) &&
+		(row.Asked == nil || !sameAddress(e.Record.Cause, row.Asked)):
 		return void("nobody asked at %s for fact %q", ledger.FormatAddress(e.Record.Cause), k.Key)
 	}
 	value := k.Value
@@ -202,7 +206,8 @@ func (s *State) factReingested(e ledger.Entry, k *pb.FactReingested) Result {
 		value = s.recall(k.Key, row)
 	}
 	if !hashes(row, value) {
-		return void("the value is not the one that fact %q was asserted with at %s", k.Key, ledger.FormatAddress(row.Source))
+		return void("the value is not the one that fact %q was asserted with at %s", k.Key,
+			ledger.FormatAddress(row.Source))
 	}
 	s.leave(k.Key, row)
 	row.Value, row.Evicted, row.Size, row.Digest = value, nil, 0, nil
@@ -232,7 +237,8 @@ func (s *State) restoreRequested(e ledger.Entry, keys []string) Result {
 	})
 }
 
-func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed func(string, *rowspb.FactRow) Result) Result {
+func (s *State) requested(e ledger.Entry, keys []string, todo string,
+	allowed func(string, *rowspb.FactRow) Result) Result {
 	found := make([]*rowspb.FactRow, len(keys))
 	for i, key := range keys {
 		row, gone := s.standingFact(key)

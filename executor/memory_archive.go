@@ -34,25 +34,31 @@ func FactAt(tenant string, m ledger.Message, at *pb.Address, key string) (json.R
 	}
 	if m.Sequence == at.Sequence && int(at.Index) < len(entries) {
 		e := entries[at.Index]
-		if k := e.Record.GetFactAsserted(); e.Err == nil && sameAddress(e.Address, at) && k.GetKey() == key {
+		if k := e.Record.GetFactAsserted(); e.Err == nil && sameAddress(e.Address, at) &&
+			k.GetKey() == key {
 			return k.Value, nil
 		}
 	}
 	return nil, &ledger.Halted{Guard: "G2", Sequence: at.Sequence, Problem: fmt.Sprintf(
-		"fact %q was folded from %s, and the stream has another record there", key, ledger.FormatFullAddress(at))}
+		"fact %q was folded from %s, and the stream has another record there", key,
+		ledger.FormatFullAddress(at))}
 }
 
 // recall reads the value of an evicted fact.
 func (s *State) recall(key string, row *rowspb.FactRow) json.RawMessage {
 	if s.archive == nil {
-		panic(&rows.StoreError{Op: "get", Err: fmt.Errorf("%w: the value of fact %q at %s: there is no archive", ErrArchive, key, ledger.FormatAddress(row.Source))})
+		panic(&rows.StoreError{Op: "get",
+			Err: fmt.Errorf("%w: the value of fact %q at %s: there is no archive", ErrArchive, key,
+				ledger.FormatAddress(row.Source))})
 	}
 	value, err := s.archive.Value(row.Source, key)
 	if err == nil && !hashes(row, value) {
-		err = &ledger.Halted{Guard: "G2", Sequence: row.Source.GetSequence(), Problem: fmt.Sprintf("fact %q has another value than the one that was evicted", key)}
+		err = &ledger.Halted{Guard: "G2", Sequence: row.Source.GetSequence(),
+			Problem: fmt.Sprintf("fact %q has another value than the one that was evicted", key)}
 	}
 	if err != nil {
-		panic(&rows.StoreError{Op: "get", Err: fmt.Errorf("%w: the value of fact %q at %s: %w", ErrArchive, key, ledger.FormatAddress(row.Source), err)})
+		panic(&rows.StoreError{Op: "get", Err: fmt.Errorf("%w: the value of fact %q at %s: %w",
+			ErrArchive, key, ledger.FormatAddress(row.Source), err)})
 	}
 	return value
 }

@@ -68,7 +68,8 @@ func (d *decider) makeRoom(capacity uint64) {
 // is not above its low water, and never so that another had to go for it.
 func (d *decider) fits(bytes uint64) bool {
 	used := d.state.meta.FactBytes
-	return d.in.MemoryMax <= 0 || used <= lowWater(d.in.MemoryMax) && used+bytes <= uint64(d.in.MemoryMax)
+	return d.in.MemoryMax <= 0 || used <= lowWater(d.in.MemoryMax) &&
+		used+bytes <= uint64(d.in.MemoryMax)
 }
 
 // asked carries out an operator's request about a fact.
@@ -98,7 +99,8 @@ func (d *decider) evict(key string, sinceNs int64, cause *pb.Address) {
 
 // reingest proposes to bring an evicted fact back; false when the commit is full.
 func (d *decider) reingest(key string, row *rowspb.FactRow, cause *pb.Address) bool {
-	k := &pb.FactReingested{Key: key, Fact: row.Source, Value: d.state.recall(key, row), Evicted: row.Evicted}
+	k := &pb.FactReingested{Key: key, Fact: row.Source, Value: d.state.recall(key, row),
+		Evicted: row.Evicted}
 	r := &pb.Record{Cause: cause, Kind: &pb.Record_FactReingested{FactReingested: k}}
 	if ledger.RecordSize(r) > dispatchMax {
 		k.Value = nil // the fold reads it where it stands
@@ -153,7 +155,8 @@ func (s *State) oversize(capacity uint64) (list []candidate) {
 	if capacity == 0 {
 		return nil
 	}
-	for k := range s.tx.Scan(rows.Large.Prefix(), rows.Large.Key(rows.Numbered{N: capacity, Name: ""})) {
+	for k := range s.tx.Scan(rows.Large.Prefix(),
+		rows.Large.Key(rows.Numbered{N: capacity, Name: ""})) {
 		if len(list) == evictTurnMax {
 			break
 		}

@@ -37,13 +37,15 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 				t.Errorf("capacity %d: %s is %s, for a fact that never fits", capacity, key, got)
 			}
 		}
-		if row := w.state.fact("big"); w.factState("big") != view.FactEvicted || row.Asked != nil || w.state.Meta().Evictions != 2 {
+		if row := w.state.fact("big"); w.factState("big") != view.FactEvicted || row.Asked != nil ||
+			w.state.Meta().Evictions != 2 {
 			t.Errorf("capacity %d: %v, %d evictions", capacity, row, w.state.Meta().Evictions)
 		}
 		w.now += residentStep
 		w.must(w.append(sensor, asserted("b", small), asserted("big", large))) // over the capacity without it, too
 		w.turn()
-		if w.factState("big") != view.FactEvicted || w.factState("a1") != view.FactEvicted || w.factState("a2") != view.FactInMemory || w.factState("b") != view.FactInMemory {
+		if w.factState("big") != view.FactEvicted || w.factState("a1") != view.FactEvicted ||
+			w.factState("a2") != view.FactInMemory || w.factState("b") != view.FactInMemory {
 			t.Errorf("capacity %d: %v", capacity, w.state.Meta())
 		}
 		w.must(w.append(sensor, asserted("a2", large), asserted("a2", small), asserted("a2", large), forgotten("a2")))
@@ -61,7 +63,8 @@ func TestARetractionOfWhatIsNotThereChangesNothing(t *testing.T) {
 	w.must(w.append(sensor, asserted("a", `1`), forgotten("a")))
 	row := w.state.fact("a").CloneVT()
 	w.now += second
-	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "other"}, forgotten("a"), forgotten("never")))
+	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "other"}, forgotten("a"),
+		forgotten("never")))
 	if got := w.state.fact("a"); !proto.Equal(got, row) || got.By != "sensor" {
 		t.Errorf("%v\nwas %v", got, row)
 	}

@@ -33,11 +33,16 @@ func (r *Reader) Fact(key string) (shown view.Fact, ok bool) {
 
 func (r *Reader) factView(key string, row *rowspb.FactRow) view.Fact {
 	shown := view.Fact{
-		Key: key, State: view.FactInMemory, Value: bytes.Clone(row.Value), Bytes: size(key, row) + row.Size,
-		AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, SinceNs: row.SinceNs, RetractedNs: row.RetractedNs,
-		Asserted: shortAddress(row.Source), By: row.By, Plan: row.Plan, Action: row.Action, About: shortAddress(row.About),
-		Compensates: row.Undo, Cause: shortAddress(row.Cause), Evicted: shortAddress(row.Evicted), Reingested: shortAddress(row.Reingested),
-		Tombstone: shortAddress(row.Tombstone), Asked: shortAddress(row.Asked), Watched: r.s.watched(key),
+		Key: key, State: view.FactInMemory, Value: bytes.Clone(row.Value),
+		Bytes:      size(key, row) + row.Size,
+		AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, SinceNs: row.SinceNs,
+		RetractedNs: row.RetractedNs,
+		Asserted:    shortAddress(row.Source), By: row.By, Plan: row.Plan, Action: row.Action,
+		About:       shortAddress(row.About),
+		Compensates: row.Undo, Cause: shortAddress(row.Cause), Evicted: shortAddress(row.Evicted),
+		Reingested: shortAddress(row.Reingested),
+		Tombstone:  shortAddress(row.Tombstone), Asked: shortAddress(row.Asked),
+		Watched: r.s.watched(key),
 	}
 	switch {
 	case row.Retracted:
@@ -62,8 +67,10 @@ const factsScanMax = 20_000
 // Facts returns one page of facts in order of key, and the key to continue after
 // ("" when there is no more). The values of evicted facts are left out.
 func (r *Reader) Facts(q view.FactsQuery) (views []view.Fact, next string, err error) {
-	if !slices.Contains([]string{"", view.FactInMemory, view.FactEvicted, view.FactRetracted}, q.State) {
-		return nil, "", ledger.Refuse("state", fmt.Sprintf("%q", q.State), view.FactInMemory+", "+view.FactEvicted+", "+view.FactRetracted+" or nothing")
+	if !slices.Contains([]string{"", view.FactInMemory, view.FactEvicted, view.FactRetracted},
+		q.State) {
+		return nil, "", ledger.Refuse("state", fmt.Sprintf("%q", q.State), view.FactInMemory+", "+
+			view.FactEvicted+", "+view.FactRetracted+" or nothing")
 	}
 	prefix := rows.Facts.Key(q.Prefix)
 	from := prefix
@@ -133,7 +140,8 @@ func Event(e ledger.Entry) (event view.FactEvent, ok bool) {
 	}
 	r := e.Record
 	event = view.FactEvent{
-		At: ledger.FormatAddress(e.Address), Kind: ledger.KindOf(r).Name, StampNs: e.StampNs, By: e.Source.Name,
+		At: ledger.FormatAddress(e.Address), Kind: ledger.KindOf(r).Name, StampNs: e.StampNs,
+		By:   e.Source.Name,
 		Plan: r.Plan, Action: r.Action, Cause: shortAddress(r.Cause),
 	}
 	switch k := r.Kind.(type) {
@@ -142,10 +150,12 @@ func Event(e ledger.Entry) (event view.FactEvent, ok bool) {
 	case *pb.Record_FactRetracted:
 		event.Key = k.FactRetracted.Key
 	case *pb.Record_FactEvicted:
-		event.Key, event.Fact, event.Bytes, event.Watched = k.FactEvicted.Key, shortAddress(k.FactEvicted.Fact), k.FactEvicted.Bytes, k.FactEvicted.Watched
+		event.Key, event.Fact, event.Bytes, event.Watched = k.FactEvicted.Key,
+			shortAddress(k.FactEvicted.Fact), k.FactEvicted.Bytes, k.FactEvicted.Watched
 		return event, true
 	case *pb.Record_FactReingested:
-		event.Key, event.Fact, event.Compensates = k.FactReingested.Key, shortAddress(k.FactReingested.Fact), shortAddress(k.FactReingested.Evicted)
+		event.Key, event.Fact, event.Compensates = k.FactReingested.Key,
+			shortAddress(k.FactReingested.Fact), shortAddress(k.FactReingested.Evicted)
 		if event.Cause == event.Compensates {
 			event.Cause = ""
 		}
@@ -163,7 +173,8 @@ func Event(e ledger.Entry) (event view.FactEvent, ok bool) {
 func (r *Reader) Memory(capacity int64) view.Memory {
 	m := r.s.meta
 	return view.Memory{
-		Capacity: capacity, Bytes: m.FactBytes, Facts: m.Facts, Evicted: m.Evicted, Tombstones: m.Tombstones, Evictions: m.Evictions,
+		Capacity: capacity, Bytes: m.FactBytes, Facts: m.Facts, Evicted: m.Evicted,
+		Tombstones: m.Tombstones, Evictions: m.Evictions,
 		Applied: m.Applied.GetSequence(),
 	}
 }

@@ -46,7 +46,8 @@ func forgotten(key string) *pb.Record {
 }
 
 func evictAsked(keys ...string) *pb.Record {
-	return &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: keys, Reason: "room", Actor: "ops"}}}
+	return &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: keys, Reason: "room",
+		Actor: "ops"}}}
 }
 
 func restoreAsked(keys ...string) *pb.Record {
@@ -111,7 +112,8 @@ func randomDeeds(r *rand.Rand) (deeds []deed) {
 			d.open = fmt.Sprintf("p%d", i)
 			opened := &pb.PlanOpened{Label: fmt.Sprint(r.IntN(5))}
 			for j := range 1 + r.IntN(3) {
-				opened.Triggers = append(opened.Triggers, &pb.Trigger{Name: fmt.Sprintf("l%d", j), Condition: overFacts[r.IntN(len(overFacts))]})
+				opened.Triggers = append(opened.Triggers,
+					&pb.Trigger{Name: fmt.Sprintf("l%d", j), Condition: overFacts[r.IntN(len(overFacts))]})
 			}
 			d.record = &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: opened}}
 		}
@@ -156,7 +158,8 @@ func (w *world) story() string {
 				continue
 			}
 			cause := w.entryAt(e.Record.Cause)
-			fmt.Fprintf(&out, "%s/%s %s epoch %d cause %s %v", e.Record.Plan, e.Record.Action, k.Lease, e.Record.EpochNs, ledger.KindOf(cause.Record).Name, cause.StampNs)
+			fmt.Fprintf(&out, "%s/%s %s epoch %d cause %s %v", e.Record.Plan, e.Record.Action, k.Lease, e.Record.EpochNs,
+				ledger.KindOf(cause.Record).Name, cause.StampNs)
 			for _, r := range k.Readings {
 				fmt.Fprintf(&out, " %s=%s", r.Name, r.Value)
 			}
@@ -254,7 +257,8 @@ func TestEvictionGoesDownToNineTenths(t *testing.T) {
 	}
 	w.memoryMax = 15
 	w.turn()
-	if w.factState("f1") != view.FactEvicted || w.factState("g0") != view.FactInMemory && w.factState("f0") != view.FactInMemory {
+	if w.factState("f1") != view.FactEvicted || w.factState("g0") != view.FactInMemory &&
+		w.factState("f0") != view.FactInMemory {
 		t.Fatal("what is watched never goes, or all goes")
 	}
 	w.memoryMax = 0
@@ -270,7 +274,8 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 	w.must(w.append(sensor, asserted("a", `{"n":1}`)))
 	w.must(w.append(ops, evictAsked("a")))
 	w.turn()
-	w.must(w.agent("q", opened(0, &pb.Trigger{Name: "x", Condition: `"a" in facts && elapsed(at("a"), duration("1h")) && !("b" in facts)`})))
+	w.must(w.agent("q",
+		opened(0, &pb.Trigger{Name: "x", Condition: `"a" in facts && elapsed(at("a"), duration("1h")) && !("b" in facts)`})))
 	w.turn()
 	if len(w.recalls) != 0 || w.factState("a") != view.FactEvicted {
 		t.Fatalf("the value was read to know whether and when: %v, %s", w.recalls, w.factState("a"))
@@ -279,7 +284,8 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 	w.must(w.append(sensor, asserted("cc", `{"n":1}`))) // 9 bytes: it goes, and memory is empty
 	w.must(w.agent("p", opened(0, &pb.Trigger{Name: "x", Condition: `facts["a"].n == 2`})))
 	w.turn()
-	if !slices.Equal(w.recalls[:1], []string{"a"}) || w.factState("a") != view.FactInMemory || w.factState("cc") != view.FactEvicted {
+	if !slices.Equal(w.recalls[:1], []string{"a"}) || w.factState("a") != view.FactInMemory ||
+		w.factState("cc") != view.FactEvicted {
 		t.Fatalf("recalls %v, a is %s, cc is %s", w.recalls, w.factState("a"), w.factState("cc"))
 	}
 	w.must(w.append(ops, evictAsked("a")))
@@ -300,11 +306,13 @@ func TestEvictionsAndReingestionsThatDoNotHoldAreVoid(t *testing.T) {
 	w.must(w.append(sensor, asserted("a", `2`)))
 	source := w.state.fact("a").Source
 	evicted := func(key string, at, cause *pb.Address) *pb.Record {
-		return &pb.Record{Term: 1, EpochNs: w.now, Cause: cause, Kind: &pb.Record_FactEvicted{FactEvicted: &pb.FactEvicted{Key: key, Fact: at, Bytes: 2}}}
+		return &pb.Record{Term: 1, EpochNs: w.now, Cause: cause,
+			Kind: &pb.Record_FactEvicted{FactEvicted: &pb.FactEvicted{Key: key, Fact: at, Bytes: 2}}}
 	}
 	back := func(value string, at, evicted, cause *pb.Address) *pb.Record {
-		return &pb.Record{Term: 1, EpochNs: w.now, Cause: cause, Kind: &pb.Record_FactReingested{FactReingested: &pb.FactReingested{
-			Key: "a", Fact: at, Value: []byte(value), Evicted: evicted}}}
+		return &pb.Record{Term: 1, EpochNs: w.now, Cause: cause,
+			Kind: &pb.Record_FactReingested{FactReingested: &pb.FactReingested{
+				Key: "a", Fact: at, Value: []byte(value), Evicted: evicted}}}
 	}
 	void := func(r *pb.Record, want string) {
 		t.Helper()
@@ -353,7 +361,8 @@ func TestARequestAboutFactsIsTakenWholeOrRefusedWithItsReason(t *testing.T) {
 	refuse(evictAsked("b"), "the same was asked at")
 	w.turn()
 	row := w.state.fact("b")
-	if w.factState("a") != view.FactEvicted || row.Evicted == nil || !sameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
+	if w.factState("a") != view.FactEvicted || row.Evicted == nil ||
+		!sameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
 		t.Fatalf("%v", row)
 	}
 	refuse(evictAsked("a"), `fact "a" is evicted already`)
@@ -379,7 +388,8 @@ func TestAnArchiveThatDoesNotAnswerIsNoBrokenState(t *testing.T) {
 	w.turn()
 	digest, cause := rows.Digest(w.kv), errors.New("timeout")
 	w.lost = func() error { return cause }
-	if err := w.reads("p", "a"); !errors.Is(err, ErrArchive) || !errors.Is(err, cause) || !strings.Contains(err.Error(), `fact "a" at 2.0-`) {
+	if err := w.reads("p", "a"); !errors.Is(err, ErrArchive) || !errors.Is(err, cause) ||
+		!strings.Contains(err.Error(), `fact "a" at 2.0-`) {
 		t.Fatalf("%v", err)
 	}
 	if rows.Digest(w.kv) != digest {

@@ -81,7 +81,8 @@ func newPairOfStates(t *testing.T, cache *triggers.Cache) *pairOfStates {
 		p.kv[i] = rows.NewMemoryKV()
 		p.states[i] = open(p.kv[i], "t", p, cache)
 	}
-	term := &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: FoldVersion}}}
+	term := &pb.Record{Term: 1,
+		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: FoldVersion}}}
 	p.store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, term, term)
 	plan := opened(0)
 	for i, text := range answered[:ledger.TriggersMax] {
@@ -157,7 +158,8 @@ func (p *pairOfStates) step(kind int) bool {
 		if kind == reingest {
 			back.Value = p.states[1].fact("k").Value
 		}
-		p.store(holder, &pb.Record{Term: 1, EpochNs: p.stamp, Cause: row.Evicted, Kind: &pb.Record_FactReingested{FactReingested: back}}, other)
+		p.store(holder, &pb.Record{Term: 1, EpochNs: p.stamp, Cause: row.Evicted,
+			Kind: &pb.Record_FactReingested{FactReingested: back}}, other)
 	default:
 		return false
 	}
@@ -178,7 +180,8 @@ func (p *pairOfStates) compare() error {
 	rows := [2][]string{}
 	for i, s := range p.states {
 		for _, l := range append(slices.Clone(s.plan("p").row.Leases), s.action("p", 1).row.Leases...) {
-			rows[i] = append(rows[i], fmt.Sprintf("%s wakes %d watches %q moot %v faulty %v", l.Name, l.WakeNs, l.Keys, l.Moot, l.Faulty))
+			rows[i] = append(rows[i], fmt.Sprintf("%s wakes %d watches %q moot %v faulty %v", l.Name, l.WakeNs, l.Keys, l.Moot,
+				l.Faulty))
 		}
 		for _, turn := range append([]*rowspb.Turned{s.plan("p").row.Turned}, s.plan("p").row.Behind...) {
 			rows[i] = append(rows[i], fmt.Sprintf("turned: %v", turn))

@@ -32,18 +32,21 @@ func undoFact(capability string, arguments []byte) (key string, value json.RawMe
 	case json.Unmarshal(in.Key, &key) != nil:
 		return "", nil, ledger.Refuse("key", "not a text: "+clip(string(in.Key)), "the key of a fact")
 	case len(key) == 0 || len(key) > ledger.FactKeyMax || !utf8.ValidString(key):
-		return "", nil, ledger.Refuse("key", fmt.Sprintf("%d bytes", len(key)), fmt.Sprintf("1 to %d bytes of UTF-8", ledger.FactKeyMax))
+		return "", nil, ledger.Refuse("key", fmt.Sprintf("%d bytes", len(key)),
+			fmt.Sprintf("1 to %d bytes of UTF-8", ledger.FactKeyMax))
 	}
 	switch capability {
 	case ledger.CapabilityRetract:
 		return key, nil, nil
 	case ledger.CapabilityAssert:
 		if len(in.Value) == 0 || len(in.Value) > ledger.UndoFactMax {
-			return "", nil, ledger.Refuse("value", fmt.Sprintf("%d bytes", len(in.Value)), fmt.Sprintf("1 to %d bytes of JSON", ledger.UndoFactMax))
+			return "", nil, ledger.Refuse("value", fmt.Sprintf("%d bytes", len(in.Value)),
+				fmt.Sprintf("1 to %d bytes of JSON", ledger.UndoFactMax))
 		}
 		return key, in.Value, nil
 	default:
-		return "", nil, ledger.Refuse("capability", fmt.Sprintf("%q with actuator memory", capability), ledger.CapabilityAssert+" or "+ledger.CapabilityRetract)
+		return "", nil, ledger.Refuse("capability", fmt.Sprintf("%q with actuator memory", capability),
+			ledger.CapabilityAssert+" or "+ledger.CapabilityRetract)
 	}
 }
 
@@ -57,24 +60,28 @@ func (s *State) undoByFact(e ledger.Entry, a *action) Result {
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
 	if !sameAddress(e.Record.Cause, a.row.Dispatched) {
-		return void("the undo of action %s was dispatched at %s, not at %s", a.fixed.Id, ledger.FormatAddress(a.row.Dispatched), ledger.FormatAddress(e.Record.Cause))
+		return void("the undo of action %s was dispatched at %s, not at %s", a.fixed.Id,
+			ledger.FormatAddress(a.row.Dispatched), ledger.FormatAddress(e.Record.Cause))
 	}
 	capability := a.fixed.Compensation.Capability
 	key, value, err := undoFact(capability, s.commandRow(a).GetArguments())
 	if err != nil {
-		return void("the undo of action %s was dispatched with arguments that are no fact: %s", a.fixed.Id, clip(err.Error()))
+		return void("the undo of action %s was dispatched with arguments that are no fact: %s",
+			a.fixed.Id, clip(err.Error()))
 	}
 	if s.undidByFact(a, key) {
 		return void("a copy: the undo of action %s has changed fact %q", a.fixed.Id, key)
 	}
 	asserted, retracted := e.Record.GetFactAsserted(), e.Record.GetFactRetracted()
 	switch {
-	case capability == ledger.CapabilityAssert && asserted != nil && asserted.Key == key && string(asserted.Value) == string(value):
+	case capability == ledger.CapabilityAssert && asserted != nil && asserted.Key == key &&
+		string(asserted.Value) == string(value):
 		s.assertFact(e, asserted)
 	case capability == ledger.CapabilityRetract && retracted.GetKey() == key:
 		s.retractFact(e, key)
 	default:
-		return void("the undo of action %s was dispatched as %s of fact %q, with another value or key than this", a.fixed.Id, capability, key)
+		return void("the undo of action %s was dispatched as %s of fact %q, with another value or key "+
+			"than this", a.fixed.Id, capability, key)
 	}
 	return effective
 }

@@ -27,7 +27,9 @@ func TestAnUndoInWorkingMemoryIsOneCommitWithItsFact(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.agent("q", opened(0, &pb.Trigger{Name: "x", Condition: `facts["branch/a"].state == "gone"`})))
 	w.must(w.agent("p", opened(0)))
-	w.must(w.agent("p", pair("a", byFact(ledger.CapabilityAssert, "key", `"branch/" + input.id`, "value", `{"state": "gone", "ref": output.ref}`))...))
+	w.must(w.agent("p",
+		pair("a", byFact(ledger.CapabilityAssert, "key", `"branch/" + input.id`, "value",
+			`{"state": "gone", "ref": output.ref}`))...))
 	w.must(w.agent("p", completed("a")))
 	w.must(w.agent("p", pair("b", byFact(ledger.CapabilityRetract, "key", `"open/" + input.id`))...))
 	w.must(w.agent("p", completed("b")))
@@ -43,7 +45,8 @@ func TestAnUndoInWorkingMemoryIsOneCommitWithItsFact(t *testing.T) {
 			at = row.Tombstone
 		}
 		e := w.entryAt(at)
-		if !row.Undo || row.Plan != "p" || row.Action != id || !sameAddress(row.About, registered) || !sameAddress(e.Record.About, registered) {
+		if !row.Undo || row.Plan != "p" || row.Action != id || !sameAddress(row.About, registered) ||
+			!sameAddress(e.Record.About, registered) {
 			t.Fatalf("%v", row)
 		}
 		if w.entryAt(row.Cause).Record.GetCompensationDispatched() == nil {
@@ -54,7 +57,8 @@ func TestAnUndoInWorkingMemoryIsOneCommitWithItsFact(t *testing.T) {
 			t.Fatalf("behind fact %s stands %v", key, next.Record)
 		}
 	}
-	if row := w.state.fact("branch/a"); string(row.Value) != `{"ref":"a","state":"gone"}` && string(row.Value) != `{"state":"gone","ref":"a"}` {
+	if row := w.state.fact("branch/a"); string(row.Value) != `{"ref":"a","state":"gone"}` &&
+		string(row.Value) != `{"state":"gone","ref":"a"}` {
 		t.Fatalf("%s", row.Value)
 	}
 	if rows.Digest(w.refold(1)) != rows.Digest(w.kv) {
@@ -102,7 +106,8 @@ func TestAFactOfTheHolderCountsOnlyAsTheUndoUnderWay(t *testing.T) {
 		w.must(w.append(holder, w.decide(answers)...))
 	}
 	commands := w.state.Commands()
-	if len(commands) != 1 || commands[0].Actuator != ledger.ActuatorMemory || string(commands[0].Arguments) != `{"key":"k","value":1}` {
+	if len(commands) != 1 || commands[0].Actuator != ledger.ActuatorMemory ||
+		string(commands[0].Arguments) != `{"key":"k","value":1}` {
 		t.Fatalf("%+v", commands)
 	}
 	if again := w.state.InFlight(); len(again) != 1 || again[0].Actuator != ledger.ActuatorMemory {
@@ -115,7 +120,8 @@ func TestAFactOfTheHolderCountsOnlyAsTheUndoUnderWay(t *testing.T) {
 	void(success(), `has not changed fact "k"`)
 	w.must(w.append(holder, fact("k", "1", "a", dispatched)))
 	void(fact("k", "1", "a", dispatched), "a copy")
-	w.turn(Answer{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &api.Reply{Status: api.StatusDone}})
+	w.turn(Answer{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1,
+		Reply: &api.Reply{Status: api.StatusDone}})
 	w.wantState("p", ledger.StateCompensated, "a=compensated b=compensated")
 	if n := count[*pb.Record_FactAsserted](w); n != 7 { // one of them counts
 		t.Fatalf("%d facts", n)

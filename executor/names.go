@@ -49,12 +49,15 @@ func outcomeName(o rowspb.Outcome) string {
 }
 
 func undoName(u rowspb.Undo) string {
-	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated", "skipped", "quarantined", "resolved", "exhausted", "settling"}[u]
+	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated",
+		"skipped", "quarantined", "resolved", "exhausted", "settling"}[u]
 }
 
 func questionName(q pb.Question) string { return [...]string{"", "effect", "undo", "verify"}[q] }
 
-func presenceName(p pb.Presence) string { return [...]string{"", "present", "absent", "duplicate"}[p] }
+func presenceName(p pb.Presence) string {
+	return [...]string{"", "present", "absent", "duplicate"}[p]
+}
 
 func onUndoFailureName(o pb.OnUndoFailure) string {
 	if o == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE {
@@ -79,5 +82,6 @@ func endName(e pb.PlanEnd) string {
 	if e < 0 || int(e) > 4 {
 		return "unknown"
 	}
-	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved}[e]
+	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed,
+		ledger.StateResolved}[e]
 }

@@ -20,9 +20,11 @@ func (s *State) nodeRow(node []byte) *rowspb.NodeRow {
 
 // joinNode makes a lease one of a node. It reports false when it needs a look of its
 // own: the condition is true or moot now.
-func (s *State) joinNode(ref rows.Lease, l *rowspb.LeaseRow, held *triggers.Held, node []byte) bool {
+func (s *State) joinNode(ref rows.Lease, l *rowspb.LeaseRow, held *triggers.Held,
+	node []byte) bool {
 	row := s.nodeRow(node)
-	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs { // a flip that nobody was asked at yet
+	// a flip that nobody was asked at yet
+	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs {
 		result := s.ask(held, s.meta.TimeNs)
 		if result.Truth == triggers.True || result.Moot {
 			return false
@@ -51,7 +53,8 @@ func (s *State) leaveNode(ref rows.Lease, l *rowspb.LeaseRow) {
 	}
 	s.setWatches(nodeID(node), row.Keys, nil)
 	if row.WakeNs != 0 {
-		s.dropDueKey(row.WakeNs, rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
+		s.dropDueKey(row.WakeNs,
+			rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
 	}
 	if _, on := rows.FaultyNodes.Get(s.tx, node); on {
 		s.setFaulty(rows.FaultyNodes.Key(node), false)
@@ -61,15 +64,18 @@ func (s *State) leaveNode(ref rows.Lease, l *rowspb.LeaseRow) {
 
 // indexNode moves a node to the facts and the instant it waits for now; wasFaulty
 // says whether it is on the list of those in error.
-func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held, result triggers.Result, wasFaulty bool) {
+func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held,
+	result triggers.Result, wasFaulty bool) {
 	keys := held.Watched(result, s.meta.TimeNs, factView{s})
 	s.setWatches(nodeID(node), row.Keys, keys)
 	if row.WakeNs != result.WakeNs {
 		if row.WakeNs != 0 {
-			s.dropDueKey(row.WakeNs, rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
+			s.dropDueKey(row.WakeNs,
+				rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
 		}
 		if result.WakeNs != 0 {
-			s.setDueKey(result.WakeNs, rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
+			s.setDueKey(result.WakeNs,
+				rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
 		}
 	} else if result.WakeNs != 0 {
 		s.rouse(rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))

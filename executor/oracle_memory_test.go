@@ -47,7 +47,9 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 		s = open(kv, "t", nil, programs)
 		if g.kept > 0 {
 			s.watchers = rows.NewRecent(g.kept, watcherBytesMax, func(l *watchList) int { return l.bytes })
-			s.facts = rows.NewRecent(g.kept, factBytesMax, func(f *keptFact) int { return keptFactBytes + len(f.row.GetValue()) })
+			s.facts = rows.NewRecent(g.kept, factBytesMax, func(f *keptFact) int {
+				return keptFactBytes + len(f.row.GetValue())
+			})
 		}
 	}
 	start()

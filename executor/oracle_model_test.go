@@ -119,7 +119,8 @@ func (m *oracleModel) plan(id string) *oraclePlan {
 func (m *oracleModel) ask(p *oraclePlan, l *oracleLease, ns int64) oracle.Truth {
 	moment := &oracle.Moment{
 		Events: m.events, NowNs: ns, ArmedNs: l.armedNs,
-		Plan: oracle.Plan{Status: p.status(), Label: p.label, OpenedNs: p.openedNs, DeadlineNs: p.deadlineNs, Actions: len(p.actions)},
+		Plan: oracle.Plan{Status: p.status(), Label: p.label, OpenedNs: p.openedNs, DeadlineNs: p.deadlineNs,
+			Actions: len(p.actions)},
 	}
 	if l.action != nil {
 		moment.Action, moment.Verdict = &l.action.facts, l.action.verdict
@@ -141,7 +142,8 @@ var deadlinePassed = oracle.Condition{Clock: true, Ask: func(m *oracle.Moment) o
 }}
 
 var verdictBlocks = oracle.Condition{Ask: func(m *oracle.Moment) oracle.Truth {
-	return oracle.TruthOf(m.Verdict.Outcome != "allow" && (m.Action.Outcome == "completed" || m.Action.Outcome == "in_doubt"))
+	return oracle.TruthOf(m.Verdict.Outcome != "allow" &&
+		(m.Action.Outcome == "completed" || m.Action.Outcome == "in_doubt"))
 }}
 
 var verdictUnheard = oracle.Condition{Clock: true, Ask: func(m *oracle.Moment) oracle.Truth {
@@ -153,7 +155,8 @@ var verdictUnheard = oracle.Condition{Clock: true, Ask: func(m *oracle.Moment) o
 }}
 
 func (m *oracleModel) arm(p *oraclePlan, a *oracleAction, name string, c oracle.Condition) {
-	p.leases = append(p.leases, &oracleLease{name: name, action: a, condition: c, armedNs: m.timeNs, true: map[string]bool{}})
+	p.leases = append(p.leases, &oracleLease{name: name, action: a, condition: c, armedNs: m.timeNs,
+		true: map[string]bool{}})
 }
 
 // before moves the clock to a record: what time alone has made true since the last
@@ -208,7 +211,8 @@ func (m *oracleModel) apply(e ledger.Entry) {
 	p := m.plan(r.Plan)
 	switch k := r.Kind.(type) {
 	case *pb.Record_FactAsserted:
-		m.events = append(m.events, oracle.Event{Ns: m.timeNs, Key: k.FactAsserted.Key, Value: m.facts[string(k.FactAsserted.Value)]})
+		m.events = append(m.events,
+			oracle.Event{Ns: m.timeNs, Key: k.FactAsserted.Key, Value: m.facts[string(k.FactAsserted.Value)]})
 	case *pb.Record_FactRetracted:
 		m.events = append(m.events, oracle.Event{Ns: m.timeNs, Key: k.FactRetracted.Key, Retracted: true})
 	case *pb.Record_PlanOpened:
@@ -265,7 +269,9 @@ func (m *oracleModel) apply(e ledger.Entry) {
 }
 
 func (m *oracleModel) opened(e ledger.Entry, k *pb.PlanOpened) {
-	p := &oraclePlan{id: e.Record.Plan, agent: e.Source.Name, phase: "open", openedNs: m.timeNs, opened: e.Address, deadlineNs: k.DeadlineNs, accepts: k.DoubtAtCommit == pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT, savepoints: map[string]int{}}
+	p := &oraclePlan{id: e.Record.Plan, agent: e.Source.Name, phase: "open", openedNs: m.timeNs, opened: e.Address,
+		deadlineNs: k.DeadlineNs, accepts: k.DoubtAtCommit == pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT,
+		savepoints: map[string]int{}}
 	for _, l := range k.Labels {
 		p.label = l.Value
 	}
@@ -345,7 +351,8 @@ func (m *oracleModel) committed(p *oraclePlan) {
 
 func (m *oracleModel) fired(e ledger.Entry, p *oraclePlan, k *pb.LeaseFired) {
 	for _, l := range p.leases {
-		if l.name == k.Lease && (l.action == nil) == (e.Record.Action == "") && (l.action == nil || l.action.id == e.Record.Action) {
+		if l.name == k.Lease && (l.action == nil) == (e.Record.Action == "") &&
+			(l.action == nil || l.action.id == e.Record.Action) {
 			l.fired = true
 		}
 	}

@@ -26,8 +26,9 @@ import (
 // made it true.
 
 var (
-	oracleCases = options.Int("oracle", 0, "random ledgers that TestTheEngineAgreesWithTheOracle runs; 0: 60, 800 in a long run")
-	oracleSeed  = options.Int64("oracle-seed", 0, "seed of the first of them")
+	oracleCases = options.Int("oracle", 0,
+		"random ledgers that TestTheEngineAgreesWithTheOracle runs; 0: 60, 800 in a long run")
+	oracleSeed = options.Int64("oracle-seed", 0, "seed of the first of them")
 )
 
 const (
@@ -69,7 +70,8 @@ type decided struct {
 func newOracleRun(seed int64, programs *triggers.Cache) *oracleRun {
 	r := rand.New(rand.NewSource(seed))
 	w := &oracleRun{
-		r: r, programs: programs, kv: rows.NewMemoryKV(), audit: audit.New("t"), now: epoch0, flush: 1 + r.Intn(2)*r.Intn(6), restart: r.Intn(3) * r.Intn(5), late: r.Intn(3) == 0,
+		r: r, programs: programs, kv: rows.NewMemoryKV(), audit: audit.New("t"), now: epoch0, flush: 1 + r.Intn(2)*r.Intn(6),
+		restart: r.Intn(3) * r.Intn(5), late: r.Intn(3) == 0,
 		model: &oracleModel{facts: map[string]any{}, texts: map[string]oracle.Condition{}},
 	}
 	w.state = open(w.kv, "t", nil, programs)
@@ -78,7 +80,8 @@ func newOracleRun(seed int64, programs *triggers.Cache) *oracleRun {
 		shared := r.Intn(2) == 0
 		for range 1 + r.Intn(3) { // texts that differ in literals only
 			s := rand.New(rand.NewSource(shape))
-			w.g = &oracle.Generator{Choose: s.Intn, Literal: r.Intn, StartNs: epoch0, TickNs: oracleTick, Ticks: oracleTicks, Shared: shared}
+			w.g = &oracle.Generator{Choose: s.Intn, Literal: r.Intn, StartNs: epoch0, TickNs: oracleTick, Ticks: oracleTicks,
+				Shared: shared}
 			c := w.g.Condition(depth)
 			w.pool = append(w.pool, c)
 			w.model.texts[c.Text] = c
@@ -182,7 +185,8 @@ func (w *oracleRun) checkFired(e ledger.Entry) {
 		w.failf("plan %s: lease %s fired for %s, where it was not true: %s", p.id, k.Lease, oraclePlace(cause), k.Condition)
 	case p.fired: // a committed child: its root unwinds already, and this was only found later
 	case !lease.condition.Clock && oraclePlace(cause) != oraclePlace(lease.first):
-		w.failf("plan %s: lease %s fired for %s, and turned true at %s: %s", p.id, k.Lease, oraclePlace(cause), oraclePlace(lease.first), k.Condition)
+		w.failf("plan %s: lease %s fired for %s, and turned true at %s: %s", p.id, k.Lease, oraclePlace(cause),
+			oraclePlace(lease.first), k.Condition)
 	case r.EpochNs != w.now || !bytes.Equal(k.ConditionDigest, digest[:]):
 		w.failf("plan %s: lease %s fired with epoch %s and digest %x", p.id, k.Lease, w.tick(r.EpochNs), k.ConditionDigest)
 	case w.hold && lease.condition.Clock:
@@ -204,7 +208,8 @@ func (w *oracleRun) turn() {
 			return
 		}
 		for _, c := range w.state.Commands() {
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, SizeMax: 60 << 10}
 		records := w.state.Decide(in)
@@ -227,7 +232,8 @@ func (w *oracleRun) turn() {
 		for _, l := range p.live() {
 			switch clock := l.condition.Clock; {
 			case l.must && !clock, l.must && !w.hold && l.mustNs <= w.now && w.now >= w.heldNs:
-				w.failf("plan %s: lease %s turned true at %s and has not fired at %s: %s", p.id, l.name, w.tick(l.mustNs), w.tick(w.now), l.condition.Text)
+				w.failf("plan %s: lease %s turned true at %s and has not fired at %s: %s", p.id, l.name, w.tick(l.mustNs),
+					w.tick(w.now), l.condition.Text)
 			case clock:
 				w.checkAsleep(p, l)
 			}
@@ -328,17 +334,21 @@ func (w *oracleRun) event() {
 		}
 	case 6, 7:
 		if a := w.someAction(p); a != nil {
-			outcome := []pb.VerdictOutcome{pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}[w.r.Intn(5)/4]
-			w.put(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: p.id, Action: a.id,
-				Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome}}})
+			outcome := []pb.VerdictOutcome{pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
+				pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}[w.r.Intn(5)/4]
+			w.put(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"},
+				&pb.Record{Plan: p.id, Action: a.id,
+					Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome}}})
 		}
 	case 8:
 		w.agent(p, planCommitted())
 	case 9:
-		w.agent(p, []*pb.Record{planFailed(), {Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{}}}}[w.r.Intn(2)])
+		w.agent(p, []*pb.Record{planFailed(),
+			{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{}}}}[w.r.Intn(2)])
 	case 10:
 		p.savepointsSet++
-		w.agent(p, &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: fmt.Sprintf("s%d", p.savepointsSet), Number: p.savepointsSet}}})
+		w.agent(p, &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: fmt.Sprintf("s%d",
+			p.savepointsSet), Number: p.savepointsSet}}})
 	default:
 		for n := p.savepointsSet; n > 0; n-- {
 			if _, ok := p.savepoints[fmt.Sprintf("s%d", n)]; ok && (n == 1 || w.one(2)) {

@@ -33,7 +33,8 @@ func (s *State) claims(p *plan, r *pb.Record) bool {
 	a := s.byName(p.id, r.Action)
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
-		return a == nil || writerOf(p, a) != r.Writer || !bytes.Equal(s.actDigest(a), actDigest(k.ForwardRegistered, r.Payload.GetInput()))
+		return a == nil || writerOf(p, a) != r.Writer ||
+			!bytes.Equal(s.actDigest(a), actDigest(k.ForwardRegistered, r.Payload.GetInput()))
 	case *pb.Record_CompensationRegistered:
 		return a == nil || writerOf(p, a) != r.Writer
 	case *pb.Record_ForwardInDoubt:
@@ -47,7 +48,8 @@ func (s *State) claims(p *plan, r *pb.Record) bool {
 // noteOrphan remembers on its plan an act that a refused record claims.
 func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	r := e.Record
-	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) || !ledger.ValidToken(r.Action) {
+	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) ||
+		!ledger.ValidToken(r.Action) {
 		return
 	}
 	p := s.plan(r.Plan)
@@ -58,7 +60,8 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	if f := r.GetForwardRegistered(); f != nil {
 		o.Capability, o.Digest = f.Capability, actDigest(f, r.Payload.GetInput())
 		s.halfClaim = orphanPlace(r.Action, &pb.Address{Sequence: e.Address.GetSequence()})
-	} else if r.GetCompensationRegistered() != nil && s.halfClaim == orphanPlace(r.Action, &pb.Address{Sequence: e.Address.GetSequence()}) {
+	} else if r.GetCompensationRegistered() != nil &&
+		s.halfClaim == orphanPlace(r.Action, &pb.Address{Sequence: e.Address.GetSequence()}) {
 		return // the other half of what was just noted
 	}
 	_, o.Happened = r.Kind.(*pb.Record_ForwardCompleted)
@@ -71,8 +74,10 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	s.reopen(p)
 	s.touchTree(p)
 	switch p.row.Phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
-		text := "action " + o.Name + " was claimed by a record that was refused: it may have happened, and nothing undoes it"
+	// no unwind asks for its owner
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED:
+		text := "action " + o.Name +
+			" was claimed by a record that was refused: it may have happened, and nothing undoes it"
 		s.page(p, nil, api.PageActClaimed, text, e.Address)
 	}
 }
@@ -82,7 +87,8 @@ func (s *State) addOrphan(p *plan, o *rowspb.Orphan) {
 	case n < orphansMax-1:
 	case n == orphansMax-1:
 		// It is of no action: one that is called like its place must not answer for it.
-		o.Name, o.Action, o.Writer, o.Digest, o.Happened = orphanPlace(manyOrphans, o.At), "", "", nil, true
+		o.Name, o.Action, o.Writer, o.Digest, o.Happened = orphanPlace(manyOrphans, o.At), "", "", nil,
+			true
 		o.Reason = "more acts were claimed by records that were refused than are listed one by one"
 	default:
 		p.row.Orphans[n-1].Answered = false
@@ -92,15 +98,16 @@ func (s *State) addOrphan(p *plan, o *rowspb.Orphan) {
 }
 
 // sameClaim is the orphan that a record claims once more, or nil. What its process has
-// taken back and claims again is another one: it may have been called again. An outcome says nothing of
-// what was called, and half a pair only belongs to the other half in its commit.
+// taken back and claims again is another one: it may have been called again. An outcome says
+// nothing of what was called, and half a pair only belongs to the other half in its commit.
 func sameClaim(row *rowspb.PlanRow, o *rowspb.Orphan, r *pb.Record) *rowspb.Orphan {
 	for _, known := range row.Orphans {
 		same := known.Action == o.Action && known.Writer == o.Writer
 		beside := known.At.GetSequence() == o.At.GetSequence()
 		switch r.Kind.(type) {
 		case *pb.Record_ForwardRegistered:
-			same = same && !known.Withdrawn && (bytes.Equal(known.Digest, o.Digest) || len(known.Digest) == 0 && (known.Happened || beside))
+			same = same && !known.Withdrawn &&
+				(bytes.Equal(known.Digest, o.Digest) || len(known.Digest) == 0 && (known.Happened || beside))
 		case *pb.Record_CompensationRegistered:
 			same = same && (len(known.Digest) == 0 && !known.Withdrawn || beside)
 		}
@@ -253,7 +260,8 @@ func (s *State) heldByOrphans(p *plan) bool {
 func (s *State) orphansOf(root *plan, each func(name, why string) bool) {
 	of := func(p *plan, prefix string) bool {
 		for _, o := range p.row.Orphans {
-			why := "its owner's word, before the plan is committed: it was claimed by a record that was refused"
+			why := "its owner's word, before the plan is committed: it was claimed by a record that was " +
+				"refused"
 			if waits(o) && !each(prefix+o.Name, joinText(why, o.Reason)) {
 				return false
 			}
@@ -269,11 +277,15 @@ func (s *State) orphansOf(root *plan, each func(name, why string) bool) {
 // refused.
 func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, bool) {
 	id := e.Record.Action
-	at := slices.IndexFunc(p.row.Orphans, func(o *rowspb.Orphan) bool { return o.Name == id && waits(o) })
+	at := slices.IndexFunc(p.row.Orphans, func(o *rowspb.Orphan) bool {
+		return o.Name == id &&
+			waits(o)
+	})
 	if at < 0 {
 		return Result{}, false
 	}
-	if !s.orphanSeconded(e, p, &rowspb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
+	if !s.orphanSeconded(e, p, &rowspb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome),
+		Halt: k.Halt, Actor: k.Actor}) {
 		return effective, true
 	}
 	s.reopen(p)
@@ -292,7 +304,8 @@ func (s *State) orphanSeconded(e ledger.Entry, p *plan, answer *rowspb.Proposal)
 	if !p.row.Declared.SecondApprover {
 		return true
 	}
-	at := slices.IndexFunc(p.row.Proposals, func(q *rowspb.Proposal) bool { return q.Orphan == answer.Orphan })
+	at := slices.IndexFunc(p.row.Proposals,
+		func(q *rowspb.Proposal) bool { return q.Orphan == answer.Orphan })
 	var first *rowspb.Proposal
 	if at >= 0 {
 		first = p.row.Proposals[at]

@@ -21,7 +21,8 @@ func (s *State) answerable(p *plan, id string) (*action, Result) {
 	case a.fixed.Child != "":
 		return nil, refused("%s is a plan of its own: answer its own quarantine", a.fixed.Child)
 	case a.row.Undo == rowspb.Undo_UNDO_RESOLVED:
-		return nil, refused("action %s was resolved as %s by %s", id, resolutionName(a.row.Resolution.Outcome), a.row.Resolution.Actor)
+		return nil, refused("action %s was resolved as %s by %s", id,
+			resolutionName(a.row.Resolution.Outcome), a.row.Resolution.Actor)
 	case a.row.Undo == rowspb.Undo_UNDO_QUARANTINED:
 		return a, effective
 	case !owing(a.row.Undo):
@@ -29,7 +30,8 @@ func (s *State) answerable(p *plan, id string) (*action, Result) {
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING && p.row.Phase != rowspb.Phase_PHASE_QUARANTINED:
 		return nil, refused("action %s is not owed: plan %s is %s", id, p.id, statusName(p.row))
 	case reportedDone(a):
-		return nil, refused("the undo of action %s was reported done at %s", id, ledger.FormatAddress(a.row.ReportedAt))
+		return nil, refused("the undo of action %s was reported done at %s", id,
+			ledger.FormatAddress(a.row.ReportedAt))
 	}
 	return a, effective
 }
@@ -37,7 +39,8 @@ func (s *State) answerable(p *plan, id string) (*action, Result) {
 // owing reports whether an unwind has yet to deal with an action.
 func owing(u rowspb.Undo) bool {
 	switch u {
-	case rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING,
+		rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_EXHAUSTED:
 		return true
 	default:
 		return false
@@ -48,15 +51,18 @@ func owing(u rowspb.Undo) bool {
 // quarantine or dispatch of the action, than it names. A record may name none.
 func pointsBack(r *pb.Record, a *action) Result {
 	if r.About != nil && !sameAddress(r.About, a.fixed.Registered) {
-		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(r.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
+		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(r.About),
+			a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
 	}
 	switch quarantined := a.row.Undo == rowspb.Undo_UNDO_QUARANTINED; {
 	case r.Cause == nil:
 		return effective
 	case quarantined && !sameAddress(r.Cause, a.row.Settled):
-		return refused("cause: %s, but action %s was quarantined at %s", ledger.FormatAddress(r.Cause), a.fixed.Id, ledger.FormatAddress(a.row.Settled))
+		return refused("cause: %s, but action %s was quarantined at %s", ledger.FormatAddress(r.Cause),
+			a.fixed.Id, ledger.FormatAddress(a.row.Settled))
 	case !quarantined && (a.row.Dispatched == nil || !sameAddress(r.Cause, a.row.Dispatched)):
-		return refused("cause: %s, but the undo of action %s is %s", ledger.FormatAddress(r.Cause), a.fixed.Id, undoName(a.row.Undo))
+		return refused("cause: %s, but the undo of action %s is %s", ledger.FormatAddress(r.Cause),
+			a.fixed.Id, undoName(a.row.Undo))
 	}
 	return effective
 }
@@ -88,7 +94,8 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 	if s.committing(p) {
 		return s.answeredAtCommit(e, p, a, k)
 	}
-	if !s.seconded(e, p, a, &rowspb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
+	if !s.seconded(e, p, a, &rowspb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt,
+		Actor: k.Actor}) {
 		return effective
 	}
 	s.reopen(p)
@@ -135,20 +142,24 @@ func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Re
 // retryRefused says why an undo must not be tried again now, or "".
 func (s *State) retryRefused(a *action, force bool) string {
 	class, id := a.fixed.Forward.Class, a.fixed.Id
-	waits := !flying(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_QUARANTINED && a.row.Undo != rowspb.Undo_UNDO_EXHAUSTED
+	waits := !flying(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
+		a.row.Undo != rowspb.Undo_UNDO_EXHAUSTED
 	switch {
 	case class == pb.Class_CLASS_IRREVERSIBLE || a.fixed.Compensation.GetCapability() == "":
 		return "there is nothing to retry: " + a.fixed.Forward.Capability + " has no inverse"
 	case a.row.Undone:
 		return "there is nothing to retry: " + noteUndone
 	case waits && a.row.Approved && a.row.AttemptsFrom == a.row.Attempt:
-		return "the undo of action " + id + " goes on already, as its owner said: it is " + undoName(a.row.Undo)
+		return "the undo of action " + id + " goes on already, as its owner said: it is " +
+			undoName(a.row.Undo)
 	case force:
 		return ""
 	case a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED:
-		return fmt.Sprintf("attempt %d of action %s is on its way since %s and has no answer: wait, or force the retry", a.row.Attempt, id, instant(a.row.DispatchedNs))
+		return fmt.Sprintf("attempt %d of action %s is on its way since %s and has no answer: wait, or "+
+			"force the retry", a.row.Attempt, id, instant(a.row.DispatchedNs))
 	case a.row.AliveUntilNs > s.meta.TimeNs:
-		return fmt.Sprintf("attempt %d of action %s had no answer and may be at work until %s: wait, or force the retry", a.row.Attempt, id, instant(a.row.AliveUntilNs))
+		return fmt.Sprintf("attempt %d of action %s had no answer and may be at work until %s: wait, "+
+			"or force the retry", a.row.Attempt, id, instant(a.row.AliveUntilNs))
 	}
 	return ""
 }
@@ -161,7 +172,8 @@ func (s *State) goOn(e ledger.Entry, p *plan, a *action) {
 		return
 	}
 	next, _ := s.nextStep(a)
-	resend := flying(a.row.Undo) && a.row.Attempt > 0 && a.row.Asking != pb.Question_QUESTION_EFFECT && next == stepDispatch
+	resend := flying(a.row.Undo) && a.row.Attempt > 0 && a.row.Asking != pb.Question_QUESTION_EFFECT &&
+		next == stepDispatch
 	s.giveUp(e, a)
 	if !resend {
 		s.land(p, a)
@@ -178,8 +190,10 @@ func (s *State) goOn(e ledger.Entry, p *plan, a *action) {
 // giveUp closes the attempt that is out: its owner waits for its answer no longer.
 func (s *State) giveUp(e ledger.Entry, a *action) {
 	out := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Attempt > 0
-	if out && (a.row.Asking == pb.Question_QUESTION_UNSPECIFIED || a.row.Asking == pb.Question_QUESTION_VERIFY) {
-		s.attemptEnded(e, a, a.row.Attempt, attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
+	if out && (a.row.Asking == pb.Question_QUESTION_UNSPECIFIED ||
+		a.row.Asking == pb.Question_QUESTION_VERIFY) {
+		s.attemptEnded(e, a, a.row.Attempt,
+			attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
 	}
 }
 
@@ -199,11 +213,13 @@ const noteUndone = "its undo was carried out after all: see whether that was onc
 // doneLate takes a worker's word, behind a quarantine or its owner's answer, that an
 // attempt is done. A quarantine is not released by itself: its owner reads it there. An
 // answer that did not know of it is held against it: that is a duty of the owner's.
-func (s *State) doneLate(e ledger.Entry, p *plan, a *action, end attemptEnd, attempt uint32) Result {
+func (s *State) doneLate(e ledger.Entry, p *plan, a *action, end attemptEnd,
+	attempt uint32) Result {
 	if attempt <= a.row.SaidDone {
 		return void("action %s: attempt %d was said to be done already", a.fixed.Id, a.row.SaidDone)
 	}
-	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt, orWorker(end.worker), ledger.FormatAddress(e.Address))
+	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt,
+		orWorker(end.worker), ledger.FormatAddress(e.Address))
 	s.attemptEnded(e, a, attempt, end)
 	a.row.SaidDone = attempt
 	s.change(a)
@@ -211,7 +227,8 @@ func (s *State) doneLate(e ledger.Entry, p *plan, a *action, end attemptEnd, att
 		a.row.Note = clip(a.row.Note + "; " + said)
 		return effective
 	}
-	s.owedAnew(e, p, a, &rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef, Presence: a.row.Presence, Undone: true}, noteUndone)
+	s.owedAnew(e, p, a, &rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef,
+		Presence: a.row.Presence, Undone: true}, noteUndone)
 	a.row.Note = clip(said + noteOwed + dutyID(s.origin(p, a), s.origin(p, a).row.Duties))
 	return effective
 }

@@ -27,7 +27,8 @@ type Paged struct {
 // page asks for a page to an owner; it stays a row until a hook has taken it, so
 // that a restart forgets none. a is nil for one about a plan.
 func (s *State) page(p *plan, a *action, kind, reason string, at *pb.Address) {
-	row := &rowspb.PageRow{Kind: kind, Hook: api.PageDefault, Reason: reason, At: at, AtNs: s.meta.TimeNs}
+	row := &rowspb.PageRow{Kind: kind, Hook: api.PageDefault, Reason: reason, At: at,
+		AtNs: s.meta.TimeNs}
 	if hook := a.hook(); hook != "" {
 		row.Hook = hook
 	}
@@ -52,8 +53,10 @@ func number(a *action) uint32 {
 
 func (s *State) pageOf(p *plan, a *action, row *rowspb.PageRow) Page {
 	page := Page{Number: number(a), Page: api.Page{
-		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: s.tenant, Plan: p.id,
-		Label: p.row.Declared.Label, Owner: s.owner(p), Agent: p.row.Agent, Reason: row.Reason, AtNs: row.AtNs,
+		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: s.tenant,
+		Plan:  p.id,
+		Label: p.row.Declared.Label, Owner: s.owner(p), Agent: p.row.Agent, Reason: row.Reason,
+		AtNs: row.AtNs,
 	}}
 	if a != nil {
 		page.Action, page.Capability = a.fixed.Id, a.fixed.Forward.GetCapability()
@@ -70,7 +73,8 @@ func (s *State) ownerPaged(e ledger.Entry, p *plan, k *pb.OwnerPaged) Result {
 	id := pageID(p.id, s.number(p.id, e.Record.Action), k.Kind)
 	row := rows.Pages.Find(s.tx, id)
 	if row == nil || !sameAddress(e.Record.Cause, row.At) {
-		return void("no such page of kind %s about action %q of plan %s is open", k.Kind, e.Record.Action, p.id)
+		return void("no such page of kind %s about action %q of plan %s is open", k.Kind, e.Record.Action,
+			p.id)
 	}
 	rows.Pages.Delete(s.tx, id)
 	return effective
@@ -146,7 +150,8 @@ func (d *decider) paged(list []Paged) {
 		if row == nil || row.At.GetSequence() == 0 {
 			continue // answered meanwhile; or this very commit asks for it anew, and no hook has that one
 		}
-		r := &pb.Record{Plan: p.id, Cause: row.At, Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: clip(in.Hook), Kind: in.Kind}}}
+		r := &pb.Record{Plan: p.id, Cause: row.At,
+			Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: clip(in.Hook), Kind: in.Kind}}}
 		if in.Number != 0 {
 			a := d.state.action(p.id, in.Number)
 			r.Action, r.About = a.fixed.Id, a.fixed.Registered

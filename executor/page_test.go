@@ -16,7 +16,8 @@ func TestAForwardBehindACommitPagesTheOwner(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ commit turn !b !again !lone:c")
 	pages := s.state.Pages()
-	if len(pages) != 2 || !strings.Contains(pages[0].Reason, "action b ") || !strings.Contains(pages[1].Reason, "action c ") || pages[0].ID == pages[1].ID {
+	if len(pages) != 2 || !strings.Contains(pages[0].Reason, "action b ") ||
+		!strings.Contains(pages[1].Reason, "action c ") || pages[0].ID == pages[1].ID {
 		t.Fatalf("%+v", pages)
 	}
 	if open := s.state.Unpaged(); len(open) != 1 || open[0].ID != pages[1].ID {
@@ -37,8 +38,10 @@ func TestAPageOfThisTurnWasTakenByNobody(t *testing.T) {
 	w.turn()
 	page := w.state.Unpaged()[0]
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{
-		Plan: "p", Action: "a", Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ann", Reason: "again"}}}))
-	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, w.state.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})...)
+		Plan: "p", Action: "a",
+		Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ann", Reason: "again"}}}))
+	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor},
+		w.state.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})...)
 	c := w.state.Commands()[0]
 	answers := []Answer{{Plan: "p", Number: 1, Purpose: c.Purpose, Attempt: c.Attempt, Reply: w.worker(c)}}
 	taken := []Paged{{Plan: "p", Number: 1, Kind: page.Kind, Hook: page.Hook}}

@@ -17,7 +17,8 @@ import (
 // well is a worker for whom all goes well: undos are done, effects are there, checks
 // find nothing.
 func well(c Command) *api.Reply {
-	return replyOf(map[string]string{ledger.PurposeUndo: "done", api.PurposeProbe: "present", api.PurposeVerify: "gone"}[c.Purpose])
+	return replyOf(map[string]string{ledger.PurposeUndo: "done", api.PurposeProbe: "present",
+		api.PurposeVerify: "gone"}[c.Purpose])
 }
 
 // stages goes on as a preview takes it: all calls of a stage are answered well, and
@@ -45,7 +46,8 @@ func (w *planted) stages(withStages bool) (steps []string) {
 			w.now = max(w.now+1, next)
 		}
 		for _, c := range w.flying {
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: well(c)})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: well(c)})
 		}
 		w.flying = nil
 	}
@@ -83,7 +85,8 @@ func lineOf(step view.PreviewStep, withStages bool) string {
 	if step.Step == "probe" {
 		step.Reason = ""
 	}
-	return fmt.Sprintf("%d %s %s/%s %s%s %s", step.Stage, step.Step, step.Plan, step.Action, step.Inverse, step.Arguments, step.Reason)
+	return fmt.Sprintf("%d %s %s/%s %s%s %s", step.Stage, step.Step, step.Plan, step.Action, step.Inverse, step.Arguments,
+		step.Reason)
 }
 
 // TestPreviewIsWhatHappens: for random plans at random moments, what a preview shows
@@ -159,7 +162,9 @@ func (w *planted) unwindAs(viewed view.Preview) string {
 		}
 		return "p"
 	}
-	undo := &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it", Actor: "ops", ToSavepoint: viewed.To}}}
+	undo := &pb.Record{Plan: "p",
+		Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it",
+			Actor: "ops", ToSavepoint: viewed.To}}}
 	got := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, undo)[0]
 	switch {
 	case state == "open" && viewed.Refused == "" && viewed.To == "": // it had failed before, or fails now
@@ -183,7 +188,8 @@ func (w *planted) compare(viewed view.Preview, plan string, withStages bool) {
 	slices.Sort(shown)
 	did := w.stages(withStages)
 	if !slices.Equal(shown, did) {
-		w.t.Fatalf("%+v\n%v\nshown:\n%s\ndone:\n%s", viewed, w.undos(plan), strings.Join(shown, "\n"), strings.Join(did, "\n"))
+		w.t.Fatalf("%+v\n%v\nshown:\n%s\ndone:\n%s", viewed, w.undos(plan), strings.Join(shown, "\n"),
+			strings.Join(did, "\n"))
 	}
 	end := w.show(plan)
 	if end.State != viewed.End {

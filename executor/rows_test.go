@@ -12,7 +12,8 @@ import (
 // of every test.
 func TestNothingIsLeftOver(t *testing.T) {
 	s := newSchedule(t)
-	s.must(s.agent("p", opened(epoch0+100*second, when("w", `facts["x"] == 1 && after(timestamp("2027-01-01T00:00:00Z"))`))))
+	s.must(s.agent("p",
+		opened(epoch0+100*second, when("w", `facts["x"] == 1 && after(timestamp("2027-01-01T00:00:00Z"))`))))
 	s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 		c.Triggers = []*pb.Trigger{when("w", `absent_for("y", action.at, duration("3h"))`)}
 	})...))

@@ -18,18 +18,22 @@ func (s *State) savepointSet(e ledger.Entry, p *plan, k *pb.SavepointSet) Result
 	name, old := k.Name, savepoint(p, k.Name)
 	switch {
 	case k.Number == 0:
-		return refused("savepoint_set.number: missing; the agent counts its savepoints of plan %s from 1", p.id)
+		return refused("savepoint_set.number: missing; the agent counts its savepoints of plan %s from 1",
+			p.id)
 	case k.Number <= p.row.SavepointsSet:
 		return repeated
 	case old != nil:
-		return refused("savepoint_set.name: savepoint %s of plan %s was set before, at %s", name, p.id, ledger.FormatAddress(old.At))
+		return refused("savepoint_set.name: savepoint %s of plan %s was set before, at %s", name, p.id,
+			ledger.FormatAddress(old.At))
 	case p.row.Phase != rowspb.Phase_PHASE_OPEN:
 		return refused("plan %s is %s and takes no savepoint", p.id, statusName(p.row))
 	case len(p.row.Savepoints) >= savepointsMax:
-		return refused("savepoint_set.name: plan %s has %d savepoints, and no more fit", p.id, savepointsMax)
+		return refused("savepoint_set.name: plan %s has %d savepoints, and no more fit", p.id,
+			savepointsMax)
 	}
 	p.row.SavepointsSet = k.Number
-	p.row.Savepoints = append(p.row.Savepoints, &rowspb.Savepoint{Name: name, Actions: p.row.Actions, At: e.Address})
+	p.row.Savepoints = append(p.row.Savepoints, &rowspb.Savepoint{Name: name, Actions: p.row.Actions,
+		At: e.Address})
 	s.touch(p)
 	return effective
 }
@@ -65,7 +69,8 @@ func (s *State) rewindDuty(e ledger.Entry, p *plan, d *action, why string) {
 
 // rewound reports whether an unwind back to a savepoint has nothing left to do.
 func rewound(r *rowspb.PlanRow) bool {
-	return r.Rewinding && r.Phase == rowspb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 && !orphaned(r)
+	return r.Rewinding && r.Phase == rowspb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 &&
+		!orphaned(r)
 }
 
 // planRewound opens a plan again. Its leases are armed anew: what has turned true
@@ -75,9 +80,11 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 		return void("plan %s is %s and not back at %s", p.id, statusName(p.row), k.Savepoint)
 	}
 	widened := p.row.ToSavepoint == ""
-	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed, p.row.ToSavepoint = false, nil, nil, nil, ""
+	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed, p.row.ToSavepoint = false, nil, nil,
+		nil, ""
 	if !widened {
-		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = rowspb.Signal_SIGNAL_NONE, nil, "", nil
+		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = rowspb.Signal_SIGNAL_NONE, nil, "",
+			nil
 	}
 	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
 		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
@@ -98,7 +105,8 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 		}
 	}
 	p.row.Target = 0
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state, Savepoint: k.Savepoint})
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state,
+		Savepoint: k.Savepoint})
 	s.rearm(p, e.Address)
 	if phase == rowspb.Phase_PHASE_COMMITTING {
 		s.settleDoubts(p)

@@ -81,9 +81,11 @@ func (s *schedule) answer(c Command) *api.Reply {
 	case "present", "absent", "inconclusive":
 		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"` + word + `"}`)}
 	case "duplicate":
-		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"duplicate","external_ref":"extra-` + c.Action + `"}`)}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"duplicate","external_ref":"extra-` +
+			c.Action + `"}`)}
 	case "gone", "there":
-		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") + `}`)}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") +
+			`}`)}
 	case "fail":
 		return &api.Reply{Status: api.StatusFailed, Code: "locked", Message: "try later"}
 	case "stop":
@@ -149,22 +151,30 @@ func (s *schedule) word(word string) []Result {
 	case verb == "open" || strings.HasPrefix(word, "open@") || strings.HasPrefix(word, "open^"):
 		return s.agent(s.plan, s.open(word))
 	case verb == "save":
-		return s.agent(s.plan, &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: rest, Number: s.savepointsSet() + 1}}})
+		return s.agent(s.plan,
+			&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: rest, Number: s.savepointsSet() + 1}}})
 	case verb == "back":
-		return s.agent(s.plan, &pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: rest, Reason: "another way", Number: s.rewinds() + 1}}})
+		return s.agent(s.plan,
+			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: rest,
+				Reason: "another way", Number: s.rewinds() + 1}}})
 	case verb == "undo":
-		return s.by("ops", "", &pb.Record{Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{
-			Reason: "undo it", Actor: "ops", ToSavepoint: rest}}})
+		return s.by("ops", "",
+			&pb.Record{Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{
+				Reason: "undo it", Actor: "ops", ToSavepoint: rest}}})
 	case word == "fail":
 		return s.agent(s.plan, planFailed())
 	case word == "cancel":
-		return s.agent(s.plan, &pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "changed my mind"}}})
+		return s.agent(s.plan,
+			&pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "changed my mind"}}})
 	case word == "commit":
 		return s.agent(s.plan, planCommitted())
 	case word == "stop":
-		return s.by("ops", "", &pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop it", Actor: "ops"}}})
+		return s.by("ops", "",
+			&pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop it", Actor: "ops"}}})
 	case verb == "erase":
-		return s.by("ops", "", &pb.Record{Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ops", Force: rest == "force"}}})
+		return s.by("ops", "",
+			&pb.Record{Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ops",
+				Force: rest == "force"}}})
 	case word == "destroyed":
 		return s.append(holder, &pb.Record{
 			Plan: s.plan, Term: s.state.Meta().Term, EpochNs: s.now, Cause: s.state.plan(s.plan).row.Erased,
@@ -174,7 +184,8 @@ func (s *schedule) word(word string) []Result {
 		return s.agent(s.plan, pair(rest)[0])
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
-	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "tell", "judge", "reply"}, verb):
+	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "tell", "judge", "reply"},
+		verb):
 		return s.about(verb, rest)
 	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
@@ -364,11 +375,15 @@ func (s *schedule) about(verb, rest string) []Result {
 		}
 		return s.by(operator, action, r)
 	case "retry", "force":
-		return s.by(operator, action, &pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again", Force: verb == "force"}}})
+		return s.by(operator, action,
+			&pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again",
+				Force: verb == "force"}}})
 	case "judge":
 		outcome := pb.VerdictOutcome_value["VERDICT_OUTCOME_"+strings.ToUpper(answer)]
-		return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: s.plan, Action: action,
-			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome(outcome), Reason: "policy 7"}}})
+		return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"},
+			&pb.Record{Plan: s.plan, Action: action,
+				Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome(outcome),
+					Reason: "policy 7"}}})
 	}
 	n, err := strconv.Atoi(attempt)
 	if err != nil {
@@ -381,7 +396,8 @@ func (s *schedule) about(verb, rest string) []Result {
 		})
 		return nil
 	}
-	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED, "stop": pb.Answer_ANSWER_STOP}
+	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED,
+		"stop": pb.Answer_ANSWER_STOP}
 	key := ledger.Key("t", s.plan, action, ledger.PurposeUndo)
 	if s.state.plan(s.plan) != nil && s.state.byName(s.plan, action) != nil { // of an undone plan: the key of the old one
 		key = s.state.key(s.state.byName(s.plan, action))
@@ -396,8 +412,10 @@ func (w *world) report(action string, attempt uint32, key string, answer pb.Answ
 
 func (w *world) reportOn(plan, action string, attempt uint32, key string, answer pb.Answer) []Result {
 	w.t.Helper()
-	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, &pb.Record{Plan: plan, Action: action,
-		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: attempt, Key: key, Answer: answer, Code: "c"}}})
+	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"},
+		&pb.Record{Plan: plan, Action: action,
+			Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: attempt, Key: key,
+				Answer: answer, Code: "c"}}})
 }
 
 // outcome is the state of plan p, its actions, and in brackets what workers

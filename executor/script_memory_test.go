@@ -24,7 +24,8 @@ func (s *script) memory(most string) string {
 		}
 	}
 	v := NewReader(s.kv, "t", s).Memory(s.memoryMax)
-	return fmt.Sprintf("%d of %d bytes, %d facts; %d evicted, %d tombstones, %d evictions so far", v.Bytes, v.Capacity, v.Facts, v.Evicted, v.Tombstones, v.Evictions)
+	return fmt.Sprintf("%d of %d bytes, %d facts; %d evicted, %d tombstones, %d evictions so far", v.Bytes, v.Capacity,
+		v.Facts, v.Evicted, v.Tombstones, v.Evictions)
 }
 
 func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
@@ -46,7 +47,8 @@ func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
 		next, latest := r.Queue(view.QueueQuery{}, s.memoryMax)
 		out := []string{}
 		for i, v := range next {
-			out = append(out, fmt.Sprintf("%d. %s, %d bytes, since %s%s", i+1, v.Key, v.Bytes, since(v.SinceNs), flag(", a lease reads it", v.Watched)))
+			out = append(out, fmt.Sprintf("%d. %s, %d bytes, since %s%s", i+1, v.Key, v.Bytes, since(v.SinceNs),
+				flag(", a lease reads it", v.Watched)))
 		}
 		return strings.Join(append(out, s.events(latest)...), "\n")
 	}
@@ -69,8 +71,10 @@ func (s *script) events(places []Place) (out []string) {
 		if by == "" {
 			by = "holder"
 		}
-		line := fmt.Sprintf("  %s %s %s by %s", barePlace(v.At), v.Kind, v.Key, by) + joined(" = ", string(v.Value)) + joined(" of ", barePlace(v.Fact))
-		line += joined(" for ", v.Plan) + joined("/", v.Action) + joined(" compensates ", barePlace(v.Compensates)) + joined(" cause ", barePlace(v.Cause))
+		line := fmt.Sprintf("  %s %s %s by %s", barePlace(v.At), v.Kind, v.Key, by) + joined(" = ",
+			string(v.Value)) + joined(" of ", barePlace(v.Fact))
+		line += joined(" for ", v.Plan) + joined("/", v.Action) + joined(" compensates ",
+			barePlace(v.Compensates)) + joined(" cause ", barePlace(v.Cause))
 		out = append(out, line+flag(", a lease reads it", v.Watched))
 	}
 	return out
@@ -87,13 +91,16 @@ func factLine(v view.Fact) string {
 	if by == "" {
 		by = "holder"
 	}
-	out := fmt.Sprintf("%s: %s", v.Key, v.State) + joined(" = ", string(v.Value)) + joined(" asserted at ", barePlace(v.Asserted)) + " by " + by
+	out := fmt.Sprintf("%s: %s", v.Key, v.State) + joined(" = ", string(v.Value)) + joined(" asserted at ",
+		barePlace(v.Asserted)) + " by " + by
 	out += joined(" for ", v.Plan) + joined("/", v.Action)
 	if v.Compensates {
 		out += joined(", compensates ", barePlace(v.About)) + joined(" as dispatched at ", barePlace(v.Cause))
 	} else {
 		out += joined(", effect of ", barePlace(v.About))
 	}
-	out += joined(", evicted at ", barePlace(v.Evicted)) + joined(", read from the ledger at ", barePlace(v.ReadFrom)) + joined(", back in memory at ", barePlace(v.Reingested))
-	return out + joined(", retracted at ", barePlace(v.Tombstone)) + joined(", asked at ", barePlace(v.Asked)) + flag(", a lease reads it", v.Watched)
+	out += joined(", evicted at ", barePlace(v.Evicted)) + joined(", read from the ledger at ",
+		barePlace(v.ReadFrom)) + joined(", back in memory at ", barePlace(v.Reingested))
+	return out + joined(", retracted at ", barePlace(v.Tombstone)) + joined(", asked at ",
+		barePlace(v.Asked)) + flag(", a lease reads it", v.Watched)
 }

@@ -34,7 +34,8 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "commands":
 		return s.commandsText(arg(d) == "full")
 	case "undos":
-		views, _, err := r.Undos(view.UndoQuery{Plan: option(d, "plan"), Action: option(d, "action"), Capability: option(d, "capability")})
+		views, _, err := r.Undos(view.UndoQuery{Plan: option(d, "plan"), Action: option(d, "action"),
+			Capability: option(d, "capability")})
 		if err != nil {
 			return err.Error()
 		}
@@ -46,13 +47,15 @@ func (s *script) show(d *datadriven.TestData) string {
 		return lines(views, planText)
 	case "status":
 		v := r.Status()
-		return fmt.Sprintf("held %d, open %d, unwinding %d, quarantined %d, ended %d, in flight %d", v.Held, v.Open, v.Unwinding, v.Quarantined, v.Ended, v.InFlight)
+		return fmt.Sprintf("held %d, open %d, unwinding %d, quarantined %d, ended %d, in flight %d", v.Held, v.Open,
+			v.Unwinding, v.Quarantined, v.Ended, v.InFlight)
 	case "why":
 		return s.whyText(arg(d))
 	case "contracts":
 		views, _ := r.Contracts(view.ContractQuery{Revisions: true})
 		return lines(views, func(v view.Contract) string {
-			return fmt.Sprintf("%s revision %d by %s%s: %s", v.Capability, v.Revision, v.By, flag(" (current)", v.Current), v.Contract)
+			return fmt.Sprintf("%s revision %d by %s%s: %s", v.Capability, v.Revision, v.By, flag(" (current)", v.Current),
+				v.Contract)
 		})
 	case "fact", "facts", "queue":
 		return s.showFacts(r, d)
@@ -130,8 +133,10 @@ func (s *script) commandsText(full bool) string {
 }
 
 func commandLine(c Command) string {
-	out := fmt.Sprintf("%s %s %s/%s attempt %d key %s %s", c.Purpose, c.Capability, c.Plan, c.Action, c.Attempt, c.Key[:8], c.Arguments)
-	out += flag(" blind_cleanup", c.BlindCleanup) + flag(" dirty_failure", c.DirtyFailure) + flag(" has_forward_output", c.HasForwardOutput)
+	out := fmt.Sprintf("%s %s %s/%s attempt %d key %s %s", c.Purpose, c.Capability, c.Plan, c.Action, c.Attempt, c.Key[:8],
+		c.Arguments)
+	out += flag(" blind_cleanup", c.BlindCleanup) + flag(" dirty_failure", c.DirtyFailure) + flag(" has_forward_output",
+		c.HasForwardOutput)
 	if c.ExternalRef != "" {
 		out += " external_ref:" + c.ExternalRef
 	}
@@ -155,7 +160,8 @@ func pageLine(p Page) string {
 
 func noticeLine(n Notice) string {
 	out := n.Agent + ": " + n.Plan + " is " + n.State
-	for _, f := range [...]struct{ name, value string }{{"action", n.Action}, {"verdict", n.Verdict}, {"by", n.By}, {"savepoint", n.Savepoint}, {"reason", n.Reason}} {
+	for _, f := range [...]struct{ name, value string }{{"action", n.Action}, {"verdict", n.Verdict}, {"by", n.By},
+		{"savepoint", n.Savepoint}, {"reason", n.Reason}} {
 		if f.value != "" {
 			out += " " + f.name + ":" + strconv.Quote(f.value)
 		}
@@ -166,7 +172,8 @@ func noticeLine(n Notice) string {
 func planText(v view.Plan) string {
 	out := v.Plan + " is " + v.State
 	for _, f := range [...]struct{ name, value string }{
-		{"reason", v.Reason}, {"owner", v.Owner}, {"part of", v.Parent}, {"undoes", v.Origin}, {"undone as", v.UndoneAs}, {"back to", v.ToSavepoint},
+		{"reason", v.Reason}, {"owner", v.Owner}, {"part of", v.Parent}, {"undoes", v.Origin}, {"undone as", v.UndoneAs},
+		{"back to", v.ToSavepoint},
 	} {
 		if f.value != "" {
 			out += "; " + f.name + " " + f.value
@@ -196,8 +203,10 @@ func actionLine(a view.Action) string {
 		out += fmt.Sprintf(", attempt %d", a.Attempt)
 	}
 	for _, f := range [...]struct{ name, value string }{
-		{"verdict", a.Verdict}, {"asking", a.Asking}, {"presence", a.Presence}, {"duty of", a.DutyOf}, {"waits for", a.WaitsFor},
-		{"proposed", a.Proposal}, {"resolved as", a.Resolution}, {"by", a.ResolvedBy}, {"because", a.ResolvedReason}, {"evidence", a.Evidence},
+		{"verdict", a.Verdict}, {"asking", a.Asking}, {"presence", a.Presence}, {"duty of", a.DutyOf},
+		{"waits for", a.WaitsFor},
+		{"proposed", a.Proposal}, {"resolved as", a.Resolution}, {"by", a.ResolvedBy}, {"because", a.ResolvedReason},
+		{"evidence", a.Evidence},
 	} {
 		if f.value != "" {
 			out += ", " + f.name + " " + f.value
@@ -220,12 +229,15 @@ func actionLine(a view.Action) string {
 
 func undoLine(v view.Undo) string {
 	about, _, _ := strings.Cut(v.About, "-")
-	out := fmt.Sprintf("%s/%s (%s, %s) by %s attempt %d key %s: %s", v.Plan, v.Action, v.Capability, about, v.Compensation, v.Attempt, v.Key[:8], v.State)
-	out += flag(" blind_cleanup", v.BlindCleanup) + flag(" dirty_failure", v.DirtyFailure) + flag(" has_forward_output", v.HasForwardOutput)
+	out := fmt.Sprintf("%s/%s (%s, %s) by %s attempt %d key %s: %s", v.Plan, v.Action, v.Capability, about, v.Compensation,
+		v.Attempt, v.Key[:8], v.State)
+	out += flag(" blind_cleanup", v.BlindCleanup) + flag(" dirty_failure", v.DirtyFailure) + flag(" has_forward_output",
+		v.HasForwardOutput)
 	for _, f := range [...]struct {
 		name string
 		ns   int64
-	}{{"waited", v.WaitedNs}, {"queued", v.QueuedNs}, {"work", v.WorkNs}, {"setup", v.SetupNs}, {"tool", v.ToolNs}, {"llm", v.LLMNs}} {
+	}{{"waited", v.WaitedNs}, {"queued", v.QueuedNs}, {"work", v.WorkNs}, {"setup", v.SetupNs}, {"tool", v.ToolNs},
+		{"llm", v.LLMNs}} {
 		if f.ns != 0 {
 			out += " " + f.name + ":" + time.Duration(f.ns).String()
 		}
@@ -252,8 +264,10 @@ func previewText(v view.Preview) string {
 		out += "; outstanding: " + strings.Join(v.Outstanding, " ")
 	}
 	for _, step := range v.Steps {
-		out += fmt.Sprintf("\n  %d. %s %s/%s (%s %s)", step.Stage, step.Step, step.Plan, step.Action, step.Class, step.Outcome)
-		out += joined(" by ", step.Inverse) + joined(" ", string(step.Arguments)) + joined(" fidelity ", step.Fidelity) + joined(" owner ", step.Owner) + joined(": ", step.Reason)
+		out += fmt.Sprintf("\n  %d. %s %s/%s (%s %s)", step.Stage, step.Step, step.Plan, step.Action, step.Class,
+			step.Outcome)
+		out += joined(" by ", step.Inverse) + joined(" ", string(step.Arguments)) + joined(" fidelity ",
+			step.Fidelity) + joined(" owner ", step.Owner) + joined(": ", step.Reason)
 	}
 	return out
 }
@@ -261,7 +275,8 @@ func previewText(v view.Preview) string {
 // unprinted are fields that scripts do not show: noise, or shown by commands.
 var unprinted = map[string]bool{
 	"key": true, "condition": true, "timeout_ns": true, "waited_ns": true, "holder": true, "fold_version": true,
-	"depth": true, "number": true, "attempts": true, "backoff_ns": true, "concurrency": true, "label": true, "sequence": true, "index": true,
+	"depth": true, "number": true, "attempts": true, "backoff_ns": true, "concurrency": true, "label": true,
+	"sequence": true, "index": true,
 }
 
 // recordLine is a record in one line: who wrote it, its kind, what it is about, and
@@ -299,7 +314,8 @@ func fieldText(m protoreflect.Message, f protoreflect.FieldDescriptor) string {
 	switch {
 	case name == "presence":
 		return " presence:" + presenceWord(pb.Presence(v.Enum()))
-	case unprinted[name] || !m.Has(f), name == "grace_ns" && v.Int() == graceOfTests, name == "late" && v.Enum() == protoreflect.EnumNumber(pb.Late_LATE_NEVER):
+	case unprinted[name] || !m.Has(f), name == "grace_ns" && v.Int() == graceOfTests, name == "late" &&
+		v.Enum() == protoreflect.EnumNumber(pb.Late_LATE_NEVER):
 		return ""
 	case f.IsList() && f.Kind() == protoreflect.StringKind:
 		var items []string

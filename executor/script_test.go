@@ -212,8 +212,9 @@ func (s *script) write(d *datadriven.TestData) {
 		s.agent(s.plan, s.pair(arg(d), d.Input)...)
 	case "publish":
 		digest := ledger.ContractDigest([]byte(d.Input))
-		s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, &pb.Record{Kind: &pb.Record_ContractPublished{
-			ContractPublished: &pb.ContractPublished{Capability: arg(d), Digest: digest[:], Contract: []byte(d.Input)}}})
+		s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"},
+			&pb.Record{Kind: &pb.Record_ContractPublished{
+				ContractPublished: &pb.ContractPublished{Capability: arg(d), Digest: digest[:], Contract: []byte(d.Input)}}})
 	case "append":
 		var records []*pb.Record
 		for line := range strings.Lines(d.Input) {
@@ -303,7 +304,8 @@ func (s *script) answerLate(d *datadriven.TestData) {
 	for _, c := range s.state.InFlight() {
 		if c.Action == arg(d) {
 			queued, _ := time.ParseDuration(option(d, "queued"))
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: s.reply([]byte(d.Input)), QueuedNs: int64(queued)})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: s.reply([]byte(d.Input)), QueuedNs: int64(queued)})
 		}
 	}
 	if len(answers) != 1 {
@@ -340,7 +342,8 @@ func (s *script) restart() string {
 	s.kv = kv
 	s.state = open(s.kv, "t", s, s.state.programs)
 	s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
-		Term: s.state.meta.Term + 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}})
+		Term: s.state.meta.Term + 1,
+		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}})
 	var out []string
 	var answers []Answer
 	for _, c := range s.state.InFlight() {
@@ -426,7 +429,8 @@ func (s *script) recordsAfter(sequence uint64, causes bool) string {
 			if causes {
 				line += link(" <- ", at[place(e.Record.Cause, e)]) + link(" about ", at[place(e.Record.About, e)])
 			}
-			line += [...]string{Effective: "", Repeated: " (copy)", Refused: " (refused: " + unprefixed(result.Reason) + ")", Void: " (void: " + result.Reason + ")"}[result.Verdict]
+			line += [...]string{Effective: "", Repeated: " (copy)", Refused: " (refused: " + unprefixed(result.Reason) + ")",
+				Void: " (void: " + result.Reason + ")"}[result.Verdict]
 			out = append(out, line)
 		}
 	}

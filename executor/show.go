@@ -56,7 +56,8 @@ func (r *Reader) Plans(f view.Filter) (views []view.Plan, next string) {
 	for k, v := range r.s.tx.Scan(from, rows.After(rows.Plans.Prefix())) {
 		row := new(rowspb.PlanRow)
 		rows.Decode("scan", v, row)
-		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
+		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent ||
+			f.Label != "" && row.Declared.Label != f.Label {
 			continue
 		}
 		seen := viewOf(string(k[1:]), row)
@@ -92,7 +93,8 @@ func (r *Reader) Plan(id string) (seen view.Plan, ok bool) {
 	for i := range seen.Actions {
 		a := &seen.Actions[i]
 		payload := r.s.payload(rows.Action{Plan: id, N: uint32(a.Number)})
-		a.Input, a.Output, a.Before = json.RawMessage(payload.Input), json.RawMessage(payload.Output), json.RawMessage(payload.Before)
+		a.Input, a.Output, a.Before = json.RawMessage(payload.Input), json.RawMessage(payload.Output),
+			json.RawMessage(payload.Before)
 		if command := r.s.commandRow(r.s.action(id, uint32(a.Number))); command != nil {
 			a.Arguments = json.RawMessage(command.Arguments)
 		}
@@ -104,7 +106,8 @@ func (r *Reader) Plan(id string) (seen view.Plan, ok bool) {
 			break
 		}
 		place := k[len(prefix):]
-		seen.Refused = append(seen.Refused, r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])))
+		seen.Refused = append(seen.Refused,
+			r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])))
 	}
 	fit(&seen)
 	return seen, true
@@ -121,7 +124,8 @@ func (r *Reader) NoPlan(id string) string {
 	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 		place := k[len(prefix):]
 		first := r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:]))
-		return fmt.Sprintf("%s: the record at %d.%d on %s has no effect: %s", text, first.Sequence, first.Index, first.Subject, first.Reason)
+		return fmt.Sprintf("%s: the record at %d.%d on %s has no effect: %s", text, first.Sequence,
+			first.Index, first.Subject, first.Reason)
 	}
 	return text
 }
@@ -201,7 +205,8 @@ func (r *Reader) Refusals(afterSequence uint64, limit int) []view.Refused {
 // RefusedAt returns what was refused or void of one message.
 func (r *Reader) RefusedAt(sequence uint64) []view.Refused {
 	var views []view.Refused
-	for k := range r.s.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}), rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
+	for k := range r.s.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}),
+		rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
 		views = append(views, r.refused(sequence, binary.BigEndian.Uint32(k[9:])))
 	}
 	return views
@@ -214,8 +219,9 @@ func (r *Reader) Applied() uint64 { return r.s.meta.Applied.GetSequence() }
 func (r *Reader) Status() view.Status {
 	m := r.s.meta
 	seen := view.Status{
-		Tenant: r.s.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(), Records: m.Records,
-		TimeNs: m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
+		Tenant: r.s.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(),
+		Records: m.Records,
+		TimeNs:  m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
 		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut, Faulty: m.Faulty,
 	}
 	if m.TimeNs/hourNs == m.CascadeHour {
@@ -231,7 +237,8 @@ func (r *Reader) Status() view.Status {
 		if rows.Decode("scan", v, row); seen.OldestPage == nil || row.AtNs < seen.OldestPage.AtNs {
 			id := rows.ParseAction(k[:len(k)-len(row.Kind)])
 			plan, n := id.Plan, id.N
-			seen.OldestPage = &view.Page{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason, AtNs: row.AtNs}
+			seen.OldestPage = &view.Page{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason,
+				AtNs: row.AtNs}
 			if n != 0 {
 				seen.OldestPage.Action = r.s.action(plan, n).fixed.Id
 			}
@@ -253,21 +260,27 @@ func (r *Reader) refused(sequence uint64, index uint32) view.Refused {
 
 func viewOf(id string, row *rowspb.PlanRow) view.Plan {
 	seen := view.Plan{
-		Plan: id, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner, State: stateName(row), Reason: row.Reason,
-		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs, LastNs: row.LastNs,
-		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped), Quarantined: int(row.Quarantined),
-		Opened: ledger.FormatAddress(row.Opened), Orphans: orphans(row),
-		ToSavepoint: row.ToSavepoint, OnUndoFailure: onUndoFailureName(row.Declared.OnUndoFailure), SecondApprover: row.Declared.SecondApprover,
-		Origin: row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
+		Plan: id, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner,
+		State: stateName(row), Reason: row.Reason,
+		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs,
+		LastNs:      row.LastNs,
+		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped),
+		Quarantined: int(row.Quarantined),
+		Opened:      ledger.FormatAddress(row.Opened), Orphans: orphans(row),
+		ToSavepoint: row.ToSavepoint, OnUndoFailure: onUndoFailureName(row.Declared.OnUndoFailure),
+		SecondApprover: row.Declared.SecondApprover,
+		Origin:         row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
 	}
 	for _, q := range row.Proposals {
-		seen.Proposals = append(seen.Proposals, view.Proposal{Action: q.Orphan, Answer: answerOf(q), Operator: q.Operator})
+		seen.Proposals = append(seen.Proposals, view.Proposal{Action: q.Orphan, Answer: answerOf(q),
+			Operator: q.Operator})
 	}
 	if child(row) {
 		seen.Parent = row.Declared.ParentPlan
 	}
 	for _, sp := range row.Savepoints {
-		seen.Savepoints = append(seen.Savepoints, view.Savepoint{Name: sp.Name, Actions: int(sp.Actions), At: ledger.FormatAddress(sp.At)})
+		seen.Savepoints = append(seen.Savepoints, view.Savepoint{Name: sp.Name, Actions: int(sp.Actions),
+			At: ledger.FormatAddress(sp.At)})
 	}
 	for _, l := range row.Declared.Labels {
 		if seen.Labels == nil {
@@ -276,7 +289,8 @@ func viewOf(id string, row *rowspb.PlanRow) view.Plan {
 		seen.Labels[l.Key] = l.Value
 	}
 	switch row.Phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING,
+		rowspb.Phase_PHASE_QUARANTINED:
 		seen.Held = int(row.Unsettled)
 	case rowspb.Phase_PHASE_COMMITTED:
 		if keeps(row) {
@@ -310,13 +324,19 @@ func answerOf(q *rowspb.Proposal) string {
 func (r *Reader) action(p *plan, a *action) view.Action {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
 	seen := view.Action{
-		Number: int(a.id.N), Action: a.fixed.Id, Capability: f.GetCapability(), Class: className(f.GetClass()),
-		Asking: questionName(row.Asking), Presence: presenceName(row.Presence), Fidelity: c.GetFidelity(), ClosesNs: row.ClosesNs,
-		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs, Contract: hex.EncodeToString(f.GetContractDigest()),
-		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(), Handler: c.GetHandlerVersion(),
+		Number: int(a.id.N), Action: a.fixed.Id, Capability: f.GetCapability(),
+		Class:  className(f.GetClass()),
+		Asking: questionName(row.Asking), Presence: presenceName(row.Presence), Fidelity: c.GetFidelity(),
+		ClosesNs: row.ClosesNs,
+		Pivot:    f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs,
+		Contract: hex.EncodeToString(f.GetContractDigest()),
+		Outcome:  outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
+		Handler: c.GetHandlerVersion(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
-		Note: row.Note, Failure: row.Failure, Incomplete: row.OutputIncomplete, Verdict: verdictName(row.Verdict),
-		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
+		Note: row.Note, Failure: row.Failure, Incomplete: row.OutputIncomplete,
+		Verdict:    verdictName(row.Verdict),
+		Registered: ledger.FormatAddress(a.fixed.Registered),
+		About:      ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
 	}
 	if c != nil {
 		seen.Sealed = c.Sealed
@@ -338,14 +358,17 @@ func (r *Reader) action(p *plan, a *action) view.Action {
 	for _, at := range []struct {
 		to   *string
 		from *pb.Address
-	}{{&seen.OutcomeAt, row.OutcomeAt}, {&seen.Dispatched, row.Dispatched}, {&seen.Settled, row.Settled}} {
+	}{{&seen.OutcomeAt, row.OutcomeAt}, {&seen.Dispatched, row.Dispatched},
+		{&seen.Settled, row.Settled}} {
 		if at.from != nil {
 			*at.to = ledger.FormatAddress(at.from)
 		}
 	}
 	if row.Resolution != nil {
-		seen.Resolution, seen.ResolvedBy, seen.Evidence = resolutionName(row.Resolution.Outcome), row.Resolution.Actor, row.Resolution.Evidence
-		if by := row.ResolvedBy; by != row.Resolution.Actor { // the subject proves who; the text says whom they call themselves
+		seen.Resolution, seen.ResolvedBy, seen.Evidence = resolutionName(row.Resolution.Outcome),
+			row.Resolution.Actor, row.Resolution.Evidence
+		// the subject proves who; the text says whom they call themselves
+		if by := row.ResolvedBy; by != row.Resolution.Actor {
 			seen.ResolvedBy += " (operator " + by + ")"
 		}
 		seen.ResolvedReason = row.Resolution.Reason

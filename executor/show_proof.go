@@ -21,11 +21,13 @@ func (r *Reader) Checkpoint() (v view.Checkpoint) {
 	if row := r.s.Signed(); row != nil {
 		v.Size, v.StampNs, v.Root = row.Signed.Size, row.StampNs, row.Signed.Root
 	}
-	for _, text := range r.s.tx.Scan(rows.Rotations.Key(rows.Place{}), rows.After(rows.Rotations.Prefix())) {
+	for _, text := range r.s.tx.Scan(rows.Rotations.Key(rows.Place{}),
+		rows.After(rows.Rotations.Prefix())) {
 		row := new(rowspb.KeyRow)
 		rows.Decode("scan", text, row)
 		v.Rotations = append(v.Rotations, view.Rotation{
-			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, OldKey: row.Rotated.OldKey, NewKey: row.Rotated.NewKey,
+			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, OldKey: row.Rotated.OldKey,
+			NewKey: row.Rotated.NewKey,
 			Signed: len(row.Rotated.Signature) > 0, Reason: row.Rotated.Reason, Actor: row.Rotated.Actor,
 		})
 	}

@@ -14,9 +14,11 @@ func (r *Reader) Repairs() (views []view.Repair) {
 		rows.Decode("scan", v, row)
 		k := row.Repaired
 		views = append(views, view.Repair{
-			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, Through: k.Through, Size: k.Size, Root: k.Root,
+			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, Through: k.Through, Size: k.Size,
+			Root:         k.Root,
 			OldCreatedNs: k.OldCreatedNs, NewCreatedNs: k.NewCreatedNs, OldLast: k.OldLast,
-			Lost: ledger.FormatRanges(k.Lost), Carried: ledger.FormatRanges(k.Carried), Dropped: ledger.FormatRanges(k.Dropped),
+			Lost: ledger.FormatRanges(k.Lost), Carried: ledger.FormatRanges(k.Carried),
+			Dropped: ledger.FormatRanges(k.Dropped),
 			Problem: k.Problem, Reason: k.Reason, Actor: k.Actor,
 		})
 	}

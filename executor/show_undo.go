@@ -22,7 +22,8 @@ func (r *Reader) Undos(q view.UndoQuery) (views []view.Undo, next string, err er
 		last, err := hex.DecodeString(q.After)
 		from = append(last, 0)
 		if err != nil || !bytes.HasPrefix(last, prefix) {
-			return nil, "", ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
+			return nil, "",
+				ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
 		}
 	}
 	list := newBatch[view.Undo](q.Limit)
@@ -55,7 +56,8 @@ func (r *Reader) undosOf(q view.UndoQuery) ([]byte, error) {
 	}
 	n := r.s.number(q.Plan, q.Action)
 	if n == 0 {
-		return nil, ledger.Refuse("action", fmt.Sprintf("plan %s has no action %s", q.Plan, q.Action), "an action of the plan")
+		return nil, ledger.Refuse("action", fmt.Sprintf("plan %s has no action %s", q.Plan, q.Action),
+			"an action of the plan")
 	}
 	return rows.Attempts.WithinAction(q.Plan, n), nil
 }
@@ -67,12 +69,19 @@ func (r *Reader) undo(key []byte) view.Undo {
 	planID, n := id.Plan, id.N
 	a := r.s.action(planID, n)
 	shown := view.Undo{
-		Plan: planID, Number: int(n), Action: a.fixed.Id, Capability: a.fixed.Forward.GetCapability(), Compensation: a.fixed.Compensation.GetCapability(),
-		About: ledger.FormatAddress(a.fixed.Registered), Key: r.s.key(a), Attempt: int(row.Attempt), State: row.State,
-		BlindCleanup: row.BlindCleanup, DirtyFailure: row.DirtyFailure, HasForwardOutput: row.HasForwardOutput,
-		Dispatched: ledger.FormatAddress(row.Dispatched), DispatchedNs: row.DispatchedNs, EndedNs: row.EndedNs, WaitedNs: row.WaitedNs,
-		QueuedNs: row.Timing.GetQueuedNs(), WorkNs: row.Timing.GetWorkNs(), SetupNs: row.Timing.GetSetupNs(),
-		ToolNs: row.Timing.GetToolNs(), LLMNs: row.Timing.GetLlmNs(), Worker: row.Worker, Code: row.Code, Message: row.Message,
+		Plan: planID, Number: int(n), Action: a.fixed.Id, Capability: a.fixed.Forward.GetCapability(),
+		Compensation: a.fixed.Compensation.GetCapability(),
+		About:        ledger.FormatAddress(a.fixed.Registered), Key: r.s.key(a),
+		Attempt:      int(row.Attempt),
+		State:        row.State,
+		BlindCleanup: row.BlindCleanup, DirtyFailure: row.DirtyFailure,
+		HasForwardOutput: row.HasForwardOutput,
+		Dispatched:       ledger.FormatAddress(row.Dispatched), DispatchedNs: row.DispatchedNs,
+		EndedNs: row.EndedNs, WaitedNs: row.WaitedNs,
+		QueuedNs: row.Timing.GetQueuedNs(), WorkNs: row.Timing.GetWorkNs(),
+		SetupNs: row.Timing.GetSetupNs(),
+		ToolNs:  row.Timing.GetToolNs(), LLMNs: row.Timing.GetLlmNs(), Worker: row.Worker, Code: row.Code,
+		Message: row.Message,
 	}
 	if row.Ended != nil {
 		shown.Ended = ledger.FormatAddress(row.Ended)

@@ -64,7 +64,8 @@ func awaitsWorker(a *action) (due, held bool) {
 	switch a.row.Undo {
 	case rowspb.Undo_UNDO_HELD:
 		return false, true
-	case rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING:
+	case rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING,
+		rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING:
 		return true, true
 	default:
 		return false, false
@@ -72,6 +73,8 @@ func awaitsWorker(a *action) (due, held bool) {
 }
 
 func sortedWorkers(views []view.Worker) []view.Worker {
-	slices.SortFunc(views, func(a, b view.Worker) int { return strings.Compare(a.Capability, b.Capability) })
+	slices.SortFunc(views, func(a, b view.Worker) int {
+		return strings.Compare(a.Capability, b.Capability)
+	})
 	return views
 }

@@ -82,19 +82,20 @@ type State struct {
 	changed []*action // dirty actions, likewise
 	todo    todo
 
-	between     func(costly bool) // of Between; nil: none
-	room        triggers.Scratch
-	programs    *triggers.Cache
-	beforeNs    int64                      // logical time before the record that is applied
-	usable      *pb.CompensationRegistered // the last one that unusable let pass, of a pair that comes twice
-	watchers    *rows.Recent[*watchList]   // by fact; nil in a fork, which reads the rows
-	recalled    triggers.Held              // of the watcher that was asked last
-	facts       *rows.Recent[*keptFact]    // by key
-	absent      *rows.Recent[struct{}]     // keys that were never asserted
-	facted      map[string]*keptFact       // those that changed since the last Flush
-	viewed      []*keptFact                // those with a view
-	viewedBytes int                        // of their values
-	factKeys    []string                   // of facted, in the order in which they did
+	between  func(costly bool) // of Between; nil: none
+	room     triggers.Scratch
+	programs *triggers.Cache
+	beforeNs int64 // logical time before the record that is applied
+	// the last one that unusable let pass, of a pair that comes twice
+	usable      *pb.CompensationRegistered
+	watchers    *rows.Recent[*watchList] // by fact; nil in a fork, which reads the rows
+	recalled    triggers.Held            // of the watcher that was asked last
+	facts       *rows.Recent[*keptFact]  // by key
+	absent      *rows.Recent[struct{}]   // keys that were never asserted
+	facted      map[string]*keptFact     // those that changed since the last Flush
+	viewed      []*keptFact              // those with a view
+	viewedBytes int                      // of their values
+	factKeys    []string                 // of facted, in the order in which they did
 
 	commands []Command
 	notices  []Notice
@@ -188,7 +189,8 @@ func (s *State) fork() *State {
 	return &State{
 		tenant: s.tenant, tx: s.tx.Fork(), archive: s.archive, base: s, meta: s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
-		between: s.between, programs: s.programs, facts: newFacts(), absent: rows.NewRecent[struct{}](absentMax, 0, nil),
+		between: s.between, programs: s.programs, facts: newFacts(),
+		absent: rows.NewRecent[struct{}](absentMax, 0, nil),
 		facted: map[string]*keptFact{},
 	}
 }
@@ -267,7 +269,8 @@ func (s *State) cache(counted *int, bytes, leases int) {
 	*counted = bytes
 }
 
-func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
+func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic,
+	row *rowspb.ActionRow) *action {
 	a := &action{id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
 	p := s.plan(planID)

@@ -46,7 +46,8 @@ func TestEveryStatementHasItsScript(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(text), "# "+id+": ") {
 				t.Errorf("%s does not begin with its statement: %v", scriptOf(id), err)
 			}
-			if !regexp.MustCompile(`func Test` + id + `[A-Z]\w+\(t \*testing\.T\) +\{ statement\(t, "` + id + `"\) \}`).Match(tests) {
+			if !regexp.MustCompile(`func Test` + id + `[A-Z]\w+\(t \*testing\.T\) +\{ statement\(t, "` + id + `"\) \}`).
+				Match(tests) {
 				t.Errorf("%s has no test", id)
 			}
 			files = slices.DeleteFunc(files, func(f string) bool { return f == scriptOf(id) })
@@ -103,7 +104,8 @@ func TestS4TheDocsNameWhatAWorkerReadsAndSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, body := range []reflect.Type{reflect.TypeFor[api.Command](), reflect.TypeFor[api.AgentTask](), reflect.TypeFor[api.Reply]()} {
+	for _, body := range []reflect.Type{reflect.TypeFor[api.Command](), reflect.TypeFor[api.AgentTask](),
+		reflect.TypeFor[api.Reply]()} {
 		for i := range body.NumField() {
 			name, _, _ := strings.Cut(body.Field(i).Tag.Get("json"), ",")
 			if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), `"`+name+`"`) {

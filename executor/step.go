@@ -24,7 +24,8 @@ const (
 
 // crossed reports whether an action's effect crossed the boundary or may have.
 func crossed(a *action) bool {
-	return a.row.Outcome != rowspb.Outcome_OUTCOME_FAILED && a.row.Presence != pb.Presence_PRESENCE_ABSENT
+	return a.row.Outcome != rowspb.Outcome_OUTCOME_FAILED &&
+		a.row.Presence != pb.Presence_PRESENCE_ABSENT
 }
 
 // blind reports whether an undo runs without knowing that the forward completed.
@@ -52,7 +53,8 @@ func (s *State) nextStep(a *action) (step, string) {
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED:
 		return stepSkip, "never crossed the boundary: the forward is known to have failed"
 	case superseded(a):
-		return stepSkip, "what became known of its forward after its blind undo began is owed as a duty of its own"
+		return stepSkip,
+			"what became known of its forward after its blind undo began is owed as a duty of its own"
 	case class == pb.Class_CLASS_EFFECTLESS:
 		return stepSkip, "effectless: nothing to undo"
 	case a.row.Presence == pb.Presence_PRESENCE_ABSENT && a.row.Resolution != nil:
@@ -60,13 +62,15 @@ func (s *State) nextStep(a *action) (step, string) {
 	case a.row.Presence == pb.Presence_PRESENCE_ABSENT:
 		return stepSkip, "the probe found no effect"
 	case class == pb.Class_CLASS_IRREVERSIBLE && blind(a):
-		return stepQuarantine, "irreversible and in doubt: " + a.fixed.Forward.Capability + " may have happened and has no inverse"
+		return stepQuarantine, "irreversible and in doubt: " + a.fixed.Forward.Capability +
+			" may have happened and has no inverse"
 	case class == pb.Class_CLASS_IRREVERSIBLE:
 		return stepQuarantine, "irreversible: " + a.fixed.Forward.Capability + " has no inverse"
 	case c == nil || c.Capability == "":
 		return stepQuarantine, "no compensation is registered for " + a.fixed.Forward.Capability
 	case c.Sealed && s.erased(a.id.Plan) != nil:
-		return stepQuarantine, "what " + c.Capability + " takes was erased at " + ledger.FormatAddress(s.erased(a.id.Plan)) + ": nobody can read it any more"
+		return stepQuarantine, "what " + c.Capability + " takes was erased at " +
+			ledger.FormatAddress(s.erased(a.id.Plan)) + ": nobody can read it any more"
 	case a.row.Late && a.fixed.DutyOf != 0 && asksWhenLate(a) && !a.row.Approved:
 		return stepQuarantine, noteLate
 	case (blind(a) || a.row.Late) && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
@@ -110,7 +114,8 @@ func probesDoubt(a *action) bool {
 	case refusesLate(a):
 		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE && a.row.AbsentNs == 0
 	default:
-		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED
+		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE ||
+			c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED
 	}
 }
 

@@ -58,7 +58,8 @@ func (t *Trail) add(list ...*pb.Address) {
 
 func (r *Reader) trailPlan(t *Trail, p *plan) {
 	row := p.row
-	t.add(row.Opened, row.Signalled, row.Fired, row.Unwinding, row.Committed, row.Resumed, row.Ended, row.Asked.GetAt())
+	t.add(row.Opened, row.Signalled, row.Fired, row.Unwinding, row.Committed, row.Resumed, row.Ended,
+		row.Asked.GetAt())
 	if at := row.Unwinding.GetSequence(); at != 0 {
 		t.Turned = at
 	}
@@ -94,7 +95,8 @@ func (r *Reader) trailPlan(t *Trail, p *plan) {
 	prefix := rows.Refusals.Within(p.id)
 	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 		if place := k[len(prefix):]; len(t.Places) < refusedShown {
-			t.Places = append(t.Places, Place{binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])})
+			t.Places = append(t.Places,
+				Place{binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])})
 		}
 	}
 }
@@ -110,7 +112,8 @@ func (t Trail) Wants(r *pb.Record) bool {
 		return r.Action == "" && aboutUnwind(r) || slices.Contains(t.duties, r.Action)
 	}
 	switch r.Kind.(type) {
-	case *pb.Record_ForwardRegistered, *pb.Record_CompensationRegistered, *pb.Record_ForwardCompleted, *pb.Record_CompensationProgressed, *pb.Record_OwnerPaged:
+	case *pb.Record_ForwardRegistered, *pb.Record_CompensationRegistered, *pb.Record_ForwardCompleted,
+		*pb.Record_CompensationProgressed, *pb.Record_OwnerPaged:
 		return false
 	}
 	return true
@@ -153,7 +156,8 @@ func (r *Reader) waits(p *plan, of *action) (views []view.Wait) {
 		if of != nil && a.id.N != of.id.N || !outstanding(a) {
 			continue
 		}
-		views = append(views, view.Wait{Number: int(n), Action: a.fixed.Id, Undo: undoName(a.row.Undo), For: r.waitsFor(p, a)})
+		views = append(views, view.Wait{Number: int(n), Action: a.fixed.Id, Undo: undoName(a.row.Undo),
+			For: r.waitsFor(p, a)})
 	}
 	return views
 }

@@ -281,7 +281,8 @@ func (p *modelPlan) past(f *fates, from int) bool {
 			if a.child.past(f, 0) {
 				return true
 			}
-		case a.outcome != rowspb.Outcome_OUTCOME_FAILED && (a.gate == "until" || a.gate == "for" && a.outcome == rowspb.Outcome_OUTCOME_COMPLETED):
+		case a.outcome != rowspb.Outcome_OUTCOME_FAILED &&
+			(a.gate == "until" || a.gate == "for" && a.outcome == rowspb.Outcome_OUTCOME_COMPLETED):
 			return true
 		}
 	}

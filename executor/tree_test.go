@@ -31,7 +31,8 @@ func (g *grower) one(words ...string) string {
 
 // plan draws up to size actions in a random partial order, some of them child plans.
 func (g *grower) plan(size int) *modelPlan {
-	p := &modelPlan{id: string(rune('p' + g.plans)), goOn: g.IntN(4) == 0, closing: g.one(closingCommit, closingOpen, closingFail)}
+	p := &modelPlan{id: string(rune('p' + g.plans)), goOn: g.IntN(4) == 0,
+		closing: g.one(closingCommit, closingOpen, closingFail)}
 	if g.plans++; p.id == "p" {
 		p.closing, g.calm = closingOpen, g.IntN(2) == 0
 	}
@@ -66,7 +67,8 @@ func (g *grower) action(p *modelPlan, branch bool) {
 			a.before = append(a.before, j)
 		}
 	}
-	a.outcome = [...]rowspb.Outcome{rowspb.Outcome_OUTCOME_COMPLETED, rowspb.Outcome_OUTCOME_COMPLETED, rowspb.Outcome_OUTCOME_COMPLETED,
+	a.outcome = [...]rowspb.Outcome{rowspb.Outcome_OUTCOME_COMPLETED, rowspb.Outcome_OUTCOME_COMPLETED,
+		rowspb.Outcome_OUTCOME_COMPLETED,
 		rowspb.Outcome_OUTCOME_FAILED, rowspb.Outcome_OUTCOME_IN_DOUBT, rowspb.Outcome_OUTCOME_UNKNOWN}[g.IntN(6)]
 	a.doubt = [...]string{"", "", "probe", "probe", "blind", "ask"}[g.IntN(6)]
 	a.effect = g.one("present", "absent", "duplicate", "inconclusive", "lost")
@@ -80,7 +82,8 @@ func (g *grower) action(p *modelPlan, branch bool) {
 			check: g.one("gone", "there", "lost"),
 		}
 	}
-	a.late = [...]pb.Late{pb.Late_LATE_NEVER, pb.Late_LATE_NEVER, pb.Late_LATE_UNSPECIFIED, pb.Late_LATE_REFUSED}[g.IntN(4)]
+	a.late = [...]pb.Late{pb.Late_LATE_NEVER, pb.Late_LATE_NEVER, pb.Late_LATE_UNSPECIFIED,
+		pb.Late_LATE_REFUSED}[g.IntN(4)]
 	if g.calm {
 		a.soothe()
 	}
@@ -118,7 +121,8 @@ type planted struct {
 }
 
 func plantTree(t *testing.T, programs *triggers.Cache, r *rand.Rand, root *modelPlan) *planted {
-	w := &planted{world: newWorldWith(t, programs), r: r, root: root, scripts: map[string]modelAction{}, last: map[string]uint32{}, asked: map[string]bool{}}
+	w := &planted{world: newWorldWith(t, programs), r: r, root: root, scripts: map[string]modelAction{},
+		last: map[string]uint32{}, asked: map[string]bool{}}
 	open := accepting(opened(0)) // what a commit waits for has tests of its own
 	open.GetPlanOpened().Concurrency = uint32(r.IntN(4))
 	w.open(root, open)
@@ -186,12 +190,14 @@ func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 		if a.probed() {
 			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe." + a.id, Attempts: 2}}
 		}
-		c.OnInDoubt = map[string]pb.OnInDoubt{"ask": pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE, "blind": pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE}[a.doubt]
+		c.OnInDoubt = map[string]pb.OnInDoubt{"ask": pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE,
+			"blind": pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE}[a.doubt]
 		if a.binds {
 			c.Bindings = []*pb.Binding{{Name: "ref", Expression: "meta.external_ref"}}
 		}
 		if a.verify {
-			c.Bindings = append(c.Bindings, &pb.Binding{Name: "key", Expression: "meta.key"}, &pb.Binding{Name: "attempt", Expression: "meta.attempt"})
+			c.Bindings = append(c.Bindings, &pb.Binding{Name: "key", Expression: "meta.key"},
+				&pb.Binding{Name: "attempt", Expression: "meta.attempt"})
 			c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + a.id, Attempts: 2}, Ok: "verify.gone"}
 		}
 		if f.Late == pb.Late_LATE_REFUSED {
@@ -342,7 +348,8 @@ func (w *planted) want(f *fates, suffix string) {
 	got := w.found(w.root, suffix)
 	w.root.each(func(p *modelPlan) {
 		if got.states[p.id] != f.states[p.id] || !maps.Equal(got.undos[p.id], f.undos[p.id]) {
-			w.t.Fatalf("plan %s%s is %s %v\nmodel: %s %v\n%+v\n%+v", p.id, suffix, got.states[p.id], got.undos[p.id], f.states[p.id], f.undos[p.id], f, p)
+			w.t.Fatalf("plan %s%s is %s %v\nmodel: %s %v\n%+v\n%+v", p.id, suffix, got.states[p.id], got.undos[p.id],
+				f.states[p.id], f.undos[p.id], f, p)
 		}
 	})
 }
@@ -416,7 +423,9 @@ func TestRandomSavepointsAgainstTheModel(t *testing.T) {
 		f := newFates()
 		f.hold(root)
 		for round := range uint32(1 + g.IntN(2)) {
-			w.must(w.agent("p", &pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Number: round + 1}}}))
+			w.must(w.agent("p",
+				&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s",
+					Number: round + 1}}}))
 			w.drive(w.say)
 			if f.unwind(root, to); f.states["p"] == "quarantined" {
 				w.want(f, "")
@@ -457,7 +466,8 @@ func (w *planted) commit(f *fates) string {
 	w.t.Helper()
 	inTheWay := w.root.orphan
 	for _, a := range w.root.actions {
-		inTheWay = inTheWay || a.child != nil && !slices.Contains([]string{"committed", "compensated", "failed"}, f.states[a.child.id])
+		inTheWay = inTheWay || a.child != nil && !slices.Contains([]string{"committed", "compensated", "failed"},
+			f.states[a.child.id])
 	}
 	if got := w.agent("p", planCommitted())[0].Verdict; got != Effective == !inTheWay {
 		w.t.Fatalf("the commit is %v; a child is in the way: %v", got, inTheWay)
@@ -491,7 +501,9 @@ func TestRandomCommittedPlansAgainstTheModel(t *testing.T) {
 		if end := w.commit(f); end != "committed" {
 			return end
 		}
-		undo := &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it", Actor: "ops"}}}
+		undo := &pb.Record{Plan: "p",
+			Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it",
+				Actor: "ops"}}}
 		got := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, undo)[0]
 		if root.past(f, 0) {
 			if got.Verdict != Refused || !strings.Contains(got.Reason, "windows have closed") {

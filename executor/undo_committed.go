@@ -58,7 +58,8 @@ func (s *State) undoCommitted(e ledger.Entry, p *plan, to, reason string) Result
 		if len(gone) > closedShown {
 			more = fmt.Sprintf("; and %d more", len(gone)-closedShown)
 		}
-		return refused("undo windows have closed: %s%s", strings.Join(gone[:min(len(gone), closedShown)], "; "), more)
+		return refused("undo windows have closed: %s%s",
+			strings.Join(gone[:min(len(gone), closedShown)], "; "), more)
 	}
 	u := s.copyCommitted(e, p, p.id+undoneSuffix, target, "")
 	u.row.Phase = rowspb.Phase_PHASE_OPEN
@@ -91,7 +92,8 @@ func (s *State) irreversibleNow(p *plan, target uint32) (gone []string) {
 		case a.fixed.Child != "":
 			gone = append(gone, s.irreversibleNow(s.plan(a.fixed.Child), 0)...)
 		case crossed(a) && s.windowClosed(a):
-			gone = append(gone, fmt.Sprintf("action %s of plan %s (%s) at %s", a.fixed.Id, p.id, a.fixed.Forward.Capability, instant(a.row.ClosesNs)))
+			gone = append(gone, fmt.Sprintf("action %s of plan %s (%s) at %s", a.fixed.Id, p.id,
+				a.fixed.Forward.Capability, instant(a.row.ClosesNs)))
 		}
 	}
 	return gone
@@ -99,15 +101,21 @@ func (s *State) irreversibleNow(p *plan, target uint32) (gone []string) {
 
 // copyCommitted makes the plan that holds what a committed plan held, with the
 // same keys and addresses, and so for its children.
-func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32, parent string) *plan {
+func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
+	parent string) *plan {
 	d := p.row.Declared.CloneVT()
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
 	u := s.addPlan(id, &rowspb.PlanRow{
-		Agent: p.row.Agent, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs, Declared: d, Origin: p.id,
-		Phase: rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Actions: p.row.Actions,
-		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener, ResumedNs: p.row.ResumedNs, // nobody knows what they did
+		Agent: p.row.Agent, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs, Declared: d,
+		Origin: p.id,
+		Phase:  rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs,
+		Depth: p.row.Depth, Actions: p.row.Actions,
+		// nobody knows what they did
+		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener,
+		ResumedNs: p.row.ResumedNs,
 		// What was rewound before the commit counts on.
-		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped, Resolved: p.row.Resolved, ByHand: p.row.ByHand,
+		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped,
+		Resolved: p.row.Resolved, ByHand: p.row.ByHand,
 	})
 	s.meta.Ended++
 	s.listOwner(u)
@@ -116,8 +124,10 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
 		fixed := &rowspb.ActionStatic{
-			Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Compensation: a.fixed.Compensation,
-			Before: a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child, Writer: a.fixed.Writer,
+			Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs, Forward: a.fixed.Forward,
+			Compensation: a.fixed.Compensation,
+			Before:       a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child,
+			Writer: a.fixed.Writer,
 		}
 		if a.fixed.Child == "" {
 			fixed.Key = s.key(a)

@@ -46,7 +46,8 @@ func unserved(e ledger.Entry, a *action, inDoubt bool) string {
 	case e.Record.EpochNs < from:
 		return "a worker may take the undo of action " + a.fixed.Id + " until " + instant(from)
 	case reachedBefore(a) && !inDoubt:
-		return "an attempt of action " + a.fixed.Id + " may have come to a worker, and the record has no doubt"
+		return "an attempt of action " + a.fixed.Id +
+			" may have come to a worker, and the record has no doubt"
 	}
 	return ""
 }

@@ -17,49 +17,82 @@ var unservedSchedules = []struct{ name, script, want string }{
 	{"nobody serves it (S50)", "open a a+ a=nobody fail turn @1h", "quarantined: a=quarantined []"},
 	{"its contract allows less", "open a:offer=1m a+ a=nobody fail turn @60s", "quarantined: a=quarantined []"},
 	{"its contract allows more", "open a:offer=720h a+ a=nobody fail turn @719h", "unwinding: a=dispatched []"},
-	{"it counts from the attempt, not from the plan", "open a:offer=1m a+ @2m a=nobody fail turn @179s", "unwinding: a=dispatched []"},
-	{"what came before waits, other branches do not", "open a a+ b b+ c<a c+ b=nobody fail turn @1h", "quarantined: a=owed b=quarantined c=compensated [c]"},
-	{"a worker comes in time", "open a:offer=1m a+ a=nobody fail turn @50s reply:a#1 @2m", "compensated: a=compensated []"},
-	{"retry when there is a worker again", "open a:offer=1m a+ a=nobody fail turn @1m a=done retry:a turn", "compensated: a=compensated [a]"},
-	{"retry, and still nobody", "open a:offer=1m a+ a=nobody fail turn @1m retry:a turn @119s", "unwinding: a=dispatched []"},
-	{"retry, and nobody again", "open a:offer=1m a+ a=nobody fail turn @1m retry:a turn @2m", "quarantined: a=quarantined []"},
-	{"other attempts are not spent", "open a:offer=1m a+ a=fail,nobody fail turn @1s @70s", "quarantined: a=quarantined []"},
-	{"a worker is gone behind an attempt without an answer", "open a:blind+offer=1m a+ a=lost,nobody a.probe=present,absent fail turn @10s @90s", "compensated: a=compensated []"},
-	{"and the effect stands", "open a:blind+offer=1m a+ a=lost,nobody a.probe=present fail turn @10s @90s", "quarantined: a=quarantined []"},
-	{"and nobody answers the probe either", "open a:blind+offer=1m a+ a=lost,nobody a.probe=present,nobody fail turn @10s @90s @150s", "quarantined: a=quarantined []"},
+	{"it counts from the attempt, not from the plan", "open a:offer=1m a+ @2m a=nobody fail turn @179s",
+		"unwinding: a=dispatched []"},
+	{"what came before waits, other branches do not", "open a a+ b b+ c<a c+ b=nobody fail turn @1h",
+		"quarantined: a=owed b=quarantined c=compensated [c]"},
+	{"a worker comes in time", "open a:offer=1m a+ a=nobody fail turn @50s reply:a#1 @2m",
+		"compensated: a=compensated []"},
+	{"retry when there is a worker again", "open a:offer=1m a+ a=nobody fail turn @1m a=done retry:a turn",
+		"compensated: a=compensated [a]"},
+	{"retry, and still nobody", "open a:offer=1m a+ a=nobody fail turn @1m retry:a turn @119s",
+		"unwinding: a=dispatched []"},
+	{"retry, and nobody again", "open a:offer=1m a+ a=nobody fail turn @1m retry:a turn @2m",
+		"quarantined: a=quarantined []"},
+	{"other attempts are not spent", "open a:offer=1m a+ a=fail,nobody fail turn @1s @70s",
+		"quarantined: a=quarantined []"},
+	{"a worker is gone behind an attempt without an answer",
+		"open a:blind+offer=1m a+ a=lost,nobody a.probe=present,absent fail turn @10s @90s", "compensated: a=compensated []"},
+	{"and the effect stands", "open a:blind+offer=1m a+ a=lost,nobody a.probe=present fail turn @10s @90s",
+		"quarantined: a=quarantined []"},
+	{"and nobody answers the probe either", "open a:blind+offer=1m a+ a=lost,nobody a.probe=present,nobody fail turn " +
+		"@10s @90s @150s", "quarantined: a=quarantined []"},
 	{"nobody answers the probe", "open a:probe+offer=1m a? a.probe=nobody fail turn @59s", "unwinding: a=dispatched []"},
-	{"nobody has answered the probe", "open a:probe+offer=1m a? a.probe=nobody fail turn @61s", "quarantined: a=quarantined []"},
-	{"nobody answers the check", "open a:verify+offer=1m a+ a.verify=nobody fail turn @1m", "quarantined: a=quarantined [a]"},
+	{"nobody has answered the probe", "open a:probe+offer=1m a? a.probe=nobody fail turn @61s",
+		"quarantined: a=quarantined []"},
+	{"nobody answers the check", "open a:verify+offer=1m a+ a.verify=nobody fail turn @1m",
+		"quarantined: a=quarantined [a]"},
 	{"its forward failed meanwhile", "open a a=nobody fail turn a- @1h", "unwinding: a=dispatched []"},
 
 	{"resolved while it is on its way", "open a a+ a=nobody fail turn resolve:a turn", "resolved: a=resolved []"},
-	{"skipped while it is on its way", "open a a+ b b+ b=nobody fail turn skip:b turn", "resolved: a=compensated b=resolved [a]"},
+	{"skipped while it is on its way", "open a a+ b b+ b=nobody fail turn skip:b turn",
+		"resolved: a=compensated b=resolved [a]"},
 	{"halted while it is on its way", "open a a+ b b+ b=nobody fail turn halt:b turn", "resolved: a=owed b=resolved []"},
 	{"resolved while it waits", "open a a+ a=fail fail turn resolve:a turn @1h", "resolved: a=resolved []"},
-	{"resolved before its turn", "open a a+ b b+ b=nobody fail turn resolve:a b=done turn reply:b#1", "resolved: a=resolved b=compensated []"},
-	{"resolved in a quarantined plan, before its turn", "open a a+ b b+ b=stop fail turn resolve:a turn", "quarantined: a=resolved b=quarantined []"},
+	{"resolved before its turn", "open a a+ b b+ b=nobody fail turn resolve:a b=done turn reply:b#1",
+		"resolved: a=resolved b=compensated []"},
+	{"resolved in a quarantined plan, before its turn", "open a a+ b b+ b=stop fail turn resolve:a turn",
+		"quarantined: a=resolved b=quarantined []"},
 	{"resolved while it settles", "open a:settle=1h fail turn resolve:a turn", "resolved: a=resolved []"},
-	{"resolved while the probe is asked", "open a:probe a? a.probe=nobody fail turn resolve:a turn", "resolved: a=resolved []"},
-	{"resolved while the check is asked", "open a:verify a+ a.verify=nobody fail turn resolve:a turn", "resolved: a=resolved [a]"},
-	{"resolved while two must agree", "open:second a a+ a=nobody fail turn resolve:a turn resolve:a@bob turn", "resolved: a=resolved []"},
+	{"resolved while the probe is asked", "open a:probe a? a.probe=nobody fail turn resolve:a turn",
+		"resolved: a=resolved []"},
+	{"resolved while the check is asked", "open a:verify a+ a.verify=nobody fail turn resolve:a turn",
+		"resolved: a=resolved [a]"},
+	{"resolved while two must agree", "open:second a a+ a=nobody fail turn resolve:a turn resolve:a@bob turn",
+		"resolved: a=resolved []"},
 	{"nothing is owed", "open a a+ !resolve:a fail turn !resolve:a !retry:a", "compensated: a=compensated [a]"},
-	{"done came first", "open a a+ a=late fail turn tell:a#1=done !resolve:a !retry:a turn", "compensated: a=compensated []"},
-	{"a retry of what is on its way takes force", "open a a+ a=nobody fail turn !retry:a a=done force:a turn", "compensated: a=compensated [a]"},
-	{"a retry of what waits skips the pause", "open a a+ a=fail,done fail turn retry:a turn", "compensated: a=compensated [a]"},
-	{"a retry of an unanswered probe asks again", "open a:probe a? a.probe=nobody fail turn a.probe=present retry:a turn", "compensated: a=compensated [a]"},
+	{"done came first", "open a a+ a=late fail turn tell:a#1=done !resolve:a !retry:a turn",
+		"compensated: a=compensated []"},
+	{"a retry of what is on its way takes force", "open a a+ a=nobody fail turn !retry:a a=done force:a turn",
+		"compensated: a=compensated [a]"},
+	{"a retry of what waits skips the pause", "open a a+ a=fail,done fail turn retry:a turn",
+		"compensated: a=compensated [a]"},
+	{"a retry of an unanswered probe asks again", "open a:probe a? a.probe=nobody fail turn a.probe=present retry:a turn",
+		"compensated: a=compensated [a]"},
 	{"a retry of what settles does not end that", "open a:settle=1h fail turn retry:a turn", "unwinding: a=settling []"},
-	{"a retry before its turn keeps the order", "open a:approve a+ b b+ b=late fail turn retry:a !retry:a turn tell:b#1=done turn", "compensated: a=compensated b=compensated [a]"},
+	{"a retry before its turn keeps the order", "open a:approve a+ b b+ b=late fail turn retry:a !retry:a turn " +
+		"tell:b#1=done turn", "compensated: a=compensated b=compensated [a]"},
 
-	{"done behind a forced retry", "open a a+ a=nobody fail turn force:a turn reply:a#1 turn", "compensated: a=compensated []"},
-	{"done behind the owner's answer is a duty", "open a a+ a=nobody fail turn resolve:a turn reply:a#1", "quarantined: a=resolved a~1=quarantined []"},
-	{"a report behind the owner's answer is a duty", "open a a+ a=late fail turn skip:a turn tell:a#1=done =tell:a#1=done turn !retry:a~1", "quarantined: a=resolved a~1=quarantined []"},
-	{"and its owner answers", "open a a+ a=late fail turn skip:a turn tell:a#1=done turn resolve:a~1 turn", "resolved: a=resolved a~1=resolved []"},
-	{"one word, one duty", "open a a+ a=nobody fail turn resolve:a turn reply:a#1 reply:a#1 =tell:a#1=done turn", "quarantined: a=resolved a~1=quarantined []"},
-	{"done in the same turn as the answer", "open a a+ b< b+ a=late fail turn skip:a tell:a#1=done turn", "quarantined: a=resolved b=compensated a~1=quarantined [b]"},
-	{"done behind a quarantine is told there", "open a:offer=1m a+ a=nobody-more fail turn @1m reply:a#1 turn", "quarantined: a=quarantined []"},
-	{"and needs no second answer", "open a:offer=1m a+ a=nobody fail turn @1m reply:a#1 resolve:a turn reply:a#1", "resolved: a=resolved []"},
-	{"failed behind the answer is nothing", "open a a+ a=late fail turn skip:a turn !tell:a#1=fail turn", "resolved: a=resolved []"},
-	{"done behind the answer of a plan that is open again", "open a a+ save:s b b+ b=late back:s turn skip:b turn tell:b#1=done turn", "quarantined: a=held b=resolved b~1=quarantined []"},
+	{"done behind a forced retry", "open a a+ a=nobody fail turn force:a turn reply:a#1 turn",
+		"compensated: a=compensated []"},
+	{"done behind the owner's answer is a duty", "open a a+ a=nobody fail turn resolve:a turn reply:a#1",
+		"quarantined: a=resolved a~1=quarantined []"},
+	{"a report behind the owner's answer is a duty", "open a a+ a=late fail turn skip:a turn tell:a#1=done " +
+		"=tell:a#1=done turn !retry:a~1", "quarantined: a=resolved a~1=quarantined []"},
+	{"and its owner answers", "open a a+ a=late fail turn skip:a turn tell:a#1=done turn resolve:a~1 turn",
+		"resolved: a=resolved a~1=resolved []"},
+	{"one word, one duty", "open a a+ a=nobody fail turn resolve:a turn reply:a#1 reply:a#1 =tell:a#1=done turn",
+		"quarantined: a=resolved a~1=quarantined []"},
+	{"done in the same turn as the answer", "open a a+ b< b+ a=late fail turn skip:a tell:a#1=done turn",
+		"quarantined: a=resolved b=compensated a~1=quarantined [b]"},
+	{"done behind a quarantine is told there", "open a:offer=1m a+ a=nobody-more fail turn @1m reply:a#1 turn",
+		"quarantined: a=quarantined []"},
+	{"and needs no second answer", "open a:offer=1m a+ a=nobody fail turn @1m reply:a#1 resolve:a turn reply:a#1",
+		"resolved: a=resolved []"},
+	{"failed behind the answer is nothing", "open a a+ a=late fail turn skip:a turn !tell:a#1=fail turn",
+		"resolved: a=resolved []"},
+	{"done behind the answer of a plan that is open again", "open a a+ save:s b b+ b=late back:s turn skip:b turn " +
+		"tell:b#1=done turn", "quarantined: a=held b=resolved b~1=quarantined []"},
 }
 
 func TestUnservedSchedules(t *testing.T) {
@@ -79,7 +112,8 @@ func TestUnservedSchedules(t *testing.T) {
 func (s *schedule) held(at time.Duration, r *pb.Record) Result {
 	s.t.Helper()
 	a := s.state.byName("p", "a")
-	r.Plan, r.Action, r.About, r.Cause, r.Term, r.EpochNs = "p", "a", a.fixed.Registered, a.row.Dispatched, 1, epoch0+int64(at)
+	r.Plan, r.Action, r.About, r.Cause, r.Term, r.EpochNs = "p", "a", a.fixed.Registered, a.row.Dispatched, 1,
+		epoch0+int64(at)
 	return s.append(holder, r)[0]
 }
 
@@ -93,7 +127,8 @@ func unservedAttempt(attempt uint32, inDoubt bool) *pb.Record {
 func TestTheFoldCountsItselfForHowLongNobodyServes(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ a=nobody fail turn")
-	if r := s.held(time.Hour-1, unservedAttempt(1, false)); r.Verdict != Void || !strings.Contains(r.Reason, "may take the undo of action a until") {
+	if r := s.held(time.Hour-1, unservedAttempt(1, false)); r.Verdict != Void ||
+		!strings.Contains(r.Reason, "may take the undo of action a until") {
 		t.Fatalf("%+v", r)
 	}
 	if r := s.held(time.Hour, unservedAttempt(1, false)); r.Verdict != Effective {
@@ -106,7 +141,8 @@ func TestTheFoldCountsItselfForHowLongNobodyServes(t *testing.T) {
 
 	s = newSchedule(t) // a lost attempt came first, and its worker asked for time
 	s.play("open a:offer=1m a+ a=lost,nobody fail turn @2s")
-	if r := s.held(10*time.Minute, unservedAttempt(2, false)); r.Verdict != Void || !strings.Contains(r.Reason, "the record has no doubt") {
+	if r := s.held(10*time.Minute, unservedAttempt(2, false)); r.Verdict != Void ||
+		!strings.Contains(r.Reason, "the record has no doubt") {
 		t.Fatalf("%+v", r)
 	}
 	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, &pb.Record{Plan: "p", Action: "a",
@@ -128,7 +164,8 @@ func TestTheFoldCountsItselfForHowLongNobodyServes(t *testing.T) {
 	if r := s.held(59*time.Second, answer(0)); r.Verdict != Void {
 		t.Fatalf("%+v", r)
 	}
-	if r := s.held(2*time.Minute, answer(pb.Presence_PRESENCE_ABSENT)); r.Verdict != Void || !strings.Contains(r.Reason, "found something") {
+	if r := s.held(2*time.Minute, answer(pb.Presence_PRESENCE_ABSENT)); r.Verdict != Void ||
+		!strings.Contains(r.Reason, "found something") {
 		t.Fatalf("%+v", r)
 	}
 	s.wantRefolded()
@@ -162,13 +199,15 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 
 	s = newSchedule(t) // its owner answers, and a worker says done: both are kept
 	s.play("open a:offer=1m a+ a=nobody-more fail turn @1m reply:a#1")
-	if a := s.show("p").Actions[0]; !strings.Contains(a.Note, why+"; attempt 1 of it was carried out by w1, which said so only at ") {
+	if a := s.show("p").Actions[0]; !strings.Contains(a.Note, why+
+		"; attempt 1 of it was carried out by w1, which said so only at ") {
 		t.Fatalf("%+v", a)
 	}
 	s = newSchedule(t)
 	s.play("open a a+ a=late fail turn skip:a turn reply:a#1")
 	shown := s.show("p")
-	if d := shown.Actions[1]; d.Action != "a~1" || d.Note != noteUndone || !strings.Contains(shown.Actions[0].Note, "; that is owed as a~1") {
+	if d := shown.Actions[1]; d.Action != "a~1" || d.Note != noteUndone ||
+		!strings.Contains(shown.Actions[0].Note, "; that is owed as a~1") {
 		t.Fatalf("%+v", shown.Actions)
 	}
 	s.wantRefolded()

@@ -20,12 +20,16 @@ var unusablePairs = []struct {
 	field, problem string
 	change         func(*pb.ForwardRegistered, *pb.CompensationRegistered)
 }{
-	{"compensation_registered.bindings[1].expression", `does not compile: 1:1: undeclared name "outptu"; want did you mean output?`,
+	{"compensation_registered.bindings[1].expression",
+		`does not compile: 1:1: undeclared name "outptu"; want did you mean output?`,
 		bind("a", "input.id", "b", "outptu.id")},
 	{"compensation_registered.bindings[0].expression", "does not compile: it cannot be parsed", bind("a", "input.(")},
-	{"compensation_registered.bindings[0].expression", "does not compile: 1:1: empty; want write an expression, as in output.id", bind("a", "")},
-	{"compensation_registered.bindings[0].expression", "does not compile: 1:1: undeclared name \"probe\"", bind("a", "probe.id")},
-	{"compensation_registered.triggers[0].condition", "does not compile: 1:1: undeclared name \"fatcs\"; want did you mean facts?",
+	{"compensation_registered.bindings[0].expression",
+		"does not compile: 1:1: empty; want write an expression, as in output.id", bind("a", "")},
+	{"compensation_registered.bindings[0].expression", "does not compile: 1:1: undeclared name \"probe\"",
+		bind("a", "probe.id")},
+	{"compensation_registered.triggers[0].condition",
+		"does not compile: 1:1: undeclared name \"fatcs\"; want did you mean facts?",
 		func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 			c.Triggers = []*pb.Trigger{when("x", `fatcs["a"] == 1`)}
 		}},
@@ -33,21 +37,32 @@ var unusablePairs = []struct {
 		func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 			c.Triggers = []*pb.Trigger{when("x", "true"), when("y", "plan.status")}
 		}},
-	{"compensation_registered.done", "does not compile: a single =; want use ==", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Done = `error.code = "gone"` }},
-	{"compensation_registered.done", "the result is string; want a bool", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Done = `"gone"` }},
-	{"compensation_registered.stop", "the result is int; want a bool", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Stop = "1 + 1" }},
-	{"compensation_registered.probe.call.bindings[0].expression", "does not compile", probed(&pb.Probe{Call: questionTo("probe.a", "(")})},
-	{"compensation_registered.probe.answer", "does not compile", probed(&pb.Probe{Call: questionTo("probe.a", "1"), Answer: "("})},
-	{"compensation_registered.probe.answer", "the result is bool; want a string", probed(&pb.Probe{Call: questionTo("probe.a", "1"), Answer: "probe.n == 1"})},
-	{"compensation_registered.probe.external_ref", "does not compile", probed(&pb.Probe{Call: questionTo("probe.a", "1"), ExternalRef: "prob.ref"})},
-	{"compensation_registered.verify.call.bindings[0].expression", "does not compile", checked(questionTo("verify.a", "("), "true")},
+	{"compensation_registered.done", "does not compile: a single =; want use ==",
+		func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Done = `error.code = "gone"` }},
+	{"compensation_registered.done", "the result is string; want a bool",
+		func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Done = `"gone"` }},
+	{"compensation_registered.stop", "the result is int; want a bool",
+		func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Stop = "1 + 1" }},
+	{"compensation_registered.probe.call.bindings[0].expression", "does not compile",
+		probed(&pb.Probe{Call: questionTo("probe.a", "(")})},
+	{"compensation_registered.probe.answer", "does not compile",
+		probed(&pb.Probe{Call: questionTo("probe.a", "1"), Answer: "("})},
+	{"compensation_registered.probe.answer", "the result is bool; want a string",
+		probed(&pb.Probe{Call: questionTo("probe.a", "1"), Answer: "probe.n == 1"})},
+	{"compensation_registered.probe.external_ref", "does not compile",
+		probed(&pb.Probe{Call: questionTo("probe.a", "1"), ExternalRef: "prob.ref"})},
+	{"compensation_registered.verify.call.bindings[0].expression", "does not compile",
+		checked(questionTo("verify.a", "("), "true")},
 	{"compensation_registered.verify.ok", "does not compile", checked(questionTo("verify.a", "1"), "verify.(")},
 	{"compensation_registered.verify.ok", "the result is int; want a bool", checked(questionTo("verify.a", "1"), "1")},
-	{"forward_registered.class", "effectless, and undo.a is registered to undo it; want compensable, or no compensation_registered.capability",
+	{"forward_registered.class",
+		"effectless, and undo.a is registered to undo it; want compensable, or no compensation_registered.capability",
 		func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Class = pb.Class_CLASS_EFFECTLESS }},
-	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key; want a binding that does", barred("key", "meta.key")},
+	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key; want a binding that does",
+		barred("key", "meta.key")},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key", barred()},
-	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key", barred("text", `"meta.forward_key"`, "x", "input.meta.forward_key")},
+	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key",
+		barred("text", `"meta.forward_key"`, "x", "input.meta.forward_key")},
 }
 
 func questionTo(capability, expression string) *pb.Call {
@@ -88,7 +103,8 @@ func TestWhatCanNeverBeCarriedOutIsRefusedWhole(t *testing.T) {
 			}
 			shown := w.show("p")
 			if len(shown.Refused) != 4 || len(shown.Actions) != 0 || !slices.Equal(shown.Orphans, []string{"a"}) {
-				t.Fatalf("%s: %d refusals, %d actions, forwards without registration %q", c.field, len(shown.Refused), len(shown.Actions), shown.Orphans)
+				t.Fatalf("%s: %d refusals, %d actions, forwards without registration %q", c.field, len(shown.Refused),
+					len(shown.Actions), shown.Orphans)
 			}
 			want := ledger.StateQuarantined
 			if again {
@@ -116,7 +132,8 @@ func TestWhatCanBeCarriedOutIsTaken(t *testing.T) {
 		func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 			f.Late, c.HandlerVersion = pb.Late_LATE_REFUSED, "v1" // in the agent's own code, which is told
 		},
-		probed(&pb.Probe{Call: questionTo("probe.a", "before.x"), Answer: `probe.n == 0 ? "absent" : probe.presence`, ExternalRef: "probe.refs"}),
+		probed(&pb.Probe{Call: questionTo("probe.a", "before.x"), Answer: `probe.n == 0 ? "absent" : probe.presence`,
+			ExternalRef: "probe.refs"}),
 		func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 			c.Done, c.Stop = `error.code in ["gone"]`, "error.final"
 		},
@@ -169,7 +186,8 @@ func TestARefusedOpeningFailsItsPlanAtOnce(t *testing.T) {
 			bad := opened(0)
 			bad.GetPlanOpened().Owner, bad.GetPlanOpened().SecondApprover = "ann", true
 			change(bad)
-			if got := s.agent("p", append([]*pb.Record{bad}, pair("1")...)...); got[0].Verdict != Refused || got[1].Verdict != Effective {
+			if got := s.agent("p", append([]*pb.Record{bad}, pair("1")...)...); got[0].Verdict != Refused ||
+				got[1].Verdict != Effective {
 				t.Fatalf("%+v", got)
 			}
 			s.must(s.agent("p", completed("1")))
@@ -228,7 +246,8 @@ func TestADeadlineThatHadPassedIsRefused(t *testing.T) {
 		w.must(w.append(sensor, asserted("k", "1")))
 		w.now = epoch0 + c.stamp
 		r := w.agent("p", opened(epoch0+c.at))[0]
-		if r.Verdict != c.want || c.want == Refused && !strings.HasPrefix(r.Reason, "refused: plan_opened.deadline_ns: it had passed when the plan was opened: ") {
+		if r.Verdict != c.want || c.want == Refused &&
+			!strings.HasPrefix(r.Reason, "refused: plan_opened.deadline_ns: it had passed when the plan was opened: ") {
 			t.Errorf("%s: %+v", c.name, r)
 		}
 		if c.want != Effective {
@@ -276,9 +295,10 @@ func TestWhatDiffersInLiteralsIsCompiledOnce(t *testing.T) {
 	compiled := func(from, to int) uint64 {
 		before := w.state.programs.Compilations()
 		for i := from; i < to; i++ {
-			w.must(w.agent("p", pair(fmt.Sprint("a", i), bind("id", fmt.Sprintf(`"b%d" + output.id`, i), "n", fmt.Sprint(i)), func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-				c.Triggers = []*pb.Trigger{when("x", fmt.Sprintf(`facts["k%d"] == %d`, i, i))}
-			})...))
+			w.must(w.agent("p", pair(fmt.Sprint("a", i), bind("id", fmt.Sprintf(`"b%d" + output.id`, i), "n", fmt.Sprint(i)),
+				func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+					c.Triggers = []*pb.Trigger{when("x", fmt.Sprintf(`facts["k%d"] == %d`, i, i))}
+				})...))
 		}
 		return w.state.programs.Compilations() - before
 	}
@@ -295,15 +315,23 @@ func TestARecordThatCannotBeReadIsOfThePlanOfItsSubject(t *testing.T) {
 		{"", "\x08\x01\x12\x01\xff", "refused: records[0]: not a record in protobuf", ""},
 		{"text/plain", "x", "refused: Content-Type: ", ""},
 		{ledger.ContentTypeJSON, "{", "refused: commit: not JSON", ""},
-		{ledger.ContentTypeJSON, `{"recrods":[]}`, "refused: commit.recrods: there is no such field; want did you mean records?", ""},
-		{ledger.ContentTypeJSON, `{"records":[{"planCommited":{}}]}`, "refused: records[0].planCommited: there is no such field; want did you mean planCommitted?", ""},
-		{ledger.ContentTypeJSON, `{"records":[{"plan":"other","planCommitted":{}}]}`, `refused: plan: "other" on the subject of plan "p"`, ""},
-		{ledger.ContentTypeJSON, `{"records":[{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"CLASS_COMPENSABLE","undo":"x"}},
-			{"plan":"p","action":"a","compensationRegistered":{"capability":"undo.a"}}]}`, "refused: records[0].forwardRegistered.undo: there is no such field", "a"},
-		{ledger.ContentTypeJSON, `{"records":[{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"CLASS_COMPENSABLE"}},
+		{ledger.ContentTypeJSON, `{"recrods":[]}`,
+			"refused: commit.recrods: there is no such field; want did you mean records?", ""},
+		{ledger.ContentTypeJSON, `{"records":[{"planCommited":{}}]}`,
+			"refused: records[0].planCommited: there is no such field; want did you mean planCommitted?", ""},
+		{ledger.ContentTypeJSON, `{"records":[{"plan":"other","planCommitted":{}}]}`,
+			`refused: plan: "other" on the subject of plan "p"`, ""},
+		{ledger.ContentTypeJSON,
+			`{"records":[{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"CLASS_COMPENSABLE","undo":"x"}},
+			{"plan":"p","action":"a","compensationRegistered":{"capability":"undo.a"}}]}`,
+			"refused: records[0].forwardRegistered.undo: there is no such field", "a"},
+		{ledger.ContentTypeJSON,
+			`{"records":[{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"CLASS_COMPENSABLE"}},
 			{"plan":"p","action":"a","compensationRegistered":{"capability":"undo.a","backoff":"1s"}}]}`,
-			"refused: pair: its compensation_registered is refused: records[1].compensationRegistered.backoff: there is no such field; want did you mean backoffNs?", "a"},
-		{ledger.ContentTypeJSON, `{"records":[{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"compensable"}}]}`,
+			"refused: pair: its compensation_registered is refused: records[1].compensationRegistered.backoff: there is no " +
+				"such field; want did you mean backoffNs?", "a"},
+		{ledger.ContentTypeJSON,
+			`{"records":[{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"compensable"}}]}`,
 			`refused: records[0].forwardRegistered.class: "compensable" is none of its values`, "a"},
 	} {
 		w := newWorld(t)
@@ -311,14 +339,16 @@ func TestARecordThatCannotBeReadIsOfThePlanOfItsSubject(t *testing.T) {
 		w.raw("saga.t.agent.a1.p", c.contentType, []byte(c.data))
 		w.turn()
 		shown := w.show("p")
-		if len(shown.Refused) == 0 || !strings.HasPrefix(shown.Refused[0].Reason, c.want) || shown.Refused[0].Plan != "p" || shown.Refused[0].Subject != "saga.t.agent.a1.p" {
+		if len(shown.Refused) == 0 || !strings.HasPrefix(shown.Refused[0].Reason, c.want) || shown.Refused[0].Plan != "p" ||
+			shown.Refused[0].Subject != "saga.t.agent.a1.p" {
 			t.Errorf("%s: the plan shows %+v", c.data, shown.Refused)
 		}
 		if got := strings.Join(shown.Orphans, " "); got != c.orphan {
 			t.Errorf("%s: forwards without registration: %q", c.data, got)
 		}
 		last, err := ledger.Decode("t", w.log[len(w.log)-1])
-		if err != nil || last[0].Record.GetRecordRefused().GetReason() != shown.Refused[0].Reason || last[0].Record.Plan != "p" {
+		if err != nil || last[0].Record.GetRecordRefused().GetReason() != shown.Refused[0].Reason ||
+			last[0].Record.Plan != "p" {
 			t.Errorf("%s: the ledger says %v", c.data, last[0].Record)
 		}
 	}
@@ -327,7 +357,8 @@ func TestARecordThatCannotBeReadIsOfThePlanOfItsSubject(t *testing.T) {
 // BenchmarkFoldDistinct is the fold of pairs with three bindings and a condition: of one
 // text, of texts that differ in literals, and of texts that nobody has seen.
 func BenchmarkFoldDistinct(b *testing.B) {
-	for _, c := range []struct{ name, binding string }{{"same", "output.id"}, {"literals", `"b%d" + output.id`}, {"new", "output.id%d"}} {
+	for _, c := range []struct{ name, binding string }{{"same", "output.id"}, {"literals", `"b%d" + output.id`},
+		{"new", "output.id%d"}} {
 		b.Run(c.name, func(b *testing.B) {
 			const pairs = 1000
 			var log []ledger.Message
@@ -336,15 +367,17 @@ func BenchmarkFoldDistinct(b *testing.B) {
 				if strings.Contains(text, "%d") {
 					text = fmt.Sprintf(text, i)
 				}
-				p := pair(fmt.Sprint("a", i), bind("x", text, "y", text, "z", text), func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-					f.Branch, c.Triggers = true, []*pb.Trigger{when("t", fmt.Sprintf(`facts["k%d"] == 1`, i%10))}
-				})
+				p := pair(fmt.Sprint("a", i), bind("x", text, "y", text, "z", text),
+					func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+						f.Branch, c.Triggers = true, []*pb.Trigger{when("t", fmt.Sprintf(`facts["k%d"] == 1`, i%10))}
+					})
 				p[0].Plan, p[1].Plan = "p", "p"
 				data, err := ledger.EncodeCommit(p)
 				if err != nil {
 					b.Fatal(err)
 				}
-				log = append(log, ledger.Message{Sequence: uint64(i + 1), StampNs: epoch0, Subject: "saga.t.agent.a1.p", Data: data})
+				log = append(log, ledger.Message{Sequence: uint64(i + 1), StampNs: epoch0, Subject: "saga.t.agent.a1.p",
+					Data: data})
 			}
 			var took time.Duration
 			for b.Loop() {

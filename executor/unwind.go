@@ -272,7 +272,8 @@ func (s *State) phase(p *plan, to rowspb.Phase) {
 	*s.counter(from)--
 	*s.counter(to)++
 	p.row.Phase = to
-	if from == rowspb.Phase_PHASE_QUARANTINED || to == rowspb.Phase_PHASE_QUARANTINED || len(p.row.Orphans) > 0 {
+	if from == rowspb.Phase_PHASE_QUARANTINED || to == rowspb.Phase_PHASE_QUARANTINED ||
+		len(p.row.Orphans) > 0 {
 		s.listOwner(p)
 	}
 	s.touch(p)

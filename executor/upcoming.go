@@ -32,7 +32,8 @@ func (r *Reader) Upcoming(limit int) view.Upcoming {
 			shown.Due = append(shown.Due, due)
 		}
 	}
-	for _, phase := range []rowspb.Phase{rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED} {
+	for _, phase := range []rowspb.Phase{rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING,
+		rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED} {
 		if id := r.oldest(rows.ListPrefix(rows.ListState, phaseValue(phase))); id != "" {
 			shown.Oldest = append(shown.Oldest, viewOf(id, r.s.plan(id).row))
 		}
@@ -100,7 +101,8 @@ func (r *Reader) Capabilities() view.CapabilitiesAnswer {
 				break
 			}
 			end := bytes.IndexByte(k, 0)
-			answer.Capabilities = append(answer.Capabilities, r.capability(string(k[2:end]), string(k[end+1+rows.ListedPlace:])))
+			answer.Capabilities = append(answer.Capabilities,
+				r.capability(string(k[2:end]), string(k[end+1+rows.ListedPlace:])))
 			from = rows.After(k[:end+1])
 			break
 		}
@@ -110,7 +112,8 @@ func (r *Reader) Capabilities() view.CapabilitiesAnswer {
 }
 
 func (r *Reader) capability(name, latest string) view.Capability {
-	shown := view.Capability{Capability: name, Latest: latest, LatestNs: r.s.plan(latest).row.OpenedNs, Workers: []view.Seen{}, InFlight: []view.InFlight{}}
+	shown := view.Capability{Capability: name, Latest: latest, LatestNs: r.s.plan(latest).row.OpenedNs,
+		Workers: []view.Seen{}, InFlight: []view.InFlight{}}
 	for _, back := range attemptsBack {
 		if r.addWorkers(&shown, max(r.Applied(), back)-back) {
 			break
@@ -139,7 +142,8 @@ func (r *Reader) addWorkers(shown *view.Capability, behind uint64) bool {
 			at, shown.Workers = len(shown.Workers), append(shown.Workers, view.Seen{Worker: row.Worker})
 		}
 		w := &shown.Workers[at]
-		w.LastNs, w.WorkNs, w.Attempts = max(w.LastNs, row.EndedNs), w.WorkNs+row.Timing.GetWorkNs(), w.Attempts+1
+		w.LastNs, w.WorkNs, w.Attempts = max(w.LastNs, row.EndedNs), w.WorkNs+row.Timing.GetWorkNs(),
+			w.Attempts+1
 		if row.State == "failed" || row.State == "in_doubt" {
 			w.Failed++
 		}
@@ -157,7 +161,9 @@ func (r *Reader) addInFlight(views []view.Capability) {
 		id := rows.ParseAction(k)
 		plan, n := id.Plan, id.N
 		a := r.s.action(plan, n)
-		at := slices.IndexFunc(views, func(v view.Capability) bool { return v.Capability == a.fixed.Forward.GetCapability() })
+		at := slices.IndexFunc(views, func(v view.Capability) bool {
+			return v.Capability == a.fixed.Forward.GetCapability()
+		})
 		if at < 0 {
 			continue
 		}
@@ -166,7 +172,9 @@ func (r *Reader) addInFlight(views []view.Capability) {
 			continue
 		}
 		views[at].InFlight = append(views[at].InFlight, view.InFlight{
-			Plan: plan, Action: a.fixed.Id, Number: int(n), Compensation: a.fixed.Compensation.GetCapability(), SinceNs: a.row.SentNs, Attempt: int(a.row.Attempt),
+			Plan: plan, Action: a.fixed.Id, Number: int(n),
+			Compensation: a.fixed.Compensation.GetCapability(), SinceNs: a.row.SentNs,
+			Attempt: int(a.row.Attempt),
 		})
 	}
 }

@@ -54,7 +54,8 @@ func (m *verdictModel) event(word string) {
 		}
 	case verb == "commit":
 		known := func(a *judged) bool { return a.outcome != "" && a.fires(m.now) }
-		if m.state == "open" && !m.failed && len(m.orphans) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(m.actions)), known) {
+		if m.state == "open" && !m.failed && len(m.orphans) == 0 &&
+			!slices.ContainsFunc(slices.Collect(maps.Values(m.actions)), known) {
 			m.state = "committed"
 		}
 	case verb == "fail":
@@ -130,7 +131,8 @@ func interleave(t *testing.T, programs *triggers.Cache, words []string, prompt, 
 		}
 	}
 	if state := s.show("p").State; state != m.state || !maps.Equal(count, want) {
-		t.Fatalf("%v (prompt %v, restarts %v)\nis %s, undone %v; model: %s, undone %v", words, prompt, restarts, s.outcome(), count, m.state, want)
+		t.Fatalf("%v (prompt %v, restarts %v)\nis %s, undone %v; model: %s, undone %v", words, prompt, restarts, s.outcome(),
+			count, m.state, want)
 	}
 	return m.state + fmt.Sprint(len(want))
 }
@@ -163,7 +165,8 @@ func TestVerdictsInEveryOrder(t *testing.T) {
 	for _, verdict := range []string{"allow", "block", "redirect"} {
 		for _, outcome := range []string{"a+", "a-", "a?", ""} {
 			for _, end := range []string{"commit", "fail", ""} {
-				words := slices.DeleteFunc([]string{"a", "judge:a=" + verdict, outcome, end, "later"}, func(word string) bool { return word == "" })
+				words := slices.DeleteFunc([]string{"a", "judge:a=" + verdict, outcome, end, "later"},
+					func(word string) bool { return word == "" })
 				permutations(words, func(order []string) {
 					for mode := range 4 { // a plain run plays each order in one mode, in turn
 						if testenv.Long() || mode == played%4 {

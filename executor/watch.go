@@ -332,10 +332,12 @@ func scopeOf(p *plan, a *action, l *rowspb.LeaseRow) triggers.Scope {
 	}
 	scope.Action = &triggers.Action{
 		ID: a.fixed.Id, Capability: a.fixed.Forward.Capability, AtNs: a.fixed.AtNs,
-		Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome), Presence: presenceName(a.row.Presence),
+		Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome),
+		Presence: presenceName(a.row.Presence),
 	}
 	if a.row.Verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
-		scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy, AtNs: a.row.VerdictNs}
+		scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict),
+			Reason: a.row.VerdictReason, By: a.row.VerdictBy, AtNs: a.row.VerdictNs}
 	}
 	return scope
 }

@@ -97,7 +97,8 @@ func checkKept(s *State) error {
 			f := want[i]
 			same := w.id == f.id && w.wakeNs == f.wakeNs && w.faulty == f.faulty
 			if !same || w.keys != nil && !slices.Equal(w.keys, f.keys) {
-				return fmt.Errorf("fact %s: kept %q %d %q, in the rows %q %d %q", key, w.id, w.wakeNs, w.keys, f.id, f.wakeNs, f.keys)
+				return fmt.Errorf("fact %s: kept %q %d %q, in the rows %q %d %q", key, w.id, w.wakeNs, w.keys, f.id, f.wakeNs,
+					f.keys)
 			}
 			anew, keys := fresh.heldBy(f), f.keys
 			held := s.heldBy(w)
@@ -148,7 +149,8 @@ func TestEqualConditionsAreAskedOnce(t *testing.T) {
 	s := newSchedule(t)
 	const plans = 100
 	for i := range plans {
-		s.must(s.agent(fmt.Sprintf("p%03d", i), opened(0, when("halt", fmt.Sprintf(`facts["market"].halted == true // %d`, i)))))
+		s.must(s.agent(fmt.Sprintf("p%03d", i),
+			opened(0, when("halt", fmt.Sprintf(`facts["market"].halted == true // %d`, i)))))
 	}
 	s.state.Flush()
 	if list := s.state.watchersOf("market"); len(list) != 1 || !list[0].isNode() {
@@ -245,7 +247,8 @@ func TestAChildPlanCountsAsAnActionOfItsParent(t *testing.T) {
 // guard; nothing is decided that the ledger would not take.
 func TestAFiringMustHoldWhereItLands(t *testing.T) {
 	s := newSchedule(t)
-	s.must(s.agent("p", opened(0, when("mine", `elapsed(plan.opened_at, duration("2s")) && before(timestamp("2026-01-02T03:04:10Z"))`))))
+	s.must(s.agent("p",
+		opened(0, when("mine", `elapsed(plan.opened_at, duration("2s")) && before(timestamp("2026-01-02T03:04:10Z"))`))))
 	s.now = epoch0 + 20*second
 	s.play("fact:x=1")
 	s.play("@3s @30s")

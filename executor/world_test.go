@@ -88,7 +88,8 @@ func (w *world) append(source ledger.Source, records ...*pb.Record) []Result {
 
 func (w *world) raw(subject, contentType string, data []byte) []Result {
 	w.t.Helper()
-	m := ledger.Message{Sequence: uint64(len(w.log) + 1), StampNs: w.now, Subject: subject, ContentType: contentType, Data: data}
+	m := ledger.Message{Sequence: uint64(len(w.log) + 1), StampNs: w.now, Subject: subject, ContentType: contentType,
+		Data: data}
 	w.log = append(w.log, m)
 	entries, err := ledger.Decode("t", m)
 	if err != nil {
@@ -157,7 +158,8 @@ func (w *world) must(results []Result) {
 }
 
 func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
-	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "test", DeadlineNs: deadlineNs, Triggers: triggers}}}
+	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "test", DeadlineNs: deadlineNs,
+		Triggers: triggers}}}
 }
 
 // accepting is the opening of a plan that is committed whatever is in doubt.
@@ -168,13 +170,15 @@ func accepting(r *pb.Record) *pb.Record {
 
 // pair registers a compensable action whose inverse is undo.<id>.
 func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegistered)) []*pb.Record {
-	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER, GraceNs: graceOfTests}
+	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER,
+		GraceNs: graceOfTests}
 	c := &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: second}
 	for _, f2 := range change {
 		f2(f, c)
 	}
 	return []*pb.Record{
-		{Action: id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}, Payload: &pb.Payload{Input: []byte(`{"id":"` + id + `"}`)}},
+		{Action: id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f},
+			Payload: &pb.Payload{Input: []byte(`{"id":"` + id + `"}`)}},
 		{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
 	}
 }
@@ -256,7 +260,8 @@ func (w *world) settling() (ns int64, ok bool) {
 			return 0, false
 		}
 		a := w.state.action(ref.Plan, ref.N)
-		soon := ns <= w.now+2*graceOfTests || a.fixed.Forward.GetGraceNs() == graceOfTests && a.fixed.Forward.GetLate() == pb.Late_LATE_NEVER
+		soon := ns <= w.now+2*graceOfTests || a.fixed.Forward.GetGraceNs() == graceOfTests &&
+			a.fixed.Forward.GetLate() == pb.Late_LATE_NEVER
 		if ns > w.now && soon && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
 			return ns, true
 		}
@@ -267,7 +272,8 @@ func (w *world) settling() (ns int64, ok bool) {
 // decide asks twice: the same state and input give the same records (I9).
 func (w *world) decide(answers []Answer) []*pb.Record {
 	w.t.Helper()
-	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, Cascade: w.limits, SizeMax: 60 << 10, MemoryMax: w.memoryMax}
+	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, Cascade: w.limits, SizeMax: 60 << 10,
+		MemoryMax: w.memoryMax}
 	records := w.state.Decide(in)
 	if !sameRecords(records, w.state.Decide(in)) {
 		w.t.Fatal("two runs of Decide differ")
@@ -297,7 +303,8 @@ func (w *world) work(c Command) *Answer {
 	}
 	if reply != nil && (reply.Status == nobody || reply.Status == nobodyMore) {
 		w.unserved = append(w.unserved, Answer{
-			Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Unserved: true, Reached: reply.Status == nobodyMore,
+			Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Unserved: true,
+			Reached: reply.Status == nobodyMore,
 		})
 		return nil
 	}

@@ -33,9 +33,11 @@ func (s *State) mayWrite(p *plan, r *pb.Record) Result {
 		}
 	}
 	if p.row.ResumedNs != 0 {
-		return refused("writer: plan %s takes the records of the process that resumed it at %s, and no other's", p.id, instant(p.row.ResumedNs))
+		return refused("writer: plan %s takes the records of the process that resumed it at %s, and no "+
+			"other's", p.id, instant(p.row.ResumedNs))
 	}
-	return refused("writer: plan %s takes the records of the process that opened it; another one resumes it first", p.id)
+	return refused("writer: plan %s takes the records of the process that opened it; another one "+
+		"resumes it first", p.id)
 }
 
 // planResumed makes another process the writer of an open plan.
@@ -48,6 +50,7 @@ func (s *State) planResumed(e ledger.Entry, p *plan) Result {
 	}
 	p.row.Writer, p.row.ResumedNs = e.Record.Writer, s.meta.TimeNs
 	s.touch(p)
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen, Writer: p.row.Writer})
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
+		Writer: p.row.Writer})
 	return effective
 }

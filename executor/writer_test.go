@@ -75,7 +75,8 @@ func TestAPlanTakesTheRecordsOfOneWriter(t *testing.T) {
 					effective++
 				}
 			}
-			if shown := s.show("p"); shown.State != "open" || len(shown.Actions) != 1 || shown.Actions[0].Outcome != "completed" {
+			if shown := s.show("p"); shown.State != "open" || len(shown.Actions) != 1 ||
+				shown.Actions[0].Outcome != "completed" {
 				t.Fatalf("the plan is %s with %+v", shown.State, shown.Actions)
 			}
 			if withdrawn := what == "a pair that it takes back"; (effective > 0) != withdrawn {
@@ -102,15 +103,18 @@ func TestAnOrphanKeepsItsPlan(t *testing.T) {
 	if pages := s.state.Pages(); len(pages) != 1 || !strings.Contains(pages[0].Reason, "1@4-0") {
 		t.Fatalf("pages %+v", pages)
 	}
-	if got := s.agent("p", by("w1", planCommitted())...)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "1@4-0") {
+	if got := s.agent("p", by("w1", planCommitted())...)[0]; got.Verdict != Refused ||
+		!strings.Contains(got.Reason, "1@4-0") {
 		t.Fatalf("commit: %+v", got)
 	}
-	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
+		list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
 		t.Fatalf("its owner's list has %+v", list)
 	}
 	s.must(s.agent("p", by("w1", planFailed())...))
 	s.turn()
-	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].State != ledger.StateQuarantined {
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
+		list[0].State != ledger.StateQuarantined {
 		t.Fatalf("its owner's list has %+v", list)
 	}
 	s.turn()
@@ -290,7 +294,8 @@ func TestAChildNeedsItsParentsAgentOrToken(t *testing.T) {
 			if got := s.agent("p", planCommitted())[0]; (got.Verdict == Effective) == test.joins {
 				t.Fatalf("the parent's commit: %+v", got)
 			}
-			if shown := s.show("c"); !test.joins && (shown.State != "failed" || !strings.Contains(shown.Reason, "without its token")) {
+			if shown := s.show("c"); !test.joins &&
+				(shown.State != "failed" || !strings.Contains(shown.Reason, "without its token")) {
 				t.Fatalf("the child is %s: %s", shown.State, shown.Reason)
 			}
 		})

@@ -91,10 +91,14 @@ type actor struct {
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
-		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: view.ModeStarting,
-		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
-		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
-		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[turn.About]int64{},
+		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1),
+		mode: view.ModeStarting,
+		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1),
+		asking:   asking{gone: make(chan struct{})},
+		requests: make(chan request), alarms: make(chan *ledger.Halted, 1),
+		digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
+		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant),
+		sent: map[turn.About]int64{},
 	}
 	a.progress.log, a.progress.every = a.log, progressEvery
 	a.signing.timer = time.NewTimer(time.Hour)
@@ -129,7 +133,8 @@ func (a *actor) run(ctx context.Context) error {
 		case errors.As(err, &halted):
 			a.setHalted(halted)
 			a.opened.Do(a.host.attaching.Done)
-			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
+			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard",
+				halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
 			a.keepHalt(halted)
 			watching, stop := context.WithCancel(ctx)
 			var watch sync.WaitGroup
@@ -177,7 +182,8 @@ func (a *actor) attend(ctx context.Context) (err error) {
 			if !ok {
 				// A broken rule of ours stops this tenant, not the others.
 				a.log.Error("the fold or a decision is impossible", "panic", r, "stack", string(debug.Stack()))
-				err = &ledger.Halted{Guard: "core", Sequence: a.state.Meta().GetApplied().GetSequence(), Problem: fmt.Sprint(r)}
+				err = &ledger.Halted{Guard: "core", Sequence: a.state.Meta().GetApplied().GetSequence(),
+					Problem: fmt.Sprint(r)}
 				return
 			}
 			if errors.Is(broken, executor.ErrArchive) {
@@ -213,7 +219,8 @@ func (a *actor) attend(ctx context.Context) (err error) {
 	return a.loop(ctx, messages, broke, turns)
 }
 
-func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Message, broke chan<- error) {
+func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Message,
+	broke chan<- error) {
 	for m, err := range a.store.Read(ctx, from) {
 		if err != nil {
 			broke <- err
@@ -241,7 +248,8 @@ func (a *actor) endSession() {
 	a.kv.Abandon()
 	if a.tiles != nil {
 		if err := a.tiles.Close(); err != nil {
-			a.log.Warn("tiles not closed as they should be; they are looked through at the next start", "error", err)
+			a.log.Warn("tiles not closed as they should be; they are looked through at the next start",
+				"error", err)
 		}
 		a.tiles = nil
 	}
@@ -264,7 +272,8 @@ func (a *actor) attach(ctx context.Context) error {
 	}
 	a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
-		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is", executor.FoldVersion)
+		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is",
+			executor.FoldVersion)
 		if err := a.kv.Wipe(); err != nil {
 			return err
 		}
@@ -283,7 +292,8 @@ func (a *actor) attach(ctx context.Context) error {
 	}
 	a.openSigning()
 	a.machine = turn.New(turn.Config{
-		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade, MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID,
+		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade,
+		MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID,
 	}, a.state, head.Last)
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
@@ -332,7 +342,8 @@ func (a *actor) keepHalt(halted *ledger.Halted) {
 }
 
 // loop is the actor: it waits for whatever comes first and takes a turn.
-func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error, lease <-chan holderEvent) error {
+func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error,
+	lease <-chan holderEvent) error {
 	for {
 		var answered, paged, destroyed <-chan struct{}
 		if a.dispatch != nil {
@@ -458,7 +469,8 @@ func (a *actor) fold(m ledger.Message) error {
 			a.seenTo(e)
 		}
 		if result.Verdict != executor.Effective && result.Verdict != executor.Repeated {
-			a.log.Debug("record not effective", "address", ledger.FormatAddress(e.Address), "subject", m.Subject, "reason", result.Reason)
+			a.log.Debug("record not effective", "address", ledger.FormatAddress(e.Address), "subject",
+				m.Subject, "reason", result.Reason)
 		}
 	}
 	return nil
@@ -471,7 +483,8 @@ func (a *actor) seenTo(e ledger.Entry) {
 		a.termBegan(e.StampNs)
 	case *pb.Record_ClockConfirmed:
 		if e.Address.Sequence > a.machine.Attached() {
-			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason", k.ClockConfirmed.Reason)
+			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason",
+				k.ClockConfirmed.Reason)
 		}
 	}
 }
@@ -491,7 +504,8 @@ func (a *actor) inputs() (turn.Instant, turn.Inputs) {
 		return now, turn.Inputs{}
 	}
 	a.guarded(ahead, now.Held)
-	return now, turn.Inputs{Paged: a.pages.taken(), Destroyed: a.eraser.destroyed(), Proof: a.proofRecords()}
+	return now, turn.Inputs{Paged: a.pages.taken(), Destroyed: a.eraser.destroyed(),
+		Proof: a.proofRecords()}
 }
 
 // carryOut does what a step of the machine asks for, in the order of turn.Ready.

@@ -29,7 +29,8 @@ type request struct {
 func (h *Host) ledgerConfig(tenant string) jetstream.Config {
 	return jetstream.Config{
 		Conn: h.cfg.Conn, Tenant: tenant, MaxBytes: h.cfg.MaxBytes, Replicas: h.cfg.Replicas,
-		AcceptLossyBroker: h.cfg.AcceptLossyBroker, DurableServer: h.cfg.DurableServer, System: h.cfg.System,
+		AcceptLossyBroker: h.cfg.AcceptLossyBroker, DurableServer: h.cfg.DurableServer,
+		System: h.cfg.System,
 	}
 }
 
@@ -115,9 +116,11 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 		case r.verb == "rebuild" && (halted.Guard == "G2" || halted.Guard == "G3"):
 			return errors.Is(a.dropState(r), errRefold)
 		case r.verb == "key.rotate", r.verb == "ledger.sign":
-			r.answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " + halted.Problem}
+			r.answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " +
+				halted.Problem}
 		case r.verb == "rebuild":
-			r.answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ", which its state has no part in: " + halted.Problem}
+			r.answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard +
+				", which its state has no part in: " + halted.Problem}
 		default:
 			return a.repairRequested(ctx, r, halted)
 		}
@@ -151,7 +154,8 @@ func (h *Host) serveAll(a *actor) (silence func(), err error) {
 		}
 		a.asking.close()
 	}
-	for _, serve := range [...]func(*actor) (*nats.Subscription, error){h.serveQueries, h.serveAdmin, h.serveKeys, h.serveReveal} {
+	for _, serve := range [...]func(*actor) (*nats.Subscription, error){h.serveQueries, h.serveAdmin,
+		h.serveKeys, h.serveReveal} {
 		sub, err := serve(a)
 		if err != nil {
 			return silence, err

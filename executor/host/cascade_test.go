@@ -18,7 +18,8 @@ import (
 // watching opens a plan with one action that is undone when a fact is there.
 func (r *rig) watching(plan, key string) {
 	r.t.Helper()
-	r.begun("agent", plan, &pb.PlanOpened{Owner: "ann", Triggers: []*pb.Trigger{{Name: "watch", Condition: `"` + key + `" in facts`}}})
+	r.begun("agent", plan,
+		&pb.PlanOpened{Owner: "ann", Triggers: []*pb.Trigger{{Name: "watch", Condition: `"` + key + `" in facts`}}})
 	r.acted("agent", plan, "a")
 }
 
@@ -44,7 +45,8 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	r.cascade = executor.CascadeLimits{Depth: 2}
 	r.serve(func(c api.Command) *api.Reply { // its store says what each undo did
 		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "store"}, &pb.Record{
-			Plan: c.Plan, Action: c.Action, Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "undone/" + c.Plan, Value: []byte("1")}}})
+			Plan: c.Plan, Action: c.Action,
+			Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "undone/" + c.Plan, Value: []byte("1")}}})
 		return &api.Reply{Status: api.StatusDone}
 	})
 	sub, err := r.conn.SubscribeSync(api.PageSubject("t", api.PageDefault))
@@ -56,21 +58,25 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	r.watching("b", "undone/a")
 	r.plan("a", 1, 0)
 	r.fail("a")
-	if page := cutPage(t, sub); page.Plan != "c" || page.Owner != "ann" || page.Reason != "lease watch is held, the cascade was cut: depth 3 of 2" {
+	if page := cutPage(t, sub); page.Plan != "c" || page.Owner != "ann" ||
+		page.Reason != "lease watch is held, the cascade was cut: depth 3 of 2" {
 		t.Errorf("%+v", page)
 	}
 	stop()
 	r.host("h2")
 	var why view.WhyAnswer
 	r.caughtUp()
-	if err := r.ask("plan.why", view.WhyQuery{Plan: "c"}, &why); err != nil || why.Error != "" || len(why.Why.Steps) != 3 || len(why.Why.Cuts) != 1 {
+	if err := r.ask("plan.why", view.WhyQuery{Plan: "c"}, &why); err != nil || why.Error != "" ||
+		len(why.Why.Steps) != 3 || len(why.Why.Cuts) != 1 {
 		t.Fatalf("%v %+v", err, why)
 	}
-	if status := r.status(); status.Cut != 1 || status.Open != 1 || status.Cascade != (view.Cascade{Depth: 2, Plan: 8, Tenant: 10_000}) || status.Cascaded != 1 {
+	if status := r.status(); status.Cut != 1 || status.Open != 1 ||
+		status.Cascade != (view.Cascade{Depth: 2, Plan: 8, Tenant: 10_000}) || status.Cascaded != 1 {
 		t.Errorf("%+v", status)
 	}
-	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "c", Kind: &pb.Record_CascadeAnswered{
-		CascadeAnswered: &pb.CascadeAnswered{Resume: true, Reason: "seen", Actor: "ann"}}})
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"},
+		&pb.Record{Plan: "c", Kind: &pb.Record_CascadeAnswered{
+			CascadeAnswered: &pb.CascadeAnswered{Resume: true, Reason: "seen", Actor: "ann"}}})
 	if got := r.ended("c"); got.State != ledger.StateCompensated {
 		t.Errorf("%+v", got)
 	}
@@ -83,7 +89,8 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 func TestAHostRefusesCascadeLimitsThatAreNone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	_, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: t.TempDir(), Cascade: executor.CascadeLimits{Depth: 65}})
+	_, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: t.TempDir(),
+		Cascade: executor.CascadeLimits{Depth: 65}})
 	var refused *ledger.Refused
 	if !errors.As(err, &refused) || refused.Field != "cascade.depth" {
 		t.Errorf("%v", err)

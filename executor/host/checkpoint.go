@@ -71,7 +71,8 @@ func (s *signing) view(v view.Checkpoint) view.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.Key, v.Problem, v.Alarm = s.shown.Key, s.shown.Problem, s.shown.Alarm
-	v.Witness, v.Cosigned, v.Away, v.WitnessAlarm = s.shown.Witness, s.shown.Cosigned, s.shown.Away, s.shown.WitnessAlarm
+	v.Witness, v.Cosigned, v.Away, v.WitnessAlarm = s.shown.Witness, s.shown.Cosigned, s.shown.Away,
+		s.shown.WitnessAlarm
 	return v
 }
 
@@ -81,13 +82,15 @@ var errForked = errors.New("the ledger is not the one that was signed")
 // openSigning finds out, at the start of a session, what no checkpoint covers.
 func (a *actor) openSigning() {
 	s := &a.signing
-	s.since, s.retry, s.busy, s.ready, s.said, s.digest, s.rotate = time.Time{}, time.Time{}, false, nil, 0, nil, nil
+	s.since, s.retry, s.busy, s.ready, s.said, s.digest, s.rotate = time.Time{}, time.Time{}, false,
+		nil, 0, nil, nil
 	s.results = make(chan signed, 1)
 	row := a.state.Signed()
 	s.size = row.GetSigned().GetSize()
 	for leaf, err := range a.tiles.Records(s.size) {
 		record := new(pb.Record)
-		if err != nil || leaf.Type != "" || record.UnmarshalVT(leaf.Body) != nil || record.GetCheckpointSigned() == nil {
+		if err != nil || leaf.Type != "" || record.UnmarshalVT(leaf.Body) != nil ||
+			record.GetCheckpointSigned() == nil {
 			s.since = time.Now()
 			break
 		}
@@ -136,7 +139,8 @@ func (a *actor) noteSigned(e ledger.Entry, result executor.Result) {
 	if k := e.Record.GetKeyRotated(); k != nil {
 		if effective {
 			s.floor = a.state.Meta().Records
-			a.log.Warn("checkpoints are signed by another key from here on", "old", k.OldKey, "new", k.NewKey, "actor", k.Actor, "reason", k.Reason)
+			a.log.Warn("checkpoints are signed by another key from here on", "old", k.OldKey, "new",
+				k.NewKey, "actor", k.Actor, "reason", k.Reason)
 		}
 		a.rotated(k, result)
 	}
@@ -194,8 +198,10 @@ func (a *actor) startSigning(d *stateDigest) {
 		s.since = time.Time{}
 	}
 	j := signJob{
-		tenant: a.tenant, keys: a.host.keysRoot(), named: a.state.Key(), last: a.state.Signed().GetSigned(),
-		tree: tiles.NewTree(a.tiles.Files, a.tiles.Edge.Clone()), digest: d, file: &s.mu, results: s.results, log: a.log,
+		tenant: a.tenant, keys: a.host.keysRoot(), named: a.state.Key(),
+		last: a.state.Signed().GetSigned(),
+		tree: tiles.NewTree(a.tiles.Files, a.tiles.Edge.Clone()), digest: d, file: &s.mu,
+		results: s.results, log: a.log,
 	}
 	s.running.Go(j.run)
 }
@@ -233,7 +239,8 @@ func (a *actor) signedNow(r signed) {
 	}
 	s.retry = time.Now().Add(a.host.checkpointRetry)
 	if problem != was {
-		a.log.Error("no checkpoint: the ledger goes on without", "error", r.err, "forked", errors.Is(r.err, errForked))
+		a.log.Error("no checkpoint: the ledger goes on without", "error", r.err, "forked",
+			errors.Is(r.err, errForked))
 	}
 }
 
@@ -267,13 +274,16 @@ func (a *actor) proofRecords() (records []*pb.Record) {
 	epochNs := a.host.clock.now().UnixNano()
 	if r := s.ready; r != nil {
 		s.ready, s.said = nil, r.checkpoint.Size
-		records = append(records, &pb.Record{Term: a.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
-			Size: r.checkpoint.Size, Root: r.checkpoint.Root[:], StateDigest: r.digest, Note: string(r.note),
-		}}})
+		records = append(records, &pb.Record{Term: a.machine.Term(), EpochNs: epochNs,
+			Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
+				Size: r.checkpoint.Size, Root: r.checkpoint.Root[:], StateDigest: r.digest,
+				Note: string(r.note),
+			}}})
 	}
 	if r := s.rotate; r != nil && !r.sent {
 		r.sent = true
-		records = append(records, &pb.Record{Term: a.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_KeyRotated{KeyRotated: r.record}})
+		records = append(records, &pb.Record{Term: a.machine.Term(), EpochNs: epochNs,
+			Kind: &pb.Record_KeyRotated{KeyRotated: r.record}})
 	}
 	return records
 }
@@ -301,7 +311,8 @@ func (j signJob) sign() (r signed, err error) {
 	key, err := inForce(j.keys, j.tenant, j.named, lastNote(j.last))
 	if errors.Is(err, errNoKey) {
 		if key, err = NewKey(j.keys, j.tenant); err == nil {
-			j.log.Warn("the tenant's first key was made: give auditors this verifier key", "key", key.Verifier, "file", key.Path)
+			j.log.Warn("the tenant's first key was made: give auditors this verifier key", "key",
+				key.Verifier, "file", key.Path)
 		}
 	}
 	if err != nil {
@@ -312,7 +323,8 @@ func (j signJob) sign() (r signed, err error) {
 		return r, err
 	}
 	r.key, r.tree = key.Verifier, j.tree
-	r.checkpoint = ledger.Checkpoint{Origin: ledger.Origin(j.tenant), Size: j.tree.Edge.Size(), Root: j.tree.Edge.Root()}
+	r.checkpoint = ledger.Checkpoint{Origin: ledger.Origin(j.tenant), Size: j.tree.Edge.Size(),
+		Root: j.tree.Edge.Root()}
 	if j.digest != nil {
 		r.digest, r.checkpoint.Size = j.digest.digest, j.digest.records
 		if r.checkpoint.Root, err = j.tree.Prover().Root(r.checkpoint.Size); err != nil {
@@ -334,7 +346,8 @@ func (j signJob) sign() (r signed, err error) {
 		r.checkpoint, r.note = file, text // signed before, and never said in the ledger
 		return r, nil
 	}
-	if r.note, err = note.Sign(&note.Note{Text: r.checkpoint.Text()}, signer); err != nil || j.digest != nil {
+	if r.note, err = note.Sign(&note.Note{Text: r.checkpoint.Text()}, signer); err != nil ||
+		j.digest != nil {
 		return r, err
 	}
 	return r, j.publish(r, file.Size)
@@ -356,7 +369,8 @@ func (j signJob) extends(one, other ledger.Checkpoint) error {
 		return nil
 	}
 	if other.Size > j.tree.Edge.Size() {
-		return fmt.Errorf("%w: a checkpoint of %d records was signed, and the ledger has %d", errForked, other.Size, j.tree.Edge.Size())
+		return fmt.Errorf("%w: a checkpoint of %d records was signed, and the ledger has %d", errForked,
+			other.Size, j.tree.Edge.Size())
 	}
 	proof, err := j.tree.Prover().Consistency(one.Size, other.Size)
 	if err != nil {

@@ -101,7 +101,8 @@ func (r *rig) wantProven(first string) (checkpoints int) {
 				r.t.Fatal(err)
 			}
 			c, _, err := ledger.OpenCheckpoint([]byte(k.Note), "t", note.VerifierList(verifier))
-			if err != nil || c.Size != k.Size || c.Size >= uint64(len(roots)) || c.Root != roots[c.Size] || c.Root != ledger.Hash(k.Root) {
+			if err != nil || c.Size != k.Size || c.Size >= uint64(len(roots)) || c.Root != roots[c.Size] ||
+				c.Root != ledger.Hash(k.Root) {
 				r.t.Errorf("%s: %+v of %d records: %v", ledger.FormatAddress(e.Address), c, len(roots)-1, err)
 			} else if len(k.StateDigest) == 0 {
 				if others[c.Size] == others[covered] {
@@ -139,7 +140,8 @@ func TestACheckpointIsSignedOverAllRecordsAndNotForItself(t *testing.T) {
 		t.Fatalf("%d checkpoints", n)
 	}
 	stop()
-	if info, err := os.Stat(strings.TrimSuffix(key.Path, verifierSuffix) + signerSuffix); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(strings.TrimSuffix(key.Path, verifierSuffix) + signerSuffix); err != nil ||
+		info.Mode() != 0o600 {
 		t.Fatalf("%v, %v", info.Mode(), err)
 	}
 	r.wantPublished("h1", key.Verifier, older)
@@ -215,7 +217,9 @@ func TestAThousandRecordsAskForACheckpointAtOnce(t *testing.T) {
 	h, _ := r.host("h1")
 	var records []*pb.Record
 	for i := range 100 {
-		records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i), Value: []byte("1")}}})
+		records = append(records,
+			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i),
+				Value: []byte("1")}}})
 	}
 	for n := 1; n <= 25; n++ {
 		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"}, records...)
@@ -237,7 +241,8 @@ func (r *rig) signAlone(host string) (signed, error) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	j := signJob{tenant: "t", keys: filepath.Join(r.dir, host, "keys"), tree: tiles.NewTree(tl.Files, tl.Edge.Clone()), file: new(sync.Mutex), log: slog.New(slog.DiscardHandler)}
+	j := signJob{tenant: "t", keys: filepath.Join(r.dir, host, "keys"), tree: tiles.NewTree(tl.Files, tl.Edge.Clone()),
+		file: new(sync.Mutex), log: slog.New(slog.DiscardHandler)}
 	result, err := j.sign()
 	if err := tl.Kill(); err != nil {
 		r.t.Fatal(err)
@@ -309,7 +314,8 @@ func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
 			_, stop = r.host("h1")
 			r.asserts("k", 2)
 			r.eventually("the alarm", func() bool { return r.status().Checkpoint.Alarm })
-			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != view.ModeHolding || count() != signed || !bytes.Equal(r.file("h1"), forged) {
+			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != view.ModeHolding || count() != signed ||
+				!bytes.Equal(r.file("h1"), forged) {
 				t.Fatalf("%+v, %d checkpoints, before %d", v.Checkpoint, count(), signed)
 			}
 			stop()
@@ -401,7 +407,8 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 		t.Fatalf("%+v", one)
 	}
 	r.asserts("k", 2)
-	if v := r.checkpoint(); v.Key != one.NewKey || len(v.Rotations) != 1 || !v.Rotations[0].Signed || v.Rotations[0].Actor != "tester" {
+	if v := r.checkpoint(); v.Key != one.NewKey || len(v.Rotations) != 1 || !v.Rotations[0].Signed ||
+		v.Rotations[0].Actor != "tester" {
 		t.Fatalf("%+v", v)
 	}
 	stop()
@@ -410,7 +417,9 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 	}
 	r.host("h1")
 	r.asserts("k", 3)
-	r.eventually("the key is missed", func() bool { return strings.Contains(r.status().Checkpoint.Problem, hashOf(one.NewKey)) })
+	r.eventually("the key is missed", func() bool {
+		return strings.Contains(r.status().Checkpoint.Problem, hashOf(one.NewKey))
+	})
 	if a := rotate(view.RotationQuery{Reason: "none", Actor: "tester"}); a.Error == "" {
 		t.Fatalf("rotated without the old key: %+v", a)
 	}
@@ -530,9 +539,11 @@ func (r *rig) wantPublishedProof(host string, older view.Checkpoint) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	reader := tlog.TileHashReader(tlog.Tree{N: int64(c.Size), Hash: tlog.Hash(c.Root)}, folderOfTiles{r.t, r.tilesDir(host)})
+	reader := tlog.TileHashReader(tlog.Tree{N: int64(c.Size), Hash: tlog.Hash(c.Root)},
+		folderOfTiles{r.t, r.tilesDir(host)})
 	proof, err := tlog.ProveTree(int64(c.Size), int64(older.Size), reader)
-	if err != nil || tlog.CheckTree(proof, int64(c.Size), tlog.Hash(c.Root), int64(older.Size), tlog.Hash(older.Root)) != nil {
+	if err != nil ||
+		tlog.CheckTree(proof, int64(c.Size), tlog.Hash(c.Root), int64(older.Size), tlog.Hash(older.Root)) != nil {
 		r.t.Fatalf("%d of %d: %v", older.Size, c.Size, err)
 	}
 }

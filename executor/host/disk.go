@@ -11,7 +11,8 @@ import (
 func disksOf(disks []Disk) (views []view.Disk) {
 	for _, d := range disks {
 		if usage, err := vfs.Default.GetDiskUsage(d.Dir); err == nil {
-			views = append(views, view.Disk{Store: d.Store, FreeBytes: usage.AvailBytes, TotalBytes: usage.TotalBytes})
+			views = append(views, view.Disk{Store: d.Store, FreeBytes: usage.AvailBytes,
+				TotalBytes: usage.TotalBytes})
 		}
 	}
 	return views
@@ -30,8 +31,10 @@ func (h *Host) disks() []Disk {
 type diskCollector struct{ m *Metrics }
 
 var (
-	diskFree  = prometheus.NewDesc("sagenbaum_disk_free_bytes", "Bytes free on the file system of a store: state, tiles, ledger.", []string{"store"}, nil)
-	diskTotal = prometheus.NewDesc("sagenbaum_disk_total_bytes", "Bytes of the file system of a store.", []string{"store"}, nil)
+	diskFree = prometheus.NewDesc("sagenbaum_disk_free_bytes",
+		"Bytes free on the file system of a store: state, tiles, ledger.", []string{"store"}, nil)
+	diskTotal = prometheus.NewDesc("sagenbaum_disk_total_bytes",
+		"Bytes of the file system of a store.", []string{"store"}, nil)
 )
 
 // Describe is as in prometheus.Collector.
@@ -40,7 +43,9 @@ func (diskCollector) Describe(out chan<- *prometheus.Desc) { out <- diskFree; ou
 // Collect is as in prometheus.Collector.
 func (c diskCollector) Collect(out chan<- prometheus.Metric) {
 	for _, d := range disksOf(c.m.disks) {
-		out <- prometheus.MustNewConstMetric(diskFree, prometheus.GaugeValue, float64(d.FreeBytes), d.Store)
-		out <- prometheus.MustNewConstMetric(diskTotal, prometheus.GaugeValue, float64(d.TotalBytes), d.Store)
+		out <- prometheus.MustNewConstMetric(diskFree, prometheus.GaugeValue, float64(d.FreeBytes),
+			d.Store)
+		out <- prometheus.MustNewConstMetric(diskTotal, prometheus.GaugeValue, float64(d.TotalBytes),
+			d.Store)
 	}
 }

@@ -47,11 +47,13 @@ type dispatcher struct {
 
 	stuckAfter time.Duration
 	stuck      func(f *flight, since time.Time) // called once for a command, mu is held; may be nil
-	unstuck    func(f *flight)                  // called when one that was stuck has an end, mu is held
+	// called when one that was stuck has an end, mu is held
+	unstuck func(f *flight)
 }
 
 func newDispatcher(a Actuator, now func() turn.Instant, m *meter) *dispatcher {
-	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1), flying: map[*turn.Flight]*flight{}, meter: m}
+	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1),
+		flying: map[*turn.Flight]*flight{}, meter: m}
 }
 
 // send takes a command on its way, once per attempt. It takes the place of an earlier
@@ -86,7 +88,8 @@ func (d *dispatcher) try(f *flight) {
 	if f.Command.Actuator == ledger.ActuatorMemory {
 		actuator = actuators.Memory{}
 	}
-	if d.open != nil && f.Command.Actuator != ledger.ActuatorMemory && seal.Sealed(f.Command.Arguments) {
+	if d.open != nil && f.Command.Actuator != ledger.ActuatorMemory &&
+		seal.Sealed(f.Command.Arguments) {
 		go d.unsealed(f, actuator) // ends with the sending, or with keyTimeout
 		return
 	}
@@ -126,7 +129,8 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 			d.result(f, r)
 		})
 	case gone(err):
-		d.result(f, actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusStop, Code: codeSealed, Message: problem}})
+		d.result(f, actuators.Result{Fate: actuators.Replied,
+			Reply: api.Reply{Status: api.StatusStop, Code: codeSealed, Message: problem}})
 	default:
 		d.result(f, actuators.Result{Fate: actuators.Unsent, Problem: problem})
 	}
@@ -194,7 +198,8 @@ func (d *dispatcher) take() []executor.Answer {
 
 // prune drops what flies for actions whose calls wait for no answer any more: the ledger
 // has settled them, by their own answer, a worker's report or their owner's.
-func (d *dispatcher) prune(actions []turn.About, waits func(plan string, n uint32, purpose string, attempt uint32) bool) {
+func (d *dispatcher) prune(actions []turn.About,
+	waits func(plan string, n uint32, purpose string, attempt uint32) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, of := range actions {

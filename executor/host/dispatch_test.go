@@ -33,7 +33,8 @@ func working(until int64) actuators.Result {
 }
 
 func command() executor.Command {
-	return executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Capability: "x", Key: "k", Attempt: 1}}
+	return executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a",
+		Capability: "x", Key: "k", Attempt: 1}}
 }
 
 func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
@@ -157,7 +158,8 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
-		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}}}
+		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody,
+			{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}}}
 		d := newDispatcher(s, instant, nil)
 		d.send(turn.Sending{Command: until(command(), time.Millisecond)})
 		if a := landed(t, d); a.Reply == nil || a.Reply.Status != api.StatusDone || len(s.sent) != 6 {

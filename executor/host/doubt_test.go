@@ -47,7 +47,8 @@ func TestE1ALostForwardAnswerInAllFourProbeResults(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, q := range p.asked {
-				if q.Purpose != api.PurposeProbe || q.Capability != "charge.get" || q.Forward != "charge.create" || q.Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
+				if q.Purpose != api.PurposeProbe || q.Capability != "charge.get" || q.Forward != "charge.create" ||
+					q.Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
 					t.Errorf("%+v", q)
 				}
 			}
@@ -116,7 +117,8 @@ func TestDoubtAboutOneActionStopsNoOther(t *testing.T) {
 	records = append(append(records, completed("p", "a", "r1")), branch...)
 	r.append(agentOf("agent", "p"), records...)
 	r.fail("p")
-	if got := r.ended("p"); got.State != ledger.StateQuarantined || len(got.Outstanding) != 1 || got.Outstanding[0] != "b" {
+	if got := r.ended("p"); got.State != ledger.StateQuarantined || len(got.Outstanding) != 1 ||
+		got.Outstanding[0] != "b" {
 		t.Errorf("%+v", got)
 	}
 	p.want([]string{"r2"}, []string{"r1"}, 1)
@@ -150,7 +152,8 @@ func TestAVerifyThatFailsThenSucceeds(t *testing.T) {
 		t.Fatalf("%+v", undos)
 	}
 	// S31: where an attempt's time went.
-	if u := undos[1]; u.WorkNs != 6 || u.SetupNs != 1 || u.ToolNs != 2 || u.LLMNs != 3 || u.DispatchedNs == 0 || u.EndedNs < u.DispatchedNs || u.QueuedNs <= 0 {
+	if u := undos[1]; u.WorkNs != 6 || u.SetupNs != 1 || u.ToolNs != 2 || u.LLMNs != 3 || u.DispatchedNs == 0 ||
+		u.EndedNs < u.DispatchedNs || u.QueuedNs <= 0 {
 		t.Errorf("%+v", u)
 	}
 }

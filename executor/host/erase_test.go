@@ -75,7 +75,8 @@ func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer) {
 
 // sealed is a value as an agent seals it.
 func sealed(key []byte, tenant, plan, action string, value string) json.RawMessage {
-	return seal.Seal(seal.Key(key), seal.Place{Tenant: tenant, Plan: plan, Action: action, Field: "input.card"}, json.RawMessage(value))
+	return seal.Seal(seal.Key(key), seal.Place{Tenant: tenant, Plan: plan, Action: action, Field: "input.card"},
+		json.RawMessage(value))
 }
 
 // charge registers and completes an action a1 with this card.
@@ -83,15 +84,20 @@ func (r *rig) charge(plan string, card json.RawMessage) {
 	r.t.Helper()
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: plan},
 		&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}},
-		&pb.Record{Plan: plan, Action: "a1", Payload: &pb.Payload{Input: fmt.Appendf(nil, `{"card":%s}`, card)}, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
-		&pb.Record{Plan: plan, Action: "a1", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: "x", Attempts: 2, BackoffNs: int64(10 * time.Millisecond), TimeoutNs: int64(2 * time.Second), Sealed: true, Bindings: []*pb.Binding{{Name: "card", Expression: "input.card"}}}}},
+		&pb.Record{Plan: plan, Action: "a1", Payload: &pb.Payload{Input: fmt.Appendf(nil, `{"card":%s}`, card)},
+			Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x",
+				Class: pb.Class_CLASS_COMPENSABLE}}},
+		&pb.Record{Plan: plan, Action: "a1",
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+				Capability: "x", Attempts: 2, BackoffNs: int64(10 * time.Millisecond), TimeoutNs: int64(2 * time.Second),
+				Sealed: true, Bindings: []*pb.Binding{{Name: "card", Expression: "input.card"}}}}},
 		&pb.Record{Plan: plan, Action: "a1", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
 }
 
 func (r *rig) erase(plan string) {
 	r.t.Helper()
-	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana"}}})
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ana"},
+		&pb.Record{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana"}}})
 }
 
 // until asks for a plan until it is as wanted.
@@ -166,13 +172,15 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 		card json.RawMessage
 		want string // that the worker gets; "-": it is the owner's
 	}{
-		"own":      {sealed(key("own"), "t", "own", "a1", card), card},
-		"plain":    {json.RawMessage(card), card},
-		"foreign":  {sealed(key("victim"), "t", "victim", "a1", card), string(sealed(key("victim"), "t", "victim", "a1", card))},
-		"neighbor": {sealed(key("neighbor"), "t", "neighbor", "a2", card), string(sealed(key("neighbor"), "t", "neighbor", "a2", card))},
-		"tenant":   {sealed(key("tenant"), "u", "tenant", "a1", card), "-"},
-		"wrong":    {sealed(key("victim"), "t", "wrong", "a1", card), "-"},
-		"flip":     {flipped, "-"},
+		"own":   {sealed(key("own"), "t", "own", "a1", card), card},
+		"plain": {json.RawMessage(card), card},
+		"foreign": {sealed(key("victim"), "t", "victim", "a1", card),
+			string(sealed(key("victim"), "t", "victim", "a1", card))},
+		"neighbor": {sealed(key("neighbor"), "t", "neighbor", "a2", card),
+			string(sealed(key("neighbor"), "t", "neighbor", "a2", card))},
+		"tenant": {sealed(key("tenant"), "u", "tenant", "a1", card), "-"},
+		"wrong":  {sealed(key("victim"), "t", "wrong", "a1", card), "-"},
+		"flip":   {flipped, "-"},
 	} {
 		_ = key(plan)
 		r.charge(plan, c.card)
@@ -180,7 +188,8 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 		end := r.ended(plan)
 		got, _ := calls.Load(plan)
 		if c.want == "-" {
-			if end.State != ledger.StateQuarantined || got != nil || !strings.Contains(r.show(plan).Actions[0].Note, "what x takes: cannot open input.card") {
+			if end.State != ledger.StateQuarantined || got != nil ||
+				!strings.Contains(r.show(plan).Actions[0].Note, "what x takes: cannot open input.card") {
 				t.Errorf("%s: %+v, the worker got %v, %s", plan, end, got, r.show(plan).Actions[0].Note)
 			}
 		} else if end.State != ledger.StateCompensated || got != `{"card":`+c.want+`}` {
@@ -190,11 +199,10 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 	if k := r.sealKey("agent", "own"); !bytes.Equal(k.Key, key("own")) || len(k.Key) != seal.KeySize {
 		t.Error("another key the second time")
 	}
-	if answer := r.sealKey("other", "own"); answer.Key != nil || !strings.Contains(answer.Error, "agent agent's") {
-		t.Errorf("another agent: %+v", answer)
-	}
-	if answer := r.sealKey("agent", "a.b"); answer.Key != nil || answer.Error == "" {
-		t.Errorf("no plan: %+v", answer)
+	for _, c := range [][3]string{{"other", "own", "agent agent's"}, {"agent", "a.b", "plan"}} {
+		if answer := r.sealKey(c[0], c[1]); answer.Key != nil || !strings.Contains(answer.Error, c[2]) {
+			t.Errorf("agent %s, plan %s: %+v", c[0], c[1], answer)
+		}
 	}
 	r.charge("lost", sealed(key("lost"), "t", "lost", "a1", card))
 	stop()
@@ -203,7 +211,8 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 	}
 	_, stop = r.host("h2")
 	r.fail("lost")
-	if end := r.ended("lost"); end.State != ledger.StateQuarantined || !strings.Contains(r.show("lost").Actions[0].Note, "the key was destroyed") {
+	if end := r.ended("lost"); end.State != ledger.StateQuarantined ||
+		!strings.Contains(r.show("lost").Actions[0].Note, "the key was destroyed") {
 		t.Errorf("a lost key: %+v", end)
 	}
 	r.charge("late", sealed(key("late"), "t", "late", "a1", card))
@@ -211,7 +220,8 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 	r.master = bytes.Repeat([]byte{8}, MasterKeySize)
 	r.host("h3")
 	r.fail("late")
-	if end := r.ended("late"); end.State != ledger.StateQuarantined || !strings.Contains(r.show("late").Actions[0].Note, "wrapped under another master key") {
+	if end := r.ended("late"); end.State != ledger.StateQuarantined ||
+		!strings.Contains(r.show("late").Actions[0].Note, "wrapped under another master key") {
 		t.Errorf("another master key: %+v", end)
 	}
 }
@@ -251,7 +261,8 @@ func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
 			t.Errorf("it was opened: %q", c.Opened)
 		}
 		if c.Plan == "done" {
-			return &api.Reply{Status: api.StatusDone, ExternalRef: "ref 4000123412341234", Output: json.RawMessage(`{"of":"4000123412341234","n":1}`)}
+			return &api.Reply{Status: api.StatusDone, ExternalRef: "ref 4000123412341234",
+				Output: json.RawMessage(`{"of":"4000123412341234","n":1}`)}
 		}
 		return &api.Reply{Status: api.StatusStop, Code: "4000123412341234", Message: "cannot refund 4000123412341234"}
 	})

@@ -27,7 +27,8 @@ type eraser struct {
 
 func (a *actor) newEraser() *eraser {
 	until, end := context.WithCancel(a.session)
-	return &eraser{keys: a.keys, log: a.log, wake: make(chan struct{}, 1), until: until, end: end, workers: &a.paging}
+	return &eraser{keys: a.keys, log: a.log, wake: make(chan struct{}, 1), until: until, end: end,
+		workers: &a.paging}
 }
 
 // add takes plans whose keys are to be destroyed, each once. The goroutine that it

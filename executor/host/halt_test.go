@@ -159,7 +159,9 @@ func ledgerOf(t *testing.T, n int) (messages []ledger.Message) {
 		}
 		var records []*pb.Record
 		for k := range 1 + r.IntN(5) {
-			records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i, k), Value: []byte("1")}}})
+			records = append(records,
+				&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i, k),
+					Value: []byte("1")}}})
 		}
 		var err error
 		if m.Data, err = ledger.EncodeCommit(records); err != nil {

@@ -183,7 +183,8 @@ func (a *actor) takeUp() (err error) {
 	a.dispatch, a.pages = newDispatcher(a.actuator, a.host.clock.instant, a.meter), a.newPager()
 	a.dispatch.heard = &a.heard
 	pages := a.pages // the dispatcher calls from goroutines of its own
-	a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter, func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
+	a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter,
+		func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
 	a.dispatch.unstuck = func(f *flight) { pages.untell(stuckPage(f, time.Now())) }
 	a.eraser, a.dispatch.open = a.newEraser(), a.openCommand
 	a.show(a.dispatch)
@@ -222,7 +223,8 @@ func (a *actor) guarded(ahead time.Duration, held bool) {
 	}
 	switch {
 	case held && a.currentMode() == view.ModeHolding:
-		a.setMode(view.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
+		a.setMode(view.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+
+			" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
 		a.log.Error("clock guard: deadlines are held", "ahead", ahead)
 		a.pages.tell(a.guardPage(ahead))
 	case !held && a.currentMode() == view.ModeGuard:
@@ -311,7 +313,9 @@ const staleTerm = "stale_term"
 func (a *actor) noteStale(answers []executor.Answer) {
 	for _, answer := range answers {
 		if answer.Reply != nil && answer.Reply.Code == staleTerm {
-			a.log.Warn("a worker refused a command of an ended term", "plan", answer.Plan, "action", answer.Number, "attempt", answer.Attempt, "term", a.machine.Term(), "message", answer.Reply.Message)
+			a.log.Warn("a worker refused a command of an ended term", "plan", answer.Plan, "action",
+				answer.Number, "attempt", answer.Attempt, "term", a.machine.Term(), "message",
+				answer.Reply.Message)
 		}
 	}
 }

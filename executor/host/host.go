@@ -184,19 +184,24 @@ func New(cfg Config) (*Host, error) {
 		cfg.Clock = NewClock()
 	}
 	corrupt := make(chan error, 1) // the first is enough
-	db, err := store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp, func(err error) {
-		select {
-		case corrupt <- err:
-		default:
-		}
-	})
+	db, err := store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp,
+		func(err error) {
+			select {
+			case corrupt <- err:
+			default:
+			}
+		})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
 	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
-		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err),
+			db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(),
+		share: newShare(), ready: make(chan struct{}), corrupt: corrupt,
+		checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter,
+		checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
 	h.copies = store.NewSnapshots(cfg.Dir, db, cfg.Tenants, cfg.Logger, h.tellDigest)
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
@@ -241,11 +246,13 @@ func checkConfig(cfg Config) error {
 	case len(cfg.Tenants) == 0:
 		return ledger.Refuse("Tenants", "none", "at least one tenant")
 	case len(cfg.MasterKey) != 0 && len(cfg.MasterKey) != MasterKeySize:
-		return ledger.Refuse("MasterKey", fmt.Sprintf("%d bytes", len(cfg.MasterKey)), fmt.Sprintf("%d random bytes, or none", MasterKeySize))
+		return ledger.Refuse("MasterKey", fmt.Sprintf("%d bytes", len(cfg.MasterKey)),
+			fmt.Sprintf("%d random bytes, or none", MasterKeySize))
 	case cfg.MemoryBytes < 0:
 		return ledger.Refuse("MemoryBytes", "negative", "bytes, or 0 for no limit")
 	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
-		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
+		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder),
+			"1 to 64 letters, digits, '-' or '_'")
 	}
 	if cfg.EscalateAfter < 0 {
 		return ledger.Refuse("EscalateAfter", "negative", "a duration, or 0 for 15 minutes")
@@ -255,7 +262,8 @@ func checkConfig(cfg Config) error {
 	}
 	for i, key := range cfg.WebhookKeys {
 		if len(key) < WebhookKeyMin {
-			return ledger.Refuse(fmt.Sprintf("WebhookKeys[%d]", i), fmt.Sprintf("%d bytes", len(key)), fmt.Sprintf("at least %d bytes", WebhookKeyMin))
+			return ledger.Refuse(fmt.Sprintf("WebhookKeys[%d]", i), fmt.Sprintf("%d bytes", len(key)),
+				fmt.Sprintf("at least %d bytes", WebhookKeyMin))
 		}
 	}
 	if err := cfg.Cascade.Check(); err != nil {
@@ -267,7 +275,8 @@ func checkConfig(cfg Config) error {
 	seen := map[string]bool{}
 	for _, t := range cfg.Tenants {
 		if !ledger.ValidToken(t) || seen[t] {
-			return ledger.Refuse("Tenants", fmt.Sprintf("%q is no name, or there twice", t), "1 to 64 letters, digits, '-' or '_', each once")
+			return ledger.Refuse("Tenants", fmt.Sprintf("%q is no name, or there twice", t),
+				"1 to 64 letters, digits, '-' or '_', each once")
 		}
 		seen[t] = true
 	}
@@ -357,7 +366,8 @@ func (h *Host) unmeter() {
 
 // why says why a context ended; nil when somebody just wanted it to.
 func why(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) &&
+		!errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}
 	return nil
@@ -370,7 +380,8 @@ func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
 	for {
 		// A question that comes while a cluster elects a leader stays without an answer.
 		once, done := context.WithTimeout(ctx, holdersTimeout)
-		holders, err := jetstream.OpenHolders(once, jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
+		holders, err := jetstream.OpenHolders(once,
+			jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
 		done()
 		var refused *ledger.Refused
 		if err == nil || errors.As(err, &refused) || !pause.For(ctx, retryDelayMin) {

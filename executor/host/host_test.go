@@ -82,10 +82,14 @@ func (r *rig) host(name string) (*Host, func()) {
 	r.t.Helper()
 	var shown slog.Handler = slog.DiscardHandler
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
-		shown = slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}).WithAttrs([]slog.Attr{slog.String("host", name)})
+		shown = slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}).
+			WithAttrs([]slog.Attr{slog.String("host", name)})
 	}
 	log := slog.New(testenv.KeysOnce(r.t, shown))
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: cmp.Or(r.leaseTTL, time.Second), Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Metrics: r.metrics, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name),
+		LeaseTTL: cmp.Or(r.leaseTTL, time.Second), Logger: log, DurableServer: r.srv.DurableID(),
+		StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Metrics: r.metrics, Cascade: r.cascade,
+		MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -178,9 +182,13 @@ func (r *rig) plan(id string, n int, deadline time.Duration) uint64 {
 	for i := 1; i <= n; i++ {
 		action := fmt.Sprintf("a%d", i)
 		last = r.append(source,
-			&pb.Record{Plan: id, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
-			&pb.Record{Plan: id, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-				Capability: "x", Key: ledger.Key("t", id, action, "undo"), Attempts: 2, BackoffNs: int64(10 * time.Millisecond), TimeoutNs: int64(2 * time.Second)}}},
+			&pb.Record{Plan: id, Action: action,
+				Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x",
+					Class: pb.Class_CLASS_COMPENSABLE}}},
+			&pb.Record{Plan: id, Action: action,
+				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+					Capability: "x", Key: ledger.Key("t", id, action, "undo"), Attempts: 2, BackoffNs: int64(10 * time.Millisecond),
+					TimeoutNs: int64(2 * time.Second)}}},
 			&pb.Record{Plan: id, Action: action, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
 		)
 	}

@@ -49,7 +49,8 @@ func NewKey(root, tenant string) (Key, error) {
 		return Key{}, fmt.Errorf("cannot make a key for tenant %s: %w", tenant, err)
 	}
 	if !ledger.ValidToken(tenant) {
-		return fail(ledger.Refuse("tenant", fmt.Sprintf("%q is no name", tenant), "1 to 64 letters, digits, '-' or '_'"))
+		return fail(ledger.Refuse("tenant", fmt.Sprintf("%q is no name", tenant),
+			"1 to 64 letters, digits, '-' or '_'"))
 	}
 	private, public, err := note.GenerateKey(rand.Reader, ledger.Origin(tenant))
 	if err != nil {
@@ -105,10 +106,13 @@ func CheckKeys(root string) error {
 	}
 	for _, entry := range entries {
 		if isVerifier(entry.Name()) {
-			return refuse("is the folder of one tenant's keys", "the folder above it, --keys "+filepath.Dir(filepath.Clean(root)))
+			return refuse("is the folder of one tenant's keys", "the folder above it, --keys "+
+				filepath.Dir(filepath.Clean(root)))
 		}
-		below, err := os.ReadDir(filepath.Join(root, entry.Name())) // an error where it is a file, or closed to us
-		if err == nil && slices.ContainsFunc(below, func(e fs.DirEntry) bool { return isVerifier(e.Name()) }) {
+		// an error where it is a file, or closed to us
+		below, err := os.ReadDir(filepath.Join(root, entry.Name()))
+		if err == nil &&
+			slices.ContainsFunc(below, func(e fs.DirEntry) bool { return isVerifier(e.Name()) }) {
 			return nil
 		}
 	}
@@ -141,7 +145,8 @@ func Keys(root, tenant string) ([]Key, error) {
 		key := Key{Verifier: strings.TrimSpace(string(text)), Path: path}
 		var refused *ledger.Refused
 		if _, err := ledger.OpenKey(path, tenant, key.Verifier); errors.As(err, &refused) {
-			return nil, ledger.Refuse(path, refused.Problem, "a verifier key of tenant "+tenant+" as its host has written it; put any other file away")
+			return nil, ledger.Refuse(path, refused.Problem, "a verifier key of tenant "+tenant+
+				" as its host has written it; put any other file away")
 		} else if err != nil {
 			return fail(err)
 		}
@@ -169,7 +174,8 @@ func (k Key) signer() (note.Signer, error) {
 	}
 	signer, err := note.NewSigner(strings.TrimSpace(string(text)))
 	if err != nil { // without the text, which is secret
-		return nil, fmt.Errorf("%s is no key as sagenbaum key new makes it", strings.TrimSuffix(k.Path, verifierSuffix)+signerSuffix)
+		return nil, fmt.Errorf("%s is no key as sagenbaum key new makes it",
+			strings.TrimSuffix(k.Path, verifierSuffix)+signerSuffix)
 	}
 	name, rest, _ := strings.Cut(k.Verifier, "+")
 	if signer.Name() != name || fmt.Sprintf("%08x", signer.KeyHash()) != rest[:min(len(rest), 8)] {

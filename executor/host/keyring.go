@@ -71,7 +71,8 @@ func (h *Host) newKeyring(tenant string) *keyring {
 	open := h.cfg.Keys
 	if open == nil {
 		open = func(ctx context.Context, tenant string) (KeyStore, error) {
-			return jetstream.OpenKeys(ctx, jetstream.Config{Conn: h.cfg.Conn, Tenant: tenant, Replicas: h.cfg.Replicas})
+			return jetstream.OpenKeys(ctx,
+				jetstream.Config{Conn: h.cfg.Conn, Tenant: tenant, Replicas: h.cfg.Replicas})
 		}
 	}
 	return &keyring{
@@ -215,7 +216,8 @@ func (k *keyring) wrap(plan string, key planKey) ([]byte, error) {
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}
-	return json.Marshal(wrapped{key.agent, aead.Seal(nonce, nonce, key.key[:], k.bound(plan, key.agent))})
+	return json.Marshal(wrapped{key.agent,
+		aead.Seal(nonce, nonce, key.key[:], k.bound(plan, key.agent))})
 }
 
 func (k *keyring) unwrap(plan string, data []byte) (planKey, error) {
@@ -227,22 +229,27 @@ func (k *keyring) unwrap(plan string, data []byte) (planKey, error) {
 	if json.Unmarshal(data, &w) != nil || len(w.Key) < aead.NonceSize() {
 		return planKey{}, fmt.Errorf("%w: the key of plan %s is not readable", seal.ErrForged, plan)
 	}
-	plain, err := aead.Open(nil, w.Key[:aead.NonceSize()], w.Key[aead.NonceSize():], k.bound(plan, w.Agent))
+	plain, err := aead.Open(nil, w.Key[:aead.NonceSize()], w.Key[aead.NonceSize():],
+		k.bound(plan, w.Agent))
 	if err != nil || len(plain) != seal.KeySize {
-		return planKey{}, fmt.Errorf("%w: the key of plan %s was wrapped under another master key, or changed", seal.ErrForged, plan)
+		return planKey{},
+			fmt.Errorf("%w: the key of plan %s was wrapped under another master key, or changed",
+				seal.ErrForged, plan)
 	}
 	return planKey{w.Agent, seal.Key(plain)}, nil
 }
 
 // gone reports whether an error of a keyring will never go away.
 func gone(err error) bool {
-	return errors.Is(err, jetstream.ErrNoKey) || errors.Is(err, jetstream.ErrKeyDestroyed) || errors.Is(err, seal.ErrForged)
+	return errors.Is(err, jetstream.ErrNoKey) || errors.Is(err, jetstream.ErrKeyDestroyed) ||
+		errors.Is(err, seal.ErrForged)
 }
 
 // opened opens what was sealed for one of these plans, and for one of these actions
 // where there are any; what was sealed elsewhere stays closed, so that nobody has a host
 // open what is another's. It returns the opened values too.
-func (k *keyring) opened(ctx context.Context, document json.RawMessage, plans []string, actions []string) (json.RawMessage, []json.RawMessage, error) {
+func (k *keyring) opened(ctx context.Context, document json.RawMessage, plans []string,
+	actions []string) (json.RawMessage, []json.RawMessage, error) {
 	return seal.Open(document, func(v seal.Value) (json.RawMessage, error) {
 		if !slices.Contains(plans, v.Plan) || len(actions) > 0 && !slices.Contains(actions, v.Action) {
 			return v.Raw, nil
@@ -283,10 +290,12 @@ func (a *actor) askReveal(q view.PlanQuery) any {
 	plan, _, _ := strings.Cut(seen.Plan, "~")
 	for i := range seen.Actions {
 		action := &seen.Actions[i]
-		for _, document := range []*json.RawMessage{&action.Input, &action.Output, &action.Before, &action.Arguments} {
+		for _, document := range []*json.RawMessage{&action.Input, &action.Output, &action.Before,
+			&action.Arguments} {
 			opened, _, err := a.keys.opened(ctx, *document, []string{plan}, nil)
 			if err != nil {
-				return view.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v", action.Action, seen.Plan, err)}
+				return view.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v",
+					action.Action, seen.Plan, err)}
 			}
 			*document = opened
 		}

@@ -167,7 +167,8 @@ func (a *actor) askQueue(q view.QueueQuery) any {
 	var places []executor.Place
 	a.look(func(r *executor.Reader) {
 		next, latest := r.Queue(q, a.host.cfg.MemoryBytes)
-		answer.Memory, answer.Next, places = r.Memory(a.host.cfg.MemoryBytes), append(answer.Next, next...), latest
+		answer.Memory, answer.Next, places = r.Memory(a.host.cfg.MemoryBytes),
+			append(answer.Next, next...), latest
 	})
 	events, _, err := a.events(places)
 	if err != nil {
@@ -251,7 +252,8 @@ func (a *actor) rebuild(ctx context.Context) (answer view.RebuildAnswer, err err
 }
 
 // refold folds a ledger into an empty folder, up to a sequence.
-func refold(ctx context.Context, f *store.Folder, tenant string, store ledger.Store, upTo uint64) error {
+func refold(ctx context.Context, f *store.Folder, tenant string, store ledger.Store,
+	upTo uint64) error {
 	if upTo == 0 {
 		return nil
 	}

@@ -24,14 +24,16 @@ var (
 
 func (r *rig) assert(key, value string) uint64 {
 	r.t.Helper()
-	return r.append(desk, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}})
+	return r.append(desk,
+		&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}})
 }
 
 // standing opens a plan that unwinds when a condition turns true.
 func (r *rig) standing(plan, condition string) {
 	r.t.Helper()
-	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: plan}, &pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{
-		PlanOpened: &pb.PlanOpened{Triggers: []*pb.Trigger{{Name: "x", Condition: condition}}}}})
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: plan},
+		&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{
+			PlanOpened: &pb.PlanOpened{Triggers: []*pb.Trigger{{Name: "x", Condition: condition}}}}})
 }
 
 func (r *rig) fact(key string) view.Fact {
@@ -98,11 +100,13 @@ func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
 	for _, e := range history.Events {
 		kinds = append(kinds, e.Kind)
 	}
-	if got := strings.Join(kinds, " "); !strings.HasPrefix(got, "fact_asserted fact_evicted fact_reingested") || history.Events[2].Compensates != history.Events[1].At {
+	if got := strings.Join(kinds, " "); !strings.HasPrefix(got, "fact_asserted fact_evicted fact_reingested") ||
+		history.Events[2].Compensates != history.Events[1].At {
 		t.Fatalf("%s: %+v", got, history.Events)
 	}
 	var queue view.QueueAnswer
-	if err := r.ask("memory.queue", view.QueueQuery{}, &queue); err != nil || queue.Error != "" || len(queue.Next) == 0 || len(queue.Latest) == 0 || queue.Memory.Capacity != 100 {
+	if err := r.ask("memory.queue", view.QueueQuery{}, &queue); err != nil || queue.Error != "" || len(queue.Next) == 0 ||
+		len(queue.Latest) == 0 || queue.Memory.Capacity != 100 {
 		t.Fatalf("%v %+v", err, queue)
 	}
 	if queue.Latest[0].Key != "old" || queue.Latest[0].Kind != "fact_evicted" {
@@ -129,14 +133,19 @@ func TestOperatorsEvictAndRestore(t *testing.T) {
 	r := newRig(t)
 	r.host("h1")
 	r.assert("a", `1`)
-	r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	r.append(ops,
+		&pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
 	r.inState("a", view.FactEvicted)
-	again := r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	again := r.append(ops,
+		&pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
 	var answer view.FactAnswer
-	if err := r.ask("fact.get", view.FactQuery{Key: "a", Sequence: again}, &answer); err != nil || len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0], "evicted already") {
+	if err := r.ask("fact.get", view.FactQuery{Key: "a", Sequence: again}, &answer); err != nil ||
+		len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0], "evicted already") {
 		t.Fatalf("%v %+v", err, answer)
 	}
-	r.append(ops, &pb.Record{Kind: &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	r.append(ops,
+		&pb.Record{Kind: &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{"a"},
+			Actor: "ops"}}})
 	if back := r.inState("a", view.FactInMemory); back.Reingested == "" || string(back.Value) != "1" {
 		t.Fatalf("%+v", back)
 	}
@@ -144,7 +153,8 @@ func TestOperatorsEvictAndRestore(t *testing.T) {
 	if err := r.ask("fact.ls", view.FactsQuery{Prefix: "a"}, &facts); err != nil || len(facts.Facts) != 1 {
 		t.Fatalf("%v %+v", err, facts)
 	}
-	if err := r.ask("fact.ls", view.FactsQuery{State: "lost"}, &facts); err != nil || !strings.Contains(facts.Error, "state") {
+	if err := r.ask("fact.ls", view.FactsQuery{State: "lost"}, &facts); err != nil ||
+		!strings.Contains(facts.Error, "state") {
 		t.Fatalf("%v %+v", err, facts)
 	}
 }
@@ -157,16 +167,22 @@ func TestAnUndoInWorkingMemoryNeedsNoWorker(t *testing.T) {
 	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
 	r.append(source, &pb.Record{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
 	r.append(source,
-		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "seat.book", Class: pb.Class_CLASS_COMPENSABLE}}},
-		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: ledger.CapabilityAssert, Actuator: ledger.ActuatorMemory, Attempts: 2,
-			Bindings: []*pb.Binding{{Name: "key", Expression: `"seat/" + output.seat`}, {Name: "value", Expression: `"free"`}}}}},
-		&pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Output: []byte(`{"seat":"12A"}`)}, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
+		&pb.Record{Plan: "p", Action: "a",
+			Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "seat.book",
+				Class: pb.Class_CLASS_COMPENSABLE}}},
+		&pb.Record{Plan: "p", Action: "a",
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+				Capability: ledger.CapabilityAssert, Actuator: ledger.ActuatorMemory, Attempts: 2,
+				Bindings: []*pb.Binding{{Name: "key", Expression: `"seat/" + output.seat`},
+					{Name: "value", Expression: `"free"`}}}}},
+		&pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Output: []byte(`{"seat":"12A"}`)},
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
 	r.fail("p")
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	if fact := r.fact("seat/12A"); string(fact.Value) != `"free"` || !fact.Compensates || fact.Plan != "p" || fact.Action != "a" || fact.About == "" || fact.Cause == "" {
+	if fact := r.fact("seat/12A"); string(fact.Value) != `"free"` || !fact.Compensates || fact.Plan != "p" ||
+		fact.Action != "a" || fact.About == "" || fact.Cause == "" {
 		t.Fatalf("%+v", fact)
 	}
 }
@@ -188,7 +204,8 @@ func TestRebuildComparesStateAndLedger(t *testing.T) {
 	r.ended("p")
 	r.caughtUp()
 	got := r.rebuild()
-	if !got.Equal || got.State != got.Rebuilt || got.Facts != got.Refolded || got.Applied == 0 || got.Rows != 5 || len(got.Differ) != 0 {
+	if !got.Equal || got.State != got.Rebuilt || got.Facts != got.Refolded || got.Applied == 0 || got.Rows != 5 ||
+		len(got.Differ) != 0 {
 		t.Fatalf("%+v", got)
 	}
 	left, err := filepath.Glob(filepath.Join(r.dir, "h1", rebuildPrefix+"*"))
@@ -199,7 +216,8 @@ func TestRebuildComparesStateAndLedger(t *testing.T) {
 	if err := h.db.Set(key, []byte{8, 1}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.rebuild(); got.Equal || got.State == got.Rebuilt || got.Facts == got.Refolded || len(got.Differ) != 1 || got.Differ[0] != `fact "k1": not the same` {
+	if got := r.rebuild(); got.Equal || got.State == got.Rebuilt || got.Facts == got.Refolded || len(got.Differ) != 1 ||
+		got.Differ[0] != `fact "k1": not the same` {
 		t.Fatalf("%+v", got)
 	}
 }
@@ -239,7 +257,8 @@ func TestAnArchiveTellsALostLedgerFromOneThatIsNotThere(t *testing.T) {
 		t.Error("no ledger has a value")
 	}
 	store := ledger.NewMemory("t", func() int64 { return time.Now().UnixNano() })
-	data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
+	data, err := ledger.EncodeCommit(
+		[]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +288,8 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	h, stop := r.host("h1")
 	r.assert("a", `{"n":1}`)
 	r.assert("b", `2`)
-	r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	r.append(ops,
+		&pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
 	r.inState("a", view.FactEvicted)
 	key := append(store.TenantPrefix("t"), "fa"...)
 	v, _ := store.Get(h.db, key)
@@ -296,7 +316,8 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 		t.Fatalf("%+v", fact)
 	}
 	var answer view.FactAnswer
-	if err := r.ask("fact.get", view.FactQuery{Key: "a"}, &answer); err != nil || !strings.Contains(answer.Error, "cannot be read back") {
+	if err := r.ask("fact.get", view.FactQuery{Key: "a"}, &answer); err != nil ||
+		!strings.Contains(answer.Error, "cannot be read back") {
 		t.Fatalf("%v %+v", err, answer)
 	}
 }

@@ -26,11 +26,13 @@ type Metrics struct {
 	registry *prometheus.Registry
 	disks    []Disk
 
-	held, plans, cuts, faulty, inFlight, waiting, unpaged, oldest, behind, nextDue, mode, tenants *prometheus.GaugeVec
+	held, plans, cuts, faulty, inFlight, waiting, unpaged, oldest, behind, nextDue, mode,
+	tenants *prometheus.GaugeVec
 
-	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused, voided *prometheus.CounterVec
-	inDoubt, pages                                                                             *prometheus.CounterVec
-	replies, requests                                                                          *prometheus.CounterVec
+	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused,
+	voided *prometheus.CounterVec
+	inDoubt, pages    *prometheus.CounterVec
+	replies, requests *prometheus.CounterVec
 
 	dispatchLatency, undoLatency, appendLatency, foldDelay *prometheus.HistogramVec
 
@@ -51,24 +53,28 @@ const (
 )
 
 // latencies are the upper bounds, in seconds, of what is measured in time.
-var latencies = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 43200}
+var latencies = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
+	300, 1800, 7200, 43200}
 
 // NewMetrics makes the numbers of a process; the file systems of the folders are
 // asked at each scrape.
 func NewMetrics(disks ...Disk) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), disks: disks, meters: map[string]*meter{}}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "sagenbaum", Name: name, Help: help}, labels)
+		of := prometheus.GaugeOpts{Namespace: "sagenbaum", Name: name, Help: help}
+		v := prometheus.NewGaugeVec(of, labels)
 		m.registry.MustRegister(v)
 		return v
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "sagenbaum", Name: name, Help: help}, labels)
+		of := prometheus.CounterOpts{Namespace: "sagenbaum", Name: name, Help: help}
+		v := prometheus.NewCounterVec(of, labels)
 		m.registry.MustRegister(v)
 		return v
 	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "sagenbaum", Name: name, Help: help, Buckets: latencies}, []string{"tenant"})
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "sagenbaum", Name: name,
+			Help: help, Buckets: latencies}, []string{"tenant"})
 		m.registry.MustRegister(v)
 		return v
 	}
@@ -76,17 +82,22 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.plans = gauge("plans", "Plans by state: open, unwinding, quarantined.", "tenant", "state")
 	m.cuts = gauge("cascades_cut", "Plans with a lease that a cascade limit holds.", "tenant")
 	m.faulty = gauge("conditions_faulty", "Conditions in error, which nothing makes fire.", "tenant")
-	m.inFlight = gauge("in_flight", "Commands on their way to workers, while this host holds the tenant.", "tenant")
+	m.inFlight = gauge("in_flight",
+		"Commands on their way to workers, while this host holds the tenant.", "tenant")
 	m.waiting = gauge("waiting", "Commands of them that no worker has taken.", "tenant")
 	m.unpaged = gauge("pages_waiting", "Pages that no one has taken yet.", "tenant")
-	m.oldest = gauge("pages_oldest_timestamp_seconds", "Unix time of the oldest page that no one has taken; 0: none waits.", "tenant")
-	m.behind = gauge("fold_lag_commits", "Commits that are known to be in the ledger and not folded yet.", "tenant")
-	m.nextDue = gauge("next_due_timestamp_seconds", "When time calls for the next decision, unix time; 0: never as things are.", "tenant")
-	m.mode = gauge("mode", "1 for the mode that the tenant is in on this host: starting, standby, holding, clock-guard, halted, degraded.", "tenant", "mode")
+	m.oldest = gauge("pages_oldest_timestamp_seconds",
+		"Unix time of the oldest page that no one has taken; 0: none waits.", "tenant")
+	m.behind = gauge("fold_lag_commits",
+		"Commits that are known to be in the ledger and not folded yet.", "tenant")
+	m.nextDue = gauge("next_due_timestamp_seconds",
+		"When time calls for the next decision, unix time; 0: never as things are.", "tenant")
+	m.mode = gauge("mode", "1 for the mode that the tenant is in on this host: starting, standby, "+
+		"holding, clock-guard, halted, degraded.", "tenant", "mode")
 	m.tenants = gauge("tenants", "Tenants of this host by mode.", "mode")
 	m.records = counter("records_folded_total", "Records folded as they came.", "tenant")
 	m.fired = counter("leases_fired_total", "Leases that fired.", "tenant")
-	m.dispatched = counter("dispatches_total", "Attempts of undos and questions that were dispatched.", "tenant")
+	m.dispatched = counter("dispatches_total", "Attempts of undos and questions dispatched.", "tenant")
 	m.undone = counter("undos_total", "Undos that succeeded.", "tenant")
 	m.failed = counter("undo_failures_total", "Attempts of undos that failed.", "tenant")
 	m.skipped = counter("undos_skipped_total", "Undos that were not needed.", "tenant")
@@ -94,27 +105,33 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.windows = counter("windows_closing_total", "Undo windows about to close.", "tenant")
 	m.refused = counter("records_refused_total", "Records that broke a rule.", "tenant")
 	m.voided = counter("records_void_total", "Records that lost a race in the ledger.", "tenant")
-	m.inDoubt = counter("appends_in_doubt_total", "Appends of this host without an answer, or refused by the stream.", "tenant")
-	m.pages = counter("pages_total", "Tries to deliver a page, by what became of them: taken, failed.", "tenant", "result")
+	m.inDoubt = counter("appends_in_doubt_total",
+		"Appends of this host without an answer, or refused by the stream.", "tenant")
+	m.pages = counter("pages_total", "Tries to deliver a page, by what became of them: taken, failed.",
+		"tenant", "result")
 	m.replies = counter("replies_refused_total",
-		"Answers of workers that did not count: unknown (late), unreadable, echo.",
-		"tenant", "reason")
+		"Answers of workers that did not count: unknown (late), unreadable, echo.", "tenant", "reason")
 	m.requests = counter("requests_refused_total",
-		"Messages that were not taken as requests: reply_to (no inbox to answer to), body.",
-		"tenant", "reason")
-	m.dispatchLatency = histogram("dispatch_latency_seconds", "From the decision to dispatch, to the sending of the command.")
-	m.undoLatency = histogram("undo_latency_seconds", "From the first dispatch of an undo to its success.")
-	m.appendLatency = histogram("append_latency_seconds", "Until the ledger has acknowledged an append of this host.")
+		"Messages not taken as requests: reply_to (no inbox to answer to), body.", "tenant", "reason")
+	m.dispatchLatency = histogram("dispatch_latency_seconds",
+		"From the decision to dispatch, to the sending of the command.")
+	m.undoLatency = histogram("undo_latency_seconds",
+		"From the first dispatch of an undo to its success.")
+	m.appendLatency = histogram("append_latency_seconds",
+		"Until the ledger has acknowledged an append of this host.")
 	m.foldDelay = histogram("fold_delay_seconds", "From the stamp of a commit to its fold.")
-	m.clockAhead = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "sagenbaum", Name: "clock_ahead_seconds",
+	m.clockAhead = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "sagenbaum",
+		Name: "clock_ahead_seconds",
 		Help: "By how much the wall clock is ahead of the monotonic clock, when a decision was last made."})
-	m.registry.MustRegister(m.clockAhead, diskCollector{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.clockAhead, diskCollector{m}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 // Handler serves the numbers in the formats of Prometheus.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: scrapesMax})
+	return promhttp.HandlerFor(m.registry,
+		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: scrapesMax})
 }
 
 // tenant returns the meter of a tenant; nil Metrics have none.
@@ -138,10 +155,13 @@ type meter struct {
 	of     *Metrics
 	tenant string
 
-	held, open, unwinding, quarantined, cuts, faulty, inFlight, waiting, unpaged, oldest, behind, nextDue prometheus.Gauge
+	held, open, unwinding, quarantined, cuts, faulty, inFlight, waiting, unpaged, oldest, behind,
+	nextDue prometheus.Gauge
 
-	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused, voided prometheus.Counter
-	inDoubt, pagesTaken, pagesFailed                                                           prometheus.Counter
+	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused,
+	voided prometheus.Counter
+	inDoubt, pagesTaken,
+	pagesFailed prometheus.Counter
 
 	dispatchLatency, undoLatency, appendLatency, foldDelay prometheus.Observer
 }
@@ -155,17 +175,27 @@ func (m *Metrics) newMeter(tenant string) *meter {
 	}
 	return &meter{
 		of: m, tenant: tenant,
-		held: m.held.WithLabelValues(tenant), cuts: m.cuts.WithLabelValues(tenant), faulty: m.faulty.WithLabelValues(tenant),
-		open: m.plans.WithLabelValues(tenant, "open"), unwinding: m.plans.WithLabelValues(tenant, "unwinding"), quarantined: m.plans.WithLabelValues(tenant, "quarantined"),
-		inFlight: m.inFlight.WithLabelValues(tenant), waiting: m.waiting.WithLabelValues(tenant), unpaged: m.unpaged.WithLabelValues(tenant), oldest: m.oldest.WithLabelValues(tenant),
+		held: m.held.WithLabelValues(tenant), cuts: m.cuts.WithLabelValues(tenant),
+		faulty:      m.faulty.WithLabelValues(tenant),
+		open:        m.plans.WithLabelValues(tenant, "open"),
+		unwinding:   m.plans.WithLabelValues(tenant, "unwinding"),
+		quarantined: m.plans.WithLabelValues(tenant, "quarantined"),
+		inFlight:    m.inFlight.WithLabelValues(tenant), waiting: m.waiting.WithLabelValues(tenant),
+		unpaged: m.unpaged.WithLabelValues(tenant), oldest: m.oldest.WithLabelValues(tenant),
 		behind: m.behind.WithLabelValues(tenant), nextDue: m.nextDue.WithLabelValues(tenant),
-		records: m.records.WithLabelValues(tenant), fired: m.fired.WithLabelValues(tenant), dispatched: m.dispatched.WithLabelValues(tenant),
-		undone: m.undone.WithLabelValues(tenant), failed: m.failed.WithLabelValues(tenant), skipped: m.skipped.WithLabelValues(tenant),
+		records: m.records.WithLabelValues(tenant), fired: m.fired.WithLabelValues(tenant),
+		dispatched: m.dispatched.WithLabelValues(tenant),
+		undone:     m.undone.WithLabelValues(tenant), failed: m.failed.WithLabelValues(tenant),
+		skipped:     m.skipped.WithLabelValues(tenant),
 		quarantines: m.quarantines.WithLabelValues(tenant), windows: m.windows.WithLabelValues(tenant),
-		refused: m.refused.WithLabelValues(tenant), voided: m.voided.WithLabelValues(tenant), inDoubt: m.inDoubt.WithLabelValues(tenant),
-		pagesTaken: m.pages.WithLabelValues(tenant, "taken"), pagesFailed: m.pages.WithLabelValues(tenant, "failed"),
-		dispatchLatency: m.dispatchLatency.WithLabelValues(tenant), undoLatency: m.undoLatency.WithLabelValues(tenant),
-		appendLatency: m.appendLatency.WithLabelValues(tenant), foldDelay: m.foldDelay.WithLabelValues(tenant),
+		refused: m.refused.WithLabelValues(tenant), voided: m.voided.WithLabelValues(tenant),
+		inDoubt:         m.inDoubt.WithLabelValues(tenant),
+		pagesTaken:      m.pages.WithLabelValues(tenant, "taken"),
+		pagesFailed:     m.pages.WithLabelValues(tenant, "failed"),
+		dispatchLatency: m.dispatchLatency.WithLabelValues(tenant),
+		undoLatency:     m.undoLatency.WithLabelValues(tenant),
+		appendLatency:   m.appendLatency.WithLabelValues(tenant),
+		foldDelay:       m.foldDelay.WithLabelValues(tenant),
 	}
 }
 
@@ -185,8 +215,10 @@ func (t *meter) level(was, is levels) {
 		gauge   prometheus.Gauge
 		was, is uint64
 	}{
-		{t.held, was.held, is.held}, {t.open, was.open, is.open}, {t.unwinding, was.unwinding, is.unwinding},
-		{t.quarantined, was.quarantined, is.quarantined}, {t.cuts, was.cuts, is.cuts}, {t.faulty, was.faulty, is.faulty},
+		{t.held, was.held, is.held}, {t.open, was.open, is.open},
+		{t.unwinding, was.unwinding, is.unwinding},
+		{t.quarantined, was.quarantined, is.quarantined}, {t.cuts, was.cuts, is.cuts},
+		{t.faulty, was.faulty, is.faulty},
 		{t.behind, was.behind, is.behind},
 	} {
 		if g.was != g.is {

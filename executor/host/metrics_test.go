@@ -48,7 +48,8 @@ func TestMetricsOfManyTenantsAreBounded(t *testing.T) {
 		t.Errorf("%d series of held, want %d", n, tenantsMetered+1)
 	}
 	for _, want := range []string{
-		`sagenbaum_held{tenant="t0"} 2`, fmt.Sprintf(`sagenbaum_held{tenant="(others)"} %d`, 2*2*tenantsMetered), fmt.Sprintf(`sagenbaum_tenants{mode="holding"} %d`, 3*tenantsMetered),
+		`sagenbaum_held{tenant="t0"} 2`, fmt.Sprintf(`sagenbaum_held{tenant="(others)"} %d`, 2*2*tenantsMetered),
+		fmt.Sprintf(`sagenbaum_tenants{mode="holding"} %d`, 3*tenantsMetered),
 		`sagenbaum_next_due_timestamp_seconds{tenant="t0"} 5`, `sagenbaum_next_due_timestamp_seconds{tenant="(others)"} 0`,
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {
@@ -85,14 +86,16 @@ func TestNumbersThatStayCostNothing(t *testing.T) {
 func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lost := executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Attempt: 1, Capability: "x.y", Address: "1.0-ab", Tenant: "t"}}
+		lost := executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a",
+			Attempt: 1, Capability: "x.y", Address: "1.0-ab", Tenant: "t"}}
 		busy := lost
 		busy.Action = "b"
 		answers := func(c api.Command) actuators.Result {
 			if c.Action == "a" {
 				return actuators.Result{Fate: actuators.NoWorker}
 			}
-			return actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
+			return actuators.Result{Fate: actuators.Replied,
+				Reply: api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
 		}
 		d := newDispatcher(always(answers), instant, nil)
 		var said []api.Page
@@ -112,7 +115,8 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 			t.Errorf("%+v", said)
 		}
 		for _, page := range said {
-			want := map[string]string{"a": "no worker serves x.y, since ", "b": "a worker of x.y says that it is still working, since "}[page.Action]
+			want := map[string]string{"a": "no worker serves x.y, since ",
+				"b": "a worker of x.y says that it is still working, since "}[page.Action]
 			if !strings.HasPrefix(page.Reason, want) || page.Kind != api.PageStuckWorker {
 				t.Errorf("%+v", page)
 			}

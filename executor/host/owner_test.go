@@ -55,8 +55,10 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	first := h.next(t)
-	if first.page.Kind != api.PageQuarantined || first.page.Plan != "p" || first.page.Action != "a" || first.page.Owner != "owner1" ||
-		first.page.Capability != "charge.create" || !strings.Contains(first.page.Reason, "settled") || first.page.Hook != "payments" {
+	if first.page.Kind != api.PageQuarantined || first.page.Plan != "p" || first.page.Action != "a" ||
+		first.page.Owner != "owner1" ||
+		first.page.Capability != "charge.create" || !strings.Contains(first.page.Reason, "settled") ||
+		first.page.Hook != "payments" {
 		t.Errorf("%+v", first)
 	}
 	for _, again := range []post{h.next(t), h.next(t)} {
@@ -64,7 +66,8 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 			t.Errorf("%+v, then %+v", first, again)
 		}
 	}
-	if taken := r.paged(1)[0].Record; taken.Plan != "p" || taken.Action != "a" || taken.GetOwnerPaged().Hook != "payments" || taken.GetOwnerPaged().Kind != api.PageQuarantined {
+	if taken := r.paged(1)[0].Record; taken.Plan != "p" || taken.Action != "a" ||
+		taken.GetOwnerPaged().Hook != "payments" || taken.GetOwnerPaged().Kind != api.PageQuarantined {
 		t.Errorf("%+v", taken)
 	}
 	// S46: another sweep, and another holder, have nothing to add. Another
@@ -84,7 +87,8 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 	}
 	for _, plan := range []string{"p", "q"} {
 		m, err := published.NextMsg(5 * time.Second)
-		if err != nil || m.Subject != "page.t.payments" || !strings.Contains(string(m.Data), `"plan":"`+plan+`"`) || m.Header.Get(nats.MsgIdHdr) == "" {
+		if err != nil || m.Subject != "page.t.payments" || !strings.Contains(string(m.Data), `"plan":"`+plan+`"`) ||
+			m.Header.Get(nats.MsgIdHdr) == "" {
 			t.Fatalf("%+v, %v", m, err)
 		}
 	}
@@ -108,14 +112,16 @@ func TestS102APageThatNobodyHearsStaysOpen(t *testing.T) {
 	}
 	r.eventually("two rounds", func() bool { // and when the page was asked for
 		text := scrape(t, r.metrics)
-		return strings.Contains(text, `sagenbaum_pages_total{result="failed",tenant="t"} 2`) && strings.Contains(text, `sagenbaum_pages_waiting{tenant="t"} 1`) &&
+		return strings.Contains(text, `sagenbaum_pages_total{result="failed",tenant="t"} 2`) &&
+			strings.Contains(text, `sagenbaum_pages_waiting{tenant="t"} 1`) &&
 			!strings.Contains(text, `sagenbaum_pages_oldest_timestamp_seconds{tenant="t"} 0`)
 	})
 	if records := r.records(func(rec *pb.Record) bool { return rec.GetOwnerPaged() != nil }); len(records) != 0 {
 		t.Fatalf("taken by nobody: %v", records)
 	}
 	shown := r.status()
-	if shown.Unpaged != 1 || shown.OldestPage == nil || shown.OldestPage.Plan != "p" || shown.OldestPage.Action != "a" || shown.OldestPage.AtNs == 0 {
+	if shown.Unpaged != 1 || shown.OldestPage == nil || shown.OldestPage.Plan != "p" || shown.OldestPage.Action != "a" ||
+		shown.OldestPage.AtNs == 0 {
 		t.Fatalf("%+v", shown.OldestPage)
 	}
 	var ids []string
@@ -142,7 +148,8 @@ func TestS102APageThatNobodyHearsStaysOpen(t *testing.T) {
 	r.host("h2")
 	ids = append(ids, <-heard)
 	taken := r.paged(1)
-	if got := taken[0].Record; got.Plan != "p" || got.GetOwnerPaged().Hook != "default" || ids[0] != ids[1] || ids[0] != ledger.FormatFullAddress(got.Cause) {
+	if got := taken[0].Record; got.Plan != "p" || got.GetOwnerPaged().Hook != "default" || ids[0] != ids[1] ||
+		ids[0] != ledger.FormatFullAddress(got.Cause) {
 		t.Errorf("%v; heard %v", got, ids)
 	}
 	r.eventually("nothing waits", func() bool { return r.status().Unpaged == 0 && r.status().OldestPage == nil })
@@ -163,7 +170,8 @@ func TestS102AnAnswerEndsAPageThatNobodyHeard(t *testing.T) {
 		t.Errorf("%d pages wait", n)
 	}
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "q", Action: "a",
-		Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_LOST, Reason: "r", Evidence: "e", Actor: "ann"}}})
+		Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_LOST, Reason: "r", Evidence: "e",
+			Actor: "ann"}}})
 	r.eventually("nothing waits", func() bool { return r.status().Unpaged == 0 })
 	if taken := r.records(func(rec *pb.Record) bool { return rec.GetOwnerPaged() != nil }); len(taken) != 0 {
 		t.Errorf("taken by nobody: %v", taken)
@@ -223,7 +231,8 @@ func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
 		}
 		return answer
 	}
-	if got := retry(false); len(got.Refused) != 1 || !strings.Contains(got.Refused[0], "may be at work") || got.State != ledger.StateQuarantined {
+	if got := retry(false); len(got.Refused) != 1 || !strings.Contains(got.Refused[0], "may be at work") ||
+		got.State != ledger.StateQuarantined {
 		t.Fatalf("%+v", got)
 	}
 	p.want([]string{"r1"}, nil, 1)

@@ -66,9 +66,11 @@ type publisher interface {
 func (a *actor) newPager() *pager {
 	until, end := context.WithCancel(a.session)
 	return &pager{
-		tenant: a.tenant, publish: a.actuator, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, keys: a.host.cfg.WebhookKeys,
-		pages: turn.Pages{EscalateNs: int64(cmp.Or(a.host.cfg.EscalateAfter, escalateDefault))}, log: a.log,
-		wake: make(chan struct{}, 1), until: until, cancel: end, workers: &a.paging,
+		tenant: a.tenant, publish: a.actuator, client: a.host.hooks, webhooks: a.host.cfg.Webhooks,
+		keys:  a.host.cfg.WebhookKeys,
+		pages: turn.Pages{EscalateNs: int64(cmp.Or(a.host.cfg.EscalateAfter, escalateDefault))},
+		log:   a.log,
+		wake:  make(chan struct{}, 1), until: until, cancel: end, workers: &a.paging,
 		lanes: map[string]*lane{}, rounds: map[*turn.Letter]*time.Timer{}, meter: a.meter,
 	}
 }
@@ -119,7 +121,9 @@ func (p *pager) begin(page executor.Page, own bool) {
 // is held.
 func (p *pager) post(at *turn.Letter, hook string) {
 	l := p.lane(hook)
-	posted := slices.ContainsFunc(at.Hooks, func(other string) bool { return other != hook && p.lane(other) == l })
+	posted := slices.ContainsFunc(at.Hooks, func(other string) bool {
+		return other != hook && p.lane(other) == l
+	})
 	if l.webhook == "" || posted {
 		return
 	}
@@ -134,7 +138,8 @@ func (p *pager) post(at *turn.Letter, hook string) {
 func (p *pager) round(at *turn.Letter) {
 	r := p.pages.Round(at, time.Now().UnixNano())
 	if r.Escalated {
-		p.log.Warn("no one has taken a page; operators get it, too", "hook", at.Page.Hook, "page", at.Page.ID,
+		p.log.Warn("no one has taken a page; operators get it, too", "hook", at.Page.Hook, "page",
+			at.Page.ID,
 			"plan", at.Page.Plan, "action", at.Page.Action, "since", time.Unix(0, at.Page.AtNs))
 		p.post(at, api.PageOperators)
 	}
@@ -154,19 +159,20 @@ func (p *pager) round(at *turn.Letter) {
 func (p *pager) send(at *turn.Letter, hook string) {
 	posted := p.lane(hook).webhook != ""
 	body := bodyOf(formatPage, at.Page.Page)
-	p.publish.Page(api.PageSubject(p.tenant, hook), at.Page.ID, body, pageTimeout, func(r actuators.Result) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		switch {
-		case r.Fate == actuators.Replied:
-			p.meter.page(nil)
-			p.take(at, hook)
-		case !posted && p.waits(at):
-			p.meter.page(errUnheard)
-			p.log.Debug("no one has taken a page over NATS; it is published again", "hook", hook,
-				"page", at.Page.ID, "plan", at.Page.Plan, "action", at.Page.Action)
-		}
-	})
+	p.publish.Page(api.PageSubject(p.tenant, hook), at.Page.ID, body, pageTimeout,
+		func(r actuators.Result) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			switch {
+			case r.Fate == actuators.Replied:
+				p.meter.page(nil)
+				p.take(at, hook)
+			case !posted && p.waits(at):
+				p.meter.page(errUnheard)
+				p.log.Debug("no one has taken a page over NATS; it is published again", "hook", hook,
+					"page", at.Page.ID, "plan", at.Page.Plan, "action", at.Page.Action)
+			}
+		})
 }
 
 // errUnheard is why a page that was published is not taken.

@@ -66,15 +66,18 @@ func chatFacts(page api.Page) (title string, facts [][2]string, command string) 
 	}
 	switch page.Kind {
 	case api.PageQuarantined:
-		title, command = "An undo waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+page.Action+tenant
+		title, command = "An undo waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+
+			page.Action+tenant
 	case api.PageCommitWaits:
-		title, command = "A commit waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+page.Action+tenant
+		title, command = "A commit waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+
+			page.Action+tenant
 	case api.PageActClaimed:
 		title, command = "A refused record claims an act", "sagenbaum plan show "+page.Plan+tenant
 	case api.PageWindowClosing:
 		title, command = "An undo window is about to close", "sagenbaum plan preview "+page.Plan+tenant
 	case api.PageCascadeCut:
-		title, command = "A cascade was cut and waits for its owner", "sagenbaum plan why "+page.Plan+tenant
+		title, command = "A cascade was cut and waits for its owner", "sagenbaum plan why "+
+			page.Plan+tenant
 	case api.PageStuckWorker:
 		title, command = "An undo finds no end", "sagenbaum status"+tenant
 	case api.PageClockGuard:
@@ -122,8 +125,10 @@ func slackMessage(page api.Page) object {
 		"text": slackText.Replace(title + ": " + page.Plan),
 		"blocks": []object{
 			{"type": "header", "text": object{"type": "plain_text", "text": title}},
-			{"type": "section", "text": object{"type": "mrkdwn", "text": strings.Join(lines, "\n"), "verbatim": true}},
-			{"type": "section", "text": object{"type": "mrkdwn", "text": "```" + slackText.Replace(command) + "```", "verbatim": true}},
+			{"type": "section", "text": object{"type": "mrkdwn", "text": strings.Join(lines, "\n"),
+				"verbatim": true}},
+			{"type": "section", "text": object{"type": "mrkdwn", "text": "```" + slackText.Replace(command) +
+				"```", "verbatim": true}},
 		},
 	}
 }
@@ -143,15 +148,18 @@ func plainMark(text string) string {
 func teamsMessage(page api.Page) object {
 	title, facts, command := chatFacts(page)
 	block := func(runs ...object) object { return object{"type": "RichTextBlock", "inlines": runs} }
-	body := []object{block(object{"type": "TextRun", "text": title, "weight": "Bolder", "size": "Medium"})}
+	body := []object{block(object{"type": "TextRun", "text": title, "weight": "Bolder",
+		"size": "Medium"})}
 	for _, f := range facts {
-		body = append(body, block(object{"type": "TextRun", "text": f[0] + "  ", "weight": "Bolder"}, object{"type": "TextRun", "text": f[1]}))
+		body = append(body, block(object{"type": "TextRun", "text": f[0] + "  ", "weight": "Bolder"},
+			object{"type": "TextRun", "text": f[1]}))
 	}
 	body = append(body, block(object{"type": "TextRun", "text": command, "fontType": "Monospace"}))
 	return object{"type": "message", "attachments": []object{{
 		"contentType": "application/vnd.microsoft.card.adaptive",
 		"content": object{
-			"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
+			"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard",
+			"version": "1.4",
 			"msteams": object{"width": "Full"}, "body": body,
 		},
 	}}}

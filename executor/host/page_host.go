@@ -23,8 +23,10 @@ func stuckPage(f *flight, since time.Time) api.Page {
 		reason = fmt.Sprintf("no process offers %s", c.Handler)
 	}
 	return api.Page{
-		ID: fmt.Sprintf("stuck-%s-%s-%d", c.Address, c.Purpose, c.Attempt), Kind: api.PageStuckWorker, Hook: api.PageOperators, Tenant: c.Tenant,
-		Plan: c.Plan, Action: c.Action, Capability: c.Capability, Reason: reason + ", since " + since.UTC().Format(time.RFC3339), AtNs: since.UnixNano(),
+		ID: fmt.Sprintf("stuck-%s-%s-%d", c.Address, c.Purpose, c.Attempt), Kind: api.PageStuckWorker,
+		Hook: api.PageOperators, Tenant: c.Tenant,
+		Plan: c.Plan, Action: c.Action, Capability: c.Capability, Reason: reason + ", since " +
+			since.UTC().Format(time.RFC3339), AtNs: since.UnixNano(),
 	}
 }
 
@@ -32,7 +34,9 @@ func stuckPage(f *flight, since time.Time) api.Page {
 func (a *actor) guardPage(ahead time.Duration) api.Page {
 	now := time.Now()
 	return api.Page{
-		ID: fmt.Sprintf("clock-%s-%s-%d", a.tenant, a.host.cfg.Holder, now.UnixNano()), Kind: api.PageClockGuard, Hook: api.PageOperators, Tenant: a.tenant,
-		Reason: fmt.Sprintf("the wall clock of host %s is %s ahead of its monotonic clock", a.host.cfg.Holder, ahead.Round(time.Millisecond)), AtNs: now.UnixNano(),
+		ID:   fmt.Sprintf("clock-%s-%s-%d", a.tenant, a.host.cfg.Holder, now.UnixNano()),
+		Kind: api.PageClockGuard, Hook: api.PageOperators, Tenant: a.tenant,
+		Reason: fmt.Sprintf("the wall clock of host %s is %s ahead of its monotonic clock",
+			a.host.cfg.Holder, ahead.Round(time.Millisecond)), AtNs: now.UnixNano(),
 	}
 }

@@ -40,7 +40,8 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	host.clock.shift(time.Hour)
 	r.plan("p", 1, time.Minute)
 	got := h.next(t)
-	if got.path != "/operators" || got.page.Kind != api.PageClockGuard || !strings.Contains(got.page.Reason, "1h0m0s ahead") || got.page.Tenant != "t" {
+	if got.path != "/operators" || got.page.Kind != api.PageClockGuard ||
+		!strings.Contains(got.page.Reason, "1h0m0s ahead") || got.page.Tenant != "t" {
 		t.Errorf("%+v", got)
 	}
 	r.eventually("the guard", func() bool { return r.status().Mode == view.ModeGuard })
@@ -93,7 +94,8 @@ func TestWhatIsPostedIsSigned(t *testing.T) {
 	p.add([]executor.Page{page})
 	waitTaken(t, p, 1)
 	request, text := <-seen, <-body
-	id, at, signatures := request.Header.Get("webhook-id"), request.Header.Get("webhook-timestamp"), strings.Fields(request.Header.Get("webhook-signature"))
+	id, at, signatures := request.Header.Get("webhook-id"), request.Header.Get("webhook-timestamp"),
+		strings.Fields(request.Header.Get("webhook-signature"))
 	if id != "1_0-ab" || request.Header.Get("Idempotency-Key") != page.ID || len(signatures) != 2 {
 		t.Fatalf("%v", request.Header)
 	}
@@ -124,7 +126,8 @@ func checkTheDocumentedReceiver(t *testing.T, key []byte, header http.Header, bo
 	if !found {
 		t.Fatal("docs/guide/pages.md has no program in Python")
 	}
-	program += "\nimport sys, json\nh, b = json.loads(sys.argv[1]), sys.stdin.buffer.read()\nprint(genuine(sys.argv[2], h, b))\n"
+	program += "\nimport sys, json\nh, b = json.loads(sys.argv[1]), sys.stdin.buffer.read()\nprint(genuine(sys.argv[2], " +
+		"h, b))\n"
 	headers := map[string]string{}
 	for _, name := range []string{headerWebhookID, headerWebhookTimestamp, headerWebhookSignature} {
 		headers[name] = header.Get(name)
@@ -138,7 +141,10 @@ func checkTheDocumentedReceiver(t *testing.T, key []byte, header http.Header, bo
 		{"as it was posted", func(_ map[string]string, b []byte) []byte { return b }, "True"},
 		{"another body", func(_ map[string]string, b []byte) []byte { return append(b, ' ') }, "False"},
 		{"another id", func(h map[string]string, b []byte) []byte { h[headerWebhookID] = "2_0-ab"; return b }, "False"},
-		{"an old post", func(h map[string]string, b []byte) []byte { h[headerWebhookTimestamp] = "1000000000"; return b }, "False"},
+		{"an old post", func(h map[string]string, b []byte) []byte {
+			h[headerWebhookTimestamp] = "1000000000"
+			return b
+		}, "False"},
 	} {
 		changed := map[string]string{}
 		for k, v := range headers {
@@ -159,8 +165,10 @@ func checkTheDocumentedReceiver(t *testing.T, key []byte, header http.Header, bo
 
 func hostilePage() api.Page {
 	return api.Page{
-		ID: "7.0-ab", Kind: api.PageQuarantined, Hook: "default", Tenant: "shops", Plan: "p", Action: "3", Capability: "mail.send",
-		Label: "<!channel> *book* [trip](https://evil.example)", Owner: "travel & co", Agent: "coder", AtNs: 1_700_000_000e9,
+		ID: "7.0-ab", Kind: api.PageQuarantined, Hook: "default", Tenant: "shops", Plan: "p", Action: "3",
+		Capability: "mail.send",
+		Label:      "<!channel> *book* [trip](https://evil.example)", Owner: "travel & co", Agent: "coder",
+		AtNs:   1_700_000_000e9,
 		Reason: "```<https://evil.example|click>```\n" + strings.Repeat("é", 5000),
 	}
 }
@@ -175,7 +183,8 @@ func TestChatMessagesShowTextsAsTexts(t *testing.T) {
 			t.Errorf("slack has %q in %s", bad, slack)
 		}
 	}
-	if !strings.Contains(slack, "&lt;!channel&gt;") || !strings.Contains(slack, "travel &amp; co") || !strings.Contains(slack, "sagenbaum quarantine show p 3 --tenant shops") {
+	if !strings.Contains(slack, "&lt;!channel&gt;") || !strings.Contains(slack, "travel &amp; co") ||
+		!strings.Contains(slack, "sagenbaum quarantine show p 3 --tenant shops") {
 		t.Errorf("slack has %s", slack)
 	}
 	var message struct {
@@ -191,7 +200,8 @@ func TestChatMessagesShowTextsAsTexts(t *testing.T) {
 		}
 	}
 	teams := string(bodyOf(formatTeams, hostilePage()))
-	if !strings.Contains(teams, `"application/vnd.microsoft.card.adaptive"`) || strings.Contains(teams, `"TextBlock"`) || len(teams) > 28<<10 {
+	if !strings.Contains(teams, `"application/vnd.microsoft.card.adaptive"`) || strings.Contains(teams, `"TextBlock"`) ||
+		len(teams) > 28<<10 {
 		t.Errorf("teams has %s", teams)
 	}
 	titles := map[string]string{}
@@ -224,7 +234,8 @@ func TestAFormatStandsBeforeTheScheme(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if CheckWebhook("x", "slack+http://hooks.example/x") == nil || CheckWebhook("x", "irc+https://hooks.example/x") == nil {
+	if CheckWebhook("x", "slack+http://hooks.example/x") == nil ||
+		CheckWebhook("x", "irc+https://hooks.example/x") == nil {
 		t.Error("a webhook that cannot be used passes")
 	}
 }

@@ -20,12 +20,13 @@ import (
 // Posting pages to webhooks.
 
 // CheckWebhook checks where the pages of a hook are to be posted: https, or http
-// to this machine, with slack+ or teams+ before it for a chat. Errors: *ledger.Refused with field "Webhooks[<hook>]"; no error
-// shows the URL, which may be a secret.
+// to this machine, with slack+ or teams+ before it for a chat. Errors: *ledger.Refused with field
+// "Webhooks[<hook>]"; no error shows the URL, which may be a secret.
 func CheckWebhook(hook, webhook string) error {
 	field := fmt.Sprintf("Webhooks[%s]", hook)
 	if !ledger.ValidToken(hook) {
-		return ledger.Refuse(field, fmt.Sprintf("%q is no name of a hook", hook), "1 to 64 letters, digits, '-' or '_'")
+		return ledger.Refuse(field, fmt.Sprintf("%q is no name of a hook", hook),
+			"1 to 64 letters, digits, '-' or '_'")
 	}
 	_, webhook = splitWebhook(webhook)
 	u, err := url.Parse(webhook)
@@ -35,9 +36,11 @@ func CheckWebhook(hook, webhook string) error {
 	case u.Scheme == "https", u.Scheme == "http" && onThisMachine(u.Hostname()):
 		return nil
 	case u.Scheme == "http":
-		return ledger.Refuse(field, "pages would cross the network in the clear", "https; http is for this machine only")
+		return ledger.Refuse(field, "pages would cross the network in the clear",
+			"https; http is for this machine only")
 	default:
-		return ledger.Refuse(field, fmt.Sprintf("the scheme %q", u.Scheme), "https; http is for this machine only")
+		return ledger.Refuse(field, fmt.Sprintf("the scheme %q", u.Scheme),
+			"https; http is for this machine only")
 	}
 }
 
@@ -112,7 +115,8 @@ func (p *pager) delivered(l *lane, e errand, err error) {
 		l.until = now.Add(pagePause(l.fails))
 	}
 	at := e.at
-	p.log.Warn("page not taken; it is sent again", "hook", e.hook, "page", at.Page.ID, "plan", at.Page.Plan, "action", at.Page.Action, "error", err)
+	p.log.Warn("page not taken; it is sent again", "hook", e.hook, "page", at.Page.ID, "plan",
+		at.Page.Plan, "action", at.Page.Action, "error", err)
 }
 
 // pagePause doubles with each failure, and is up to half shorter by chance, so

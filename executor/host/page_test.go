@@ -76,7 +76,8 @@ func pagerOn(t *testing.T, r *rig, webhooks map[string]string) *pager {
 	t.Helper()
 	session, end := context.WithCancel(t.Context())
 	log := slog.New(slog.DiscardHandler)
-	a := &actor{host: &Host{cfg: Config{Conn: r.conn, Webhooks: webhooks}, hooks: newHookClient()}, tenant: "t", log: log, session: session}
+	a := &actor{host: &Host{cfg: Config{Conn: r.conn, Webhooks: webhooks}, hooks: newHookClient()}, tenant: "t", log: log,
+		session: session}
 	actuator, err := actuators.NewNATS(actuators.Config{Conn: r.conn, Tenant: "t"})
 	if err != nil {
 		t.Fatal(err)
@@ -135,11 +136,13 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 	p.add([]executor.Page{want})
 	for i, status := range []int{503, 302, 404, 200} {
 		got := h.next(t)
-		if got.status != status || got.path != "/payments" || got.id != want.ID || got.contentType != "application/json" || got.page != want.Page {
+		if got.status != status || got.path != "/payments" || got.id != want.ID || got.contentType != "application/json" ||
+			got.page != want.Page {
 			t.Errorf("post %d: %+v", i, got)
 		}
 	}
-	if taken := waitTaken(t, p, 1); len(taken) != 1 || taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: api.PageQuarantined, Hook: "payments"}) {
+	if taken := waitTaken(t, p, 1); len(taken) != 1 ||
+		taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: api.PageQuarantined, Hook: "payments"}) {
 		t.Errorf("%+v", taken)
 	}
 	p.add([]executor.Page{want}) // taken, not recorded yet: as a new holder's list would have it
@@ -153,7 +156,8 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var page api.Page
-	if err := json.Unmarshal(m.Data, &page); err != nil || page != want.Page || m.Subject != "page.t.payments" || m.Header.Get(nats.MsgIdHdr) != want.ID {
+	if err := json.Unmarshal(m.Data, &page); err != nil || page != want.Page || m.Subject != "page.t.payments" ||
+		m.Header.Get(nats.MsgIdHdr) != want.ID {
 		t.Errorf("%s %v %s: %v", m.Subject, m.Header, m.Data, err)
 	}
 	p.recorded(keyOf("a1", api.PageQuarantined))
@@ -254,7 +258,8 @@ func TestAPageIsTakenByAReply(t *testing.T) {
 		t.Errorf("nobody listens: %+v", got)
 	}
 	untaken(t, p)
-	answers := []string{"", `{"stream":"PAGES","seq":1}`, "yes", `{"id":"2.0-ab"}`, fmt.Sprintf(`{"id":%q,"by":"ann"}`, page.ID)}
+	answers := []string{"", `{"stream":"PAGES","seq":1}`, "yes", `{"id":"2.0-ab"}`,
+		fmt.Sprintf(`{"id":%q,"by":"ann"}`, page.ID)}
 	n := 0
 	heard := listen(t, r, "payments", func(*nats.Msg, api.Page) []byte {
 		n++
@@ -272,7 +277,8 @@ func TestAPageIsTakenByAReply(t *testing.T) {
 		if got := <-heard; got.ID != page.ID {
 			t.Errorf("%+v", got)
 		}
-		if want := map[int]string{0: actuators.RefusedUnreadable, 2: actuators.RefusedUnreadable, 3: actuators.RefusedEcho}[i]; want != "" {
+		if want := map[int]string{0: actuators.RefusedUnreadable, 2: actuators.RefusedUnreadable,
+			3: actuators.RefusedEcho}[i]; want != "" {
 			if got := <-refused; got != want { // what came before it has been looked at
 				t.Errorf("answer %d: %s", i, got)
 			}
@@ -363,7 +369,8 @@ func TestAnsweredPagesComeNoMore(t *testing.T) {
 	r := newRig(t)
 	p := pagerOn(t, r, nil)
 	p.add([]executor.Page{quarantinePage(1, "payments")})
-	stuck := api.Page{ID: "stuck-1", Kind: api.PageStuckWorker, Hook: api.PageOperators, Plan: "p", Action: "a1", AtNs: time.Now().UnixNano()}
+	stuck := api.Page{ID: "stuck-1", Kind: api.PageStuckWorker, Hook: api.PageOperators, Plan: "p", Action: "a1",
+		AtNs: time.Now().UnixNano()}
 	p.tell(stuck)
 	p.recorded(keyOf("a1", api.PageQuarantined))
 	p.recorded(keyOf("a1", api.PageStuckWorker)) // no record is about it
@@ -549,7 +556,8 @@ func TestAWebhookIsReachedInTheClearOnThisMachineOnly(t *testing.T) {
 		switch {
 		case c.problem == "" && err != nil:
 			t.Errorf("%s: %v", c.url, err)
-		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem) || strings.Contains(err.Error(), "secret")):
+		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem) ||
+			strings.Contains(err.Error(), "secret")):
 			t.Errorf("%q: %v, want %q and nothing of the path", c.url, err, c.problem)
 		}
 	}

@@ -51,8 +51,10 @@ func (p *progress) At(at, records uint64) {
 		p.end()
 	case now.Sub(p.said) >= p.every:
 		p.said = now
-		p.log.Info(p.what, "at", at, "of", p.to, "percent", 100*(at-p.from)/(p.to-p.from), "records", shown.Records,
-			"records_per_second", int(shown.RecordsPer), "left", time.Duration(shown.LeftNs).Round(time.Second))
+		p.log.Info(p.what, "at", at, "of", p.to, "percent", 100*(at-p.from)/(p.to-p.from), "records",
+			shown.Records,
+			"records_per_second", int(shown.RecordsPer), "left",
+			time.Duration(shown.LeftNs).Round(time.Second))
 	}
 }
 
@@ -78,7 +80,8 @@ func (p *progress) folding() *view.Folding {
 // view is how far it has come at an instant.
 func (p *progress) view(now time.Time, at, records uint64) view.Folding {
 	v := view.Folding{
-		What: p.what, From: p.from, At: at, To: p.to, Records: records - p.records, BeganNs: p.began.UnixNano(),
+		What: p.what, From: p.from, At: at, To: p.to, Records: records - p.records,
+		BeganNs: p.began.UnixNano(),
 	}
 	took := now.Sub(p.began)
 	if at > p.from && took > 0 {

@@ -49,8 +49,9 @@ func (r *rig) folding() (log *lockedLog, end func()) {
 	r.t.Helper()
 	log = new(lockedLog)
 	h, err := New(Config{
-		Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, "h1"), LeaseTTL: time.Second, DurableServer: r.srv.DurableID(),
-		Logger: slog.New(testenv.KeysOnce(r.t, slog.NewTextHandler(log, nil))),
+		Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, "h1"), LeaseTTL: time.Second,
+		DurableServer: r.srv.DurableID(),
+		Logger:        slog.New(testenv.KeysOnce(r.t, slog.NewTextHandler(log, nil))),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -106,7 +107,8 @@ func TestALongFoldSaysHowFarItIs(t *testing.T) {
 			t.Errorf("a line of progress: %s%v", line, err)
 		}
 		all = of
-		if last = at; !strings.Contains(line, "records_per_second=") || !strings.Contains(line, " left=") || strings.Contains(line, "records=0 ") {
+		if last = at; !strings.Contains(line, "records_per_second=") || !strings.Contains(line, " left=") ||
+			strings.Contains(line, "records=0 ") {
 			t.Errorf("a line of progress: %s", line)
 		}
 	}
@@ -135,7 +137,8 @@ func TestProgressKnowsItsRateAndWhatIsLeft(t *testing.T) {
 		t.Errorf("at the beginning: %+v", v)
 	}
 	want := view.Folding{
-		What: foldingLedger, From: 100, At: 350, To: 1100, Records: 500, RecordsPer: 50, BeganNs: began.UnixNano(), LeftNs: int64(30 * time.Second),
+		What: foldingLedger, From: 100, At: 350, To: 1100, Records: 500, RecordsPer: 50, BeganNs: began.UnixNano(),
+		LeftNs: int64(30 * time.Second),
 	}
 	if v := p.view(began.Add(10*time.Second), 350, 550); v != want {
 		t.Errorf("%+v, want %+v", v, want)

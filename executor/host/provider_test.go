@@ -44,7 +44,8 @@ func (r *rig) provide(standing ...string) *provider {
 // reconnect serves a provider on the rig's connection of now.
 func (r *rig) reconnect(p *provider) {
 	r.t.Helper()
-	for subject, answer := range map[string]func(api.Command) *api.Reply{"undo.t.>": p.answerUndo, "ask.t.>": p.answerQuestion} {
+	for subject, answer := range map[string]func(api.Command) *api.Reply{"undo.t.>": p.answerUndo,
+		"ask.t.>": p.answerQuestion} {
 		if _, err := r.conn.QueueSubscribe(subject, "workers", func(m *nats.Msg) {
 			var c api.Command
 			if err := json.Unmarshal(m.Data, &c); err != nil {
@@ -94,7 +95,8 @@ func (p *provider) reverse(c api.Command) *api.Reply {
 			p.standing = slices.Delete(p.standing, at, at+1)
 		}
 	}
-	return &api.Reply{Status: api.StatusDone, ExternalRef: arguments.Ref, Worker: "w1", WorkNs: 6, SetupNs: 1, ToolNs: 2, LLMNs: 3}
+	return &api.Reply{Status: api.StatusDone, ExternalRef: arguments.Ref, Worker: "w1", WorkNs: 6, SetupNs: 1, ToolNs: 2,
+		LLMNs: 3}
 }
 
 // answerQuestion says what stands.
@@ -137,8 +139,10 @@ func (p *provider) want(standing, reversed []string, undos int) {
 	for _, c := range p.undos {
 		keys[c.Key] = true
 	}
-	if !slices.Equal(p.standing, standing) || !slices.Equal(p.reversed, reversed) || len(p.undos) != undos || len(reversed) > len(keys) {
-		p.t.Errorf("standing %v, reversed %v by %d undos under %d keys; want %v, %v by %d", p.standing, p.reversed, len(p.undos), len(keys), standing, reversed, undos)
+	if !slices.Equal(p.standing, standing) || !slices.Equal(p.reversed, reversed) || len(p.undos) != undos ||
+		len(reversed) > len(keys) {
+		p.t.Errorf("standing %v, reversed %v by %d undos under %d keys; want %v, %v by %d", p.standing, p.reversed,
+			len(p.undos), len(keys), standing, reversed, undos)
 	}
 }
 
@@ -152,7 +156,8 @@ func charge() *pb.CompensationRegistered {
 }
 
 func question(capability string) *pb.Call {
-	return &pb.Call{Capability: capability, Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(2 * time.Second)}
+	return &pb.Call{Capability: capability, Attempts: 2, BackoffNs: int64(time.Millisecond),
+		TimeoutNs: int64(2 * time.Second)}
 }
 
 func agentOf(name, plan string) ledger.Source {
@@ -171,14 +176,16 @@ func opened(plan string, open *pb.PlanOpened) *pb.Record {
 func pair(plan, action string, c *pb.CompensationRegistered) []*pb.Record {
 	return []*pb.Record{
 		{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-			Capability: "charge.create", Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER, GraceNs: int64(time.Millisecond),
+			Capability: "charge.create", Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER,
+			GraceNs: int64(time.Millisecond),
 		}}},
 		{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
 	}
 }
 
 func completed(plan, action, ref string) *pb.Record {
-	return &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref}}}
+	return &pb.Record{Plan: plan, Action: action,
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref}}}
 }
 
 // charged opens a plan with one charge, in doubt when ref is empty, and fails it.

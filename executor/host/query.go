@@ -104,7 +104,8 @@ func (a *actor) look(read func(*executor.Reader)) {
 	if programs == nil {
 		programs = triggers.NewCache(questionPrograms)
 	}
-	read(executor.NewReaderWith(store.NewView(snapshot, a.tenant), a.tenant, newArchive(a.tenant, a.ledgerSeen()), programs).At(a.host.clock.now().UnixNano()))
+	read(executor.NewReaderWith(store.NewView(snapshot, a.tenant), a.tenant,
+		newArchive(a.tenant, a.ledgerSeen()), programs).At(a.host.clock.now().UnixNano()))
 	a.host.programs.Put(programs) // not after a panic
 }
 
@@ -214,7 +215,8 @@ func (a *actor) askHistoryOf(agent string, q api.HistoryQuery) any {
 	var answer api.HistoryAnswer
 	read := func() { a.look(func(r *executor.Reader) { answer = r.History(agent, q) }) }
 	read()
-	if answer.Agent == "" && q.Sequence == 0 && a.catchUp() { // its first record may have been acknowledged just now
+	// its first record may have been acknowledged just now
+	if answer.Agent == "" && q.Sequence == 0 && a.catchUp() {
 		read()
 	}
 	return answer
@@ -378,7 +380,8 @@ func (a *actor) askHost() any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return view.HostAnswer{Host: view.Host{
-		Host: a.host.cfg.Holder, Mode: a.mode, Problem: a.problem, Applied: a.applied, Last: max(a.last, a.applied), NoKey: noKey,
+		Host: a.host.cfg.Holder, Mode: a.mode, Problem: a.problem, Applied: a.applied,
+		Last: max(a.last, a.applied), NoKey: noKey,
 	}}
 }
 

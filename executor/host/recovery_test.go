@@ -141,7 +141,9 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 	r.host("h2")
 	r.plan("p", 3, 0)
 	r.fail("p")
-	r.eventually("a command is out", func() bool { return r.anyStatus(func(s view.Status) bool { return s.InFlight == 1 }) })
+	r.eventually("a command is out", func() bool {
+		return r.anyStatus(func(s view.Status) bool { return s.InFlight == 1 })
+	})
 	stop1()
 	close(release)
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
@@ -251,7 +253,8 @@ func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, subject := range []string{"saga.t.agent.x.p", "saga.t.fact.f", "saga.t.verdict.v", "saga.t.operator.o", "saga.t.worker.w", "saga.t.executor", "saga.t.executor.term", "saga.t.nonsense"} {
+	for _, subject := range []string{"saga.t.agent.x.p", "saga.t.fact.f", "saga.t.verdict.v", "saga.t.operator.o",
+		"saga.t.worker.w", "saga.t.executor", "saga.t.executor.term", "saga.t.nonsense"} {
 		for i, body := range []string{"", "garbage", `{"records":[{}]}`, "\x08\x01\x12\x02\x0a\x00", "\x08\x02"} {
 			if i == 4 && strings.HasPrefix(subject, "saga.t.executor") {
 				continue // a newer version from the holder halts, as it must
@@ -301,7 +304,8 @@ func TestAJSONCommitOfAForeignClientIsFolded(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.calls) != 1 || string(r.calls[0].Arguments) != `{"id":1}` || r.calls[0].Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
+	if len(r.calls) != 1 || string(r.calls[0].Arguments) != `{"id":1}` ||
+		r.calls[0].Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
 		t.Fatalf("%+v", r.calls)
 	}
 }
@@ -330,7 +334,8 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 	r.plan("q", 2, 0)
 	r.fail("q")
 	var answer api.OutcomeAnswer
-	if err := r.ask("plan.outcome", api.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer); err != nil || answer.State != "" {
+	if err := r.ask("plan.outcome", api.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer); err != nil ||
+		answer.State != "" {
 		t.Fatalf("a halted tenant went on: %+v, %v", answer, err)
 	}
 	if len(r.calls) != 0 {
@@ -344,9 +349,12 @@ func TestNoWorkerIsNoFailure(t *testing.T) {
 	r.host("h1")
 	r.plan("p", 1, 0)
 	r.fail("p")
-	r.eventually("it waits visibly", func() bool { return len(r.status().Waiting) == 1 && r.status().Waiting[0].Tries > 1 })
+	r.eventually("it waits visibly", func() bool {
+		return len(r.status().Waiting) == 1 && r.status().Waiting[0].Tries > 1
+	})
 	var answer view.PlanAnswer
-	if err := r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer); err != nil || answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
+	if err := r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer); err != nil ||
+		answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
 		t.Fatalf("%+v %v", answer.Plan, err)
 	}
 	r.serve(done)
@@ -371,8 +379,9 @@ func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T)
 		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
 			Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER, GraceNs: int64(time.Millisecond),
 		}}},
-		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: "x", Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(50 * time.Millisecond)}}},
+		&pb.Record{Plan: "p", Action: "a",
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+				Capability: "x", Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(50 * time.Millisecond)}}},
 	)
 	r.fail("p")
 	if got := r.ended("p"); got.State != ledger.StateQuarantined || len(got.Outstanding) != 1 {
@@ -380,7 +389,8 @@ func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.calls) != 2 || r.calls[0].Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) || r.calls[1].Key != r.calls[0].Key || !r.calls[0].BlindCleanup || !r.calls[0].DirtyFailure {
+	if len(r.calls) != 2 || r.calls[0].Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) ||
+		r.calls[1].Key != r.calls[0].Key || !r.calls[0].BlindCleanup || !r.calls[0].DirtyFailure {
 		t.Fatalf("%+v", r.calls)
 	}
 }
@@ -396,7 +406,8 @@ func TestALongUndoReportsByRecord(t *testing.T) {
 	r.fail("p")
 	r.eventually("the worker works", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.calls) == 1 })
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w"}, &pb.Record{Plan: "p", Action: "a1",
-		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: 1, Key: ledger.Key("t", "p", "a1", "undo"), Answer: pb.Answer_ANSWER_DONE}}})
+		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: 1,
+			Key: ledger.Key("t", "p", "a1", "undo"), Answer: pb.Answer_ANSWER_DONE}}})
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
@@ -478,7 +489,11 @@ func TestDeletingTheStateInTheMiddleOfAnUnwind(t *testing.T) {
 		_, stop := r.host("h1")
 		r.plan("p", actions, 0)
 		r.fail("p")
-		r.eventually("it stops in the middle", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.calls) == undone+1 })
+		r.eventually("it stops in the middle", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.calls) == undone+1
+		})
 		r.caughtUp()
 		stop()
 		digest, applied := digest(t, filepath.Join(r.dir, "h1"))

@@ -68,7 +68,8 @@ type salvagedMessage struct {
 // tenant is to attach again.
 func (a *actor) repairRequested(ctx context.Context, r request, halted *ledger.Halted) bool {
 	q := r.repair
-	if q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax || len(q.Actor) > ledger.TextMax {
+	if q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax ||
+		len(q.Actor) > ledger.TextMax {
 		r.answer <- view.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
 		return false
 	}
@@ -79,14 +80,17 @@ func (a *actor) repairRequested(ctx context.Context, r request, halted *ledger.H
 		return false
 	}
 	r.answer <- view.RepairAnswer{
-		DryRun: q.DryRun, Problem: plan.Problem, Tiles: plan.Tiles, Through: plan.Through, Size: plan.Size, Root: hex.EncodeToString(plan.Root),
-		OldLast: plan.OldLast, Lost: ledger.FormatRanges(plan.Lost), Carried: ledger.FormatRanges(plan.Carried), Dropped: ledger.FormatRanges(plan.Dropped),
+		DryRun: q.DryRun, Problem: plan.Problem, Tiles: plan.Tiles, Through: plan.Through,
+		Size: plan.Size, Root: hex.EncodeToString(plan.Root),
+		OldLast: plan.OldLast, Lost: ledger.FormatRanges(plan.Lost),
+		Carried: ledger.FormatRanges(plan.Carried), Dropped: ledger.FormatRanges(plan.Dropped),
 		File: plan.File, Kept: plan.Kept,
 	}
 	return !q.DryRun
 }
 
-func (a *actor) repair(ctx context.Context, q view.RepairQuery, halted *ledger.Halted) (plan repairPlan, err error) {
+func (a *actor) repair(ctx context.Context, q view.RepairQuery,
+	halted *ledger.Halted) (plan repairPlan, err error) {
 	release, err := a.leaseForRepair(ctx)
 	if err != nil {
 		return plan, err
@@ -124,7 +128,8 @@ func (a *actor) repair(ctx context.Context, q view.RepairQuery, halted *ledger.H
 		}
 		a.log.Warn("a step of the repair failed; it is tried again", "error", err, "in", delay)
 		if !pause.For(ctx, delay) {
-			return plan, fmt.Errorf("this server stops; the repair goes on by itself when it is up again: %w", err)
+			return plan, fmt.Errorf(
+				"this server stops; the repair goes on by itself when it is up again: %w", err)
 		}
 	}
 }
@@ -138,7 +143,8 @@ func (a *actor) leaseForRepair(ctx context.Context) (release func(), err error) 
 		return nil, err
 	}
 	if !ok {
-		return nil, fmt.Errorf("host %s has the tenant's lease: ask again when it is halted too, or stopped", current)
+		return nil, fmt.Errorf(
+			"host %s has the tenant's lease: ask again when it is halted too, or stopped", current)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -219,22 +225,25 @@ func (a *actor) refuseRepaired(ctx context.Context, old ledger.Head) error {
 	if old.First <= 1 || a.tiles.Last() == old.First-1 {
 		return nil
 	}
-	return jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.First, old.First, func(m ledger.Message) error {
-		entries, err := ledger.Decode(a.tenant, m)
-		if err != nil {
-			return nil // a record of the future is no repair that this host knows
-		}
-		e := entries[0]
-		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || e.Record.GetLedgerRepaired().GetThrough() != old.First-1 {
-			return nil
-		}
-		if m.Sequence <= a.tiles.Last() {
-			if same, err := tiles.InTiles(a.tiles.Files, m); err != nil || same {
-				return err
+	return jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.First, old.First,
+		func(m ledger.Message) error {
+			entries, err := ledger.Decode(a.tenant, m)
+			if err != nil {
+				return nil // a record of the future is no repair that this host knows
 			}
-		}
-		return fmt.Errorf("the stream was repaired, and goes on from %d; the tiles here end at %d and have no such repair: copy the tiles of the host that repaired it", old.First, a.tiles.Last())
-	})
+			e := entries[0]
+			if e.Err != nil || e.Source.Class != ledger.ClassExecutor ||
+				e.Record.GetLedgerRepaired().GetThrough() != old.First-1 {
+				return nil
+			}
+			if m.Sequence <= a.tiles.Last() {
+				if same, err := tiles.InTiles(a.tiles.Files, m); err != nil || same {
+					return err
+				}
+			}
+			return fmt.Errorf("the stream was repaired, and goes on from %d; the tiles here end at %d and "+
+				"have no such repair: copy the tiles of the host that repaired it", old.First, a.tiles.Last())
+		})
 }
 
 // isOurs reports whether the old stream is the history that the tiles have: its
@@ -251,11 +260,12 @@ func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
 	}
 	found, same := false, false
 	for at := min(last, old.Last); at >= old.First && !found && at > 0; at-- {
-		if err := jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, at, at, func(m ledger.Message) (err error) {
-			found = true
-			same, err = tiles.InTiles(a.tiles.Files, m)
-			return err
-		}); err != nil {
+		if err := jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, at, at,
+			func(m ledger.Message) (err error) {
+				found = true
+				same, err = tiles.InTiles(a.tiles.Files, m)
+				return err
+			}); err != nil {
 			return false, err
 		}
 	}
@@ -264,7 +274,8 @@ func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
 
 // salvage reads the old stream. What follows the tiles without a gap goes into them;
 // what else is not in them is returned, and listed.
-func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Inspected, ours, dry bool) (rest []salvagedMessage, err error) {
+func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Inspected, ours,
+	dry bool) (rest []salvagedMessage, err error) {
 	if !old.There {
 		return nil, nil
 	}
@@ -272,34 +283,35 @@ func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Ins
 		return nil, err
 	}
 	next := plan.Through + 1
-	err = jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.Head.First, old.Head.Last, func(m ledger.Message) error {
-		if m.Sequence <= plan.Tiles {
-			same, err := tiles.InTiles(a.tiles.Files, m)
-			if err == nil && !same {
-				plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
-				rest = append(rest, salvagedMessage{m, false})
+	err = jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.Head.First, old.Head.Last,
+		func(m ledger.Message) error {
+			if m.Sequence <= plan.Tiles {
+				same, err := tiles.InTiles(a.tiles.Files, m)
+				if err == nil && !same {
+					plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
+					rest = append(rest, salvagedMessage{m, false})
+				}
+				return err
 			}
-			return err
-		}
-		for ; next < m.Sequence; next++ {
-			plan.Lost = ledger.AddToRanges(plan.Lost, next)
-		}
-		next = m.Sequence + 1
-		entries, newer := ledger.Decode(a.tenant, m)
-		if ours && m.Sequence == plan.Through+1 && newer == nil {
-			plan.Through = m.Sequence
-			return a.extend(plan, m, entries, dry)
-		}
-		source, _ := ledger.ParseSubject(m.Subject)
-		carried := ours && newer == nil && source.Class != ledger.ClassExecutor
-		if carried {
-			plan.Carried = ledger.AddToRanges(plan.Carried, m.Sequence)
-		} else {
-			plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
-		}
-		rest = append(rest, salvagedMessage{m, carried})
-		return nil
-	})
+			for ; next < m.Sequence; next++ {
+				plan.Lost = ledger.AddToRanges(plan.Lost, next)
+			}
+			next = m.Sequence + 1
+			entries, newer := ledger.Decode(a.tenant, m)
+			if ours && m.Sequence == plan.Through+1 && newer == nil {
+				plan.Through = m.Sequence
+				return a.extend(plan, m, entries, dry)
+			}
+			source, _ := ledger.ParseSubject(m.Subject)
+			carried := ours && newer == nil && source.Class != ledger.ClassExecutor
+			if carried {
+				plan.Carried = ledger.AddToRanges(plan.Carried, m.Sequence)
+			} else {
+				plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
+			}
+			rest = append(rest, salvagedMessage{m, carried})
+			return nil
+		})
 	for ; err == nil && next <= old.Head.Last; next++ {
 		plan.Lost = ledger.AddToRanges(plan.Lost, next)
 	}
@@ -355,12 +367,15 @@ func (a *actor) saveOld(plan *repairPlan, rest []salvagedMessage) error {
 	if a.host.cfg.StoreDir == "" || plan.OldCreatedNs == 0 {
 		return nil
 	}
-	found, err := filepath.Glob(filepath.Join(a.host.cfg.StoreDir, "jetstream", "*", "streams", jetstream.StreamName(a.tenant)))
+	found, err := filepath.Glob(filepath.Join(a.host.cfg.StoreDir, "jetstream", "*", "streams",
+		jetstream.StreamName(a.tenant)))
 	if err != nil || len(found) != 1 {
-		return fmt.Errorf("cannot find the files of the stream below %s: %d folders, %v", a.host.cfg.StoreDir, len(found), err)
+		return fmt.Errorf("cannot find the files of the stream below %s: %d folders, %v",
+			a.host.cfg.StoreDir, len(found), err)
 	}
 	plan.Kept = filepath.Join(dir, name+"-stream")
-	if err := os.RemoveAll(plan.Kept); err != nil { // of a repair that was cut off before its plan was written
+	// of a repair that was cut off before its plan was written
+	if err := os.RemoveAll(plan.Kept); err != nil {
 		return err
 	}
 	return copyFolder(plan.Kept, found[0])
@@ -392,21 +407,26 @@ func (a *actor) resumeRepair(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the plan of a repair: %w", err)
 	}
-	a.log.Warn("the ledger is being repaired", "through", plan.Through, "actor", plan.Actor, "reason", plan.Reason)
+	a.log.Warn("the ledger is being repaired", "through", plan.Through, "actor", plan.Actor, "reason",
+		plan.Reason)
 	if err := a.replaceStream(ctx, plan); err != nil {
 		return err
 	}
 	if err := a.dropAhead(plan); err != nil {
 		return err
 	}
-	if err := os.Remove(a.tiles.Path(tiles.HaltedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(a.tiles.Path(tiles.HaltedName)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	away := filepath.Join(a.tiles.Path(repairsFolder), fmt.Sprintf("%d-%d.json", plan.Through+1, plan.OldCreatedNs))
+	away := filepath.Join(a.tiles.Path(repairsFolder),
+		fmt.Sprintf("%d-%d.json", plan.Through+1, plan.OldCreatedNs))
 	if err := os.Rename(a.tiles.Path(planName), away); err != nil {
 		return err
 	}
-	a.log.Warn("the ledger is repaired", "through", plan.Through, "lost", ledger.FormatRanges(plan.Lost), "carried", ledger.FormatRanges(plan.Carried), "dropped", ledger.FormatRanges(plan.Dropped))
+	a.log.Warn("the ledger is repaired", "through", plan.Through, "lost",
+		ledger.FormatRanges(plan.Lost), "carried", ledger.FormatRanges(plan.Carried), "dropped",
+		ledger.FormatRanges(plan.Dropped))
 	return store.SyncFile(a.tiles.Dir)
 }
 
@@ -446,14 +466,18 @@ func (a *actor) replaceStream(ctx context.Context, plan repairPlan) error {
 
 // messagesOfRepair are what the new stream begins with.
 func (a *actor) messagesOfRepair(plan repairPlan, createdNs int64) ([]ledger.Message, error) {
-	data, err := ledger.EncodeCommit([]*pb.Record{{Term: max(plan.Term, 1), Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{
-		Through: plan.Through, Size: plan.Size, Root: plan.Root, OldCreatedNs: plan.OldCreatedNs, NewCreatedNs: createdNs, OldLast: plan.OldLast,
-		Lost: plan.Lost, Carried: plan.Carried, Dropped: plan.Dropped, Problem: plan.Problem, Reason: plan.Reason, Actor: plan.Actor,
-	}}}})
+	data, err := ledger.EncodeCommit([]*pb.Record{{Term: max(plan.Term, 1),
+		Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{
+			Through: plan.Through, Size: plan.Size, Root: plan.Root, OldCreatedNs: plan.OldCreatedNs,
+			NewCreatedNs: createdNs, OldLast: plan.OldLast,
+			Lost: plan.Lost, Carried: plan.Carried, Dropped: plan.Dropped, Problem: plan.Problem,
+			Reason: plan.Reason, Actor: plan.Actor,
+		}}}})
 	if err != nil {
 		return nil, err
 	}
-	messages := []ledger.Message{{Subject: ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}.Subject(), Data: data}}
+	messages := []ledger.Message{{Subject: ledger.Source{Tenant: a.tenant,
+		Class: ledger.ClassExecutor}.Subject(), Data: data}}
 	if plan.File == "" {
 		return messages, nil
 	}
@@ -479,7 +503,8 @@ func (a *actor) dropAhead(plan repairPlan) error {
 	if meta.Records <= plan.Size {
 		return nil
 	}
-	a.log.Warn("the state was folded from records that have another place now; folding again", "applied", meta.Applied.GetSequence())
+	a.log.Warn("the state was folded from records that have another place now; folding again",
+		"applied", meta.Applied.GetSequence())
 	a.fresh = true
 	return a.kv.Wipe()
 }

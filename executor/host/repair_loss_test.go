@@ -23,7 +23,8 @@ func (r *rig) facts(name string, n int) (last uint64) {
 	r.t.Helper()
 	for i := range n {
 		last = r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"},
-			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint(name, i), Value: []byte("1")}}})
+			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint(name, i),
+				Value: []byte("1")}}})
 	}
 	return last
 }
@@ -108,7 +109,8 @@ func TestARepairFromTilesThatKnowOfNoRepairIsRefused(t *testing.T) {
 			stop()
 
 			theirs := filepath.Join(r.dir, away)
-			if err := errors.Join(os.RemoveAll(theirs), os.MkdirAll(theirs, 0o700), os.CopyFS(filepath.Join(theirs, "tiles"), os.DirFS(filepath.Join(r.dir, repairs, "tiles")))); err != nil {
+			if err := errors.Join(os.RemoveAll(theirs), os.MkdirAll(theirs, 0o700),
+				os.CopyFS(filepath.Join(theirs, "tiles"), os.DirFS(filepath.Join(r.dir, repairs, "tiles")))); err != nil {
 				t.Fatal(err)
 			}
 			r.host(away)
@@ -165,7 +167,8 @@ func TestARepairedLedgerIsRepairedAgain(t *testing.T) {
 // actorOf is what a halted host would repair with.
 func (r *rig) actorOf(name string) *actor {
 	r.t.Helper()
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), StoreDir: filepath.Join(r.dir, "nats")})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name),
+		StoreDir: filepath.Join(r.dir, "nats")})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -269,7 +272,8 @@ func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
 	}
 	a := r.actorOf("h1")
 	whole := file.Tenants["t"]
-	for _, leaf := range [][]byte{nil, whole.Leaf[:ledger.LeafSize-1], append(whole.Leaf[:ledger.LeafSize:ledger.LeafSize], 0)} {
+	for _, leaf := range [][]byte{nil, whole.Leaf[:ledger.LeafSize-1], append(whole.Leaf[:ledger.LeafSize:ledger.LeafSize],
+		0)} {
 		said := whole
 		said.Leaf = leaf
 		file.Tenants["t"] = said
@@ -279,7 +283,8 @@ func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.host.copies.RestoreFrom(dir, a.kv, a.tenant, a.tiles); err == nil || !strings.Contains(err.Error(), "its leaf has") {
+		if _, err := a.host.copies.RestoreFrom(dir, a.kv, a.tenant, a.tiles); err == nil ||
+			!strings.Contains(err.Error(), "its leaf has") {
 			t.Errorf("a leaf of %d bytes: %v", len(leaf), err)
 		}
 	}

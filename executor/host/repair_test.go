@@ -264,7 +264,8 @@ func damaged(t *testing.T, more int) *rig {
 	stop()
 	for i := range more {
 		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"},
-			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i), Value: []byte("1")}}})
+			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i),
+				Value: []byte("1")}}})
 	}
 	return r
 }
@@ -333,7 +334,8 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 		t.Fatalf("folded up to %d: %+v", folded, answer)
 	}
 	r.caughtUp()
-	if s := r.status(); s.Copy == nil || len(s.Copy.Repairs) != 1 || s.Copy.Repairs[0].Actor != "tester" || s.Copy.Repairs[0].Lost != answer.Lost {
+	if s := r.status(); s.Copy == nil || len(s.Copy.Repairs) != 1 || s.Copy.Repairs[0].Actor != "tester" ||
+		s.Copy.Repairs[0].Lost != answer.Lost {
 		t.Fatalf("%+v", s.Copy)
 	}
 	present := 0
@@ -398,7 +400,8 @@ func TestAStreamThatWasMadeAnewIsRepairedFromTheTiles(t *testing.T) {
 		}
 		_, stop := r.host("h1")
 		r.halted(want)
-		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"}, // on the stream that the host has made: another history
+		// on the stream that the host has made: another history
+		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"},
 			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "other", Value: []byte("1")}}})
 		stop()
 		r.host("h1") // halted over a restart

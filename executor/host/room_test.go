@@ -17,7 +17,8 @@ func TestRunSaysWhyItWasEnded(t *testing.T) {
 		cause error
 		want  error
 	}{{"mute", ErrMute, ErrMute}, {"wanted", nil, nil}} {
-		h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, c.name), DurableServer: r.srv.DurableID()})
+		h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, c.name),
+			DurableServer: r.srv.DurableID()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,8 @@ func (a *actor) rotateKey(r request) {
 	case s.rotate != nil:
 		refuse("another rotation is under way")
 		return
-	case q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax || len(q.Actor) > ledger.TextMax:
+	case q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax ||
+		len(q.Actor) > ledger.TextMax:
 		refuse("a rotation needs a reason and the name of who asks for it")
 		return
 	}
@@ -88,12 +89,14 @@ func (a *actor) rotated(k *pb.KeyRotated, result executor.Result) {
 		r.answer <- view.RotationAnswer{Error: "the rotation has no effect: " + result.Reason}
 		return
 	}
-	r.answer <- view.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size, Signed: len(k.Signature) > 0}
+	r.answer <- view.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size,
+		Signed: len(k.Signature) > 0}
 }
 
 // keyProblem says why this host could not sign; empty: it could.
 func (a *actor) keyProblem(named string, last []byte) string {
-	if _, err := inForce(a.host.keysRoot(), a.tenant, named, last); err != nil && !errors.Is(err, errNoKey) {
+	if _, err := inForce(a.host.keysRoot(), a.tenant, named, last); err != nil &&
+		!errors.Is(err, errNoKey) {
 		return err.Error()
 	}
 	return ""

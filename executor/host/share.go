@@ -14,7 +14,9 @@ type share struct {
 	waiting atomic.Int32
 }
 
-func newShare() *share { return &share{places: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))} }
+func newShare() *share {
+	return &share{places: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))}
+}
 
 // stint is how one tenant uses the share. It belongs to the tenant's goroutine.
 type stint struct {

@@ -72,7 +72,8 @@ func TestConditionsOfOneTenantHoldUpNoOther(t *testing.T) {
 func besideSlow(t *testing.T, plans int) (took []time.Duration) {
 	t.Helper()
 	r := newRig(t)
-	config := Config{Conn: r.conn, Tenants: []string{"slow", "other"}, Dir: r.dir + "/two", DurableServer: r.srv.DurableID()}
+	config := Config{Conn: r.conn, Tenants: []string{"slow", "other"}, Dir: r.dir + "/two",
+		DurableServer: r.srv.DurableID()}
 	h, err := New(config)
 	if err != nil {
 		t.Fatal(err)

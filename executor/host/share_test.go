@@ -169,7 +169,8 @@ func TestWaitingForAPlaceEndsWithTheSession(t *testing.T) {
 func TestACostlyTenantLeavesAQuietOneAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"costly", "quiet"}, Dir: r.dir + "/two", DurableServer: r.srv.DurableID()})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"costly", "quiet"}, Dir: r.dir + "/two",
+		DurableServer: r.srv.DurableID()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,8 @@ func TestACostlyTenantLeavesAQuietOneAlone(t *testing.T) {
 	go func() { done <- h.Run(ctx) }()
 	<-h.Ready()
 	for _, a := range h.actors {
-		folded := a.await(&waiter{sequence: appendFact(t, r, a.tenant)}, map[string]time.Duration{"quiet": 30 * time.Second}[a.tenant])
+		folded := a.await(&waiter{sequence: appendFact(t, r, a.tenant)},
+			map[string]time.Duration{"quiet": 30 * time.Second}[a.tenant])
 		if want := a.tenant == "quiet"; folded != want {
 			t.Errorf("%s folded: %v, want %v", a.tenant, folded, want)
 		}
@@ -203,12 +205,14 @@ func appendFact(t *testing.T, r *rig, tenant string) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
+	data, err := ledger.EncodeCommit(
+		[]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	source := ledger.Source{Tenant: tenant, Class: ledger.ClassFact, Name: "s"}
-	sequence, err := p.Append(context.Background(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err := p.Append(context.Background(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
+		Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}

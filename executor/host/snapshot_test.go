@@ -116,7 +116,8 @@ func TestAFlippedBitInTheStateStoreNeverGivesAWrongState(t *testing.T) {
 		}
 		_ = os.RemoveAll(dir)
 	}
-	t.Logf("%d flips in %v: %d found and folded again, in whole or from where they were; %d changed nothing", flips, byKind, found, kept)
+	t.Logf("%d flips in %v: %d found and folded again, in whole or from where they were; %d changed nothing", flips,
+		byKind, found, kept)
 }
 
 func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
@@ -237,7 +238,8 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 		if other.host.copies.Restore(other.kv, other.tenant, other.tiles) {
 			t.Error("a snapshot of another tenant was used")
 		}
-		if err := errors.Join(a.kv.Wipe(), a.tiles.Close(), other.tiles.Close(), other.kv.Close(), h.Close(), os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
+		if err := errors.Join(a.kv.Wipe(), a.tiles.Close(), other.tiles.Close(), other.kv.Close(), h.Close(),
+			os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
 			t.Fatal(err)
 		}
 	}

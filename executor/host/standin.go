@@ -39,7 +39,9 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 	s := &StandIn{cfg: cfg}
 	for _, tenant := range cfg.Tenants {
 		for _, prefix := range [...]string{api.QuerySubject(tenant, ""), api.AdminSubject(tenant, "")} {
-			sub, err := cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) { s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix)) })
+			sub, err := cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
+				s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix))
+			})
 			if err != nil {
 				s.Close()
 				return nil, err
@@ -69,7 +71,8 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	case verb == verbReleased:
 		return
 	case verb == "host":
-		answer = view.HostAnswer{Host: view.Host{Host: s.cfg.Holder, Mode: view.ModeDegraded, Problem: s.cfg.Problem}}
+		answer = view.HostAnswer{Host: view.Host{Host: s.cfg.Holder, Mode: view.ModeDegraded,
+			Problem: s.cfg.Problem}}
 	case s.cfg.Elsewhere:
 		return
 	case verb == "status":
@@ -90,7 +93,8 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 // from the state as it is, unless another host holds the tenant, which has its lease by now.
 func (a *actor) degraded(ctx context.Context, err error) {
 	if was := a.currentMode(); was != view.ModeDegraded {
-		a.log.Error("tenant degraded: nothing is folded or dispatched until the disk can be written", "error", err)
+		a.log.Error("tenant degraded: nothing is folded or dispatched until the disk can be written",
+			"error", err)
 	}
 	a.setMode(view.ModeDegraded, err.Error())
 	a.opened.Do(a.host.attaching.Done)

@@ -35,9 +35,9 @@ func instant() turn.Instant {
 // settled says that no call waits for an answer.
 func settled(string, uint32, string, uint32) bool { return false }
 
-// TestAnAnswerToWhatIsNotOnItsWayIsNone, unless it says that an undo is done: it comes after another command for the same action
-// has taken its place, after the ledger has settled the attempt, a second time, or after
-// this host has stepped down.
+// TestAnAnswerToWhatIsNotOnItsWayIsNone, unless it says that an undo is done: it comes after
+// another command for the same action has taken its place, after the ledger has settled the
+// attempt, a second time, or after this host has stepped down.
 func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 	t.Parallel()
 	b := new(byHand)
@@ -141,7 +141,9 @@ func TestAReleaseIsHeard(t *testing.T) {
 	r := newRig(t)
 	r.leaseTTL = 30 * time.Second // a host that stands by looks every 10 s
 	first, stop := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Holder == first.cfg.Holder && r.status().Mode == view.ModeHolding })
+	r.eventually("h1 holds", func() bool {
+		return r.status().Holder == first.cfg.Holder && r.status().Mode == view.ModeHolding
+	})
 	second, _ := r.host("h2")
 	h2 := second.actors[0]
 	inMode := func(mode string) bool { <-time.After(5 * time.Millisecond); return h2.currentMode() == mode }

@@ -28,21 +28,29 @@ type tracing struct {
 }
 
 func newTracing(tracer trace.Tracer, tenant string) *tracing {
-	return &tracing{tracer: tracer, tenant: tenant, plans: map[string]trace.Span{}, spans: map[turn.Attempt]trace.Span{}}
+	return &tracing{tracer: tracer, tenant: tenant, plans: map[string]trace.Span{},
+		spans: map[turn.Attempt]trace.Span{}}
 }
 
 // send begins the span of a command, and has the command carry it to the worker.
 func (t *tracing) send(c executor.Command) executor.Command {
-	id := turn.Attempt{About: turn.About{Plan: c.Plan, Action: c.Action}, Purpose: c.Purpose, Number: c.Attempt}
+	id := turn.Attempt{About: turn.About{Plan: c.Plan, Action: c.Action}, Purpose: c.Purpose,
+		Number: c.Attempt}
 	if t.tracer == nil || t.spans[id] != nil || len(t.spans) >= spansMax {
 		return c
 	}
 	of := []attribute.KeyValue{
-		attribute.String("sagenbaum.tenant", t.tenant), attribute.String("sagenbaum.plan", c.Plan), attribute.String("sagenbaum.action", c.Action),
-		attribute.String("sagenbaum.capability", c.Capability), attribute.String("sagenbaum.forward", c.Forward), attribute.String("sagenbaum.address", c.Address),
-		attribute.Int64("sagenbaum.attempt", int64(c.Attempt)), attribute.String("messaging.system", "nats"),
+		attribute.String("sagenbaum.tenant", t.tenant), attribute.String("sagenbaum.plan", c.Plan),
+		attribute.String("sagenbaum.action", c.Action),
+		attribute.String("sagenbaum.capability", c.Capability),
+		attribute.String("sagenbaum.forward", c.Forward),
+		attribute.String("sagenbaum.address", c.Address),
+		attribute.Int64("sagenbaum.attempt", int64(c.Attempt)),
+		attribute.String("messaging.system", "nats"),
 	}
-	ctx, span := t.tracer.Start(t.unwind(c), c.Purpose+" "+c.Capability, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(of...), trace.WithLinks(linksTo(c.ForwardTrace, "forward")...))
+	ctx, span := t.tracer.Start(t.unwind(c), c.Purpose+" "+c.Capability,
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(of...),
+		trace.WithLinks(linksTo(c.ForwardTrace, "forward")...))
 	t.spans[id] = span
 	if at := trace.SpanContextFromContext(ctx); at.IsValid() {
 		c.Traceparent = ledger.FormatTraceparent(at.TraceID(), at.SpanID(), byte(at.TraceFlags()))
@@ -59,8 +67,10 @@ func (t *tracing) unwind(c executor.Command) context.Context {
 	if len(t.plans) >= spansMax {
 		return ctx
 	}
-	ctx, span := t.tracer.Start(ctx, "unwind", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindInternal), trace.WithLinks(linksTo(c.PlanTrace, "plan")...),
-		trace.WithAttributes(attribute.String("sagenbaum.tenant", t.tenant), attribute.String("sagenbaum.plan", c.Plan)))
+	ctx, span := t.tracer.Start(ctx, "unwind", trace.WithNewRoot(),
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithLinks(linksTo(c.PlanTrace, "plan")...),
+		trace.WithAttributes(attribute.String("sagenbaum.tenant", t.tenant),
+			attribute.String("sagenbaum.plan", c.Plan)))
 	t.plans[c.Plan] = span
 	return ctx
 }
@@ -73,8 +83,9 @@ func linksTo(recorded, what string) []trace.Link {
 		return nil
 	}
 	return []trace.Link{{
-		SpanContext: trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags), Remote: true}),
-		Attributes:  []attribute.KeyValue{attribute.String("sagenbaum.link", what)},
+		SpanContext: trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID,
+			TraceFlags: trace.TraceFlags(flags), Remote: true}),
+		Attributes: []attribute.KeyValue{attribute.String("sagenbaum.link", what)},
 	}}
 }
 
@@ -101,7 +112,8 @@ func (t *tracing) ended(plan, state string) {
 	if span := t.plans[plan]; span != nil {
 		delete(t.plans, plan)
 		span.SetAttributes(attribute.String("sagenbaum.state", state))
-		endSpan(span, map[bool]string{true: "something waits for the plan's owner"}[state == ledger.StateQuarantined])
+		endSpan(span,
+			map[bool]string{true: "something waits for the plan's owner"}[state == ledger.StateQuarantined])
 	}
 }
 
@@ -153,7 +165,8 @@ func (a *actor) observeKind(e ledger.Entry) {
 		t.fired.Inc()
 	case *pb.Record_CompensationDispatched:
 		a.dispatchedAt(r)
-		if _, again := a.sent[of]; !again && k.CompensationDispatched.Attempt == 1 && len(a.sent) < spansMax {
+		if _, again := a.sent[of]; !again && k.CompensationDispatched.Attempt == 1 &&
+			len(a.sent) < spansMax {
 			a.sent[of] = r.EpochNs
 		}
 	case *pb.Record_ProbeAsked:
@@ -192,16 +205,19 @@ func (a *actor) observeTrace(e ledger.Entry) {
 	of := turn.About{Plan: e.Record.Plan, Action: e.Record.Action}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_CompensationSucceeded:
-		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: k.CompensationSucceeded.Attempt}, "")
+		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo,
+			Number: k.CompensationSucceeded.Attempt}, "")
 	case *pb.Record_CompensationFailed:
 		f := k.CompensationFailed // its message may hold what is nobody's business there
-		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: f.Attempt}, "failed "+f.Code)
+		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: f.Attempt},
+			"failed "+f.Code)
 	case *pb.Record_ProbeAsked:
 		if done := k.ProbeAsked.Done; done != nil {
 			a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: done.Attempt}, "")
 		}
 	case *pb.Record_ProbeAnswered:
-		a.traces.settle(turn.Attempt{About: of, Purpose: purposeOf(k.ProbeAnswered.Question), Number: k.ProbeAnswered.Attempt}, "")
+		a.traces.settle(turn.Attempt{About: of, Purpose: purposeOf(k.ProbeAnswered.Question),
+			Number: k.ProbeAnswered.Attempt}, "")
 	case *pb.Record_CompensationSkipped:
 		a.traces.abandon(of, "")
 	case *pb.Record_ActionQuarantined:
@@ -221,7 +237,8 @@ func (a *actor) measure() {
 	last := a.last
 	a.mu.Unlock()
 	is := levels{
-		held: m.Held, open: m.Open, unwinding: m.Unwinding, quarantined: m.Quarantined, cuts: m.Cut, faulty: m.Faulty,
+		held: m.Held, open: m.Open, unwinding: m.Unwinding, quarantined: m.Quarantined, cuts: m.Cut,
+		faulty: m.Faulty,
 		behind: max(last, a.readAhead.Load(), a.cursor()) - a.cursor(),
 	}
 	if a.holding() {

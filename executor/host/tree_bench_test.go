@@ -24,14 +24,16 @@ func benchPlans(b *testing.B, plans int) (messages []ledger.Message, records int
 			action := fmt.Sprint("a", n)
 			commits = append(commits, pair(plan, action, charge()), []*pb.Record{completed(plan, action, "ref-"+plan)})
 		}
-		commits = append(commits, []*pb.Record{{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}})
+		commits = append(commits,
+			[]*pb.Record{{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}})
 		for _, commit := range commits {
 			data, err := ledger.EncodeCommit(commit)
 			if err != nil {
 				b.Fatal(err)
 			}
 			records += len(commit)
-			messages = append(messages, ledger.Message{Sequence: uint64(len(messages) + 1), StampNs: int64(len(messages)) * 1e6, Subject: agentOf("bench", plan).Subject(), Data: data})
+			messages = append(messages, ledger.Message{Sequence: uint64(len(messages) + 1), StampNs: int64(len(messages)) * 1e6,
+				Subject: agentOf("bench", plan).Subject(), Data: data})
 		}
 	}
 	return messages, records
@@ -39,7 +41,8 @@ func benchPlans(b *testing.B, plans int) (messages []ledger.Message, records int
 
 // foldOnce folds messages into Pebble as an actor does, 256 a turn, and calls beside
 // for each record and at the end of each turn.
-func foldOnce(b *testing.B, messages []ledger.Message, record func(ledger.Message, ledger.Entry), turn func()) time.Duration {
+func foldOnce(b *testing.B, messages []ledger.Message, record func(ledger.Message, ledger.Entry),
+	turn func()) time.Duration {
 	b.Helper()
 	f, err := store.OpenFolder(b.TempDir(), "t")
 	if err != nil {
@@ -78,7 +81,8 @@ func BenchmarkTheTreeBesideTheFold(b *testing.B) {
 		edge := new(ledger.Edge)
 		for i, took := range [...]time.Duration{
 			foldOnce(b, messages, func(ledger.Message, ledger.Entry) {}, func() {}),
-			foldOnce(b, messages, func(_ ledger.Message, e ledger.Entry) { edge.Append(ledger.Hash(e.Address.Leaf)) }, func() {}),
+			foldOnce(b, messages, func(_ ledger.Message, e ledger.Entry) { edge.Append(ledger.Hash(e.Address.Leaf)) },
+				func() {}),
 			foldWithTiles(b, messages, false),
 			foldWithTiles(b, messages, true),
 		} {

@@ -89,7 +89,8 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 	r.begun("helper", "part", &pb.PlanOpened{ParentPlan: "root", ParentAction: "a1", ParentToken: token})
 	r.acted("helper", "part", "c1")
 	r.acted("helper", "part", "c2")
-	sequence := r.append(agentOf("helper", "part"), &pb.Record{Plan: "part", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	sequence := r.append(agentOf("helper", "part"),
+		&pb.Record{Plan: "part", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 	if got := r.outcome(api.OutcomeQuery{Plan: "part", Sequence: sequence}); got.State != ledger.StateCommitted {
 		t.Fatalf("%+v", got)
 	}
@@ -98,7 +99,8 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	told := r.notices("helper", "part")
-	r.append(agentOf("lead", "root"), &pb.Record{Plan: "root", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "test"}}})
+	r.append(agentOf("lead", "root"),
+		&pb.Record{Plan: "root", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "test"}}})
 	if got := r.ended("root"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
@@ -121,13 +123,18 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 	told := r.notices("agent", "p")
 	r.begun("agent", "p", &pb.PlanOpened{})
 	r.acted("agent", "p", "a1")
-	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "draft", Number: 1}}})
+	r.append(agentOf("agent", "p"),
+		&pb.Record{Plan: "p", Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "draft", Number: 1}}})
 	r.acted("agent", "p", "a2")
 	r.acted("agent", "p", "a3")
-	if v := r.preview("p", "draft"); fmt.Sprint(previewed(v)) != "[compensate a3 compensate a2]" || v.End != ledger.StateOpen {
+	if v := r.preview("p", "draft"); fmt.Sprint(previewed(v)) != "[compensate a3 compensate a2]" ||
+		v.End != ledger.StateOpen {
 		t.Errorf("%+v", v)
 	}
-	sequence := r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "draft", Reason: "another idea", Number: 1}}})
+	sequence := r.append(agentOf("agent", "p"),
+		&pb.Record{Plan: "p",
+			Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "draft", Reason: "another idea",
+				Number: 1}}})
 	r.outcome(api.OutcomeQuery{Plan: "p", Sequence: sequence})
 	if n := told(); n.State != ledger.StateUnwinding {
 		t.Errorf("%+v", n)
@@ -156,7 +163,8 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 	if got := r.outcome(api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 50}); got.State != ledger.StateOpen {
 		t.Errorf("%+v", got)
 	}
-	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	r.append(agentOf("agent", "p"),
+		&pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 	if got := <-waited; got.State != ledger.StateCommitted {
 		t.Errorf("%+v", got)
 	}
@@ -171,13 +179,18 @@ func TestACommittedPlanIsUndoneByItsOwnerUnderANameOfItsOwn(t *testing.T) {
 	r.begun("agent", "p", &pb.PlanOpened{Owner: "owner1"})
 	r.acted("agent", "p", "a1")
 	r.acted("agent", "p", "a2")
-	sequence := r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	sequence := r.append(agentOf("agent", "p"),
+		&pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 	r.outcome(api.OutcomeQuery{Plan: "p", Sequence: sequence})
 	told := r.notices("agent", "p~1")
-	r.append(operator("owner1"), &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "wrong customer", Actor: "owner1"}}})
+	r.append(operator("owner1"),
+		&pb.Record{Plan: "p",
+			Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "wrong customer",
+				Actor: "owner1"}}})
 	r.eventually("it is undone under its new name", func() bool {
 		var answer api.OutcomeAnswer
-		return r.ask("plan.outcome", api.OutcomeQuery{Plan: "p~1", Ended: true, WaitMs: 500}, &answer) == nil && answer.State == ledger.StateCompensated
+		return r.ask("plan.outcome", api.OutcomeQuery{Plan: "p~1", Ended: true, WaitMs: 500}, &answer) == nil &&
+			answer.State == ledger.StateCompensated
 	})
 	p.want(nil, []string{"a2", "a1"}, 2)
 	if got := r.outcome(api.OutcomeQuery{Plan: "p"}); got.State != ledger.StateCommitted {
@@ -208,7 +221,8 @@ func TestAPreviewChangesNothing(t *testing.T) {
 	r.caughtUp()
 	before := r.status()
 	v := r.preview("p", "")
-	if fmt.Sprint(previewed(v)) != "[probe a2 compensate a2 compensate a1]" || string(v.Steps[2].Arguments) != `{"ref":"a1"}` || v.Owner != "owner1" {
+	if fmt.Sprint(previewed(v)) != "[probe a2 compensate a2 compensate a1]" ||
+		string(v.Steps[2].Arguments) != `{"ref":"a1"}` || v.Owner != "owner1" {
 		t.Errorf("%+v", v)
 	}
 	if after := r.status(); after.Last != before.Last || after.Records != before.Records || after.InFlight != 0 {
@@ -216,7 +230,8 @@ func TestAPreviewChangesNothing(t *testing.T) {
 	}
 	p.want([]string{"a1"}, nil, 0)
 	var answer view.PreviewAnswer
-	if err := r.ask("plan.preview", view.PreviewQuery{Plan: "nothing"}, &answer); err != nil || !strings.Contains(answer.Error, "there is no plan nothing") {
+	if err := r.ask("plan.preview", view.PreviewQuery{Plan: "nothing"}, &answer); err != nil ||
+		!strings.Contains(answer.Error, "there is no plan nothing") {
 		t.Errorf("%v %+v", err, answer)
 	}
 	if v := r.preview("p", "nowhere"); v.Refused == "" || len(v.Steps) != 0 {
@@ -233,7 +248,8 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 	records := append([]*pb.Record{opened("p", &pb.PlanOpened{})}, pair("p", "a", charge())...)
 	records[1].GetForwardRegistered().Review = true
 	sequence := r.append(agentOf("agent", "p"), records...)
-	if got := r.outcome(api.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence}); got.Verdict != "" || got.State != ledger.StateOpen {
+	if got := r.outcome(api.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence}); got.Verdict != "" ||
+		got.State != ledger.StateOpen {
 		t.Errorf("%+v", got)
 	}
 	// An end that is waited for is not a verdict.
@@ -244,7 +260,9 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 		waited <- m
 	}()
 	sequence = r.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "auditor"},
-		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, Reason: "small"}}})
+		&pb.Record{Plan: "p", Action: "a",
+			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
+				Reason: "small"}}})
 	got := r.outcome(api.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence})
 	if got.Verdict != "allow" || got.VerdictReason != "small" || got.VerdictBy != "auditor" {
 		t.Errorf("%+v", got)
@@ -252,7 +270,8 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 	if n := told(); n.Plan != "p" || n.Action != "a" || n.Verdict != "allow" || n.By != "auditor" {
 		t.Errorf("%+v", n)
 	}
-	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	r.append(agentOf("agent", "p"),
+		&pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 	var answer api.OutcomeAnswer
 	if m := <-waited; m == nil || json.Unmarshal(m.Data, &answer) != nil || answer.State == ledger.StateOpen {
 		t.Errorf("%+v", answer)
@@ -274,9 +293,11 @@ func TestContractsAreListedByRevision(t *testing.T) {
 	for _, c := range []struct {
 		query view.ContractQuery
 		want  int
-	}{{view.ContractQuery{}, 1}, {view.ContractQuery{Revisions: true}, 2}, {view.ContractQuery{Capability: "mail.send"}, 0}} {
+	}{{view.ContractQuery{}, 1}, {view.ContractQuery{Revisions: true}, 2},
+		{view.ContractQuery{Capability: "mail.send"}, 0}} {
 		var answer view.ContractsAnswer
-		if err := r.ask("contract.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Contracts == nil || len(answer.Contracts) != c.want {
+		if err := r.ask("contract.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Contracts == nil ||
+			len(answer.Contracts) != c.want {
 			t.Errorf("%+v: %v %+v", c.query, err, answer)
 		}
 		for _, v := range answer.Contracts {

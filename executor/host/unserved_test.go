@@ -31,10 +31,17 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 		fate    actuators.Fate
 		from    time.Duration // then it is told; 0: never
 	}{
-		{"a new one", func() executor.Command { return offered(10*time.Minute, 10*time.Minute) }, false, actuators.NoWorker, 10 * time.Minute},
-		{"one that a restart finds", func() executor.Command { return offered(-time.Hour, 10*time.Minute) }, true, actuators.NoWorker, turn.UnservedSeen},
-		{"one that a restart finds, in a hurry", func() executor.Command { return offered(-time.Hour, 2*time.Second) }, true, actuators.NoWorker, 2 * time.Second},
-		{"one that cannot be sent", func() executor.Command { return offered(time.Minute, time.Minute) }, false, actuators.Unsent, 0},
+		{"a new one", func() executor.Command {
+			return offered(10*time.Minute, 10*time.Minute)
+		}, false, actuators.NoWorker, 10 * time.Minute},
+		{"one that a restart finds", func() executor.Command {
+			return offered(-time.Hour, 10*time.Minute)
+		}, true, actuators.NoWorker, turn.UnservedSeen},
+		{"one that a restart finds, in a hurry", func() executor.Command {
+			return offered(-time.Hour, 2*time.Second)
+		}, true, actuators.NoWorker, 2 * time.Second},
+		{"one that cannot be sent", func() executor.Command { return offered(time.Minute, time.Minute) }, false,
+			actuators.Unsent, 0},
 		{"one that needs no worker", command, false, actuators.NoWorker, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,7 +70,8 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 					<-time.After(2 * turn.WorkerWaitMax)
 					synctest.Wait()
 					told := d.take()
-					if len(told) == 0 || !told[0].Unserved || told[0].Reply != nil || told[0].Attempt != 1 || told[0].Reached != c.resent {
+					if len(told) == 0 || !told[0].Unserved || told[0].Reply != nil || told[0].Attempt != 1 ||
+						told[0].Reached != c.resent {
 						t.Fatalf("%+v", told)
 					}
 				}
@@ -80,7 +88,8 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 func TestAWorkerThatGoesAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{results: []actuators.Result{working(time.Now().Add(5 * time.Minute).UnixMilli()), {Fate: actuators.NoWorker}}}
+		s := &script{results: []actuators.Result{working(time.Now().Add(5 * time.Minute).UnixMilli()),
+			{Fate: actuators.NoWorker}}}
 		d := newDispatcher(s, instant, nil)
 		defer d.stop()
 		d.send(turn.Sending{Command: offered(2*time.Minute, 2*time.Minute)})
@@ -132,12 +141,14 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 		return []*pb.Record{
 			{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
 				Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
-			{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-				Capability: "undo.x", UnservedAfterNs: int64(2 * time.Second)}}},
+			{Plan: plan, Action: action,
+				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+					Capability: "undo.x", UnservedAfterNs: int64(2 * time.Second)}}},
 			{Plan: plan, Action: action, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
 		}
 	}
-	r.append(source, append([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}}, register("p", "a")...)...)
+	r.append(source, append([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}},
+		register("p", "a")...)...)
 	r.fail("p")
 	var answer view.PlanAnswer
 	r.eventually("it says until when", func() bool {
@@ -146,7 +157,8 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 			strings.Contains(answer.Plan.Actions[0].WaitsFor, "its owner's at 2")
 	})
 	var due view.UpcomingAnswer
-	if err := r.ask("due.ls", view.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 || due.Upcoming.Due[0].Kind != "unserved" {
+	if err := r.ask("due.ls", view.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 ||
+		due.Upcoming.Due[0].Kind != "unserved" {
 		t.Fatalf("%+v, %v", due, err)
 	}
 	if got := r.ended("p"); got.State != ledger.StateQuarantined {
@@ -173,7 +185,8 @@ func TestAQuestionThatNobodyWaitsForIsNotAskedAnyMore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
-	inDoubt := &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: "timeout"}}}
+	inDoubt := &pb.Record{Plan: "p", Action: "a",
+		Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: "timeout"}}}
 	commit := &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
 	records := append([]*pb.Record{opened("p", &pb.PlanOpened{})}, pair("p", "a", charge())...)
 	r.append(agentOf("agent", "p"), append(records, inDoubt, commit)...)
@@ -199,7 +212,8 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 	asked := func() view.Served {
 		t.Helper()
 		var answer view.ServedAnswer
-		if err := r.ask("worker.served", calls, &answer); err != nil || answer.Error != "" || len(answer.Calls) != 1 || answer.Calls[0].ServedCall != calls.Calls[0] {
+		if err := r.ask("worker.served", calls, &answer); err != nil || answer.Error != "" || len(answer.Calls) != 1 ||
+			answer.Calls[0].ServedCall != calls.Calls[0] {
 			t.Fatalf("%+v, %v", answer, err)
 		}
 		return answer.Calls[0]
@@ -214,7 +228,8 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 	var h heard
 	command := api.Command{Capability: "undo.a", WorkerVersion: "v2"}
 	h.note(command, api.Reply{Status: api.StatusFailed, Code: api.CodeWorkerVersion, Message: "this worker is v1"}, 5)
-	if h.at("undo.a") != 5 || h.otherVersion("undo.a", "v2") != "this worker is v1" || h.otherVersion("undo.a", "v3") != "" {
+	if h.at("undo.a") != 5 || h.otherVersion("undo.a", "v2") != "this worker is v1" ||
+		h.otherVersion("undo.a", "v3") != "" {
 		t.Errorf("%+v", h.refused)
 	}
 	h.note(command, api.Reply{Status: api.StatusDone}, 6)

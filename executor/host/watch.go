@@ -58,7 +58,8 @@ func (w *Watch) Close() {
 
 func (w *Watch) add(pulse executor.Pulse, plans []string, facts, all bool) {
 	w.mu.Lock()
-	w.pending.Pulse, w.pending.Facts, w.pending.All = pulse, w.pending.Facts || facts, w.pending.All || all
+	w.pending.Pulse, w.pending.Facts, w.pending.All = pulse, w.pending.Facts || facts, w.pending.All ||
+		all
 	for _, plan := range plans {
 		switch {
 		case w.seen[plan]:
@@ -110,7 +111,8 @@ func (f *feed) touch(r *pb.Record) {
 		return
 	}
 	switch r.Kind.(type) {
-	case *pb.Record_FactAsserted, *pb.Record_FactRetracted, *pb.Record_FactEvicted, *pb.Record_FactReingested:
+	case *pb.Record_FactAsserted, *pb.Record_FactRetracted, *pb.Record_FactEvicted,
+		*pb.Record_FactReingested:
 		f.facts = true
 	}
 	switch n := len(f.plans); {
@@ -164,7 +166,8 @@ func (h *Host) Watch(tenant string) (*Watch, error) {
 	a.feed.mu.Lock()
 	defer a.feed.mu.Unlock()
 	if len(a.feed.watches) == watchesMax {
-		return nil, fmt.Errorf("cannot follow tenant %s: %d watches follow it already", tenant, watchesMax)
+		return nil, fmt.Errorf("cannot follow tenant %s: %d watches follow it already", tenant,
+			watchesMax)
 	}
 	a.feed.watches = append(a.feed.watches, w)
 	a.feed.watched.Store(true)
@@ -213,7 +216,8 @@ func (h *Host) Pulse(tenant string) (pulse executor.Pulse, err error) {
 func (h *Host) Tenants() []string { return slices.Clone(h.cfg.Tenants) }
 
 func (a *actor) askFind(q view.FindQuery) any {
-	answer, problem := looked(a, func(r *executor.Reader) (view.FindAnswer, error) { return r.Find(q) })
+	answer, problem := looked(a,
+		func(r *executor.Reader) (view.FindAnswer, error) { return r.Find(q) })
 	if answer.Error = problem; answer.Plans == nil {
 		answer.Plans = []view.Plan{}
 	}
@@ -235,7 +239,8 @@ func (a *actor) askUpcoming(q view.ListQuery) any {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b view.Due) int {
-		return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Plan, b.Plan), cmp.Compare(a.Action, b.Action))
+		return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Plan, b.Plan),
+			cmp.Compare(a.Action, b.Action))
 	})
 	answer.Upcoming.Due = due[:min(len(due), limit)]
 	return answer

@@ -89,12 +89,15 @@ func TestQuestionsInTheProcessAreThoseOfTheQueryAPI(t *testing.T) {
 	h, stop := r.host("h1")
 	r.agent("p1", &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "l"}}})
 	r.await(h, r.appended)
-	for verb, question := range map[string]any{"plan.find": view.FindQuery{Label: "l"}, "plan.show": view.PlanQuery{Plan: "p1"}, "due.ls": view.ListQuery{}, "capability.ls": struct{}{}} {
+	for verb, question := range map[string]any{"plan.find": view.FindQuery{Label: "l"},
+		"plan.show": view.PlanQuery{Plan: "p1"}, "due.ls": view.ListQuery{}, "capability.ls": struct{}{}} {
 		direct, err := h.Ask("t", verb, question)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kind, want := fmt.Sprintf("%T", direct), map[string]string{"plan.find": "view.FindAnswer", "plan.show": "view.PlanAnswer", "due.ls": "view.UpcomingAnswer", "capability.ls": "view.CapabilitiesAnswer"}[verb]; kind != want {
+		if kind, want := fmt.Sprintf("%T", direct),
+			map[string]string{"plan.find": "view.FindAnswer", "plan.show": "view.PlanAnswer", "due.ls": "view.UpcomingAnswer",
+				"capability.ls": "view.CapabilitiesAnswer"}[verb]; kind != want {
 			t.Errorf("%s is answered with %s", verb, kind)
 		}
 	}

@@ -40,7 +40,8 @@ func (a *actor) askWhy(q view.WhyQuery) any {
 	if problem != "" {
 		return view.WhyAnswer{Error: problem}
 	}
-	story := &story{tenant: a.tenant, store: a.ledgerSeen(), trail: trail, entries: map[executor.Place]ledger.Entry{}, read: map[executor.Place]bool{}, plan: q.Plan}
+	story := &story{tenant: a.tenant, store: a.ledgerSeen(), trail: trail,
+		entries: map[executor.Place]ledger.Entry{}, read: map[executor.Place]bool{}, plan: q.Plan}
 	err := story.gather()
 	a.look(func(r *executor.Reader) { why.Records = story.tell(r) })
 	why.Left = story.left
@@ -90,7 +91,8 @@ func (s *story) take(ctx context.Context, at executor.Place) error {
 	m, err := s.store.Get(ctx, at.Sequence)
 	var halted *ledger.Halted
 	if errors.As(err, &halted) { // behind a repair it stands in the tiles only
-		s.left = fmt.Sprintf("what stands before the stream's beginning; sequence %d is in the tiles only", at.Sequence)
+		s.left = fmt.Sprintf(
+			"what stands before the stream's beginning; sequence %d is in the tiles only", at.Sequence)
 		return nil
 	}
 	if err != nil {
@@ -123,7 +125,8 @@ func (s *story) scan(ctx context.Context) error {
 	for m, err := range s.store.Read(ctx, from) {
 		switch {
 		case ctx.Err() != nil:
-			s.left = fmt.Sprintf("what stands behind sequence %d: reading took too long; sagenbaum ledger tail --since %d --plan %s has it", m.Sequence, m.Sequence, s.plan)
+			s.left = fmt.Sprintf("what stands behind sequence %d: reading took too long; sagenbaum ledger "+
+				"tail --since %d --plan %s has it", m.Sequence, m.Sequence, s.plan)
 			return nil
 		case err != nil:
 			return err
@@ -143,7 +146,8 @@ func (s *story) scan(ctx context.Context) error {
 			return nil
 		}
 		if scanned == storyScanMax {
-			s.left = fmt.Sprintf("some records behind sequence %d; sagenbaum ledger tail --since %d --plan %s has them", m.Sequence, m.Sequence, s.plan)
+			s.left = fmt.Sprintf("some records behind sequence %d; sagenbaum ledger tail --since %d "+
+				"--plan %s has them", m.Sequence, m.Sequence, s.plan)
 			return nil
 		}
 	}
@@ -164,7 +168,8 @@ func (s *story) causes(ctx context.Context) error {
 		var missing []executor.Place
 		for _, e := range s.entries {
 			if c := ledger.CauseOf(e); c != nil && e.Record != nil {
-				if at := (executor.Place{Sequence: c.Sequence, Index: c.Index}); !s.known(at) && !slices.Contains(missing, at) {
+				if at := (executor.Place{Sequence: c.Sequence, Index: c.Index}); !s.known(at) &&
+					!slices.Contains(missing, at) {
 					missing = append(missing, at)
 				}
 			}
@@ -198,7 +203,8 @@ func (s *story) tell(r *executor.Reader) []ledger.StoryLine {
 	for i := range lines {
 		text, err := json.Marshal(lines[i])
 		if size += len(text); err != nil || size > storyBytesMax || i == storyLinesMax {
-			s.left = fmt.Sprintf("%d further records; name an action, or read them: sagenbaum ledger tail --since %d --plan %s", len(lines)-i, lines[i].Sequence, lines[i].Plan)
+			s.left = fmt.Sprintf("%d further records; name an action, or read them: sagenbaum ledger tail "+
+				"--since %d --plan %s", len(lines)-i, lines[i].Sequence, lines[i].Plan)
 			return append([]ledger.StoryLine{}, lines[:i]...)
 		}
 	}

@@ -40,10 +40,12 @@ func CheckWitness(w Witness) error {
 	case err != nil || u.Hostname() == "":
 		return ledger.Refuse("Witness.URL", "no URL", "https://HOST/PATH")
 	case u.Scheme != "https" && (u.Scheme != "http" || !onThisMachine(u.Hostname())):
-		return ledger.Refuse("Witness.URL", fmt.Sprintf("the scheme %q", u.Scheme), "https; http is for this machine only")
+		return ledger.Refuse("Witness.URL", fmt.Sprintf("the scheme %q", u.Scheme),
+			"https; http is for this machine only")
 	}
 	if _, err := cosign.NewVerifierForCosignatureV1(w.Key); err != nil {
-		return ledger.Refuse("Witness.Key", "no verifier key", "NAME+HASH+KEY, as the witness publishes it")
+		return ledger.Refuse("Witness.Key", "no verifier key",
+			"NAME+HASH+KEY, as the witness publishes it")
 	}
 	return nil
 }
@@ -63,7 +65,8 @@ type witnessing struct {
 // errDenied says that a witness has seen another history.
 var errDenied = errors.New("the witness has seen another ledger")
 
-func newWitnessing(w Witness, client *http.Client, tenant string, s *signing, log *slog.Logger) *witnessing {
+func newWitnessing(w Witness, client *http.Client, tenant string, s *signing,
+	log *slog.Logger) *witnessing {
 	if w == (Witness{}) {
 		return nil
 	}
@@ -72,7 +75,8 @@ func newWitnessing(w Witness, client *http.Client, tenant string, s *signing, lo
 		panic("host: a witness that was checked: " + err.Error())
 	}
 	s.shown.Witness = verifier.Name()
-	return &witnessing{Witness: w, verifier: verifier, client: client, tenant: tenant, last: make(chan signed, 1), signing: s, log: log}
+	return &witnessing{Witness: w, verifier: verifier, client: client, tenant: tenant,
+		last: make(chan signed, 1), signing: s, log: log}
 }
 
 // ask leaves a checkpoint to be cosigned.
@@ -129,9 +133,11 @@ func (w *witnessing) note(r signed, err error) {
 	switch {
 	case now == was:
 	case errors.Is(err, errDenied):
-		w.log.Error("ALARM: the witness says that the ledger is not the one that it has seen", "witness", w.verifier.Name(), "size", r.checkpoint.Size, "error", err)
+		w.log.Error("ALARM: the witness says that the ledger is not the one that it has seen", "witness",
+			w.verifier.Name(), "size", r.checkpoint.Size, "error", err)
 	case err != nil:
-		w.log.Warn("the checkpoint is not cosigned; the witness is asked again", "witness", w.verifier.Name(), "size", r.checkpoint.Size, "error", err)
+		w.log.Warn("the checkpoint is not cosigned; the witness is asked again", "witness",
+			w.verifier.Name(), "size", r.checkpoint.Size, "error", err)
 	default:
 		w.log.Info("the witness cosigns again", "witness", w.verifier.Name(), "size", r.checkpoint.Size)
 	}
@@ -155,7 +161,8 @@ func (w *witnessing) cosigned(ctx context.Context, r signed) error {
 		case seen == old:
 			return fmt.Errorf("%w: of the same %d records it has another tree", errDenied, seen)
 		case seen > r.tree.Files.Size():
-			return fmt.Errorf("%w: it has cosigned %d records, and the ledger has %d", errDenied, seen, r.tree.Files.Size())
+			return fmt.Errorf("%w: it has cosigned %d records, and the ledger has %d", errDenied, seen,
+				r.tree.Files.Size())
 		case seen > r.checkpoint.Size:
 			return nil // a later one of ours
 		}
@@ -166,7 +173,8 @@ func (w *witnessing) cosigned(ctx context.Context, r signed) error {
 
 // submit is one add-checkpoint. It returns signature lines, or the size that the
 // witness has seen last.
-func (w *witnessing) submit(ctx context.Context, r signed, old uint64) (lines string, seen uint64, err error) {
+func (w *witnessing) submit(ctx context.Context, r signed,
+	old uint64) (lines string, seen uint64, err error) {
 	proof, err := r.tree.Prover().Consistency(old, r.checkpoint.Size)
 	if err != nil {
 		return "", 0, err
@@ -179,7 +187,8 @@ func (w *witnessing) submit(ctx context.Context, r signed, old uint64) (lines st
 	body.WriteString("\n" + string(r.note))
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(w.URL, "/")+"/add-checkpoint", &body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(w.URL, "/")+
+		"/add-checkpoint", &body)
 	if err != nil {
 		return "", 0, err
 	}
@@ -208,7 +217,8 @@ func (w *witnessing) submit(ctx context.Context, r signed, old uint64) (lines st
 		}
 		return "", seen, nil
 	case http.StatusUnprocessableEntity:
-		return "", 0, fmt.Errorf("%w: it refuses the proof that %d records grew to %d", errDenied, old, r.checkpoint.Size)
+		return "", 0, fmt.Errorf("%w: it refuses the proof that %d records grew to %d", errDenied, old,
+			r.checkpoint.Size)
 	default:
 		return "", 0, fmt.Errorf("the witness answers %s", response.Status)
 	}

@@ -146,8 +146,11 @@ func TestAWitnessCosignsAndOneThatIsAwayDelaysNothing(t *testing.T) {
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
 	r.checkpoint()
-	r.eventually("the witness refuses a key that it does not know", func() bool { return strings.Contains(r.status().Checkpoint.Away, "403") })
-	if v := r.status().Checkpoint; v.Witness != "witness.example/w1" || v.Cosigned != 0 || v.Problem != "" || v.WitnessAlarm {
+	r.eventually("the witness refuses a key that it does not know", func() bool {
+		return strings.Contains(r.status().Checkpoint.Away, "403")
+	})
+	if v := r.status().Checkpoint; v.Witness != "witness.example/w1" || v.Cosigned != 0 || v.Problem != "" ||
+		v.WitnessAlarm {
 		t.Fatalf("%+v", v)
 	}
 	w.trusts(r.key("h1").Verifier)
@@ -255,7 +258,8 @@ func TestAnAnswerThatIsNoCosignatureIsNotTaken(t *testing.T) {
 	r.checkpoint()
 	forged.trusts(r.key("h1").Verifier)
 	r.eventually("it is not taken", func() bool { return strings.Contains(r.status().Checkpoint.Away, "no cosignature") })
-	if own, text := r.key("h1").Verifier, r.file("h1"); !ledger.SignedBy(text, "t", own) || bytes.Count(text, []byte("\n— ")) != 1 {
+	if own, text := r.key("h1").Verifier, r.file("h1"); !ledger.SignedBy(text, "t", own) ||
+		bytes.Count(text, []byte("\n— ")) != 1 {
 		t.Fatalf("%s", text)
 	}
 }
@@ -268,7 +272,8 @@ func TestAWitnessIsAURLAndAVerifierKey(t *testing.T) {
 			t.Errorf("%+v: %v", w, err)
 		}
 	}
-	for _, w := range []Witness{{"", key}, {"https://w.example", ""}, {"http://w.example", key}, {"ftp://w.example", key}, {"https://w.example", "nonsense"}} {
+	for _, w := range []Witness{{"", key}, {"https://w.example", ""}, {"http://w.example", key}, {"ftp://w.example", key},
+		{"https://w.example", "nonsense"}} {
 		var refused *ledger.Refused
 		if err := CheckWitness(w); !errors.As(err, &refused) {
 			t.Errorf("%+v: %v", w, err)

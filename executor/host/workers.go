@@ -87,9 +87,11 @@ func (a *actor) askServed(q view.ServedQuery) any {
 		if call.Undo {
 			subject = api.UndoSubject(a.tenant, call.Capability)
 		}
-		shown := view.Served{ServedCall: call, Served: a.served(subject), HeardNs: a.heard.at(call.Capability)}
+		shown := view.Served{ServedCall: call, Served: a.served(subject),
+			HeardNs: a.heard.at(call.Capability)}
 		for _, w := range waiting { // as good as asked: the last try has found nobody
-			if w.Capability == call.Capability && !w.Working && w.Problem == "" && shown.Served == "unknown" {
+			if w.Capability == call.Capability && !w.Working && w.Problem == "" &&
+				shown.Served == "unknown" {
 				shown.Served = "no"
 			}
 		}

@@ -412,10 +412,12 @@ func TestAnAddressThatOthersReachNeedsACertificate(t *testing.T) {
 	server, err := console.Start(config)
 	must(t, err)
 	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
 	_, port, _ := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(server.URL(), "https://"), "/"))
-	for name, want := range map[string]int{"console.example": http.StatusSeeOther, "127.0.0.1": http.StatusMisdirectedRequest} {
+	for name, want := range map[string]int{"console.example": http.StatusSeeOther,
+		"127.0.0.1": http.StatusMisdirectedRequest} {
 		r, err := http.NewRequest(http.MethodGet, "https://127.0.0.1:"+port+"/", nil)
 		must(t, err)
 		r.Host = name

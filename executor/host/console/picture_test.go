@@ -11,12 +11,15 @@ import (
 // TestBranchesHaveLanesOfTheirOwn draws plans, an action a word: "4<2,3" came after 2 and 3.
 func TestBranchesHaveLanesOfTheirOwn(t *testing.T) {
 	for plan, want := range map[string]string{
-		"1 2<1 3<2":                 "1@0 in[] out[0] pass[] · 2@0 in[0] out[0] pass[] · 3@0 in[0] out[] pass[]",
-		"1 2<1 3<1 4<2,3":           "1@0 in[] out[0 1] pass[] · 2@0 in[0] out[0] pass[1] · 3@1 in[1] out[1] pass[0] · 4@0 in[0 1] out[] pass[]",
-		"1 2 3":                     "1@0 in[] out[] pass[] · 2@0 in[] out[] pass[] · 3@0 in[] out[] pass[]",
-		"1 2<1 3<1 4<3 5<2 6<4,5":   "1@0 in[] out[0 1] pass[] · 2@0 in[0] out[0] pass[1] · 3@1 in[1] out[1] pass[0] · 4@1 in[1] out[1] pass[0] · 5@0 in[0] out[0] pass[1] · 6@0 in[0 1] out[] pass[]",
-		"7<6 8<7":                   "7@0 in[] out[0] pass[] · 8@0 in[0] out[] pass[]",
-		"1 2<1 3<1 4<1 5<2,3,4 6<5": "1@0 in[] out[0 1 2] pass[] · 2@0 in[0] out[0] pass[1 2] · 3@1 in[1] out[1] pass[0 2] · 4@2 in[2] out[2] pass[0 1] · 5@0 in[0 1 2] out[0] pass[] · 6@0 in[0] out[] pass[]",
+		"1 2<1 3<2": "1@0 in[] out[0] pass[] · 2@0 in[0] out[0] pass[] · 3@0 in[0] out[] pass[]",
+		"1 2<1 3<1 4<2,3": "1@0 in[] out[0 1] pass[] · 2@0 in[0] out[0] pass[1] · 3@1 in[1] out[1] pass[0] · 4@0 " +
+			"in[0 1] out[] pass[]",
+		"1 2 3": "1@0 in[] out[] pass[] · 2@0 in[] out[] pass[] · 3@0 in[] out[] pass[]",
+		"1 2<1 3<1 4<3 5<2 6<4,5": "1@0 in[] out[0 1] pass[] · 2@0 in[0] out[0] pass[1] · 3@1 in[1] out[1] pass[0] · 4@1 " +
+			"in[1] out[1] pass[0] · 5@0 in[0] out[0] pass[1] · 6@0 in[0 1] out[] pass[]",
+		"7<6 8<7": "7@0 in[] out[0] pass[] · 8@0 in[0] out[] pass[]",
+		"1 2<1 3<1 4<1 5<2,3,4 6<5": "1@0 in[] out[0 1 2] pass[] · 2@0 in[0] out[0] pass[1 2] · 3@1 in[1] out[1] pass[0 2] " +
+			"· 4@2 in[2] out[2] pass[0 1] · 5@0 in[0 1 2] out[0] pass[] · 6@0 in[0] out[] pass[]",
 	} {
 		var actions []view.Action
 		for _, word := range strings.Fields(plan) {
@@ -70,7 +73,8 @@ func TestATimelineKeepsItsBarsWithinItAndItsRetriesInOrder(t *testing.T) {
 	for _, b := range line.Lines[0].Bars {
 		got = append(got, fmt.Sprintf("%s %s %d+%d %s", b.Kind, b.State, b.X, b.Width, b.Address))
 	}
-	want := "queue failed 0+120 5.0-00000000, work failed 120+80 6.0-00000000, wait dispatched 200+100 9.0-00000000, work dispatched 300+700 9.0-00000000"
+	want := "queue failed 0+120 5.0-00000000, work failed 120+80 6.0-00000000, wait dispatched 200+100 9.0-00000000, " +
+		"work dispatched 300+700 9.0-00000000"
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("bars %s, want %s", text, want)
 	}

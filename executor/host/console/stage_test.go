@@ -292,10 +292,11 @@ func (s *stage) play() {
 	)
 	s.end(release, "the smoke test failed on arm64")
 
-	trip := s.begin(s.travel, coordinator.PlanSpec{ID: "offsite-june", Label: "book the offsite in June", Owner: "travel", Deadline: 3 * time.Hour, Triggers: map[string]string{
-		"too-expensive": `facts["fare.lis-ber"] > 500.0`, "no-room": `facts["hotel.closed"] == true`,
-		"nobody-answers": `absent_for("reply.offsite", plan.opened_at, duration("2h30m"))`,
-	}})
+	trip := s.begin(s.travel, coordinator.PlanSpec{ID: "offsite-june", Label: "book the offsite in June", Owner: "travel",
+		Deadline: 3 * time.Hour, Triggers: map[string]string{
+			"too-expensive": `facts["fare.lis-ber"] > 500.0`, "no-room": `facts["hotel.closed"] == true`,
+			"nobody-answers": `absent_for("reply.offsite", plan.opened_at, duration("2h30m"))`,
+		}})
 	s.do(trip, "flight.book lis-ber", "hotel.book riverside | lis-ber", "calendar.invite team | lis-ber")
 	child, err := trip.Begin(ctx, coordinator.PlanSpec{ID: "offsite-dinner", Label: "dinner for twelve"})
 	must(s.t, err)
@@ -328,13 +329,14 @@ const hostile = `"><script>window.pwned=1</script><img src=x onerror="window.pwn
 // operator can fill.
 func (s *stage) menace() {
 	ctx := context.Background()
-	evil, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "evil", Contracts: []contract.Contract{
-		{
-			Capability: "evil.do", Class: contract.Compensable,
-			Inverse: &contract.Inverse{Call: "evil.undo", With: map[string]any{"x": hostile, "y": "=input.x"}, Attempts: 1},
-		},
-		{Capability: "evil.stay", Class: contract.Irreversible},
-	}})
+	evil, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "evil",
+		Contracts: []contract.Contract{
+			{
+				Capability: "evil.do", Class: contract.Compensable,
+				Inverse: &contract.Inverse{Call: "evil.undo", With: map[string]any{"x": hostile, "y": "=input.x"}, Attempts: 1},
+			},
+			{Capability: "evil.stay", Class: contract.Irreversible},
+		}})
 	must(s.t, err)
 	s.t.Cleanup(func() { _ = evil.Close(ctx) })
 	w, err := worker.New(worker.Config{Conn: s.conn, Tenant: tenant, Name: "evil"})

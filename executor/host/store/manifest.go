@@ -62,7 +62,8 @@ const corruptMark = "CORRUPT"
 // a store must not be used on. A disk that takes no mark has the block found again.
 func onCorrupt(dir string, log *slog.Logger, tell func(error)) func(pebble.DataCorruptionInfo) {
 	return func(found pebble.DataCorruptionInfo) {
-		log.Error("the state store is corrupt; the next start folds the ledger again", "file", found.Path, "cause", found.Details.Error())
+		log.Error("the state store is corrupt; the next start folds the ledger again", "file", found.Path,
+			"cause", found.Details.Error())
 		if err := os.WriteFile(filepath.Join(dir, corruptMark), []byte(found.Path+"\n"), 0o600); err != nil {
 			log.Error("cannot mark the state store as corrupt", "error", err)
 		}

@@ -31,7 +31,8 @@ func Open(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, err
 
 // OpenWatched is openPebble for an owner who is told when a block turns out to be
 // corrupt, from any goroutine and more than once.
-func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt func(error)) (*pebble.DB, error) {
+func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
+	corrupt func(error)) (*pebble.DB, error) {
 	room := Room{dir: filepath.Dir(dir), log: log, giveUp: giveUp}
 	if !room.there() {
 		return nil, ErrNoRoom // Pebble would try on for ever
@@ -64,7 +65,8 @@ func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt f
 		return db, err
 	}
 	aside := dir + ".broken"
-	log.Error("state store cannot be opened; folding the ledger again", "dir", dir, "moved_to", aside, "error", err)
+	log.Error("state store cannot be opened; folding the ledger again", "dir", dir, "moved_to", aside,
+		"error", err)
 	if err := os.RemoveAll(aside); err != nil {
 		return nil, fmt.Errorf("cannot remove %s: %w", aside, err)
 	}

@@ -33,7 +33,8 @@ func (r Room) Await() {
 	if r.there() {
 		return
 	}
-	r.log.Error("the disk of the state store is full; waiting for room", "dir", r.dir, "bytes", RoomMin)
+	r.log.Error("the disk of the state store is full; waiting for room", "dir", r.dir, "bytes",
+		RoomMin)
 	for !r.there() {
 		select {
 		case <-r.giveUp:

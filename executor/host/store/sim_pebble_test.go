@@ -32,8 +32,9 @@ func newCrashingStore(t *testing.T, r *rand.Rand, crashes *int) *crashingStore {
 
 func (s *crashingStore) open() {
 	db, err := pebble.Open("state", &pebble.Options{
-		FS: s.disk, FormatMajorVersion: pebble.FormatValueSeparation, MemTableSize: 1 << 18, DisableAutomaticCompactions: true,
-		Logger: pebbleLog{slog.New(slog.NewTextHandler(io.Discard, nil))},
+		FS: s.disk, FormatMajorVersion: pebble.FormatValueSeparation, MemTableSize: 1 << 18,
+		DisableAutomaticCompactions: true,
+		Logger:                      pebbleLog{slog.New(slog.NewTextHandler(io.Discard, nil))},
 	})
 	if err != nil {
 		s.t.Fatalf("a crash broke the state store: %v", err)

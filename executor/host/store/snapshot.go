@@ -61,7 +61,8 @@ type Snapshots struct {
 // NewSnapshots are those of the store db of a host whose folder is dir. taken is called
 // after each snapshot: the digest is that of the tenant's rows, folded from so many records.
 func NewSnapshots(
-	dir string, db *pebble.DB, tenants []string, log *slog.Logger, taken func(tenant string, records uint64, digest []byte),
+	dir string, db *pebble.DB, tenants []string, log *slog.Logger,
+	taken func(tenant string, records uint64, digest []byte),
 ) *Snapshots {
 	return &Snapshots{dir, db, tenants, log, taken}
 }
@@ -105,7 +106,8 @@ func (s *Snapshots) Take(ctx context.Context) error {
 			meta := executor.Open(kv, tenant, nil).Meta()
 			if meta.FoldVersion == executor.FoldVersion && meta.Applied != nil {
 				digest := rows.Digest(kv)
-				file.Tenants[tenant] = Snapshot{meta.Applied.Sequence, meta.Records, meta.Applied.Leaf, digest[:]}
+				file.Tenants[tenant] = Snapshot{meta.Applied.Sequence, meta.Records, meta.Applied.Leaf,
+					digest[:]}
 			}
 			_ = shown.Close()
 		}
@@ -197,7 +199,8 @@ func (s *Snapshots) Restore(kv *KV, tenant string, copied secondCopy) bool {
 		dir := filepath.Join(s.dir, SnapshotsFolder, strconv.FormatInt(n, 10))
 		said, err := s.RestoreFrom(dir, kv, tenant, copied)
 		if err == nil {
-			s.log.Info("state taken from a snapshot", "tenant", tenant, "snapshot", n, "applied", said.Applied)
+			s.log.Info("state taken from a snapshot", "tenant", tenant, "snapshot", n, "applied",
+				said.Applied)
 			return true
 		}
 		s.log.Warn("snapshot not used", "tenant", tenant, "snapshot", n, "error", err)
@@ -205,7 +208,8 @@ func (s *Snapshots) Restore(kv *KV, tenant string, copied secondCopy) bool {
 	return false
 }
 
-// RestoreFrom fills the state of a tenant from one snapshot. The error says why it is not\nused; the state is empty then.
+// RestoreFrom fills the state of a tenant from one snapshot. The error says why it is not\nused;
+// the state is empty then.
 func (s *Snapshots) RestoreFrom(
 	dir string, kv *KV, tenant string, copied secondCopy,
 ) (said Snapshot, err error) {
@@ -222,7 +226,8 @@ func (s *Snapshots) RestoreFrom(
 	case !ok || said.Records == 0:
 		return said, errors.New("the tenant is not in it")
 	case file.FoldVersion != executor.FoldVersion:
-		return said, fmt.Errorf("it was folded by version %d of the rules, this is %d", file.FoldVersion, executor.FoldVersion)
+		return said, fmt.Errorf("it was folded by version %d of the rules, this is %d", file.FoldVersion,
+			executor.FoldVersion)
 	case len(said.Leaf) != ledger.LeafSize:
 		return said, fmt.Errorf("its leaf has %d bytes, want %d", len(said.Leaf), ledger.LeafSize)
 	case said.Records > copied.Size():

@@ -14,7 +14,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 )
 
-// Export reads entries, and the tree before them if that is asked for, within the bounds of\none answer.
+// Export reads entries, and the tree before them if that is asked for, within the bounds of\none
+// answer.
 func (t *Files) Export(q view.ExportQuery) (answer view.ExportAnswer, err error) {
 	answer.Size, answer.Last = t.Size(), t.Last()
 	answer.Index = q.Index
@@ -134,7 +135,8 @@ type Copy struct {
 // it, or cannot be read.
 func (t *Files) Copied(sequence uint64, records int) (Copy, error) {
 	if t == nil || sequence == 0 || sequence > t.Last() {
-		return Copy{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet", sequence)
+		return Copy{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet",
+			sequence)
 	}
 	c := Copy{Size: t.Size()}
 	var err error
@@ -163,7 +165,8 @@ const compareTimeout = 30 * time.Second
 
 // CompareRange returns the first sequence of from..to at which the two differ; 0:
 // none does. Where the stream begins later, the tiles are held against their hashes.
-func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from, to uint64) (uint64, error) {
+func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from,
+	to uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	if behind, ok := store.(*spanned); ok && from < behind.first {

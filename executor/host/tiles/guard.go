@@ -47,8 +47,8 @@ func NewGuard(tenant string, l ledger.Store, t *Writer, log *slog.Logger, f Foll
 	return &Guard{tenant: tenant, ledger: l, tiles: t, log: log, follow: f}
 }
 
-// Check holds all against each other before anything is folded or dispatched: G1, G2 and G3, and what an earlier session has found. It fills in
-// what the tiles lack.
+// Check holds all against each other before anything is folded or dispatched: G1, G2 and G3, and
+// what an earlier session has found. It fills in what the tiles lack.
 func (g *Guard) Check(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
 	if err := g.anchor(ctx, head, meta); err != nil {
 		return err
@@ -68,9 +68,13 @@ func (g *Guard) Stream(ctx context.Context, head ledger.Head) error {
 	last := g.tiles.Last()
 	switch {
 	case head.First > 1 && last+1 < head.First:
-		return &ledger.Halted{Guard: "G1", Sequence: last, Problem: fmt.Sprintf("the stream starts at %d, and the tiles of this host end here: copy the tiles of the host that repaired it", head.First)}
+		return &ledger.Halted{Guard: "G1", Sequence: last,
+			Problem: fmt.Sprintf("the stream starts at %d, and the tiles of this host end here: copy the "+
+				"tiles of the host that repaired it", head.First)}
 	case last > head.Last:
-		return &ledger.Halted{Guard: "G3", Sequence: last, Problem: fmt.Sprintf("the stream ends at %d, and the tiles here: it has lost its tail", head.Last)}
+		return &ledger.Halted{Guard: "G3", Sequence: last,
+			Problem: fmt.Sprintf("the stream ends at %d, and the tiles here: it has lost its tail",
+				head.Last)}
 	case head.First > 1 && head.Last >= head.First:
 		if err := g.first(ctx, head.First); err != nil {
 			return err
@@ -99,8 +103,10 @@ func (g *Guard) first(ctx context.Context, first uint64) error {
 	if err != nil {
 		return err
 	}
-	if e := entries[0]; e.Err != nil || e.Source.Class != ledger.ClassExecutor || e.Record.GetLedgerRepaired().GetThrough() != first-1 {
-		return &ledger.Halted{Guard: "G1", Sequence: first, Problem: fmt.Sprintf("the stream starts at %d, and not with a repair", first)}
+	if e := entries[0]; e.Err != nil || e.Source.Class != ledger.ClassExecutor ||
+		e.Record.GetLedgerRepaired().GetThrough() != first-1 {
+		return &ledger.Halted{Guard: "G1", Sequence: first,
+			Problem: fmt.Sprintf("the stream starts at %d, and not with a repair", first)}
 	}
 	return nil
 }
@@ -131,7 +137,9 @@ func (g *Guard) same(m ledger.Message) error {
 	case err != nil:
 		return haltOnTiles(err, m.Sequence)
 	case !same:
-		return &ledger.Halted{Guard: "G3", Sequence: m.Sequence, Problem: "the stream has another record here than the tiles, which were written when it was folded"}
+		return &ledger.Halted{Guard: "G3", Sequence: m.Sequence,
+			Problem: "the stream has another record here than the tiles, which were written when it was " +
+				"folded"}
 	}
 	return nil
 }
@@ -147,7 +155,8 @@ func InTiles(t *Files, m ledger.Message) (bool, error) {
 
 // SameMessage reports whether two messages are the same in all that an address is made of.
 func SameMessage(a, b ledger.Message) bool {
-	return a.Sequence == b.Sequence && a.StampNs == b.StampNs && a.Subject == b.Subject && a.ContentType == b.ContentType && bytes.Equal(a.Data, b.Data)
+	return a.Sequence == b.Sequence && a.StampNs == b.StampNs && a.Subject == b.Subject &&
+		a.ContentType == b.ContentType && bytes.Equal(a.Data, b.Data)
 }
 
 // State holds the tiles against the state that was folded beside them. Tiles
@@ -168,7 +177,8 @@ func (g *Guard) State(ctx context.Context, meta *rowspb.Meta) error {
 	}
 	if !bytes.Equal(leaf[:], meta.Applied.Leaf) {
 		return &ledger.Halted{Guard: "G3", Sequence: meta.Applied.Sequence, Problem: fmt.Sprintf(
-			"the tiles do not have %s, which was folded: state and tiles are of two histories", ledger.FormatFullAddress(meta.Applied))}
+			"the tiles do not have %s, which was folded: state and tiles are of two histories",
+			ledger.FormatFullAddress(meta.Applied))}
 	}
 	return nil
 }
@@ -248,11 +258,13 @@ func (t *Writer) Keep(m ledger.Message, e ledger.Entry) error {
 // otherRecord says who is wrong when stream and tiles differ. A tile that
 // contradicts its own entries is no witness.
 func (t *Writer) otherRecord(m ledger.Message, e ledger.Entry) error {
-	problem := "the stream has another record here than the tiles, which were written when it was folded"
+	problem := "the stream has another record here than the tiles, which were written when it was " +
+		"folded"
 	if _, err := t.message(m.Sequence); err != nil {
 		problem = "the tiles differ from the stream here, and from themselves: " + err.Error()
 	}
-	return &ledger.Halted{Guard: "G3", Sequence: m.Sequence, Problem: problem + "; the stream has " + ledger.FormatFullAddress(e.Address)}
+	return &ledger.Halted{Guard: "G3", Sequence: m.Sequence, Problem: problem + "; the stream has " +
+		ledger.FormatFullAddress(e.Address)}
 }
 
 // sameHalt halts the tenant again for what an earlier session found in this very
@@ -285,7 +297,8 @@ func (g *Guard) sameHalt(ctx context.Context, head ledger.Head) error {
 	case again != nil:
 		return again
 	}
-	g.log.Info("what had halted the tenant is not so any more", "sequence", was.Sequence, "problem", was.Problem)
+	g.log.Info("what had halted the tenant is not so any more", "sequence", was.Sequence, "problem",
+		was.Problem)
 	return os.Remove(name)
 }
 

@@ -188,7 +188,8 @@ func (t *Files) ReadCheckpoint() (ledger.Checkpoint, []byte, error) {
 	body, _ := SplitNote(text)
 	c, err := ledger.ParseCheckpoint(body)
 	if err != nil {
-		return ledger.Checkpoint{}, nil, fmt.Errorf("%s is not as it was written, put it away: %w", t.Path(CheckpointName), err)
+		return ledger.Checkpoint{}, nil, fmt.Errorf("%s is not as it was written, put it away: %w",
+			t.Path(CheckpointName), err)
 	}
 	return c, text, nil
 }

@@ -16,10 +16,11 @@ import (
 
 // Names beside the tiles.
 const (
-	EdgeEntries    = "edge.entries"
-	EdgeHashes     = "edge.hashes"
-	NewFile        = "tile.new"
-	CheckpointName = "checkpoint" // the last one signed here, with all its signatures, as C2SP tlog-tiles has it
+	EdgeEntries = "edge.entries"
+	EdgeHashes  = "edge.hashes"
+	NewFile     = "tile.new"
+	// the last one signed here, with all its signatures, as C2SP tlog-tiles has it
+	CheckpointName = "checkpoint"
 	SyncedName     = "synced.json"
 )
 
@@ -173,7 +174,8 @@ func (t *Files) tile(n uint64) ([]ledger.Leafed, error) {
 // find returns the index of the first record of a message; the message must be in
 // the files.
 func (t *Files) find(sequence uint64) (uint64, error) {
-	low, high := uint64(0), (t.Size()+ledger.TileWidth-1)/ledger.TileWidth // the tile is in low..high-1
+	// the tile is in low..high-1
+	low, high := uint64(0), (t.Size()+ledger.TileWidth-1)/ledger.TileWidth
 	for high-low > 1 {
 		middle := (low + high) / 2
 		first, err := t.first(middle)
@@ -195,7 +197,8 @@ func (t *Files) find(sequence uint64) (uint64, error) {
 			return low*ledger.TileWidth + uint64(i), nil
 		}
 	}
-	return 0, &ReadError{low * ledger.TileWidth, fmt.Sprintf("sequence %d is not where it belongs", sequence)}
+	return 0, &ReadError{low * ledger.TileWidth,
+		fmt.Sprintf("sequence %d is not where it belongs", sequence)}
 }
 
 // first returns the first record of tile n.
@@ -206,7 +209,8 @@ func (t *Files) first(n uint64) (ledger.Leafed, error) {
 	}
 	head := make([]byte, 4)
 	_, err = f.ReadAt(head, 0)
-	data := make([]byte, 4+int(min(uint32(head[0])<<24|uint32(head[1])<<16|uint32(head[2])<<8|uint32(head[3]), 1<<20)))
+	data := make([]byte,
+		4+int(min(uint32(head[0])<<24|uint32(head[1])<<16|uint32(head[2])<<8|uint32(head[3]), 1<<20)))
 	if err == nil {
 		_, err = f.ReadAt(data, 0)
 	}
@@ -280,7 +284,8 @@ func (t *Files) message(sequence uint64) (ledger.Message, error) {
 	for m, err := range t.Messages(sequence) {
 		return m, err
 	}
-	return ledger.Message{}, &ReadError{t.Size(), fmt.Sprintf("the tiles end before sequence %d", sequence)}
+	return ledger.Message{},
+		&ReadError{t.Size(), fmt.Sprintf("the tiles end before sequence %d", sequence)}
 }
 
 // Leaf returns the hash of the record at an index.
@@ -329,7 +334,8 @@ func (t *Writer) recover() error {
 	for t.there(full) {
 		t.extent.Store(&extent{size: (full + 1) * ledger.TileWidth})
 		if _, err := t.tile(full); err != nil {
-			t.Log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tile", full, "error", err)
+			t.Log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tile", full,
+				"error", err)
 			break
 		}
 		full++
@@ -351,7 +357,8 @@ func (t *Writer) recover() error {
 
 // there reports whether tile n of level 0 and its entries are files.
 func (t *Writer) there(n uint64) bool {
-	for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth)} {
+	for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth),
+		ledger.TilePath(0, n, ledger.TileWidth)} {
 		if _, err := os.Stat(t.Path(path)); err != nil {
 			return false
 		}
@@ -363,7 +370,8 @@ func (t *Writer) there(n uint64) bool {
 func (t *Writer) cutFull(n uint64) error {
 	for gone := 0; gone < 2; n++ { // one of the two may have come without the other
 		gone++
-		for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth)} {
+		for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth),
+			ledger.TilePath(0, n, ledger.TileWidth)} {
 			err := os.Remove(t.Path(path))
 			if err == nil {
 				gone = 0
@@ -402,7 +410,8 @@ func (t *Writer) recoverEdge(full uint64) error {
 		width++
 	}
 	t.entriesAt = int64(len(entries) - len(rest))
-	if err := errors.Join(t.Entries.Truncate(t.entriesAt), t.hashes.Truncate(int64(width*ledger.LeafSize))); err != nil {
+	if err := errors.Join(t.Entries.Truncate(t.entriesAt),
+		t.hashes.Truncate(int64(width*ledger.LeafSize))); err != nil {
 		return err
 	}
 	t.extent.Store(&extent{size: full*ledger.TileWidth + uint64(width)})

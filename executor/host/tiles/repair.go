@@ -24,7 +24,8 @@ func (t *Writer) CutToLast() error {
 	n, width := t.cursor/ledger.TileWidth, int(t.cursor%ledger.TileWidth)
 	if n < size/ledger.TileWidth { // the growing tile is a full one again
 		if err := errors.Join(t.Entries.Close(), t.hashes.Close(),
-			t.rename(ledger.BundlePath(n, ledger.TileWidth), EdgeEntries), t.rename(ledger.TilePath(0, n, ledger.TileWidth), EdgeHashes), t.cutFull(n)); err != nil {
+			t.rename(ledger.BundlePath(n, ledger.TileWidth), EdgeEntries),
+			t.rename(ledger.TilePath(0, n, ledger.TileWidth), EdgeHashes), t.cutFull(n)); err != nil {
 			return err
 		}
 		if err := t.openEdgeFiles(); err != nil {

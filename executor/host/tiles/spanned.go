@@ -53,7 +53,9 @@ func (s *spanned) Read(ctx context.Context, from uint64) iter.Seq2[ledger.Messag
 			from++
 		}
 		if from != s.first {
-			yield(ledger.Message{}, &ledger.Halted{Guard: "G1", Sequence: from, Problem: fmt.Sprintf("the tiles end here, and the stream starts at %d", s.first)})
+			yield(ledger.Message{},
+				&ledger.Halted{Guard: "G1", Sequence: from,
+					Problem: fmt.Sprintf("the tiles end here, and the stream starts at %d", s.first)})
 			return
 		}
 		for m, err := range s.Store.Read(ctx, from) {

@@ -106,7 +106,8 @@ func (t *Writer) Add(m ledger.Message, e ledger.Entry) error {
 		}
 		panic("host: a record of this turn came twice")
 	}
-	t.scratch = ledger.AppendLeaf(t.scratch[:0], t.tenant, m, e.Address.Index, e.Count, e.Reader, e.Body)
+	t.scratch = ledger.AppendLeaf(t.scratch[:0], t.tenant, m, e.Address.Index, e.Count, e.Reader,
+		e.Body)
 	t.pendingEntries = ledger.AppendEntry(t.pendingEntries, t.scratch)
 	t.pendingHashes = append(t.pendingHashes, e.Address.Leaf...)
 	if e.Address.Index+1 >= e.Count {
@@ -119,7 +120,8 @@ func (t *Writer) Add(m ledger.Message, e ledger.Entry) error {
 }
 
 func (t *Writer) compare(index uint64, leaf []byte) error {
-	if n := index / ledger.TileWidth; t.known == nil || n != t.knownN || int(index%ledger.TileWidth) >= len(t.known) {
+	if n := index / ledger.TileWidth; t.known == nil || n != t.knownN ||
+		int(index%ledger.TileWidth) >= len(t.known) {
 		known, err := t.readHashes(0, n)
 		if err != nil {
 			return &ReadError{index, err.Error()}
@@ -187,7 +189,11 @@ func (t *Writer) fill(full []ledger.Tile) error {
 	if err := errors.Join(t.Entries.Close(), t.hashes.Close()); err != nil {
 		return err
 	}
-	for _, move := range [...]struct{ from, to string }{{EdgeEntries, ledger.BundlePath(n, ledger.TileWidth)}, {EdgeHashes, ledger.TilePath(0, n, ledger.TileWidth)}} {
+	for _, move := range [...]struct {
+		from,
+		to string
+	}{{EdgeEntries, ledger.BundlePath(n, ledger.TileWidth)},
+		{EdgeHashes, ledger.TilePath(0, n, ledger.TileWidth)}} {
 		if err := t.rename(move.from, move.to); err != nil {
 			return err
 		}
@@ -336,7 +342,8 @@ func (t *Writer) syncFull() error {
 		return store.SyncFile(path)
 	}
 	for n := t.synced; n < full; n++ {
-		if err := errors.Join(sync(ledger.BundlePath(n, ledger.TileWidth)), sync(ledger.TilePath(0, n, ledger.TileWidth))); err != nil {
+		if err := errors.Join(sync(ledger.BundlePath(n, ledger.TileWidth)),
+			sync(ledger.TilePath(0, n, ledger.TileWidth))); err != nil {
 			return err
 		}
 	}

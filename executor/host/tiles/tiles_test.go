@@ -30,7 +30,9 @@ func ledgerOf(t *testing.T, n int) (messages []ledger.Message) {
 		}
 		var records []*pb.Record
 		for k := range 1 + r.IntN(5) {
-			records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i, k), Value: []byte("1")}}})
+			records = append(records,
+				&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i, k),
+					Value: []byte("1")}}})
 		}
 		var err error
 		if m.Data, err = ledger.EncodeCommit(records); err != nil {
@@ -257,7 +259,8 @@ func BenchmarkTilesPerRecord(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := ledger.Entry{Address: &pb.Address{Leaf: make([]byte, ledger.LeafSize)}, Count: 1, Reader: 1, Body: make([]byte, 120)}
+	e := ledger.Entry{Address: &pb.Address{Leaf: make([]byte, ledger.LeafSize)}, Count: 1, Reader: 1,
+		Body: make([]byte, 120)}
 	for i := range b.N {
 		m.Sequence = uint64(i + 1)
 		if err := tl.Add(m, e); err != nil {
@@ -328,7 +331,8 @@ func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			tl.slowEdge(t, c.edge, func() { // as fill does: names first, then the size
-				for from, to := range map[string]string{EdgeEntries: ledger.BundlePath(0, ledger.TileWidth), EdgeHashes: ledger.TilePath(0, 0, ledger.TileWidth)} {
+				for from, to := range map[string]string{EdgeEntries: ledger.BundlePath(0, ledger.TileWidth),
+					EdgeHashes: ledger.TilePath(0, 0, ledger.TileWidth)} {
 					if from == c.edge {
 						from += ".aside"
 					}

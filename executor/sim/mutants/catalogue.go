@@ -108,8 +108,8 @@ var catalogue = []mutant{
 	// Commit.
 	{"a plan commits while it unwinds", "executor/apply_agent.go",
 		"case p.row.Phase != rowspb.Phase_PHASE_OPEN:\n\t\treturn refused(\"plan %s is %s: it was not " +
-			"open any more when the commit landed\", p.id, stateName(p.row))\n\tcase p.row.Signal != " +
-			"rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:",
+			"open any more when the commit landed\", p.id,\n\t\t\tstateName(p.row))\n" +
+			"\tcase p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:",
 		"case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:"},
 	{"a plan commits behind a lease that turned", "executor/apply_agent.go",
 		"case p.row.Turned != nil && !p.row.Turned.Clocked:\n\t\treturn turnedBefore(p)", ""},
@@ -195,7 +195,7 @@ var catalogue = []mutant{
 		"case a.row.Blind && refusesLate(a) && (flying(u) || u == " +
 			"rowspb.Undo_UNDO_COMPENSATED):\n\t\treturn false\n", ""},
 	{"an action that settles ends its plan", "executor/apply.go",
-		"&& r.InFlight == 0 && len(r.Settling) == 0", "&& r.InFlight == 0"},
+		"r.InFlight == 0 && len(r.Settling) == 0", "r.InFlight == 0"},
 	{"the unwind goes past its savepoint", "executor/savepoint.go",
 		"return true, savepoint(p, to).Actions", "return true, 0"},
 
@@ -241,7 +241,7 @@ var catalogue = []mutant{
 		"case r.Quarantined > 0 || orphaned(r):\n\t\treturn pb.PlanEnd_PLAN_END_QUARANTINED",
 		"case r.Quarantined > 0 || orphaned(r):\n\t\treturn pb.PlanEnd_PLAN_END_COMPENSATED"},
 	{"a plan ends while an undo is in flight", "executor/apply.go",
-		"len(r.Duplicated) == 0 && r.InFlight == 0 &&", "len(r.Duplicated) == 0 &&"},
+		"len(r.Duplicated) == 0 &&\n\t\tr.InFlight == 0 &&", "len(r.Duplicated) == 0 &&"},
 	{"what the owner resolved ends compensated", "executor/apply.go",
 		"case r.ByHand:\n\t\treturn pb.PlanEnd_PLAN_END_RESOLVED", ""},
 	{"a retry by the owner has no attempts", "executor/owner.go",
