@@ -118,7 +118,7 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 }
 
 // inconclusive asks again, as often as the contract says; then the action is its
-// owner's. A question that nobody serves has waited long enough.
+// owner's. A question that no one serves has waited long enough.
 func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
 	call := callOf(a.fixed.Compensation, k.Question)
 	epoch := min(e.Record.EpochNs, epochMax)
@@ -165,7 +165,7 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 	}
 }
 
-// undoFound goes on after an attempt of which nobody knows whether it happened. While the
+// undoFound goes on after an attempt of which no one knows whether it happened. While the
 // forward may still land, absent says nothing: only an undo that arrives keeps it from
 // landing. Where the provider may have forgotten the key, or no attempt is left, the
 // world is asked again once the forward can no longer land.

@@ -10,7 +10,7 @@ import (
 )
 
 // checkpointSigned keeps the largest checkpoint. The state has no tree: whether the
-// root is the one of so many records is for who has the leaves, the host before it
+// root is the one of so many records is checked by those who have the leaves: the host before it
 // signs and an auditor. One of size 0 says nothing, and one that is not larger than
 // the last is said for its digest: both count, and change nothing.
 func (s *State) checkpointSigned(e ledger.Entry, k *pb.CheckpointSigned) Result {

@@ -13,7 +13,7 @@ import (
 func (s *State) attemptDispatched(e ledger.Entry, p *plan, a *action,
 	k *pb.CompensationDispatched) {
 	if s.base != nil {
-		return // a scratch fold shows nobody its attempts
+		return // a scratch fold shows no one its attempts
 	}
 	key := rows.Attempts.Key(rows.Attempt{Action: a.id, Attempt: k.Attempt})
 	rows.Attempts.SetKey(s.tx, key, &rowspb.AttemptRow{

@@ -51,7 +51,7 @@ func (s *State) provenance(e ledger.Entry, row *rowspb.FactRow) {
 }
 
 // undoing reports whether a fact may come from the undo of an action: it is under
-// way, or was not long ago. So nobody gives a fact the depth of any old unwind.
+// way, or was not long ago. So no one gives a fact the depth of any old unwind.
 func (s *State) undoing(a *action) bool {
 	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.Plan).row) // else a commit asks about it
 	return undoes || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED &&

@@ -95,7 +95,7 @@ func (s *State) keepAnswer(p *plan, c *rowspb.Cut, answer *rowspb.Word) {
 
 func lastOf[T any](n int, list []T) []T { return list[max(0, len(list)-n):] }
 
-// turnedFor is what somebody said that turns a lease which every plan or verdict has.
+// turnedFor is what someone said that turns a lease which every plan or verdict has.
 func (s *State) turnedFor(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) *rowspb.Word {
 	switch l.Name {
 	case leaseFailed, leaseCancelled:

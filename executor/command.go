@@ -23,10 +23,10 @@ type Command struct {
 	// because the provider may have forgotten the key: whoever would send one hands
 	// back an Answer without a Reply instead. 0: no limit.
 	ResendUntilNs int64
-	// UnservedNs is the instant (unix ns) from which on an Answer may say that nobody
+	// UnservedNs is the instant (unix ns) from which on an Answer may say that no one
 	// takes it; 0: never.
 	UnservedNs int64
-	// UnservedAfterNs is how long nobody has taken it then.
+	// UnservedAfterNs is how long no one has taken it then.
 	UnservedAfterNs int64
 	// Handler names, for people, the handler in an agent's code that carries it out;
 	// empty: a worker does.

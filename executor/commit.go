@@ -11,13 +11,13 @@ import (
 )
 
 // The commit of a root settles doubt first (I36). A registration that is retired is
-// nobody's any more, so that what it may have done must be known by then: the world is
+// no one's any more, so that what it may have done must be known by then: the world is
 // asked where the contract says how, and is not believed to be empty before the forward
 // can no longer land; what it cannot tell, the owner does. Meanwhile the plan is
 // committing: nothing is retired, its conditions but the deadline are held, and whatever
 // asks for an unwind gets one.
 
-// doubtful reports whether an action would be retired though nobody knows whether its
+// doubtful reports whether an action would be retired though no one knows whether its
 // effect is there.
 func doubtful(a *action) bool {
 	effectless := a.fixed.Forward.GetClass() == pb.Class_CLASS_EFFECTLESS

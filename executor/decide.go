@@ -39,7 +39,7 @@ type Answer struct {
 	Attempt  uint32
 	Reply    *api.Reply
 	QueuedNs int64 // from dispatch until the worker had it
-	// Unserved says that there is no answer because nobody takes the call. It counts
+	// Unserved says that there is no answer because no one takes the call. It counts
 	// once its contract's unserved_after is over, and may be given again and again.
 	Unserved bool
 	// Reached says of an Unserved one that a copy may have come to a worker before.

@@ -101,7 +101,7 @@ func timingOf(in Answer) *pb.Timing {
 	}
 }
 
-// tellsLate reports whether an answer says that an attempt is done which nobody waits for
+// tellsLate reports whether an answer says that an attempt is done which no one waits for
 // any more: its owner was faster, or has had it tried again.
 func tellsLate(p *plan, a *action, in Answer) bool {
 	if in.Purpose != ledger.PurposeUndo || in.Reply == nil || in.Reply.Status != api.StatusDone {

@@ -167,7 +167,7 @@ func (d *decider) dueCondition(key []byte) int64 {
 	case p == nil || ref.N > p.row.Actions:
 		return 0
 	case p.row.Fired != nil:
-		return 0 // its unwind gives up the entry, or a rewind sets it anew
+		return 0 // its unwind gives up the entry, or a rewind sets it again
 	}
 	return d.dueLease(d.state.plan(ref.Plan), ref, ns)
 }

@@ -15,7 +15,7 @@ import (
 // A duty is an effect of an action that is owed once more: an extra one that a
 // probe found (S98), or one whose forward reported after its action was undone or
 // skipped. It is an action of its own beside the one it comes from, with that one's
-// contract and place in the order and a key of its own, and nobody can register one.
+// contract and place in the order and a key of its own, and no one can register one.
 
 // dutySign stands between an action's id and the number of its duty.
 const dutySign = "~"

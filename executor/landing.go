@@ -16,7 +16,7 @@ import (
 // the provider refuses it because its undo came first, or it has had all the time that
 // its registration allows.
 
-// doubted reports whether nobody knows if the effect of an action is there: its outcome
+// doubted reports whether no one knows if the effect of an action is there: its outcome
 // is not known, and no probe has seen it or has ruled it out.
 func doubted(a *action) bool {
 	if a.fixed.Child != "" || a.row.Undone || a.row.Presence != pb.Presence_PRESENCE_UNSPECIFIED {

@@ -136,7 +136,7 @@ const latestMax = 100
 func (s *State) noteEviction(key string, at *pb.Address) {
 	s.meta.Evictions++
 	if s.base != nil {
-		return // nobody is shown a scratch fold
+		return // no one is shown a scratch fold
 	}
 	rows.Evictions.Put(s.tx, rows.At(at), []byte(key))
 	if s.meta.Evictions > latestMax {

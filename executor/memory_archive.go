@@ -22,7 +22,7 @@ type Archive interface {
 }
 
 // ErrArchive is in the *StoreError that a state panics with when its archive does
-// not answer. The rows are as good as before: try again, do not fold anew.
+// not answer. The rows are as good as before: try again, do not fold again.
 var ErrArchive = errors.New("the ledger cannot be read back")
 
 // FactAt reads the value of a fact out of the message that asserted it, and holds

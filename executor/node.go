@@ -23,7 +23,7 @@ func (s *State) nodeRow(node []byte) *rowspb.NodeRow {
 func (s *State) joinNode(ref rows.Lease, l *rowspb.LeaseRow, held *triggers.Held,
 	node []byte) bool {
 	row := s.nodeRow(node)
-	// a flip that nobody was asked at yet
+	// a flip that no one was asked at yet
 	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs {
 		result := s.ask(held, s.meta.TimeNs)
 		if result.Truth == triggers.True || result.Moot {

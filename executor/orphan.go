@@ -218,7 +218,7 @@ func orphaned(r *rowspb.PlanRow) bool {
 	return slices.ContainsFunc(r.Orphans, waits)
 }
 
-// waits reports whether nobody has said yet what became of an orphan.
+// waits reports whether no one has said yet what became of an orphan.
 func waits(o *rowspb.Orphan) bool { return !o.Answered && !o.Withdrawn }
 
 // orphans are the names of those that wait for the plan's owner.

@@ -10,7 +10,7 @@ import (
 )
 
 // The owner's word on what is owed. A quarantine asks for it; but it counts for whatever
-// an unwind owes, also while a call is out that perhaps nobody will ever take.
+// an unwind owes, also while a call is out that perhaps no one will ever take.
 
 // answerable finds an action that its owner may answer for, or says why there is none.
 func (s *State) answerable(p *plan, id string) (*action, Result) {

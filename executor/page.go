@@ -106,7 +106,7 @@ func (s *State) unpage(p *plan, a *action, kind string) (open bool) {
 	return true
 }
 
-// Closed returns what the folds since the last call have closed of pages that nobody may
+// Closed returns what the folds since the last call have closed of pages that no one may
 // have taken: their owners have answered. Of a page it has what it was about.
 func (s *State) Closed() []Page {
 	out := s.closed
@@ -148,7 +148,7 @@ func (d *decider) paged(list []Paged) {
 		}
 		row := rows.Pages.Find(d.state.tx, pageID(in.Plan, in.Number, in.Kind))
 		if row == nil || row.At.GetSequence() == 0 {
-			continue // answered meanwhile; or this very commit asks for it anew, and no hook has that one
+			continue // answered meanwhile; or this very commit asks for it again, and no hook has that one
 		}
 		r := &pb.Record{Plan: p.id, Cause: row.At,
 			Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: clip(in.Hook), Kind: in.Kind}}}

@@ -73,7 +73,7 @@ func rewound(r *rowspb.PlanRow) bool {
 		!orphaned(r)
 }
 
-// planRewound opens a plan again. Its leases are armed anew: what has turned true
+// planRewound opens a plan again. Its leases are armed again: what has turned true
 // meanwhile fires now.
 func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 	if !rewound(p.row) {
@@ -99,7 +99,7 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 		if a.row.Undo == rowspb.Undo_UNDO_OWED { // its owner said halt
 			s.move(p, a, rowspb.Undo_UNDO_HELD)
 		}
-		if a.row.Blockers != 0 { // nobody keeps count while it is open
+		if a.row.Blockers != 0 { // no one keeps count while it is open
 			a.row.Blockers = 0
 			s.change(a)
 		}

@@ -84,7 +84,7 @@ func (s *State) nextStep(a *action) (step, string) {
 	return stepDispatch, ""
 }
 
-// doubt says what the contract wants when nobody knows whether the effect is
+// doubt says what the contract wants when no one knows whether the effect is
 // there.
 func doubt(a *action) (step, string) {
 	c, asks := a.fixed.Compensation, probesDoubt(a)

@@ -110,7 +110,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 		Origin: p.id,
 		Phase:  rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs,
 		Depth: p.row.Depth, Actions: p.row.Actions,
-		// nobody knows what they did
+		// no one knows what they did
 		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener,
 		ResumedNs: p.row.ResumedNs,
 		// What was rewound before the commit counts on.

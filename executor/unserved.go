@@ -10,8 +10,8 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// A call that nobody takes. It waits for a worker and spends no attempt; but not for
-// ever: behind unserved_after its action is its owner's (S50, S102). That nobody serves a
+// A call that no one takes. It waits for a worker and spends no attempt; but not for
+// ever: behind unserved_after its action is its owner's (S50, S102). That no one serves a
 // capability is seen by the host only, and its record says so. For how long, the fold
 // counts itself, from the record that made the call.
 
@@ -20,7 +20,7 @@ func unservedAfter(c *pb.CompensationRegistered) int64 {
 }
 
 // unservedFrom is the epoch from which on the call that is out may be given up because
-// nobody takes it; 0: never.
+// no one takes it; 0: never.
 func unservedFrom(a *action) int64 {
 	switch {
 	case a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
@@ -63,7 +63,7 @@ func unservedQuestion(e ledger.Entry, a *action, k *pb.ProbeAnswered) string {
 	return ""
 }
 
-// unservedText says for how long nobody has taken a call.
+// unservedText says for how long no one has taken a call.
 func unservedText(p *plan, a *action, capability string) string {
 	c := a.fixed.Compensation
 	who := "no worker serves " + capability
@@ -73,7 +73,7 @@ func unservedText(p *plan, a *action, capability string) string {
 	return who + " for " + time.Duration(unservedAfter(c)).String()
 }
 
-// also puts what came of an attempt that nobody served behind why it was given up.
+// also puts what came of an attempt that no one served behind why it was given up.
 func also(a *action, note string) string {
 	if !a.row.Unserved {
 		return note

@@ -305,7 +305,7 @@ func (s *State) unchanged(w *watcher, held *triggers.Held, r triggers.Result) bo
 	return !held.Computes() || slices.Equal(held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
 }
 
-// condition compiles a condition, or finds it compiled. A text that nobody has compiled
+// condition compiles a condition, or finds it compiled. A text that no one has compiled
 // yet takes as long as a costly evaluation.
 func (s *State) condition(text string) (*triggers.Condition, error) {
 	if s.between != nil && !s.programs.Knows(text) {

@@ -11,7 +11,7 @@ import (
 // The writer of a plan. An agent may run in several processes, and one that was thought
 // dead may go on. A plan takes new actions, savepoints and its end from one process at a
 // time: the one that opened it, or the last one that resumed it. What became of a forward
-// is taken from the process that registered it too, for nobody knows better (ADR 0024).
+// is taken from the process that registered it too, for no one knows better (ADR 0024).
 
 // writerOf is the process that registered an action.
 func writerOf(p *plan, a *action) string { return cmp.Or(a.fixed.Writer, p.row.Opener) }

@@ -178,8 +178,10 @@ func appendPlans(ctx context.Context, appender *jetstream.Appender, from, until 
 		of := []*pb.Record{
 			{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: fmt.Sprintf("job %d",
 				i%100), Labels: []*pb.Label{{Key: "env", Value: []string{"test", "prod"}[i%2]}}}}},
-			{Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: fmt.Sprintf("bench.do%d", i%20), Class: pb.Class_CLASS_COMPENSABLE}}},
-			{Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "bench.undo"}}},
+			{Action: "a",
+				Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: fmt.Sprintf("bench.do%d", i%20), Class: pb.Class_CLASS_COMPENSABLE}}},
+			{Action: "a",
+				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "bench.undo"}}},
 			{Action: "a", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
 		}
 		if i%50 != 0 {

@@ -18,7 +18,7 @@ var errRefold = errors.New("the state was dropped")
 
 // request is what an operator asks of a tenant's actor.
 type request struct {
-	ctx      context.Context // ends when nobody waits for the answer any more
+	ctx      context.Context // ends when no one waits for the answer any more
 	verb     string
 	repair   view.RepairQuery
 	rotation view.RotationQuery
@@ -126,7 +126,7 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 		}
 	case <-look.Done():
 		if ctx.Err() == nil && a.otherStream(ctx) {
-			a.log.Info("the stream was made anew; attaching again")
+			a.log.Info("the stream was made again; attaching again")
 			return true
 		}
 	}

@@ -178,7 +178,7 @@ func (a *actor) sign() {
 	a.startSigning(nil)
 }
 
-// signSoon lets the next checkpoint be signed at the end of this turn, for who is about
+// signSoon lets the next checkpoint be signed at the end of this turn, for an operator who is about
 // to export the ledger, and says how many records it will cover.
 func (a *actor) signSoon() view.SignAnswer {
 	s := &a.signing

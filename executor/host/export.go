@@ -4,7 +4,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
-// askExport reads the tiles for who writes a bundle of them. It needs no session, and
+// askExport reads the tiles for a client that writes a bundle of them. It needs no session, and
 // changes nothing: whoever asks goes on from where the last answer ended.
 func (a *actor) askExport(q view.ExportQuery) any {
 	tiles := a.copiesSeen()

@@ -74,7 +74,7 @@ func (a *actor) giveBack(ctx context.Context, k *keeper) {
 			return
 		}
 	}
-	// With a reply subject, as every request, on which nobody waits.
+	// With a reply subject, as every request, on which no one waits.
 	conn, subject := a.host.cfg.Conn, api.QuerySubject(a.tenant, verbReleased)
 	if conn.PublishRequest(subject, conn.NewInbox(), nil) == nil {
 		_ = conn.FlushWithContext(ctx)

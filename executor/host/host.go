@@ -94,7 +94,7 @@ type Config struct {
 
 	// WebhookKeys sign what is posted, each, the newest first; none: it is not signed.
 	WebhookKeys [][]byte
-	// EscalateAfter is how long nobody may take a page before the hook of operators gets it
+	// EscalateAfter is how long no one may take a page before the hook of operators gets it
 	// as well; 0: 15 minutes.
 	EscalateAfter time.Duration
 	// StuckAfter is how long a command may wait for a worker, or a worker say that it
@@ -111,7 +111,7 @@ type Config struct {
 	// KeysDir is the folder of the keys that sign checkpoints; empty: "keys" in Dir.
 	// A tenant that has no key, and no checkpoint yet, gets its first one there.
 	KeysDir string
-	// Witness cosigns the checkpoints of all tenants; zero: nobody does.
+	// Witness cosigns the checkpoints of all tenants; zero: no one does.
 	Witness Witness
 
 	// Cascade bounds what follows from undos; zeros are the defaults.
@@ -194,7 +194,7 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
-	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
+	if err := dropRebuilds(cfg.Dir); err != nil { // no one else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err),
 			db.Close())
 	}
@@ -364,7 +364,7 @@ func (h *Host) unmeter() {
 	}
 }
 
-// why says why a context ended; nil when somebody just wanted it to.
+// why says why a context ended; nil when someone just wanted it to.
 func why(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) &&
 		!errors.Is(cause, context.DeadlineExceeded) {

@@ -78,7 +78,7 @@ func hashOf(verifier string) string {
 }
 
 // isVerifier reports whether a file of a tenant's folder is a verifier key by its name,
-// HASH.pub. Others are somebody else's.
+// HASH.pub. Others are someone else's.
 func isVerifier(name string) bool {
 	hash, is := strings.CutSuffix(name, verifierSuffix)
 	return is && len(hash) == hashLen && strings.Trim(hash, "0123456789abcdef") == ""

@@ -246,7 +246,7 @@ func gone(err error) bool {
 }
 
 // opened opens what was sealed for one of these plans, and for one of these actions
-// where there are any; what was sealed elsewhere stays closed, so that nobody has a host
+// where there are any; what was sealed elsewhere stays closed, so that no one has a host
 // open what is another's. It returns the opened values too.
 func (k *keyring) opened(ctx context.Context, document json.RawMessage, plans []string,
 	actions []string) (json.RawMessage, []json.RawMessage, error) {

@@ -37,7 +37,7 @@ const (
 	pageTimeout      = 10 * time.Second       // for one try to deliver a page
 	pageRetryMin     = 100 * time.Millisecond // between tries; doubles
 	pageRetryMax     = time.Minute            //
-	escalateDefault  = 15 * time.Minute       // until operators get a page that nobody takes
+	escalateDefault  = 15 * time.Minute       // until operators get a page that no one takes
 	// without a worker, or with one that says working, until operators are called
 	stuckDefault = 10 * time.Minute
 	// bytes of a webhook's answer that are read, and thrown away
@@ -56,7 +56,7 @@ const (
 	// of one checkpoint, where it names the size that it has seen
 	witnessTries     = 3
 	witnessAnswerMax = 64 << 10 // bytes of its answer
-	// how often a halted tenant looks whether its stream was made anew
+	// how often a halted tenant looks whether its stream was made again
 	haltPoll        = 5 * time.Second
 	alarmPoll       = 5 * time.Millisecond // how often a scrub looks whether the tenant is halted
 	scrubEvery      = 24 * time.Hour       // from the end of one full pass to the next

@@ -190,7 +190,7 @@ func dropRebuilds(dir string) error {
 	return err
 }
 
-// askRebuild folds the ledger anew beside the running actor, up to where a snapshot
+// askRebuild folds the ledger again beside the running actor, up to where a snapshot
 // of its state stands, and compares the two (S80). It changes nothing; one at a
 // time.
 func (a *actor) askRebuild() any {

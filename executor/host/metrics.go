@@ -20,7 +20,7 @@ import (
 // nothing happens, and a registration that is only held, cost nothing.
 //
 // A host counts what it folds while it is attached, whether it holds the tenant or
-// stands by; what it folds anew at a start is history and not counted. Of several
+// stands by; what it folds again at a start is history and not counted. Of several
 // hosts of a tenant each has the same numbers: take the maximum, not the sum.
 type Metrics struct {
 	registry *prometheus.Registry

@@ -9,7 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// askRead reads messages out of the tiles, for those who may not use JetStream: nobody but
+// askRead reads messages out of the tiles, for those who may not use JetStream: no one but
 // hosts should. The tiles have what was folded, byte for byte, also while the tenant is
 // halted and of a ledger whose stream was repaired.
 func (a *actor) askRead(q view.ReadQuery) any {

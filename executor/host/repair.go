@@ -134,7 +134,7 @@ func (a *actor) repair(ctx context.Context, q view.RepairQuery,
 	}
 }
 
-// leaseForRepair keeps the tenant's lease until release, so that nobody else
+// leaseForRepair keeps the tenant's lease until release, so that no one else
 // repairs or holds the tenant meanwhile.
 func (a *actor) leaseForRepair(ctx context.Context) (release func(), err error) {
 	holders, me := a.host.holders, a.host.cfg.Holder
@@ -248,7 +248,7 @@ func (a *actor) refuseRepaired(ctx context.Context, old ledger.Head) error {
 
 // isOurs reports whether the old stream is the history that the tiles have: its
 // record where they end, or the last before it that can be read, is theirs. Only
-// then what follows it follows them: in a stream that lost its tail and grew anew,
+// then what follows it follows them: in a stream that lost its tail and grew again,
 // every sequence behind the loss has another record.
 func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
 	last := a.tiles.Last()

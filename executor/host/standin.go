@@ -25,7 +25,7 @@ type StandInConfig struct {
 }
 
 // StandIn answers for tenants while no Host can run, because a disk cannot be written: who
-// asks for their status learns why, instead of hearing nobody. It reads and writes nothing.
+// asks for their status learns why, instead of hearing no one. It reads and writes nothing.
 type StandIn struct {
 	cfg  StandInConfig
 	subs []*nats.Subscription
@@ -86,7 +86,7 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	if err != nil {
 		panic("host: cannot encode an answer: " + err.Error())
 	}
-	_ = m.Respond(body) // nobody may wait for it any more
+	_ = m.Respond(body) // no one may wait for it any more
 }
 
 // degraded shows that the tiles cannot be written, until they can: questions are answered

@@ -208,7 +208,7 @@ func (a *actor) observeTrace(e ledger.Entry) {
 		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo,
 			Number: k.CompensationSucceeded.Attempt}, "")
 	case *pb.Record_CompensationFailed:
-		f := k.CompensationFailed // its message may hold what is nobody's business there
+		f := k.CompensationFailed // its message may hold what is no one's business there
 		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: f.Attempt},
 			"failed "+f.Code)
 	case *pb.Record_ProbeAsked:

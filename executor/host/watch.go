@@ -176,7 +176,7 @@ func (h *Host) Watch(tenant string) (*Watch, error) {
 
 // Ask answers one question of the query API (docs/cli.md) from this host's own fold,
 // as its NATS subject does: the answer is one of package executor, of the verb or an
-// view.ErrorAnswer. The error says that there was nobody to ask.
+// view.ErrorAnswer. The error says that there was no one to ask.
 func (h *Host) Ask(tenant, verb string, q any) (any, error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {
@@ -225,7 +225,7 @@ func (a *actor) askFind(q view.FindQuery) any {
 }
 
 // dueUnservedMax is how many entries an answer of due.ls may have because of commands that
-// nobody takes, where it has fewer of its own.
+// no one takes, where it has fewer of its own.
 const dueUnservedMax = 20
 
 func (a *actor) askUpcoming(q view.ListQuery) any {

@@ -23,7 +23,7 @@ import (
 )
 
 // Witness is who cosigns checkpoints, by the C2SP tlog-witness protocol: it has seen
-// each tree grow from the one before, so that nobody can show two histories without
+// each tree grow from the one before, so that no one can show two histories without
 // it. The zero Witness is none.
 type Witness struct {
 	URL string // submission prefix; https, or http to this machine

@@ -75,7 +75,7 @@ func (a *actor) served(subject string) string {
 	}
 }
 
-// askServed says who takes calls, of contracts that perhaps nobody has registered under.
+// askServed says who takes calls, of contracts that perhaps no one has registered under.
 func (a *actor) askServed(q view.ServedQuery) any {
 	if len(q.Calls) > servedMax {
 		return view.ErrorAnswer{Error: fmt.Sprintf("calls: %d; want at most %d", len(q.Calls), servedMax)}
@@ -89,7 +89,7 @@ func (a *actor) askServed(q view.ServedQuery) any {
 		}
 		shown := view.Served{ServedCall: call, Served: a.served(subject),
 			HeardNs: a.heard.at(call.Capability)}
-		for _, w := range waiting { // as good as asked: the last try has found nobody
+		for _, w := range waiting { // as good as asked: the last try has found no one
 			if w.Capability == call.Capability && !w.Working && w.Problem == "" &&
 				shown.Served == "unknown" {
 				shown.Served = "no"

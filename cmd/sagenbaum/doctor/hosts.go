@@ -92,7 +92,8 @@ func examineCheckpoints(v view.Status, hosts []view.Host,
 	for _, h := range cli.Standbys(hosts) {
 		if h.NoKey != "" {
 			findings = append(findings,
-				warn("key", "copy the folder of keys from the holder, or start the host with --keys", "%s could not sign checkpoints: %s", h.Host, h.NoKey))
+				warn("key", "copy the folder of keys from the holder, or start the host with --keys",
+					"%s could not sign checkpoints: %s", h.Host, h.NoKey))
 		}
 	}
 	return findings

@@ -241,7 +241,8 @@ func (e *exporter) download(ctx context.Context, file *os.File, h bundle.Header)
 	if err = errors.Join(err, err2, file.Sync()); err != nil {
 		return v, err
 	}
-	v.Size, v.Added, v.Bytes, v.Unsigned = d.tree.Size(), d.tree.Size()-part.Size, info.Size(), !d.signed
+	v.Size, v.Added, v.Bytes, v.Unsigned = d.tree.Size(), d.tree.Size()-part.Size, info.Size(),
+		!d.signed
 	return v, nil
 }
 

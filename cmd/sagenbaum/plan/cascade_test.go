@@ -59,7 +59,8 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			"p, and its plan was undone (9.0-ab)\n": {
 			step(func(s *view.WhyStep) { s.Plan = "o" }),
 			step(func(s *view.WhyStep) {
-				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef", true, "3", 2
+				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef",
+					true, "3", 2
 			})},
 		"plan c is a part of plan p: lease plan.failed of plan p fired": {
 			step(func(s *view.WhyStep) { s.Plan = "c" }),

@@ -98,7 +98,7 @@ func newQuarantineSkip(s *cli.Settings) *cobra.Command {
 		Long: `Have the unwind go on without a quarantined action. Nothing is claimed about its
 effect, which may remain; no evidence is asked for. What the action came after is
 undone next, unless --halt leaves it as it is.`,
-		Example: `  sagenbaum quarantine skip 01JD3BX7 4 --reason "a test mail, nobody has read it" --actor operator1
+		Example: `  sagenbaum quarantine skip 01JD3BX7 4 --reason "a test mail, no one has read it" --actor operator1
   sagenbaum quarantine skip 01JD3BX7 4 --reason "leave the whole release" --actor operator1 --halt`,
 		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

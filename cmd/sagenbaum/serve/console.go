@@ -96,7 +96,8 @@ func (v *serving) startConsole(log *slog.Logger) error {
 		return cli.Fail(cli.ExitUsage, flagsOfConsole[field], "cannot serve the console: %s: %s",
 			refused.Field, refused.Problem)
 	case err != nil && !v.chosen:
-		log.Warn("no console: its address is taken; choose another with --console, or --console off", "cause", err)
+		log.Warn("no console: its address is taken; choose another with --console, or --console off",
+			"cause", err)
 		return nil
 	case err != nil:
 		return cli.Fail(cli.ExitFailed, "--console 127.0.0.1:0 takes a free port",

@@ -294,7 +294,8 @@ func (s *drawnStrip) flips(y float64) {
 		span := &s.strip.Course.Spans[i]
 		if span.FromNs > 0 && len(span.Events) == 0 {
 			fmt.Fprintf(&s.out,
-				`<path d="M%.1f %.1fl6 6l-6 6l-6 -6Z" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`+"\n", s.x(span.FromNs), y-6)
+				`<path d="M%.1f %.1fl6 6l-6 6l-6 -6Z" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`+
+					"\n", s.x(span.FromNs), y-6)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (f *Folder) Fold(entries []ledger.Entry) []executor.Result {
 	return results
 }
 
-// Flush ends a turn. What it would have sent and told is dropped: nobody is there.
+// Flush ends a turn. What it would have sent and told is dropped: no one is there.
 func (f *Folder) Flush() {
 	f.state.Flush()
 	f.kv.Commit()

@@ -53,7 +53,7 @@ func checkManifest(dir string) (err error) {
 }
 
 // corruptMark is the file in a state store's folder that says that Pebble has found
-// a block of it corrupt, so that the next start folds anew instead of finding it
+// a block of it corrupt, so that the next start folds again instead of finding it
 // again.
 const corruptMark = "CORRUPT"
 

@@ -29,7 +29,7 @@ func Open(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, err
 	return OpenWatched(dir, log, giveUp, func(error) {})
 }
 
-// OpenWatched is openPebble for an owner who is told when a block turns out to be
+// OpenWatched is openPebble for an owner that wants to know when a block turns out to be
 // corrupt, from any goroutine and more than once.
 func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
 	corrupt func(error)) (*pebble.DB, error) {
@@ -52,7 +52,7 @@ func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
 			Cache:              pebble.NewCache(256 << 20),
 		}
 		for i := range o.Levels {
-			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most facts are read by nobody
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most facts are read by no one
 		}
 		return o
 	}
@@ -109,7 +109,7 @@ type KV struct {
 	key    []byte // scratch
 }
 
-// wroteMax is when the map of a turn's writes is made anew instead of cleared.
+// wroteMax is when the map of a turn's writes is made again instead of cleared.
 const wroteMax = 1 << 16
 
 // NewKV is the part of a tenant.

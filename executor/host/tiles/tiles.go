@@ -30,7 +30,7 @@ import (
 // synced yet, the newest tiles and the growing one. open finds that by the hashes
 // and cuts it off, and the stream fills it in again. Full tiles are synced behind
 // the fold, on a goroutine of their own. Whoever may write the folder is trusted
-// as far as nobody has an older root.
+// as far as no one has an older root.
 //
 // One goroutine, the actor's, writes; tileFiles reads beside it.
 type Writer struct {
@@ -147,7 +147,7 @@ func (t *Writer) Flush() error {
 }
 
 // writePending writes what this turn has added into the growing tile, and returns
-// how many records that were. Nobody reads them before the files have grown.
+// how many records that were. No one reads them before the files have grown.
 func (t *Writer) writePending() (added uint64, err error) {
 	if len(t.pendingHashes) == 0 {
 		return 0, nil
