@@ -44,7 +44,8 @@ func checkLayers(s source) (findings []string) {
 		if !ours || slices.Contains(allowed, "...") || below(folder, rule) || slices.Contains(allowed, folder) {
 			continue
 		}
-		findings = append(findings, fmt.Sprintf("%s: %s may not import %s; it may use %s", s.path, rule, folder, strings.Join(allowed, ", ")))
+		findings = append(findings, fmt.Sprintf("%s: %s may not import %s; it may use %s", s.path, rule, folder,
+			strings.Join(allowed, ", ")))
 	}
 	return findings
 }
@@ -95,7 +96,8 @@ func checkPureCalls(s source) (findings []string) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && !utc[call] {
 			if name := selects(call.Fun, "time"); name == "Unix" || name == "UnixMilli" || name == "UnixMicro" {
-				findings = append(findings, fmt.Sprintf("%s: time.%s gives the machine's zone; use time.%s(...).UTC()", s.at(n), name, name))
+				findings = append(findings, fmt.Sprintf("%s: time.%s gives the machine's zone; use time.%s(...).UTC()", s.at(n),
+					name, name))
 			}
 		}
 		if e, ok := n.(ast.Expr); ok {
@@ -126,7 +128,8 @@ func checkGo(s source) (findings []string) {
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if _, ok := n.(*ast.GoStmt); ok {
-			findings = append(findings, fmt.Sprintf("%s: pure code starts a goroutine; return a value that the shell acts on", s.at(n)))
+			findings = append(findings, fmt.Sprintf("%s: pure code starts a goroutine; return a value that the shell acts on",
+				s.at(n)))
 		}
 		return true
 	})
@@ -156,7 +159,9 @@ func checkSizes(s source) (findings []string) {
 			continue
 		}
 		if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; n > functionLinesMax {
-			findings = append(findings, fmt.Sprintf("%s: %s has %d lines, at most %d; branches in the parent, straight lines in the leaves", s.at(f), f.Name.Name, n, functionLinesMax))
+			findings = append(findings,
+				fmt.Sprintf("%s: %s has %d lines, at most %d; branches in the parent, straight lines in the leaves", s.at(f),
+					f.Name.Name, n, functionLinesMax))
 		}
 	}
 	return findings
@@ -169,7 +174,8 @@ func checkDocs(s source) (findings []string) {
 		return nil
 	}
 	missing := func(n ast.Node, name string) {
-		findings = append(findings, fmt.Sprintf("%s: exported %s has no comment; say what it is, its unit, range and errors", s.at(n), name))
+		findings = append(findings, fmt.Sprintf("%s: exported %s has no comment; say what it is, its unit, range and errors",
+			s.at(n), name))
 	}
 	for _, decl := range s.file.Decls {
 		switch d := decl.(type) {
@@ -232,7 +238,8 @@ func checkSleeps(s source) (findings []string) {
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok && selects(e, "time") == "Sleep" {
-			findings = append(findings, fmt.Sprintf("%s: a test that sleeps; wait on a channel with a deadline, or use testing/synctest", s.at(n)))
+			findings = append(findings,
+				fmt.Sprintf("%s: a test that sleeps; wait on a channel with a deadline, or use testing/synctest", s.at(n)))
 		}
 		return true
 	})
@@ -355,11 +362,14 @@ func checkTimers(s source) (findings []string) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok {
 			if name := selects(e, "time"); slices.Contains(timers, name) && allowed[name] == "" {
-				findings = append(findings, fmt.Sprintf("%s: time.%s; deadlines are leases of the fold, and the actor's wake timer serves them (S74)", s.at(n), name))
+				findings = append(findings,
+					fmt.Sprintf("%s: time.%s; deadlines are leases of the fold, and the actor's wake timer serves them (S74)", s.at(n),
+						name))
 			}
 		}
 		if id, ok := n.(*ast.Ident); ok && strings.Contains(id.Name, "DeadlineNs") {
-			findings = append(findings, fmt.Sprintf("%s: the shell reads %s; a deadline is a lease of the fold (S74)", s.at(n), id.Name))
+			findings = append(findings, fmt.Sprintf("%s: the shell reads %s; a deadline is a lease of the fold (S74)", s.at(n),
+				id.Name))
 		}
 		return true
 	})
@@ -454,11 +464,13 @@ func undoingText(s source, literal *ast.BasicLit, inverses []string) []string {
 	text := unquoted(literal)
 	for _, inverse := range inverses {
 		if strings.Contains(text, inverse) {
-			return []string{fmt.Sprintf("%s: an agent names the inverse %s outside its contracts; the executor calls it", s.at(literal), inverse)}
+			return []string{fmt.Sprintf("%s: an agent names the inverse %s outside its contracts; the executor calls it",
+				s.at(literal), inverse)}
 		}
 	}
 	if word := undoingWord(text); word != "" {
-		return []string{fmt.Sprintf("%s: an agent's text %q contains the word %q; what undoes is named in its contracts", s.at(literal), text, word)}
+		return []string{fmt.Sprintf("%s: an agent's text %q contains the word %q; what undoes is named in its contracts",
+			s.at(literal), text, word)}
 	}
 	return nil
 }
@@ -488,7 +500,8 @@ func undoingName(s source, id *ast.Ident) []string {
 	if undoingWord(id.Name) == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: an agent uses %s; name the inverse in its contract, the executor calls it", s.at(id), id.Name)}
+	return []string{fmt.Sprintf("%s: an agent uses %s; name the inverse in its contract, the executor calls it", s.at(id),
+		id.Name)}
 }
 
 // agentSource is an agent with one contract that does one thing more.

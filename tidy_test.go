@@ -123,7 +123,7 @@ var folderNames = []string{"util", "utils", "common", "types", "models", "mocks"
 
 var topLevel = []string{
 	".ci", ".git", ".gitattributes", ".github", ".gitignore", ".golangci.yml", ".dockerignore", "bin", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "tidy_rules_test.go", "sagenbaum-data",
+	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "tidy_rules_test.go", "tidy_house_test.go", "sagenbaum-data",
 	"cmd", "coordinator", "deploy", "docs", "executor", "ledger", "proto", "triggers",
 }
 
