@@ -118,11 +118,6 @@ func (p *plan) settlesBy(a *action) int64 {
 	return 0
 }
 
-// settles reports whether a ready action waits for its forward at an epoch.
-func (p *plan) settles(a *action, epochNs int64) bool {
-	return p.isReady(a) && epochNs < p.settlesBy(a)
-}
-
 // questionCall is the call that a question makes.
 func questionCall(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
 	if q == pb.Question_QUESTION_VERIFY {
