@@ -19,8 +19,10 @@ help: ## explain every target
 man: ## write the manual pages of all commands into bin/man
 	$(GO) run ./cmd/sagenbaum man bin/man
 
-build: ## build bin/sagenbaum, and the offline verifier bin/sagenbaum-verify
-	$(GO) build -trimpath -o bin/sagenbaum ./cmd/sagenbaum
+# deploy/sagenbaum.pgo says which code of the server is worth inlining: bench --only undo5
+# --cpuprofile, of a binary built with -trimpath.
+build: ## build bin/sagenbaum, tuned for unwinding, and the offline verifier bin/sagenbaum-verify
+	$(GO) build -trimpath -pgo deploy/sagenbaum.pgo -o bin/sagenbaum ./cmd/sagenbaum
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sagenbaum-verify ./cmd/sagenbaum-verify
 
 lab: ## build bin/sagenbaum-lab, for those who develop Sagenbaum: benchmarks and simulation
@@ -59,8 +61,9 @@ lint: ## gofmt, go vet and staticcheck; the house rules are tidy_test.go and run
 vuln: ## look for known vulnerabilities; says so loudly when the database cannot be reached
 	@.ci/vuln "$(GO)" "$(GOVULNCHECK)"
 
-generate: ## compile the .proto files to Go, with a compiler that is itself Go (docs/adr/0006)
+generate: ## compile the .proto files (docs/adr/0006) and the console's pages (docs/adr/0026) to Go
 	cd proto/gen && $(GO) run . .. ../..
+	cd executor/host/console/web/gen && $(GO) run . ..
 
 verify: ## prove that the generated Go is current, and that the schema breaks no stored record
 	@.ci/verify "$(GO)"

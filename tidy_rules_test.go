@@ -260,7 +260,7 @@ func checkUnfinished(s source) (findings []string) {
 }
 
 // statementNumber is how tests name the statements of the specification.
-var statementNumber = regexp.MustCompile(`\bS[0-9]{1,3}\b`)
+var statementNumber = regexp.MustCompile(`\b[SIA][0-9]{1,3}\b`)
 
 // documented are the folders whose comments are read as documentation.
 var documented = []string{"coordinator", "triggers", "proto"}
@@ -339,14 +339,16 @@ func words(name string) (parts []string) {
 // that it may use and what for. None of them knows a plan's deadline: that is a
 // lease, and the wake timer of the actor serves all leases (S74).
 var timersAllowed = map[string]map[string]string{
-	"actor.go":       {"NewTimer": "the wake timer of all leases"},
-	"checkpoint.go":  {"NewTimer": "the next checkpoint"},
-	"pause/pause.go": {"NewTimer": "pauses after a failure"},
-	"dispatch.go":    {"AfterFunc": "asking a worker again"},
-	"holder.go":      {"NewTimer": "renewing the holder's lease", "NewTicker": "renewing the holder's lease"},
-	"page.go":        {"AfterFunc": "publishing a page again that nobody has taken"},
-	"query.go":       {"NewTimer": "how long a question may wait"},
-	"store/room.go":  {"After": "looking again at a full disk"},
+	"actor.go":            {"NewTimer": "the wake timer of all leases"},
+	"proof/checkpoint.go": {"AfterFunc": "the next checkpoint"},
+	"pause/pause.go":      {"NewTimer": "pauses after a failure"},
+	"dispatch.go":         {"AfterFunc": "asking a worker again"},
+	"leadership.go":       {"NewTimer": "renewing the leadership"},
+	"bound.go":            {"After": "between two looks at the size of a ledger"},
+	"page/page.go":        {"AfterFunc": "publishing a page again that nobody has taken"},
+	"ask/board.go":        {"NewTimer": "how long a question may wait"},
+	"store/room.go":       {"After": "looking again at a full disk"},
+	"tiles/sync.go":       {"After": "syncing tiles every two seconds at most"},
 }
 
 var timers = []string{"AfterFunc", "NewTimer", "NewTicker", "After", "Tick"}

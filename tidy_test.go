@@ -34,7 +34,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/timescales", "executor", "executor/rows", "executor/turn", "executor/sim"}
+var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/nearest", "triggers/timescales", "executor", "executor/expressions", "executor/leases", "executor/memory", "executor/rows", "executor/view", "executor/turn", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -42,28 +42,65 @@ var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/s
 var layers = map[string][]string{
 	"proto":                     {},
 	"proto/api":                 {},
-	"ledger":                    {"proto/sagenbaum/v1"},
+	"ledger":                    {"triggers/nearest", "proto/sagenbaum/v1"},
 	"ledger/audit":              {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers"},
 	"ledger/bundle":             {"ledger"},
 	"ledger/verify":             {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle"},
 	"ledger/seal":               {"ledger", "proto/api"},
 	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
-	"ledger/testenv":            {},
-	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
-	"triggers":                  {},
+	"ledger/access":             {"ledger", "proto/api"},
+	"ledger/tenancy":            {"ledger", "proto/api", "proto/sagenbaum/v1"},
+	"ledger/access/callout":     {"ledger", "ledger/access"},
+	"ledger/testenv":            {"connect", "ledger/access"},
+	"connect":                   {"ledger", "ledger/access"},
+	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/access", "ledger/jetstream"},
+	"triggers":                  {"triggers/nearest"},
+	"triggers/nearest":          {},
 	"triggers/oracle":           {},
-	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor/rows", "executor/rowspb"},
+	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor/expressions", "executor/leases", "executor/memory", "executor/rows", "executor/rowspb"},
+	"executor/expressions":      {"proto/sagenbaum/v1", "ledger", "triggers"},
+	"executor/leases":           {"triggers", "executor/rows"},
+	"executor/memory":           {"proto/sagenbaum/v1", "ledger", "triggers", "executor/rows", "executor/rowspb"},
 	"executor/rows":             {"proto/sagenbaum/v1", "executor/rowspb"},
 	"executor/rowspb":           {"proto/sagenbaum/v1"},
-	"executor/turn":             {"proto/sagenbaum/v1", "proto/api", "ledger", "executor", "executor/rowspb"},
-	"executor/actuators":        {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers", "executor", "executor/turn"},
-	"executor/sim":              {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/view", "executor/rows", "executor/rowspb", "executor/turn"},
-	"executor/sim/mutants":      {},
-	"executor/host":             {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/view", "executor/rows", "executor/rowspb", "executor/turn", "executor/actuators"},
-	"executor/host/console":     {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "executor", "executor/view", "executor/host", "executor/host/tiles"},
-	"coordinator":               {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
-	"cmd":                       {"..."},
-	"cmd/sagenbaum-verify":      {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},
+	"executor/view": {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor", "executor/memory",
+		"executor/rows", "executor/rowspb"},
+	"executor/turn":        {"proto/sagenbaum/v1", "proto/api", "ledger", "executor", "executor/rowspb"},
+	"executor/actuators":   {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers", "executor", "executor/turn"},
+	"executor/sim":         {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/memory", "executor/view", "executor/rows", "executor/rowspb", "executor/turn"},
+	"executor/sim/mutants": {},
+	"executor/host":        {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "ledger/tenancy", "triggers", "executor", "executor/memory", "executor/view", "executor/rows", "executor/rowspb", "executor/turn", "executor/actuators"},
+	"executor/host/observe": {"proto/sagenbaum/v1", "proto/api", "ledger", "executor",
+		"executor/actuators", "executor/turn", "executor/view"},
+	"executor/host/ask": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/access", "ledger/jetstream", "ledger/seal",
+		"triggers", "executor", "executor/actuators", "executor/rows", "executor/turn", "executor/view",
+		"executor/host/observe", "executor/host/pause", "executor/host/store", "executor/host/tiles",
+		"executor/host/vault"},
+	"executor/host/page": {"proto/api", "ledger", "executor", "executor/actuators", "executor/turn",
+		"executor/host/pause", "executor/host/webclient"},
+	"executor/host/pause": {},
+	"executor/host/proof": {"proto/sagenbaum/v1", "executor/host/vault", "ledger", "executor/rowspb", "executor/view",
+		"executor/host/store", "executor/host/tiles", "executor/host/webclient"},
+	"executor/host/repair": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "executor", "executor/turn",
+		"executor/view", "executor/host/pause", "executor/host/store", "executor/host/tiles"},
+	"executor/host/vault": {"proto/api", "ledger", "ledger/access", "ledger/jetstream", "ledger/seal", "executor",
+		"executor/turn", "executor/host/pause", "executor/host/store"},
+	"executor/host/webclient": {},
+	"executor/host/console": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "ledger/seal",
+		"executor", "executor/view", "executor/host/ask", "executor/host/tiles",
+		"executor/host/console/access", "executor/host/console/web"},
+	"executor/host/console/access": {"ledger", "ledger/access", "executor/host/webclient"},
+	"executor/host/console/web":    {"proto/sagenbaum/v1", "ledger", "executor", "executor/view"},
+	"coordinator":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
+	"coordinator/door": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/access",
+		"ledger/jetstream", "coordinator", "triggers/nearest"},
+	"coordinator/contract": {"triggers/nearest", "proto/api", "ledger", "triggers"},
+	"coordinator/contract/compile": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers",
+		"triggers/nearest", "coordinator/contract", "coordinator/contract/internal/argument"},
+	"coordinator/mcp": {"proto/api", "ledger", "triggers", "coordinator", "coordinator/contract",
+		"coordinator/worker"},
+	"cmd":                  {"..."},
+	"cmd/sagenbaum-verify": {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},
 }
 
 // owners says which folders alone may import a foreign module; below them too.
@@ -78,17 +115,24 @@ var owners = []struct {
 	{"github.com/google/cel-go", nil, "cel.dev/cel-go, its canonical path, through package triggers"},
 	{"github.com/nats-io/nats.go/jetstream", []string{"ledger/jetstream"}, "package ledger/jetstream"},
 	{"github.com/nats-io/nats-server", []string{"ledger/jetstream/embedded"}, "package ledger/jetstream/embedded"},
-	{"github.com/nats-io/nats.go", []string{"ledger/jetstream", "coordinator", "executor/host", "executor/actuators", "cmd"}, "package ledger/jetstream or coordinator"},
+	{"github.com/nats-io/nats.go", []string{"connect", "ledger/access/callout", "ledger/testenv", "ledger/jetstream", "coordinator", "executor/host", "executor/actuators", "cmd"}, "package ledger/jetstream or coordinator"},
 	{"github.com/cockroachdb/pebble", []string{"executor/host"}, "package executor/host"},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"coordinator/mcp", "cmd/sagenbaum"}, "package coordinator/mcp"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "package cmd/sagenbaum"},
 	{"go.yaml.in/yaml", []string{"coordinator/contract", "cmd/sagenbaum"}, "package coordinator/contract, or -o yaml of cmd/sagenbaum"},
-	{"github.com/prometheus", []string{"executor/host"}, "host.Metrics"},
+	{"github.com/coreos/go-oidc", []string{"executor/host/console/access", "ledger/access/callout"}, "access.Provider"},
+	{"golang.org/x/oauth2", []string{"executor/host/console/access"}, "access.Provider"},
+	{"golang.org/x/crypto", []string{"executor/host/console/access"}, "what package access keeps of tokens"},
+	{"github.com/zitadel/oidc", nil, "github.com/coreos/go-oidc, and it in tests"},
+	{"github.com/prometheus", []string{"executor/host/observe"}, "observe.Metrics"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/sagenbaum"}, "a trace.Tracer that is passed in"},
 	{"go.opentelemetry.io/otel", []string{"coordinator", "executor/host", "cmd/sagenbaum"}, "a trace context as bytes, as it is recorded"},
 	{"go.opentelemetry.io/proto", []string{"cmd/sagenbaum"}, "the exporter of cmd/sagenbaum"},
 	{"github.com/synadia-io/orbit.go", []string{"cmd/sagenbaum"}, "package cmd/sagenbaum"},
-	{"html/template", nil, "package executor/host/console/markup: it keeps every exported method linked"},
-	{"text/template", []string{"executor/host/console/markup"}, "executor/host/console/markup"},
+	{"html/template", nil, "a .templ file: it keeps every exported method linked"},
+	{"text/template", nil, "a .templ file, for the same reason"},
+	{"github.com/a-h/templ", []string{"executor/host/console/web/gen"}, "package executor/host/console/web"},
+	{"golang.org/x/net", nil, "it in tests only"},
 	{"github.com/google/jsonschema-go", []string{"coordinator/contract"}, "package coordinator/contract"},
 }
 
@@ -124,7 +168,7 @@ var folderNames = []string{"util", "utils", "common", "types", "models", "mocks"
 var topLevel = []string{
 	".ci", ".git", ".gitattributes", ".github", ".gitignore", ".golangci.yml", ".dockerignore", "bin", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
 	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "tidy_rules_test.go", "tidy_house_test.go", "sagenbaum-data",
-	"cmd", "coordinator", "deploy", "docs", "executor", "ledger", "proto", "triggers",
+	"cmd", "connect", "coordinator", "deploy", "docs", "executor", "internal", "ledger", "proto", "triggers",
 }
 
 // source is one Go file of the module.
@@ -135,10 +179,12 @@ type source struct {
 	fset *token.FileSet
 }
 
-func (s source) folder() string  { return path.Dir(s.path) }
-func (s source) test() bool      { return strings.HasSuffix(s.path, "_test.go") }
-func (s source) generated() bool { return strings.HasSuffix(s.path, ".pb.go") }
-func (s source) pure() bool      { return !s.test() && slices.Contains(purePackages, s.folder()) }
+func (s source) folder() string { return path.Dir(s.path) }
+func (s source) test() bool     { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) generated() bool {
+	return strings.HasSuffix(s.path, ".pb.go") || strings.HasSuffix(s.path, "_templ.go")
+}
+func (s source) pure() bool { return !s.test() && slices.Contains(purePackages, s.folder()) }
 
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
@@ -370,6 +416,8 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"cel by its old path", "triggers/a.go", `package triggers; import _ "github.com/google/cel-go/cel"`, "canonical path"},
 		{"streams outside the store", "executor/host/a.go", `package host; import _ "github.com/nats-io/nats.go/jetstream"`, "use package ledger/jetstream"},
 		{"server outside embedded", "cmd/sagenbaum/a.go", `package main; import _ "github.com/nats-io/nats-server/v2/server"`, "ledger/jetstream/embedded"},
+		{"pages outside the console", "executor/host/a.go", `package host; import _ "github.com/a-h/templ"`, "use package executor/host/console/web"},
+		{"templates", "executor/host/console/a.go", `package console; import _ "html/template"`, "use a .templ file"},
 		{"pebble in the pure core", "executor/a.go", `package executor; import _ "github.com/cockroachdb/pebble/v2"`, "use package executor/host"},
 		{"randomness", "ledger/a.go", `package ledger; import _ "math/rand/v2"`, "pure code imports math/rand/v2"},
 		{"network", "triggers/a.go", `package triggers; import _ "net/http"`, "pure code imports net/http"},
@@ -391,7 +439,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"a statement number in godoc", "coordinator/a.go", "package coordinator\n\n// F does it (S55).\nfunc F() {}", "a statement number"},
 		{"unfinished", "ledger/a.go", "package ledger // TO" + "DO later", "finish it"},
 		{"a timer for deadlines", "executor/host/deadlines.go", `package host; var d = time.AfterFunc`, "deadlines are leases"},
-		{"a timer too many in a file that has one", "executor/host/holder.go", `package host; func f() { time.NewTimer(1); time.AfterFunc(1, nil) }`, "deadlines are leases"},
+		{"a timer too many in a file that has one", "executor/host/leadership.go", `package host; func f() { time.NewTimer(1); time.AfterFunc(1, nil) }`, "deadlines are leases"},
 		{"a deadline read by the shell", "executor/host/actor.go", `package host; func f(p *row) int64 { return p.DeadlineNs }`, "DeadlineNs"},
 		{"a deadline read through its getter", "executor/host/actor.go", `package host; func f(p *row) int64 { return p.GetDeadlineNs() }`, "DeadlineNs"},
 		{"an agent that names an inverse", "cmd/sagenbaum/demo/agent.go", agentSource(`"git.push.delete"`), "names the inverse"},

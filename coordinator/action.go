@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,10 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -39,14 +38,8 @@ type Action struct {
 	// contract with review does for each action.
 	Review bool
 
-	// Undo is the handler that undoes it, in this code; Repeat and Find say what
-	// becomes of a forward that the process has died in. Only in a Run; see replay.go.
-	Undo   *Undo
-	Repeat bool
-	Find   Find
-
 	version  string // of the handler that is recorded
-	compiled *contract.Compiled
+	compiled *compile.Compiled
 }
 
 // Call is what a forward is given.
@@ -57,6 +50,9 @@ type Call struct {
 	// hex digits, known from plan and action alone. The undo has another one.
 	Key   string
 	Input json.RawMessage // as registered; empty when there is none
+
+	Number   int    // of the action in its plan, in the order of registration, from 1
+	Sequence uint64 // of the commit with its pair
 }
 
 // Outcome is what a forward returns when its effect happened.
@@ -95,10 +91,11 @@ type action struct {
 	plan          *Plan
 	number        int // in the order of registration, from 1
 	call          Call
-	contract      *contract.Compiled
+	contract      *compile.Compiled
 	before        json.RawMessage // nil: the contract wants to know nothing
 	pair          *bundle
 	reported      bool
+	after         []string           // the actions that it came after
 	reviewTimeout time.Duration      // 0: no verdict is needed
 	reviewBy      time.Time          // set by the first call that waits for one
 	verdict       *Verdict           // the last one that is known
@@ -108,7 +105,12 @@ type action struct {
 	state         actionState
 	past          *Recorded // not nil: an earlier process has registered it
 	pastInput     []byte    // SHA-256 of its input, as recorded
-	queued        time.Time // when its pair was queued, or its plan taken over
+	pastBefore    []byte    // its before-image, as recorded
+	registered    *pb.ForwardRegistered
+	reviewed      bool       // registered with a review, in the past
+	ruled         bool       // and it had a verdict
+	said          *pb.Record // the outcome that this process has queued last
+	queued        time.Time  // when its pair was queued, or its plan taken over
 	// when an executor was asked last and said that the plan is open
 	open     time.Time
 	cancel   context.CancelCauseFunc // of the forward that runs
@@ -146,9 +148,6 @@ const (
 // that is only too large is none, as long as what the contract reads of it fits: that is
 // recorded.
 func (p *Plan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
-	if err := declared.plain(); err != nil {
-		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, err)
-	}
 	return p.do(ctx, declared, forward)
 }
 
@@ -178,19 +177,20 @@ func Do[T any](
 		return value, err
 	}
 	if unread := json.Unmarshal(output, &value); unread != nil && err == nil {
-		err = fmt.Errorf("cannot read output of action %q as %T: %w", declared.ID, value, unread)
+		err = fmt.Errorf("cannot read output of action %q as %T: %w", named(declared), value, unread)
 	}
 	return value, err
 }
 
 func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
+	p.lookAgain(ctx)
 	if forward == nil {
-		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID,
+		return nil, fmt.Errorf("cannot register action %q: %w", named(declared),
 			ledger.Refuse("forward", "missing", "a function, or Report for what has happened"))
 	}
 	a, err := p.register(ctx, declared, nil)
 	if err != nil {
-		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, err)
+		return nil, fmt.Errorf("cannot register action %q: %w", named(declared), err)
 	}
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", a.call.Action, err)
@@ -200,6 +200,9 @@ func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.R
 	}
 	return a.execute(ctx, forward)
 }
+
+// named is what an error calls an action: its id, or what it does where it has none yet.
+func named(declared Action) string { return cmp.Or(declared.ID, declared.Capability) }
 
 // execute runs the forward of a registered action, after its verdict.
 func (a *action) execute(ctx context.Context, forward Forward) (json.RawMessage, error) {
@@ -228,12 +231,9 @@ func (a *action) execute(ctx context.Context, forward Forward) (json.RawMessage,
 // Report registers an action that has already happened: its pair and its
 // completion are one commit, durable when Report returns. Errors as of Do.
 func (p *Plan) Report(ctx context.Context, declared Action, outcome Outcome) error {
-	if err := declared.plain(); err != nil {
-		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
-	}
 	a, err := p.register(ctx, declared, &outcome)
 	if err != nil {
-		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
+		return fmt.Errorf("cannot report action %q: %w", named(declared), err)
 	}
 	if a.past != nil {
 		return a.reportPast(ctx, declared, outcome)
@@ -247,7 +247,7 @@ func (p *Plan) Report(ctx context.Context, declared Action, outcome Outcome) err
 // draft is what is registered: a declaration with what was found out about it.
 type draft struct {
 	Action
-	contract     *contract.Compiled
+	contract     *compile.Compiled
 	input        json.RawMessage
 	before       json.RawMessage // nil: the contract wants to know nothing
 	validUntilNs int64
@@ -299,12 +299,12 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 		return nil, err
 	}
 	if len(t.Sensitive) > 0 {
-		if err := p.vault.unlock(ctx); err != nil {
+		if err := p.unlock(ctx); err != nil {
 			return nil, err
 		}
 	}
 	d := &draft{Action: declared, contract: t, happened: happened, trace: traceparent(ctx)}
-	if d.input, err = encode("action.input", declared.Input); err != nil {
+	if d.input, err = value.Encode("action.input", declared.Input); err != nil {
 		return nil, err
 	}
 	if d.validUntilNs, err = t.ValidUntil(d.input); err != nil {
@@ -324,7 +324,7 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 		return nil, ledger.Refuse("action.review", "given for what has happened",
 			"Do, for an action that waits for a verdict")
 	}
-	if d.before, err = encode("outcome.before", happened.Before); err != nil {
+	if d.before, err = value.Encode("outcome.before", happened.Before); err != nil {
 		return nil, err
 	}
 	switch {
@@ -380,7 +380,11 @@ func (p *Plan) admit(d *draft) (*action, error) {
 		return nil, err
 	}
 	report := d.happened != nil
-	if err := p.unwinding(); err != nil && !report {
+	if err := p.unwinding(); err == nil && !report {
+		if err := p.astray(); err != nil {
+			return nil, err
+		}
+	} else if err != nil && !report {
 		return nil, err // what has happened is recorded even then: it must be undone too
 	}
 	if p.reserved[d.ID] && !d.reserved {
@@ -392,11 +396,10 @@ func (p *Plan) admit(d *draft) (*action, error) {
 		return a, a.admitPast(d)
 	}
 	if a != nil && !a.pair.failed() {
+		if other := a.differs(d); other != "" {
+			return nil, another(d.ID, other)
+		}
 		switch {
-		case a.call.Capability != d.Capability || !bytes.Equal(a.call.Input, d.input) ||
-			a.reported != report:
-			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is another action already", d.ID),
-				"an id of its own for each action")
 		case a.barred != nil:
 			return nil, a.barred
 		case a.givenUp != nil:
@@ -440,7 +443,7 @@ func (p *Plan) add(d *draft) (*action, error) {
 			return nil, done.problem
 		}
 		records = append(records, done.record)
-		a.reported, a.state = true, actionEnded
+		a.reported, a.state, a.said = true, actionEnded, done.record
 	}
 	if err := p.c.check(p.id, records...); err != nil {
 		return nil, err
@@ -451,6 +454,10 @@ func (p *Plan) add(d *draft) (*action, error) {
 	// a call whose pair was refused: this one takes its place
 	if refused := p.actions[id]; refused != nil {
 		p.order = slices.DeleteFunc(p.order, func(b *action) bool { return b == refused })
+	}
+	a.after = slices.Clone(d.After)
+	if len(p.order) > 0 && !d.Branch {
+		a.after = append(a.after, p.order[len(p.order)-1].call.Action)
 	}
 	p.count++
 	a.number = p.count
@@ -485,6 +492,7 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 		inverse.Payload = &pb.Payload{Before: p.vault.seal(d.contract, id, "before", d.before)}
 	}
 	registered := forward.GetForwardRegistered()
+	a.registered = registered
 	if d.happened != nil {
 		registered.Review = false // it has crossed: a verdict on it is like any other
 	} else if registered.Review {
@@ -504,7 +512,8 @@ func (a *action) giveUp() error {
 func (a *action) giveUpFor(cause error, message string) error {
 	p := a.plan
 	a.state, a.givenUp = actionEnded, cause
-	return p.queueOutcome(a.uncalled(codeNotStarted, message))
+	a.said = a.uncalled(codeNotStarted, message)
+	return p.queueOutcome(a.said)
 }
 
 // uncalled makes the record of an action that this process will not call. That is
@@ -522,11 +531,11 @@ func (a *action) uncalled(code, message string) *pb.Record {
 
 // finishFailed records what a forward's error means and returns it for Do.
 func (a *action) finishFailed(cause error) error {
-	if errors.Is(cause, errLeftOpen) {
+	if errors.Is(cause, ErrLeftOpen) {
 		a.leaveOpen()
 		return cause
 	}
-	record, message := a.outcome(), clip(a.scrubbed(cause.Error()))
+	record, message := a.outcome(), value.Clip(a.scrubbed(cause.Error()))
 	if errors.Is(cause, ErrNotTaken) {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken,
 			Message: message}}
@@ -572,7 +581,7 @@ func (a *action) finish(record *pb.Record) (unwound, err error) {
 	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a.state = actionEnded
+	a.state, a.said = actionEnded, record
 	p.running--
 	err = p.queueOutcome(record)
 	a.cancel(nil)
@@ -596,7 +605,7 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	done := &pb.ForwardCompleted{ExternalRef: outcome.ExternalRef}
 	c.record = a.outcome()
 	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
-	if c.output, c.problem = encode("outcome.output", outcome.Output); c.problem == nil {
+	if c.output, c.problem = value.Encode("outcome.output", outcome.Output); c.problem == nil {
 		done.Lifted, c.problem = a.contract.Lifted(c.output)
 	}
 	readable := c.problem == nil
@@ -609,7 +618,7 @@ func (a *action) completed(outcome Outcome) (c completion) {
 			return c
 		}
 	}
-	done.ExternalRef = clip(done.ExternalRef)
+	done.ExternalRef = value.Clip(done.ExternalRef)
 	if readable && a.record(c.record, c.output, c.problem) == nil {
 		return c // the problem was its reference
 	}
@@ -633,7 +642,7 @@ func (a *action) record(record *pb.Record, output json.RawMessage, problem error
 		record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
 	}
 	if problem != nil {
-		record.Payload.Detail = mustJSON(clip(problem.Error()))
+		record.Payload.Detail = mustJSON(value.Clip(problem.Error()))
 	}
 	return p.c.check(p.id, record)
 }
@@ -641,30 +650,4 @@ func (a *action) record(record *pb.Record, output json.RawMessage, problem error
 func (a *action) outcome() *pb.Record {
 	p := a.plan
 	return &pb.Record{Plan: p.id, Action: a.call.Action}
-}
-
-// encode returns the JSON of an input or output: nil for none.
-func encode(field string, value any) (json.RawMessage, error) {
-	if value == nil {
-		return nil, nil
-	}
-	if raw, ok := value.(json.RawMessage); ok {
-		if len(raw) > 0 && !json.Valid(raw) {
-			return nil, ledger.Refuse(field, "not JSON", "one JSON value")
-		}
-		return bytes.Clone(raw), nil // it is read after the call has returned
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return nil, ledger.Refuse(field, err.Error(), "a value that encoding/json takes")
-	}
-	return data, nil
-}
-
-// clip shortens a text to what a record takes.
-func clip(text string) string {
-	if len(text) > ledger.TextMax {
-		text = text[:ledger.TextMax]
-	}
-	return strings.ToValidUTF8(text, "")
 }

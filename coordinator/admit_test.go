@@ -44,6 +44,29 @@ func TestAnIDIsOfOneAction(t *testing.T) {
 	})
 }
 
+// TestAReportIsRepeatedAsItWas: what it says of the effect is a part of it.
+func TestAReportIsRepeatedAsItWas(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
+		mustDo(t, p, write("z"))
+		a, was := write("a"), Outcome{Output: 1, ExternalRef: "r"}
+		a.After = []string{"z"}
+		for range 2 {
+			if err := p.Report(t.Context(), a, was); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, other := range []Outcome{{Output: 2, ExternalRef: "r"}, {Output: 1}, {ExternalRef: "r"}} {
+			wantRefused(t, p.Report(t.Context(), a, other), "action.id")
+		}
+		branch, pivot, after := a, a, a
+		branch.Branch, pivot.Pivot, after.After = true, true, nil
+		for _, other := range []Action{branch, pivot, after} {
+			wantRefused(t, p.Report(t.Context(), other, was), "action.id")
+		}
+	})
+}
+
 // TestARetryIsOfTheSameAction: a call that has given up has left its pair after. The next
 // one with that id runs under it, and so must be of the same capability and input.
 func TestARetryIsOfTheSameAction(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -48,7 +50,7 @@ func mustJSON(v any) json.RawMessage {
 // capture asks what is there before the forward crosses. Errors: *Refused
 // for arguments that cannot be found and an answer that is too large, else
 // ErrNotCaptured.
-func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled,
+func (p *Plan) capture(ctx context.Context, action string, t *compile.Compiled,
 	input json.RawMessage) (json.RawMessage, error) {
 	key := ledger.Key(p.c.tenant, p.id, action, ledger.PurposeDo)
 	arguments, err := t.BeforeArguments(input, p.vars, mustJSON(metaVars{
@@ -82,7 +84,7 @@ func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled,
 			return nil, fmt.Errorf("%w: %s, attempt %d: %w", ErrNotCaptured, call.Capability,
 				question.Attempt, err)
 		}
-		pause(ctx, delay)
+		pause.For(ctx, delay)
 		delay = min(2*delay, ledger.BackoffMax)
 	}
 }
@@ -95,11 +97,11 @@ func (c *Coordinator) question(
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if own := c.answers[asked.Capability]; own != nil {
-		value, err := own(ctx, asked)
+		before, err := own(ctx, asked)
 		if err != nil {
 			return nil, false, err
 		}
-		if answer, err = encode("action.before", value); answer == nil {
+		if answer, err = value.Encode("action.before", before); answer == nil {
 			answer = json.RawMessage("null")
 		}
 		return answer, true, err
@@ -136,7 +138,7 @@ func (c *Coordinator) askWorker(ctx context.Context, asked api.Command) (api.Rep
 			err := asked.CheckReply(reply)
 			if err != nil {
 				c.logger.Warn("an answer of a worker was refused", "tenant", c.tenant,
-					"capability", asked.Capability, "worker", clip(reply.Worker), "error", err)
+					"capability", asked.Capability, "worker", value.Clip(reply.Worker), "error", err)
 			}
 			return err
 		},

@@ -300,3 +300,14 @@ func TestTheEndOfTheUndoWindowIsFrozenWithThePair(t *testing.T) {
 		}
 	})
 }
+
+func TestAnErrorNamesAnActionWithoutAnID(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e, _ := calendar()
+		p := begin(t, startMoving(t, memory(), e, nil), PlanSpec{})
+		_, err := p.Do(t.Context(), Action{Capability: "moon.book"}, never(t))
+		if err == nil || !strings.Contains(err.Error(), `cannot register action "moon.book"`) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -50,6 +51,7 @@ func (l *live) resolve(plan, action string, outcome pb.Resolution) {
 // TestACommitWaitsForItsOwner says for what, goes on after the owner's word, and Wait
 // returns then.
 func TestACommitWaitsForItsOwner(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: doubtful()})
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	lose(t, p, "mail.send", "a")
@@ -111,7 +113,7 @@ func (l *live) answers(capability, output string) {
 func isRetired(a view.Action) bool { return a.Undo == "retired" }
 
 // accepting is a Run whose commit accepts what is in doubt.
-func accepting(plan string) coordinator.RunConfig {
+func accepting(plan string) replay.Config {
 	c := config(plan)
 	c.Plan.DoubtAtCommit = coordinator.AcceptDoubtAtCommit
 	return c
@@ -119,6 +121,7 @@ func accepting(plan string) coordinator.RunConfig {
 
 // TestACommitAsksTheWorld, and returns when it has answered.
 func TestACommitAsksTheWorld(t *testing.T) {
+	t.Parallel()
 	for _, presence := range []string{"present", "absent"} {
 		l := newLive(t, coordinator.Config{Contracts: doubtful()})
 		l.answers("seat.get", `{"presence":"`+presence+`"}`)
@@ -135,6 +138,7 @@ func TestACommitAsksTheWorld(t *testing.T) {
 
 // TestACommitThatWaitsLongerSaysSo: no one serves the probe.
 func TestACommitThatWaitsLongerSaysSo(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: doubtful(), ConfirmTimeout: 300 * time.Millisecond})
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	lose(t, p, "seat.book", "a")
@@ -153,6 +157,7 @@ func TestACommitThatWaitsLongerSaysSo(t *testing.T) {
 
 // TestAPlanMayAcceptDoubt: it is committed at once, and its retirement says what of.
 func TestAPlanMayAcceptDoubt(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: doubtful()})
 	p := l.begin(coordinator.PlanSpec{ID: "p", DoubtAtCommit: coordinator.AcceptDoubtAtCommit})
 	lose(t, p, "mail.send", "a")
@@ -177,11 +182,12 @@ func TestAPlanMayAcceptDoubt(t *testing.T) {
 // TestARunWhoseCommitWaits returns why, and when it is called again, what has become of
 // it.
 func TestARunWhoseCommitWaits(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: doubtful()})
 	ctx, cancel := bounded(t)
 	defer cancel()
-	function := func(ctx context.Context, p *coordinator.ReplayPlan) error {
-		_, err := p.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"},
+	function := func(ctx context.Context, p *replay.Plan) error {
+		_, err := p.Do(ctx, replay.Action{ID: "a", Capability: "mail.send"},
 			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 				return coordinator.Outcome{}, context.DeadlineExceeded
 			})
@@ -191,13 +197,13 @@ func TestARunWhoseCommitWaits(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		if err := l.agent.Run(ctx, config("r"), function); !errors.Is(err, coordinator.ErrCommitWaits) {
+		if err := replay.Run(ctx, l.agent, config("r"), function); !errors.Is(err, coordinator.ErrCommitWaits) {
 			t.Fatalf("%v", err)
 		}
 	}
 	l.resolve("r", "a", pb.Resolution_RESOLUTION_DONE)
 	l.showsAction("r", "a", isRetired)
-	if err := l.agent.Run(ctx, config("r"), function); err != nil {
+	if err := replay.Run(ctx, l.agent, config("r"), function); err != nil {
 		t.Error(err)
 	}
 }

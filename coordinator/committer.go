@@ -49,6 +49,11 @@ func (b *bundle) settled() bool {
 	}
 }
 
+// before reports whether a bundle was stored before a sequence; 0: before it is asked.
+func (b *bundle) before(sequence uint64) bool {
+	return sequence == 0 || b.settled() && b.err == nil && b.seq < sequence
+}
+
 func (b *bundle) failed() bool { return b.settled() && b.err != nil }
 
 // committer appends what the plans of one coordinator queue. One goroutine, run,
@@ -310,12 +315,13 @@ func (c *committer) abandon(ctx context.Context) {
 // in doubt because ctx ended. Until then it tries the same bytes with the same ID.
 func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error) {
 	var records []*pb.Record
-	plan := batch[0].plan
 	for _, b := range batch {
 		records = append(records, b.records...)
-		if b.plan != plan {
-			plan = ledger.ManyPlans
-		}
+	}
+	// One subject for all plans: the server keeps each subject that there was in its memory.
+	plan := ledger.ManyPlans
+	if c.fenced {
+		plan = batch[0].plan
 	}
 	data, err := ledger.EncodeCommit(records)
 	if err != nil {

@@ -82,11 +82,10 @@ func TestConcurrentCallsShareCommits(t *testing.T) {
 		if len(commits) > 3 {
 			t.Errorf("%d commits for 100 concurrent actions", len(commits))
 		}
-		if got := commits[1].subject; got != "saga.default.agent.a1._" {
-			t.Errorf("a commit of several plans stands on %s", got)
-		}
-		if got := commits[0].subject; strings.HasSuffix(got, "._") {
-			t.Errorf("a commit of one plan stands on %s", got)
+		for _, commit := range commits { // of one plan or of many: one subject
+			if commit.subject != "saga.default.agent.a1._" {
+				t.Errorf("a commit stands on %s", commit.subject)
+			}
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -38,6 +39,16 @@ type Config struct {
 
 	Tenant string // required
 	Agent  string // required: the name in the agent's subjects
+
+	// Writer names this process in its records; default a new ULID, which no other process
+	// has. Who acts for an agent that lives elsewhere, and goes on for it after a crash, gives
+	// the name that it had.
+	Writer string
+
+	// Accepted has every forward wait until an executor says that the ledger has taken its
+	// pair. Without it that is asked once for a plan with an ID that was given: its further
+	// pairs are stored, and nothing but a limit of the tenant refuses them.
+	Accepted bool
 
 	// Contracts declares the capabilities that Do and Report may use, each once; at
 	// most ContractsMax. For an effect that Do makes here, they come before published
@@ -74,6 +85,7 @@ type Config struct {
 type Coordinator struct {
 	tenant, agent  string
 	writer         string // this process, in its records
+	accepted       bool   // every forward waits for its pair to be taken
 	language       *expressions
 	registry       *registry
 	answers        map[string]Answer
@@ -88,8 +100,8 @@ type Coordinator struct {
 	conn           *nats.Conn              // for Run; nil without one
 
 	mu      sync.Mutex
-	plans   map[string]*Plan // those that this process has not ended
-	runs    map[string]*run  // by plan: those under way, and those whose handlers are offered still
+	plans   map[string]*Plan  // those that this process has not ended
+	runs    map[string]*Claim // by plan: those under way, and those whose handlers are offered still
 	closing bool
 }
 
@@ -119,17 +131,18 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{
-		tenant: config.Tenant, agent: config.Agent, writer: ulid.Make().String(),
+		tenant: config.Tenant, agent: config.Agent, accepted: config.Accepted,
+		writer:   cmp.Or(config.Writer, ulid.Make().String()),
 		language: newExpressions(), answers: maps.Clone(config.Answers),
 		appendTimeout:  cmp.Or(config.AppendTimeout, appendTimeoutDefault),
 		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{},
-		runs: map[string]*run{},
+		runs: map[string]*Claim{},
 	}
 	c.registry = &registry{
-		tenant: c.tenant, language: c.language, code: map[string]*contract.Compiled{},
+		tenant: c.tenant, language: c.language, code: map[string]*compile.Compiled{},
 		timeout: c.confirmTimeout, logger: c.logger,
 		published: map[string]published{},
 	}
@@ -161,7 +174,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 }
 
 func checkConfig(config Config, b bus) error {
-	const name = "1 to 64 letters, digits, '-' or '_'"
+	const name = ledger.TokenWanted
 	switch {
 	case config.Appender == nil:
 		return ledger.Refuse("config.conn", "missing", "a connection to NATS, or an appender")
@@ -169,6 +182,8 @@ func checkConfig(config Config, b bus) error {
 		return ledger.Refuse("config.tenant", fmt.Sprintf("%q is not a name", config.Tenant), name)
 	case !ledger.ValidToken(config.Agent):
 		return ledger.Refuse("config.agent", fmt.Sprintf("%q is not a name", config.Agent), name)
+	case config.Writer != "" && !ledger.ValidToken(config.Writer):
+		return ledger.Refuse("config.writer", fmt.Sprintf("%q is not a name", config.Writer), name)
 	case config.AppendTimeout < 0:
 		return ledger.Refuse("config.append_timeout", "negative", "a duration, or 0 for 10 s")
 	case config.ConfirmTimeout < 0:
@@ -192,7 +207,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	c.silence()
 	errs := c.closeRuns(ctx)
 	for _, p := range c.openPlans() {
-		errs = append(errs, p.flushOutcomes(ctx))
+		errs = append(errs, p.flush(ctx, false))
 	}
 	c.committer.stop()
 	select {
@@ -261,7 +276,10 @@ func (c *Coordinator) notice(body []byte) {
 	switch n.State {
 	case ledger.StateOpen:
 		if n.Savepoint != "" {
-			p.reopened(n.Savepoint)
+			p.reopened(n)
+		}
+		if n.FromAction != "" {
+			p.wentOn(n)
 		}
 		if n.Writer != "" {
 			p.resumedBy(n.Writer)

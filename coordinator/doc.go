@@ -32,9 +32,9 @@
 //
 // # Replay
 //
-// Run runs a function under a plan that survives its process: run again, actions
-// that are recorded return what is recorded. There, and only there, what undoes an
-// action may be a handler in the agent's code; docs/guide/replay.md.
+// Package replay runs a function under a plan that survives its process: run again, actions
+// that are recorded return what is recorded. There, and only there, what undoes an action may
+// be a handler in the agent's code. It is made of a Claim.
 //
 // # Doubt
 //

@@ -70,7 +70,7 @@ func TestAnAgentThatStartsBeforeItsServerIsServedWhenItIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	plan, err := c.Begin(ctx, coordinator.PlanSpec{Owner: "ana"})
 	if err != nil {
@@ -147,7 +147,7 @@ func TestAnOutcomeReportedToAFullLedgerIsStoredWhenThereIsRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	plan, err := c.Begin(ctx, coordinator.PlanSpec{ID: "p", Owner: "ana"})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -26,6 +27,9 @@ type End struct {
 	State       string   // committed, compensated, quarantined, failed or resolved
 	Reason      string   // why
 	Outstanding []string // quarantined: the actions that wait for their owner
+	// Refused is set where its tenant took no more of it: the limit that was reached, or that it
+	// is suspended. Its Want says who can change that.
+	Refused *Refused
 }
 
 // Final reports whether the plan stays so by itself and for good: all but quarantined.
@@ -39,13 +43,15 @@ func (e End) Final() bool { return e.State != ledger.StateQuarantined }
 // took nothing: the plan goes on; or the plan's ID had been committed before, and what
 // was done under it now is not held: undo it by other means), ErrInDoubt, ErrBusy, ErrClosed
 // (Fail or Cancel ended it, or the coordinator is closed), ErrUnwinding (it goes back
-// to a savepoint), ErrUnwound (the plan was being undone already), *CommitWaits (stored; it
-// waits for its owner, or for longer than Config.ConfirmTimeout for the world to answer),
-// ErrUnconfirmed (stored; no executor answered). After ErrInDoubt, *CommitWaits and
-// ErrUnconfirmed call Commit again: it goes on where it was.
+// to a savepoint, or a part of it is being undone), *PartUndone, ErrUnwound (the plan was
+// being undone already), *CommitWaits (stored; it waits for its owner, or for longer than
+// Config.ConfirmTimeout for the world to answer), ErrUnconfirmed (stored; no executor
+// answered). After ErrInDoubt, *CommitWaits and ErrUnconfirmed call Commit again: it goes on
+// where it was.
 func (p *Plan) Commit(ctx context.Context) error {
 	record := &pb.Record{Plan: p.id,
 		Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
+	p.lookAgain(ctx)
 	seq, err := p.finishPlan(ctx, "committed", record)
 	if err == nil {
 		err = p.confirm(ctx, seq)
@@ -129,6 +135,11 @@ func (p *Plan) joinEnding(verb string) (*bundle, error) {
 	if verb == "committed" && p.rewinding != nil && p.unwinding() != nil {
 		return nil, p.unwound // it will be open again
 	}
+	if verb == "committed" && (p.partly || p.unwinding() == nil) {
+		if err := p.astray(); err != nil {
+			return nil, err
+		}
+	}
 	if verb == "committed" && p.running > 0 {
 		return nil, ledger.Refuse("plan", fmt.Sprintf("%d forwards still run", p.running),
 			"a commit after the last of them has returned")
@@ -144,6 +155,9 @@ func (p *Plan) queueEnding(verb string, record *pb.Record) (*bundle, error) {
 	if err := p.giveUpAfter(0); err != nil {
 		p.end = nil
 		return nil, err
+	}
+	if k := record.GetPlanCommitted(); k != nil {
+		k.Parts = p.parts.known
 	}
 	b, err := p.queueCall(record)
 	if err != nil {
@@ -164,7 +178,7 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 	var last error
 	var waits *CommitWaits
 	for bounded.Err() == nil {
-		answer, err := p.ask(bounded, api.OutcomeQuery{Plan: p.id, Sequence: seq})
+		answer, err := p.ask(bounded, api.OutcomeQuery{Plan: p.id, Sequence: seq, Parts: p.knownParts()})
 		switch {
 		case err != nil:
 			last = err
@@ -178,19 +192,30 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 			if waits = p.waits(answer); waits.Owner() {
 				return waits
 			}
+		case answer.State == ledger.StateUnwinding && answer.FromAction != "":
+			p.goOn(seq)
+			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
+				FromAction: answer.FromAction})
+			return fmt.Errorf("%w: action %s and what came after it%s", ErrUnwinding,
+				answer.FromAction, because(answer.Reason))
 		case answer.State == ledger.StateUnwinding:
 			p.goOn(seq)
 			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
-			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
+			return undone(ErrUnwound, answer.State, answer.Reason)
 		case answer.State != ledger.StateOpen:
-			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
+			return undone(ErrUnwound, answer.State, answer.Reason)
+		case len(answer.Refused) > 0 && answer.Turned:
+			last = errors.New("a lease of it has turned true, and has not fired yet")
 		case len(answer.Refused) > 0:
 			p.goOn(seq)
+			if err := p.partOf(answer); err != nil {
+				return err
+			}
 			return refusedBy(answer, "plan", "a commit that the plan still allows")
 		default:
 			last = errors.New("the plan is still open")
 		}
-		pause(bounded, askDelay)
+		pause.For(bounded, askDelay)
 	}
 	switch {
 	case waits != nil && ctx.Err() != nil:
@@ -230,19 +255,20 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 	}
 	var last error
 	for ctx.Err() == nil {
-		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.stored(), Ended: true})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored(), Ended: true})
 		switch {
 		case err != nil:
 			last = err
-			pause(ctx, askDelay)
+			pause.For(ctx, askDelay)
 		case answer.State == ledger.StateCommitting:
 			last = p.waits(answer)
-			pause(ctx, askDelay)
+			pause.For(ctx, askDelay)
 		case answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding:
-			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding}, nil
+			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding,
+				Refused: ledger.TenantRefusal(answer.Reason)}, nil
 		default:
 			last = errors.New("it is " + answer.State)
-			pause(ctx, askDelay)
+			pause.For(ctx, askDelay)
 		}
 	}
 	if last != nil {
@@ -270,9 +296,9 @@ func (p *Plan) goOn(seq uint64) {
 	}
 }
 
-// stored is the sequence of the latest commit with records of the plan that this process
+// Stored is the sequence of the latest commit with records of the plan that this process
 // knows to be stored; 0: none. An executor that has folded it knows who writes the plan.
-func (p *Plan) stored() uint64 {
+func (p *Plan) Stored() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteStored(p.last)
@@ -293,13 +319,9 @@ func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnsw
 	if deadline, ok := ctx.Deadline(); ok {
 		query.WaitMs = min(query.WaitMs, max(1, time.Until(deadline).Milliseconds()))
 	}
-	body, err := json.Marshal(query)
-	if err != nil {
-		panic("coordinator: a question that is no JSON: " + err.Error())
-	}
 	ctx, cancel := context.WithTimeout(ctx, askWaitMax+askSlack)
 	defer cancel()
-	reply, err := p.c.bus.ask(ctx, api.QuerySubject(p.c.tenant, "plan.outcome"), body)
+	reply, err := p.c.bus.ask(ctx, api.QuerySubject(p.c.tenant, "plan.outcome"), mustJSON(query))
 	if err != nil {
 		return api.OutcomeAnswer{}, err
 	}
@@ -313,19 +335,21 @@ func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnsw
 	return answer, nil
 }
 
+// undone is the error of a plan that is in a state for a reason. It is a *Refused, too, where
+// its tenant takes no more.
+func undone(what error, state, reason string) error {
+	if refused := ledger.TenantRefusal(reason); refused != nil {
+		return fmt.Errorf("%w (%s): %w", what, state, refused)
+	}
+	if reason == "" {
+		return fmt.Errorf("%w (%s)", what, state)
+	}
+	return fmt.Errorf("%w (%s: %s)", what, state, reason)
+}
+
 func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return " (" + reason + ")"
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

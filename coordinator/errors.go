@@ -37,6 +37,10 @@ var (
 	// best effort; without it the ledger still decides.
 	ErrUnwinding = errors.New("the plan is being undone")
 
+	// ErrPartUndone is what an *PartUndone is: an action and what came after it were undone,
+	// and the plan goes on. A *Recorded of an action that was undone is one, too.
+	ErrPartUndone = errors.New("a part of the plan was undone")
+
 	// ErrUnwound means that the plan is undone instead of what was asked for: a Commit
 	// lost the race in the log, or an UnwindTo did not end with an open plan.
 	ErrUnwound = errors.New("the plan was undone instead")
@@ -46,8 +50,8 @@ var (
 	// returns when the plan has ended.
 	ErrCommitWaits = errors.New("the commit waits for actions in doubt")
 
-	// ErrUnconfirmed means that a Commit is stored, and no executor has said in
-	// time what became of it. Call Commit again to ask again.
+	// ErrUnconfirmed means that a Commit, or what a Preview has to know, is stored, and
+	// no executor has answered in time. Call again to ask again.
 	ErrUnconfirmed = errors.New("stored, but not confirmed by an executor")
 
 	// ErrNotCaptured means that what a contract wants to know before the forward

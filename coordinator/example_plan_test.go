@@ -33,7 +33,7 @@ type note struct {
 // A plan that goes well: each action is recorded with what undoes it before it runs, and
 // Commit retires what was held.
 func ExampleDo() {
-	nc, stop := serverAndExecutor() // in production: nats.Connect("nats://127.0.0.1:4222")
+	nc, stop := serverAndExecutor() // in production: connect.Default()
 	defer stop()
 	ctx := context.Background()
 	c, err := coordinator.New(coordinator.Config{
@@ -135,7 +135,7 @@ func remover(nc *nats.Conn) *worker.Worker {
 // blocking is a supervisor that blocks one action as soon as it is registered: with one
 // record, on a subject of the supervisor's.
 func blocking(nc *nats.Conn, plan, action, reason string) (wait func()) {
-	registered, err := nc.SubscribeSync("saga.default.agent.writer." + plan)
+	registered, err := nc.SubscribeSync("saga.default.agent.writer._")
 	must(err)
 	must(nc.Flush())
 	verdict := &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Reason: reason}

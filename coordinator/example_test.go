@@ -19,7 +19,7 @@ import (
 // The quickstart: a plan whose second tool refuses. Nothing in it undoes anything;
 // the executor and a worker for "file.delete" will, also if this process dies.
 func Example() {
-	nc, stop := server() // in production: nats.Connect("nats://127.0.0.1:4222")
+	nc, stop := server() // in production: connect.Default()
 	defer stop()
 	ctx := context.Background()
 	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",

@@ -16,12 +16,16 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker/agentloop"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -34,10 +38,12 @@ type live struct {
 	agent *coordinator.Coordinator
 	store *jetstream.Store // with every right
 	work  *worker.Worker
+	host  *host.Host
 
 	connect func(user string) *nats.Conn
 	root    *nats.Conn
 	url     string
+	creds   string // file of agent a1
 
 	declared []contract.Contract // of the processes of Run
 
@@ -54,21 +60,17 @@ func files() contract.Contract {
 
 func newLive(t testing.TB, config coordinator.Config) *live {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
-		{
-			Name: "a1", Password: "secret",
-			Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "query.default.history.a1", "run.default.a1.>", "ask.default.>", "key.default.a1", "reply.default.*"},
-			Subscribe: []string{"notice.default.a1.>", "undo.default.handler.a1.>", "run.default.a1.>", "reply.default.a1.*"},
-		},
-		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
-	}})
+	users := testenv.Users(t,
+		access.User{Name: "a1", Role: access.Agent, Tenant: "default", Run: true, Capabilities: []string{">"}},
+		access.User{Name: "w1", Role: access.Worker, Tenant: "default", Capabilities: []string{">"}})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
 	connect := func(user string) *nats.Conn {
-		conn, err := nats.Connect(server.URL(), nats.UserInfo(user, "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix(user)),
-			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+		conn, err := nats.Connect(server.URL(), append(users.As(user),
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +82,10 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(root.Close)
-	l := &live{t: t, connect: connect, root: root, url: server.URL()}
-	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Dir: t.TempDir(), DurableServer: server.DurableID(), MasterKey: make([]byte, host.MasterKeySize)})
+	l := &live{t: t, connect: connect, root: root, url: server.URL(),
+		creds: users.File("a1")}
+	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Follow: true, Dir: t.TempDir(),
+		DurableServer: server.DurableID(), MasterKey: make([]byte, vault.MasterKeySize), TenantKeysDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +102,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 		}
 	})
 	<-h.Ready()
+	l.host = h
 	if l.store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +190,7 @@ func nothing(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 // ends waits for a plan's end.
 func (l *live) ends(p *coordinator.Plan, want string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
 	defer cancel()
 	if end, err := p.Wait(ctx); err != nil || end.State != want {
 		l.t.Errorf("the plan ended %+v, %v; want %s", end, err, want)
@@ -195,6 +200,7 @@ func (l *live) ends(p *coordinator.Plan, want string) {
 }
 
 func TestS61APlanGoesBackToASavepointAndOn(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
@@ -218,6 +224,7 @@ func TestS61APlanGoesBackToASavepointAndOn(t *testing.T) {
 }
 
 func TestS61AChildIsUndoneInItsPlaceAfterItsOwnCommit(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
@@ -244,6 +251,7 @@ func TestS61AChildIsUndoneInItsPlaceAfterItsOwnCommit(t *testing.T) {
 }
 
 func TestS77AVerdictBeforeTheBoundaryUndoesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
@@ -276,6 +284,7 @@ func TestS77AVerdictBeforeTheBoundaryUndoesNothing(t *testing.T) {
 }
 
 func TestS76ABlockAfterTheBoundaryFiresTheCompensation(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
@@ -283,8 +292,149 @@ func TestS76ABlockAfterTheBoundaryFiresTheCompensation(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.rule(p.ID(), "a", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
-	l.ends(p, ledger.StateCompensated)
+	// Its agent is told once, by whichever call comes next, and the plan goes on.
+	told := func(call func() error) (part *coordinator.PartUndone) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+			err := call()
+			if errors.As(err, &part) && errors.Is(err, coordinator.ErrPartUndone) {
+				return part
+			}
+			// Between the verdict and the start of its unwind a commit is refused.
+			var refused *ledger.Refused
+			if !errors.Is(err, coordinator.ErrUnwinding) && !(errors.As(err, &refused) &&
+				strings.Contains(refused.Problem, "turned true")) {
+				t.Fatal(err)
+			}
+			select {
+			case <-t.Context().Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		t.Fatal("nobody is told")
+		return nil
+	}
+	part := told(func() error { return p.Commit(t.Context()) })
+	if part.Action != "a" || part.Plan != p.ID() || part.Reason != "verdict block on action a by compliance: policy 7" {
+		t.Errorf("%+v", part)
+	}
+	l.do(p, "b")
+	if err := p.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if got := l.undoneActions(); got != "a" {
+		t.Errorf("undone %s", got)
+	}
+}
+
+// TestAnAgentHearsOfEveryPartSinceItsLastCall, in one error; then its commit counts them.
+func TestAnAgentHearsOfEveryPartSinceItsLastCall(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
+	p := l.begin(coordinator.PlanSpec{})
+	for _, id := range []string{"a", "b", "c"} {
+		l.do(p, id)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n, id := range []string{"c", "b"} {
+		l.rule(p.ID(), id, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
+		for answer := (api.OutcomeAnswer{}); len(answer.Undone) <= n; {
+			l.ask("plan.outcome", api.OutcomeQuery{Plan: p.ID()}, &answer)
+			select {
+			case <-t.Context().Done():
+				t.Fatal(t.Context().Err())
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	var part *coordinator.PartUndone
+	for err := error(coordinator.ErrUnwinding); part == nil; err = p.Commit(t.Context()) {
+		if !errors.As(err, &part) && !errors.Is(err, coordinator.ErrUnwinding) {
+			t.Fatal(err)
+		}
+	}
+	if len(part.Parts) != 2 || part.Parts[0].Action != "c" || part.Parts[1].Action != "b" || part.Action != "b" ||
+		strings.Count(part.Error(), "what came after it") != 2 {
+		t.Errorf("%+v", part)
+	}
+}
+
+// TestAnAgentAsksWhatAnUndoWouldDo of its plan, with no more than its permissions, while it is
+// open and when it is committed; nothing is done.
+func TestAnAgentAsksWhatAnUndoWouldDo(t *testing.T) {
+	t.Parallel()
+	exact := files()
+	exact.Fidelity, exact.ValidFor = contract.Exact, time.Hour
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{exact}})
+	p := l.begin(coordinator.PlanSpec{})
+	l.do(p, "a")
+	l.do(p, "b")
+	began := time.Now()
+	looks := func(ends string) {
+		t.Helper()
+		preview, err := p.Preview(t.Context(), coordinator.Part{Action: "b"})
+		if err != nil || len(preview.Steps) != 1 || string(preview.Steps[0].Arguments) != `{"path":"b"}` ||
+			preview.End != ends {
+			t.Errorf("%+v, %v", preview, err)
+		}
+		u, err := p.Undoable(t.Context(), "a")
+		if left := u.Until.Sub(began); err != nil || !u.Can || u.Fidelity != "exact" || len(u.With) != 1 ||
+			left < 50*time.Minute || left > 70*time.Minute {
+			t.Errorf("%+v, %v", u, err)
+		}
+	}
+	looks(ledger.StateOpen)
+	var refused *ledger.Refused
+	if _, err := p.Undoable(t.Context(), "c"); !errors.As(err, &refused) || refused.Field != "action.id" {
+		t.Errorf("an action that is not there: %v", err)
+	}
+	if err := p.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	looks(ledger.StateCompensated)
+	if got := l.undoneActions(); got != "" {
+		t.Errorf("undone %s", got)
+	}
+}
+
+// TestAForwardThatIsNotUndoneRunsOn while another branch is.
+func TestAForwardThatIsNotUndoneRunsOn(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
+	p := l.begin(coordinator.PlanSpec{})
+	l.do(p, "a")
+	act := func(id string, forward coordinator.Forward) error {
+		_, err := p.Do(t.Context(), coordinator.Action{ID: id, Capability: "file.write", Branch: true,
+			After: []string{"a"}}, forward)
+		return err
+	}
+	if err := act("b", nothing); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := act("c", func(ctx context.Context, _ coordinator.Call) (coordinator.Outcome, error) {
+		l.rule(p.ID(), "b", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
+		select {
+		case <-ctx.Done():
+			return coordinator.Outcome{}, context.Cause(ctx)
+		case <-time.After(ledger.GraceDefault + time.Second):
+			return coordinator.Outcome{}, nil
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := p.Commit(t.Context()); !errors.Is(err, coordinator.ErrPartUndone) {
+		t.Error(err)
+	}
+	if err := p.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := l.undoneActions(); got != "b" {
 		t.Errorf("undone %s", got)
 	}
 }
@@ -292,7 +442,7 @@ func TestS76ABlockAfterTheBoundaryFiresTheCompensation(t *testing.T) {
 // registered waits until an action's pair is in the ledger.
 func (l *live) registered(plan, action string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
 	defer cancel()
 	for m, err := range l.store.Read(ctx, 1) {
 		if err != nil {
@@ -313,13 +463,14 @@ func (l *live) registered(plan, action string) {
 // TestS103APublishedContractUndoesWithTheBeforeImage: published by an operator,
 // read by the agent, its question answered by a worker, its answer bound by the undo.
 func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Published: true})
 	moving := contract.Contract{
 		Capability: "calendar.move", Class: contract.Compensable,
 		Before:  &contract.Before{Call: "calendar.get", With: map[string]any{"id": "=input.id"}},
 		Inverse: &contract.Inverse{Call: "calendar.put", With: map[string]any{"id": "=input.id", "at": "=before.at"}},
 	}
-	compiled, err := contract.Compile(moving, triggers.NewCache(1))
+	compiled, err := compile.Contract(moving, triggers.NewCache(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +485,7 @@ func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
 	l.undo("calendar.put", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	p := l.begin(coordinator.PlanSpec{})
 	action := coordinator.Action{ID: "m", Capability: "calendar.move", Input: map[string]string{"id": "e1"}}
-	for ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second); ; { // until the executor has folded the contract
+	for ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience); ; { // until the contract is folded
 		_, err := p.Do(ctx, action, nothing)
 		if err == nil {
 			cancel()
@@ -358,6 +509,7 @@ func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
 // TestS9AContractWithSeveralToolsIsUndoneByAModel: from the contract over the
 // registration to the tools, with everything frozen on the way (S23).
 func TestS9AContractWithSeveralToolsIsUndoneByAModel(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{
 		Capability: "git.pr.open", Class: contract.Compensable,
 		Inverse: &contract.Inverse{Call: "git.pr.undo", With: map[string]any{"pr": "=output.pr"}, Agent: &contract.Agent{

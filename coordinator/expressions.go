@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -13,8 +14,8 @@ import (
 
 // expressions checks CEL before it is appended: what the executor could not
 // compile is refused here, where its author reads the error. Plans often share
-// their triggers, and compiling one costs about 0.1 ms, so what was checked is
-// remembered.
+// their triggers, and compiling one costs more than all else that a pair needs, so
+// what was checked is remembered.
 type expressions struct {
 	mu    sync.Mutex // the cache is not safe for concurrent use
 	cache *triggers.Cache
@@ -25,10 +26,10 @@ func newExpressions() *expressions {
 }
 
 // contract compiles a contract. Errors are *Refused.
-func (x *expressions) contract(t contract.Contract) (*contract.Compiled, error) {
+func (x *expressions) contract(t contract.Contract) (*compile.Compiled, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return contract.Compile(t, x.cache)
+	return compile.Contract(t, x.cache)
 }
 
 // triggers returns the records' form of conditions, sorted by name.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -42,7 +44,7 @@ func (a *action) start(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	if err := a.tooLate(time.Now()); err != nil {
-		return nil, errors.Join(err, a.giveUpFor(err, clip(err.Error())))
+		return nil, errors.Join(err, a.giveUpFor(err, value.Clip(err.Error())))
 	}
 	ctx, release := a.bounded(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -112,7 +114,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 	if a.waited() {
 		ask = a.verdict != nil && !a.verdict.blocks() // otherwise start says why it must not run
 	}
-	ask = ask || p.asked && !p.confirmed
+	ask = ask || p.c.accepted || p.asked && !p.confirmed
 	sequence := a.pair.seq
 	if a.doubt != nil {
 		sequence = 0 // an earlier process has stored it
@@ -125,11 +127,11 @@ func (a *action) stillOpen(ctx context.Context) error {
 	defer cancel()
 	for bounded.Err() == nil {
 		asked := time.Now()
-		query := api.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.stored())}
+		query := api.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.Stored())}
 		answer, err := p.ask(bounded, query)
 		switch {
 		case err != nil || time.Since(asked) > startSlack:
-			pause(bounded, askDelay)
+			pause.For(bounded, askDelay)
 		case a.refuses(answer, &err):
 			return err
 		case answer.State == ledger.StateOpen:
@@ -138,7 +140,8 @@ func (a *action) stillOpen(ctx context.Context) error {
 			p.mu.Unlock()
 			return nil
 		default:
-			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
+			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
+				FromAction: answer.FromAction})
 			return nil // start says it
 		}
 	}
@@ -152,7 +155,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 	if a.state != actionRegistered {
 		return nil // start says why
 	}
-	return errors.Join(err, a.giveUpFor(err, clip(err.Error())))
+	return errors.Join(err, a.giveUpFor(err, value.Clip(err.Error())))
 }
 
 // watch has an executor asked now and then whether the plan of a running forward is
@@ -206,7 +209,7 @@ func (p *Plan) missed() (answered bool) {
 	defer cancel()
 	for delay := askDelay; p.needsWord(); delay = min(2*delay, askDelayMax) {
 		asked := time.Now()
-		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
 		switch {
 		case err == nil:
 			p.heardAt(asked, answer)
@@ -214,7 +217,7 @@ func (p *Plan) missed() (answered bool) {
 		case ctx.Err() != nil:
 			return false
 		}
-		pause(ctx, delay)
+		pause.For(ctx, delay)
 	}
 	return true
 }
@@ -232,12 +235,13 @@ func (p *Plan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 		p.supersede(answer.Writer)
 	}
 	if answer.State != ledger.StateOpen {
-		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
+		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
+			FromAction: answer.FromAction})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if answer.State != ledger.StateOpen {
-		p.interrupt(p.unwound, 0, true)
+		p.interrupt(p.unwound, p.reached(answer.FromAction), true)
 	} else if asked.After(p.heard) {
 		p.heard = asked
 	}
@@ -251,7 +255,9 @@ func (a *action) run(ctx context.Context, forward Forward) (outcome Outcome, err
 			a.vanished()
 		}
 	}()
-	outcome, err = forward(ctx, a.call)
+	call := a.call
+	call.Number, call.Sequence = a.number, a.pair.seq
+	outcome, err = forward(ctx, call)
 	returned = true
 	return outcome, err
 }
@@ -270,18 +276,18 @@ func (a *action) vanished() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
 	defer cancel()
-	if err := p.flushOutcomes(ctx); err != nil {
+	if err := p.flush(ctx, false); err != nil {
 		p.c.logger.Warn("outcome not known to be stored", "tenant", p.c.tenant, "plan", p.id, "action",
 			a.call.Action, "error", err)
 	}
 }
 
-// interrupt cancels the contexts of running forwards after a number and returns them:
+// interrupt cancels the contexts of the running forwards that are undone and returns them:
 // each at the end of its grace, or at once. Called with mu held.
-func (p *Plan) interrupt(cause error, after int, atOnce bool) []*action {
+func (p *Plan) interrupt(cause error, undone func(*action) bool, atOnce bool) []*action {
 	var running []*action
 	for _, a := range p.order {
-		if a.state != actionRunning || a.number <= after {
+		if a.state != actionRunning || !undone(a) {
 			continue
 		}
 		running = append(running, a)
@@ -299,7 +305,7 @@ func (p *Plan) interrupt(cause error, after int, atOnce bool) []*action {
 // most ForwardGrace more once they are interrupted. Called with mu held, which it gives
 // up while it waits.
 func (p *Plan) settleForwards(ctx context.Context, cause error, after int) {
-	running := p.interrupt(cause, after, false)
+	running := p.interrupt(cause, func(a *action) bool { return a.number > after }, false)
 	if len(running) == 0 {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -33,6 +34,7 @@ func reports() (declared []contract.Contract) {
 
 // TestAnUndoHasWhatItReadsOfALargeOutput: the id is kept, and it is undone by it.
 func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: reports()})
 	l.undo("report.drop", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	for name, want := range map[string]struct {
@@ -88,6 +90,7 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 
 // TestAReportKeepsWhatIsRead, and is refused when that does not fit.
 func TestAReportKeepsWhatIsRead(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: reports()})
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	if err := p.Report(t.Context(), coordinator.Action{ID: "a", Capability: "report.id"},
@@ -107,14 +110,17 @@ func TestAReportKeepsWhatIsRead(t *testing.T) {
 
 // TestARunDoesNotReturnAPartOfAnOutput: what a call returns is the same each time.
 func TestARunDoesNotReturnAPartOfAnOutput(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	l.declared = reports()
 	ctx, cancel := bounded(t)
 	defer cancel()
 	ran := 0
 	for range 2 {
-		_ = l.process().Run(ctx, config("r"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
-			_, err := p.Do(ctx, coordinator.Action{ID: "a", Capability: "report.id"},
+		life, lose := context.WithCancel(ctx)
+		p := l.process()
+		err := p.Run(life, config("r"), func(ctx context.Context, plan *replay.Plan) error {
+			_, err := plan.Do(ctx, replay.Action{ID: "a", Capability: "report.id"},
 				func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 					ran++
 					return coordinator.Outcome{Output: large("r7")}, nil
@@ -123,8 +129,12 @@ func TestARunDoesNotReturnAPartOfAnOutput(t *testing.T) {
 			if !errors.As(err, &refused) || refused.Field != "records" {
 				t.Errorf("%v", err)
 			}
-			return context.Canceled
+			waitCommitted(t, l, "r", 1)
+			return p.lose(lose)
 		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a life ends with %v", err)
+		}
 	}
 	if ran != 1 {
 		t.Errorf("ran %d times", ran)
@@ -133,13 +143,14 @@ func TestARunDoesNotReturnAPartOfAnOutput(t *testing.T) {
 
 // TestAHandlerWithoutItsOutputStops: the process that had all of it is gone.
 func TestAHandlerWithoutItsOutputStops(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
 	defer cancel()
 	ctx1, lose := context.WithCancel(ctx)
-	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
-		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	function := func(end func() error) func(context.Context, *replay.Plan) error {
+		return func(ctx context.Context, p *replay.Plan) error {
 			_, _ = p.Do(ctx, w.action("a"), func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 				return coordinator.Outcome{Output: json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)}, nil
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -164,7 +165,7 @@ func (l *live) leavesNothing(plan coordinator.PlanSpec, capability string, s *sl
 	l.registered(plan.ID, "a")
 	strike(p)
 	hungUp = <-said != nil
-	ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
 	defer cancel()
 	end, err := p.Wait(ctx)
 	if err != nil || end.State != ledger.StateCompensated && end.State != ledger.StateFailed {

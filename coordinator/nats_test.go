@@ -8,16 +8,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -26,12 +28,17 @@ import (
 // permissions of docs/agents.md and nothing else.
 func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{{
-		Name: "a1", Password: "secret",
-		Publish: []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls",
-			"ask.default.calendar.get"},
-		Subscribe: []string{"notice.default.a1.>", "reply.default.a1.*"},
-	}}})
+	agent, _, root, store = serveWorker(t)
+	return agent, root, store
+}
+
+// serveWorker is serve with a worker w1 beside the agent.
+func serveWorker(t *testing.T) (agent, worker, root *nats.Conn, store *jetstream.Store) {
+	t.Helper()
+	users := testenv.Users(t, access.User{Name: "a1", Role: access.Agent, Tenant: "default",
+		Capabilities: []string{"calendar.get"}}, access.User{Name: "w1", Role: access.Worker, Tenant: "default",
+		Capabilities: []string{"calendar.get"}})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,19 +48,22 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(root.Close)
-	agent, err = nats.Connect(server.URL(), nats.UserInfo("a1", "secret"),
-		nats.CustomInboxPrefix(embedded.InboxPrefix("a1")),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+	agent, err = nats.Connect(server.URL(), append(users.As("a1"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(agent.Close)
+	if worker, err = nats.Connect(server.URL(), users.As("w1")...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(worker.Close)
 	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default",
 		DurableServer: server.DurableID()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return agent, root, store
+	return agent, worker, root, store
 }
 
 func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
@@ -66,7 +76,7 @@ func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Error(err)
@@ -154,7 +164,7 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write"},
 		func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
@@ -177,8 +187,8 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 // TestABeforeImageAndAPublishedContractOverNATS: the contract comes from the
 // registry, what it wants to know from a worker, and both are in the pair.
 func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
-	agent, root, store := serve(t)
-	published, err := contract.Compile(contract.Contract{
+	agent, hands, root, store := serveWorker(t)
+	published, err := compile.Contract(contract.Contract{
 		Capability: "calendar.move", Class: contract.Compensable,
 		Before:  &contract.Before{Call: "calendar.get", With: map[string]any{"id": "=input.id"}},
 		Inverse: &contract.Inverse{Call: "calendar.move", With: map[string]any{"to": "=before.at"}},
@@ -192,7 +202,7 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 				published.Digest), "revision": 1, "current": true, "contract": json.RawMessage(published.Canonical),
 		}}}
 	})
-	w, err := worker.New(worker.Config{Conn: root, Tenant: "default", Name: "w1"})
+	w, err := worker.New(worker.Config{Conn: hands, Tenant: "default", Name: "w1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +269,7 @@ func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write", Review: true},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {

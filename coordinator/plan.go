@@ -88,20 +88,24 @@ type Plan struct {
 	id   string
 	vars json.RawMessage // what the arguments of questions read as plan
 
+	opened *pb.PlanOpened // as recorded, or to be
+
 	vault *vault
 
 	asked bool // its ID may be another plan's: the first pair waits until it is known to be taken
 
 	mu            sync.Mutex
-	confirmed     bool       // a pair of this process was taken
-	resumed       bool       // another process had begun it
-	heard         time.Time  // when that executor was asked which said last that the plan is open
-	lost          error      // another process has resumed the plan
-	deadline      time.Time  // as declared; zero: none
-	opening       *pb.Record // PlanOpened until it is queued
-	last          *bundle    // queued last
-	known         uint64     // the highest sequence of a bundle before it that is stored; see stored
-	deferred      []*bundle  // queued without a caller, not known to be stored
+	confirmed     bool          // a pair of this process was taken
+	resumed       bool          // another process had begun it
+	heard         time.Time     // when that executor was asked which said last that the plan is open
+	lost          error         // another process has resumed the plan
+	deadline      time.Time     // as declared; zero: none
+	within        time.Duration // the deadline, where it was declared as a time from Begin
+	openedNs      int64         // when the ledger took the opening; of an earlier process
+	opening       *pb.Record    // PlanOpened until it is queued
+	last          *bundle       // queued last
+	known         uint64        // the highest sequence stored of a bundle before it; see stored
+	deferred      []*bundle     // queued without a caller, not known to be stored
 	actions       map[string]*action
 	order         []*action       // as registered
 	reserved      map[string]bool // numbers taken for actions whose before-image is asked for
@@ -115,6 +119,10 @@ type Plan struct {
 	end           *ending
 	rewinding     *rewinding    // asked for and not known to be over
 	unwound       error         // while the plan is being undone, as far as known; wraps ErrUnwinding
+	parts         undoneParts   // of the plan, and of which its caller was told
+	partly        bool          // unwound: of a part, and the plan is to go on
+	wentBack      []uint64      // sequences of requests to do so that its caller knows to be over
+	looked        time.Time     // when an executor was asked whether it does
 	changed       chan struct{} // closed, and replaced, when a waiting call should look again
 }
 
@@ -145,6 +153,7 @@ func (c *Coordinator) Begin(ctx context.Context, plan PlanSpec) (*Plan, error) {
 	}
 	record.GetPlanOpened().Trace = traceparent(ctx)
 	p := newPlan(c, record)
+	p.within = plan.Deadline
 	p.asked = given || plan.Parent != "" && c.plan(plan.Parent) == nil
 	if err := c.hold(p); err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
@@ -169,7 +178,7 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 	}
 	return &Plan{
 		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c,
-			opening.Plan), opening: opening, vars: c.planVars(
+			opening.Plan), opening: opening, opened: opening.GetPlanOpened(), vars: c.planVars(
 			opening), actions: map[string]*action{}, reserved: map[string]bool{},
 		changed: make(chan struct{}),
 	}
@@ -336,9 +345,6 @@ func (p *Plan) Flush(ctx context.Context) error {
 	return nil
 }
 
-// flushOutcomes is Flush for a plan that may never have been used.
-func (p *Plan) flushOutcomes(ctx context.Context) error { return p.flush(ctx, false) }
-
 func (p *Plan) flush(ctx context.Context, opening bool) error {
 	p.mu.Lock()
 	if opening || p.opening == nil {
@@ -446,7 +452,19 @@ func (p *Plan) shut() error {
 	if err := p.ended(); err != nil {
 		return err
 	}
-	return p.unwinding()
+	return p.astray()
+}
+
+// astray is unwinding, or says, once, what was undone of the plan. Called with mu held.
+func (p *Plan) astray() error {
+	err := p.unwinding()
+	if err == nil && len(p.parts.untold)+len(p.parts.backs) > 0 {
+		told := p.parts.tell()
+		last := told[len(told)-1]
+		return &PartUndone{Plan: p.id, Action: last.Action, Reason: last.Reason,
+			Savepoint: last.Savepoint, Parts: told}
+	}
+	return err
 }
 
 // change wakes the calls that wait for news of this plan. Called with mu held.
@@ -466,15 +484,13 @@ func (p *Plan) changes() <-chan struct{} {
 func (p *Plan) unwind(n api.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unwinding() != nil {
+	if p.unwinding() != nil && (!p.partly || n.FromAction != "") {
 		return
 	}
-	p.unwound = fmt.Errorf("%w (%s)", ErrUnwinding, n.State)
-	if n.Reason != "" {
-		p.unwound = fmt.Errorf("%w (%s: %s)", ErrUnwinding, n.State, n.Reason)
-	}
+	p.unwound = undone(ErrUnwinding, n.State, n.Reason)
+	p.partly = n.FromAction != ""
 	p.change()
-	p.interrupt(p.unwound, 0, false)
+	p.interrupt(p.unwound, p.reached(n.FromAction), false)
 }
 
 // committedElsewhere takes a notice that the plan is committed. When this process has not

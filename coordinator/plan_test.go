@@ -1,20 +1,23 @@
 package coordinator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // compiled is a contract on its own; package contract tests what it must say.
-func compiled(t *testing.T, c contract.Contract) *contract.Compiled {
+func compiled(t *testing.T, c contract.Contract) *compile.Compiled {
 	t.Helper()
-	out, err := contract.Compile(c, triggers.NewCache(1))
+	out, err := compile.Contract(c, triggers.NewCache(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,4 +105,33 @@ func TestAPlanIsOpenedAsDeclared(t *testing.T) {
 			t.Errorf("opened %v", o)
 		}
 	})
+}
+
+// TestEachPartIsToldAndOnlyWhatWasToldCounts: the notice of the first may be lost, or come late.
+func TestEachPartIsToldAndOnlyWhatWasToldCounts(t *testing.T) {
+	p := &Plan{id: "p", changed: make(chan struct{})}
+	hears := func(known uint32, want ...string) {
+		t.Helper()
+		var actions []string
+		if part, ok := p.shut().(*PartUndone); ok {
+			for _, u := range part.Parts {
+				actions = append(actions, u.Action)
+			}
+		}
+		if !slices.Equal(actions, want) || p.parts.known != known {
+			t.Errorf("told of %q and knows %d, want %q and %d", actions, p.parts.known, want, known)
+		}
+	}
+	p.wentOn(api.Notice{Parts: 2, FromAction: "c"})
+	hears(0, "c")
+	hears(0)
+	p.wentOn(api.Notice{Parts: 2, FromAction: "c"})
+	hears(0)
+	p.wentOn(api.Notice{Parts: 3, FromAction: "d"})
+	p.wentOn(api.Notice{Parts: 1, FromAction: "b"})
+	hears(3, "b", "d")
+	hears(3)
+	p.noteParts(api.OutcomeAnswer{Parts: 7, FromAction: "h", Undone: []api.UndonePart{
+		{Number: 6, Action: "g"}, {Number: 7, Action: "h"}}})
+	hears(7, "", "g", "h") // what came before is no longer kept
 }

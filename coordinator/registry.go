@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -19,7 +20,7 @@ import (
 type registry struct {
 	tenant   string
 	language *expressions
-	code     map[string]*contract.Compiled
+	code     map[string]*compile.Compiled
 	bus      bus           // nil: published contracts are not asked for
 	timeout  time.Duration // of one reading
 	logger   *slog.Logger
@@ -32,7 +33,7 @@ type registry struct {
 // published is the current revision of a published contract, or why it cannot be
 // used.
 type published struct {
-	contract *contract.Compiled
+	contract *compile.Compiled
 	problem  error
 }
 
@@ -73,7 +74,7 @@ func (r *registry) add(contracts []contract.Contract) error {
 // find returns the contract in force for a capability. For a forward of this
 // process that in code wins, for an effect that was made elsewhere the published
 // one. Errors: *Refused.
-func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*contract.Compiled,
+func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*compile.Compiled,
 	error) {
 	own := r.code[capability]
 	if own != nil && (!elsewhere || r.bus == nil) {
@@ -152,11 +153,7 @@ func (r *registry) fetch(ctx context.Context, q contractsQuery) error {
 }
 
 func (r *registry) page(ctx context.Context, q contractsQuery) (answer contractsAnswer, err error) {
-	body, err := json.Marshal(q)
-	if err != nil {
-		panic("coordinator: a question that is no JSON: " + err.Error())
-	}
-	reply, err := r.bus.ask(ctx, api.QuerySubject(r.tenant, "contract.ls"), body)
+	reply, err := r.bus.ask(ctx, api.QuerySubject(r.tenant, "contract.ls"), mustJSON(q))
 	if err != nil {
 		return answer, err
 	}
@@ -193,7 +190,7 @@ func (r *registry) keep(answer contractsAnswer) {
 	}
 }
 
-func (r *registry) decode(capability, digest string, canonical []byte) (*contract.Compiled, error) {
+func (r *registry) decode(capability, digest string, canonical []byte) (*compile.Compiled, error) {
 	t, err := contract.Decode(canonical)
 	if err != nil {
 		return nil, err
@@ -209,7 +206,7 @@ func (r *registry) decode(capability, digest string, canonical []byte) (*contrac
 	return compiled, nil
 }
 
-func digestOf(c *contract.Compiled) string { return fmt.Sprintf("%x", c.Digest) }
+func digestOf(c *compile.Compiled) string { return fmt.Sprintf("%x", c.Digest) }
 
 // ReadContracts reads the published contracts again: actions registered from now on
 // freeze the current revisions. It needs Config.Published. New reads them too, and

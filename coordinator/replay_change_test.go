@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -19,8 +20,8 @@ import (
 )
 
 // play is a function that does actions one after the other.
-func (w *tour) play(actions []coordinator.Action, end func() error) func(context.Context, *coordinator.ReplayPlan) error {
-	return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+func (w *tour) play(actions []replay.Action, end func() error) func(context.Context, *replay.Plan) error {
+	return func(ctx context.Context, p *replay.Plan) error {
 		for _, a := range actions {
 			if _, err := w.do(ctx, p, a, nil); err != nil {
 				return err
@@ -30,7 +31,7 @@ func (w *tour) play(actions []coordinator.Action, end func() error) func(context
 	}
 }
 
-func (w *tour) actions(ids string) (all []coordinator.Action) {
+func (w *tour) actions(ids string) (all []replay.Action) {
 	for _, id := range strings.Fields(ids) {
 		all = append(all, w.action(id))
 	}
@@ -38,7 +39,7 @@ func (w *tour) actions(ids string) (all []coordinator.Action) {
 }
 
 // lost plays actions in a process that is stopped after them.
-func (w *tour) lost(t *testing.T, plan string, actions []coordinator.Action) {
+func (w *tour) lost(t *testing.T, plan string, actions []replay.Action) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := w.l.process().Run(ctx, config(plan), w.play(actions, func() error {
@@ -59,7 +60,7 @@ func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 	l.declared = []contract.Contract{{Capability: "tour.b", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete"}}}
 	for name, change := range map[string]struct {
 		from, to      string // ids
-		edit          func(all []coordinator.Action)
+		edit          func(all []replay.Action)
 		action, field string
 		end           error
 	}{
@@ -70,19 +71,19 @@ func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 		"one less":           {from: "a b c", to: "a c", action: "b", field: "action"},
 		"an end too early":   {from: "a b c", to: "a b", action: "c", field: "action"},
 		"an error too early": {from: "a b c", to: "a", action: "b", field: "action", end: errNoRoom},
-		"capability":         {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Capability = "tour.x" }, action: "b", field: "capability"},
-		"input":              {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Input = "else" }, action: "b", field: "input"},
-		"no input":           {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Input = nil }, action: "b", field: "input"},
-		"contract": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) {
-			all[1].Undo = &coordinator.Undo{Handler: all[1].Undo.Handler, Contract: contract.Contract{ValidFor: time.Hour}}
+		"capability":         {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Capability = "tour.x" }, action: "b", field: "capability"},
+		"input":              {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Input = "else" }, action: "b", field: "input"},
+		"no input":           {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Input = nil }, action: "b", field: "input"},
+		"contract": {from: "a b c", to: "a b c", edit: func(all []replay.Action) {
+			all[1].Undo = &replay.Undo{Handler: all[1].Undo.Handler, Contract: contract.Contract{ValidFor: time.Hour}}
 		}, action: "b", field: "contract"},
-		"after":      {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[2].After = []string{"a"} }, action: "c", field: "after"},
-		"branch":     {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Branch = true }, action: "b", field: "branch"},
-		"pivot":      {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Pivot = true }, action: "b", field: "pivot"},
-		"review":     {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Review = true }, action: "b", field: "review"},
-		"version":    {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo.Version = "2" }, action: "b", field: "version"},
-		"no handler": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo, all[1].Capability = nil, "file.write" }, action: "b", field: "capability"},
-		"a worker's": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo = nil }, action: "b", field: "version"},
+		"after":      {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[2].After = []string{"a"} }, action: "c", field: "after"},
+		"branch":     {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Branch = true }, action: "b", field: "branch"},
+		"pivot":      {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Pivot = true }, action: "b", field: "pivot"},
+		"review":     {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Review = true }, action: "b", field: "review"},
+		"version":    {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Undo.Version = "2" }, action: "b", field: "version"},
+		"no handler": {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Undo, all[1].Capability = nil, "file.write" }, action: "b", field: "capability"},
+		"a worker's": {from: "a b c", to: "a b c", edit: func(all []replay.Action) { all[1].Undo = nil }, action: "b", field: "version"},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			w, plan := newTour(l), "s39-"+strings.NewReplacer(" ", "-", "'", "").Replace(name)
@@ -93,7 +94,7 @@ func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 			if change.edit != nil {
 				change.edit(changed)
 			}
-			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *replay.Plan) error {
 				if err := w.play(changed, ends(change.end))(ctx, p); err != nil {
 					return fmt.Errorf("given up: %w", err)
 				}
@@ -113,17 +114,18 @@ func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 // TestS39APlanDeclaredOtherwiseIsRefused: another function, owner or trigger under
 // the same ID, a plan of Begin, and a plan of another agent.
 func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	w := newTour(l)
 	w.lost(t, "declared", w.actions("a"))
 	ctx, cancel := bounded(t)
 	defer cancel()
-	for field, edit := range map[string]func(*coordinator.RunConfig){
-		"function":      func(c *coordinator.RunConfig) { c.Function = "other" },
-		"plan.owner":    func(c *coordinator.RunConfig) { c.Plan.Owner = "other" },
-		"plan.label":    func(c *coordinator.RunConfig) { c.Plan.Label = "other" },
-		"plan.labels":   func(c *coordinator.RunConfig) { c.Plan.Labels = map[string]string{"a": "b"} },
-		"plan.triggers": func(c *coordinator.RunConfig) { c.Plan.Triggers = map[string]string{"t": `facts["a"] == 1`} },
+	for field, edit := range map[string]func(*replay.Config){
+		"function":      func(c *replay.Config) { c.Function = "other" },
+		"plan.owner":    func(c *replay.Config) { c.Plan.Owner = "other" },
+		"plan.label":    func(c *replay.Config) { c.Plan.Label = "other" },
+		"plan.labels":   func(c *replay.Config) { c.Plan.Labels = map[string]string{"a": "b"} },
+		"plan.triggers": func(c *replay.Config) { c.Plan.Triggers = map[string]string{"t": `facts["a"] == 1`} },
 	} {
 		other := config("declared")
 		edit(&other)
@@ -152,7 +154,7 @@ func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
 func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{})
-	newer := func(w *tour) []coordinator.Action {
+	newer := func(w *tour) []replay.Action {
 		all := w.actions("a b")
 		for i := range all {
 			all[i].Undo = w.undo("2")
@@ -174,7 +176,7 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		all := append(newer(w), w.action("c"))
 		for i := range all {
 			all[i].Undo = w.undo("2")
-			all[i].Undo.Earlier = map[string]coordinator.Handler{"1": w.handler("")}
+			all[i].Undo.Earlier = map[string]replay.Handler{"1": w.handler("")}
 		}
 		wantUnwound(t, l.process().Run(ctx, config("v-earlier"), w.play(all, ends(errNoRoom))), ledger.StateCompensated)
 		if got := w.undoneText(); got != "c2 b a" {
@@ -187,7 +189,7 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		ctx, cancel := bounded(t)
 		defer cancel()
 		pinned := config("v-pinned")
-		pinned.OnChange, pinned.Until = coordinator.KeepRecorded, coordinator.UntilFailed
+		pinned.OnChange, pinned.Until = replay.KeepRecorded, replay.UntilFailed
 		c := w.action("c")
 		c.Undo = w.undo("2")
 		newest := l.process()
@@ -195,10 +197,12 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		l.showsAction("v-pinned", "b", func(a view.Action) bool {
 			return a.WaitsFor != "" && strings.HasPrefix(a.WaitsFor, "the handler of b, version 1, of agent a1: no process offers it, tries: ")
 		})
+		// b was sent ahead: until the success of c is recorded, its handler may be needed
+		l.showsAction("v-pinned", "c", func(a view.Action) bool { return a.Undo == "compensated" })
 		if got := w.undoneText(); got != "c2" {
 			t.Errorf("undone %s", got)
 		}
-		pinned.Until = coordinator.UntilUnwound
+		pinned.Until = replay.UntilUnwound
 		wantUnwound(t, l.process().Run(ctx, pinned, w.play(w.actions("a b"), ends(errNoRoom))), ledger.StateCompensated)
 		if got := w.undoneText(); got != "c2 b a" {
 			t.Errorf("undone %s", got)
@@ -209,6 +213,7 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 // TestS36TheExecutorWaitsVisiblyForHandlers: the process is gone when its plan is
 // cancelled; run again, it runs no forward and offers what is still to be undone.
 func TestS36TheExecutorWaitsVisiblyForHandlers(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	w.lost(t, "gone", w.actions("a b c"))
@@ -251,7 +256,7 @@ func TestS36OnlyWhatIsOwedNeedsItsHandler(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first := l.process()
 	all := w.actions("a b c")
-	all[0].Undo.Handler = func(context.Context, coordinator.UndoCall) error { // "c" and "b" are undone by then
+	all[0].Undo.Handler = func(context.Context, replay.UndoCall) error { // "c" and "b" are undone by then
 		_ = first.lose(cancel)
 		runtime.Goexit() // it never answers
 		return nil
@@ -272,6 +277,7 @@ func TestS36OnlyWhatIsOwedNeedsItsHandler(t *testing.T) {
 // TestASecondProcessDoesNotStartBesideTheFirst: it finds it there, or takes over, and
 // then the first stores and starts nothing any more.
 func TestASecondProcessDoesNotStartBesideTheFirst(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -279,7 +285,7 @@ func TestASecondProcessDoesNotStartBesideTheFirst(t *testing.T) {
 	first, inside, goOn := l.process(), make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() { // ends with the first process's run
-		ended <- first.Run(ctx, config("two"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		ended <- first.Run(ctx, config("two"), func(ctx context.Context, p *replay.Plan) error {
 			if err := w.act(ctx, p, "a"); err != nil {
 				return err
 			}
@@ -329,7 +335,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 	t.Run("until failed", func(t *testing.T) {
 		w := newTour(l)
 		leaving := config("leaving")
-		leaving.Until = coordinator.UntilFailed
+		leaving.Until = replay.UntilFailed
 		p := l.process()
 		wantUnwound(t, p.Run(ctx, leaving, w.play(w.actions("a b"), ends(errNoRoom))), ledger.StateUnwinding)
 		wantUnwound(t, p.Run(ctx, config("leaving"), w.play(w.actions("a b"), ends(errNoRoom))), ledger.StateCompensated)
@@ -341,7 +347,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 		w := newTour(l)
 		stubborn := true
 		all := w.actions("a b")
-		all[1].Undo.Handler = func(ctx context.Context, u coordinator.UndoCall) error {
+		all[1].Undo.Handler = func(ctx context.Context, u replay.UndoCall) error {
 			if stubborn {
 				return worker.Stop(errNoRoom)
 			}
@@ -370,7 +376,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 		w := newTour(l)
 		p := l.process()
 		closed := make(chan error, 1)
-		err := p.Run(ctx, config("closing"), func(ctx context.Context, plan *coordinator.ReplayPlan) error {
+		err := p.Run(ctx, config("closing"), func(ctx context.Context, plan *replay.Plan) error {
 			if err := w.act(ctx, plan, "a"); err != nil {
 				return err
 			}
@@ -418,16 +424,16 @@ func TestALongHistoryIsReadInPages(t *testing.T) {
 	w := newTour(l)
 	const count = 300
 	large := strings.Repeat("<é>", 4000) // 16 KB
-	actions := make([]coordinator.Action, count)
+	actions := make([]replay.Action, count)
 	for i := range actions {
-		actions[i] = coordinator.Action{Capability: "tour.large", Input: i, Undo: w.undo("")}
+		actions[i] = replay.Action{Capability: "tour.large", Input: i, Undo: w.undo("")}
 	}
 	ctx, cancel := bounded(t)
 	defer cancel()
 	ctx1, lose := context.WithCancel(ctx)
 	first := l.process()
-	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
-		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	function := func(end func() error) func(context.Context, *replay.Plan) error {
+		return func(ctx context.Context, p *replay.Plan) error {
 			for i, a := range actions {
 				want := fmt.Sprintf("[ %d, %q]", i, large)
 				output, err := p.Do(ctx, a, w.forward(rawJSON(want), nil))
@@ -438,8 +444,14 @@ func TestALongHistoryIsReadInPages(t *testing.T) {
 			return end()
 		}
 	}
-	_ = first.Run(ctx1, config("large"), function(func() error { waitCommitted(t, l, "large", count); return first.lose(lose) }))
-	if err := l.process().Run(ctx, config("large"), function(ends(nil))); err != nil || len(w.ran) != count {
+	err := first.Run(ctx1, config("large"), function(func() error {
+		waitCommitted(t, l, "large", count)
+		return first.lose(lose)
+	}))
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("the first life ends with %v", err)
+	}
+	if err = l.process().Run(ctx, config("large"), function(ends(nil))); err != nil || len(w.ran) != count {
 		t.Errorf("ran %d, %v", len(w.ran), err)
 	}
 }

@@ -10,8 +10,10 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -22,7 +24,7 @@ func lostInside(t *testing.T, w *tour, plan string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	first := w.l.process()
-	err := first.Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	err := first.Run(ctx, config(plan), func(ctx context.Context, p *replay.Plan) error {
 		if err := w.act(ctx, p, "a"); err != nil {
 			return err
 		}
@@ -44,21 +46,21 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 	l := newLive(t, coordinator.Config{})
 	nobodyKnows := errors.New("the provider does not answer")
 	for name, rule := range map[string]struct {
-		change  func(*coordinator.Action)
+		change  func(*replay.Action)
 		ran     string // in both lives, as far as counted
 		is      error  // what Do returns for b
 		output  string
 		outcome string
 		undone  string
 	}{
-		"nothing": {func(*coordinator.Action) {}, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
-		"repeat": {func(a *coordinator.Action) { a.Repeat = true }, "a b", nil, string(oddOutput("b")), "completed",
+		"nothing": {func(*replay.Action) {}, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
+		"repeat": {func(a *replay.Action) { a.Repeat = true }, "a b", nil, string(oddOutput("b")), "completed",
 			"b a"},
-		"found": {func(a *coordinator.Action) { a.Find = finds(true, nil) }, "a", nil, `"found"`, "completed",
+		"found": {func(a *replay.Action) { a.Find = finds(true, nil) }, "a", nil, `"found"`, "completed",
 			"b a"},
-		"not-found": {func(a *coordinator.Action) { a.Find = finds(false, nil) }, "a b", nil, string(oddOutput("b")),
+		"not-found": {func(a *replay.Action) { a.Find = finds(false, nil) }, "a b", nil, string(oddOutput("b")),
 			"completed", "b a"},
-		"cannot-be-said": {func(a *coordinator.Action) { a.Find = finds(false, nobodyKnows) }, "a",
+		"cannot-be-said": {func(a *replay.Action) { a.Find = finds(false, nobodyKnows) }, "a",
 			coordinator.ErrInterrupted, "", "in_doubt", "b a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +69,7 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 			ctx, cancel := bounded(t)
 			defer cancel()
 			for range 2 { // the second finds it recorded
-				err := l.process().Run(ctx, config("doubt-"+name), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+				err := l.process().Run(ctx, config("doubt-"+name), func(ctx context.Context, p *replay.Plan) error {
 					if err := w.act(ctx, p, "a"); err != nil {
 						return err
 					}
@@ -118,7 +120,7 @@ func TestNotFoundIsBelievedOnlyOnceTheForwardCanNoLongerLand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, plan := newTour(l), "lands-"+strings.ReplaceAll(name, " ", "-")
-			w.changes = func(u *coordinator.Undo) {
+			w.changes = func(u *replay.Undo) {
 				inverse := u.Contract.Inverse
 				u.Contract = c.contract
 				u.Contract.Grace, u.Contract.Inverse = 50*time.Millisecond, inverse
@@ -127,7 +129,7 @@ func TestNotFoundIsBelievedOnlyOnceTheForwardCanNoLongerLand(t *testing.T) {
 			ctx, cancel := bounded(t)
 			defer cancel()
 			began, asked, after := time.Now(), 0, time.Duration(0)
-			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *replay.Plan) error {
 				if err := w.act(ctx, p, "a"); err != nil {
 					return err
 				}
@@ -154,13 +156,13 @@ func TestWhatIsWaitedForBeforeASecondForwardEndsWithThePlan(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
-	w.changes = func(u *coordinator.Undo) { u.Contract.Late, u.Contract.Settle = "", time.Minute }
+	w.changes = func(u *replay.Undo) { u.Contract.Late, u.Contract.Settle = "", time.Minute }
 	lostInside(t, w, "waits")
 	ctx, cancel := bounded(t)
 	defer cancel()
 	until := config("waits")
-	until.Until = coordinator.UntilFailed // its undo settles, too
-	err := l.process().Run(ctx, until, func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	until.Until = replay.UntilFailed // its undo settles, too
+	err := l.process().Run(ctx, until, func(ctx context.Context, p *replay.Plan) error {
 		if err := w.act(ctx, p, "a"); err != nil {
 			return err
 		}
@@ -183,8 +185,8 @@ func TestWhatIsWaitedForBeforeASecondForwardEndsWithThePlan(t *testing.T) {
 func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{})
-	for name, strike := range map[string]func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string){
-		"cancelled": func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string) {
+	for name, strike := range map[string]func(ctx context.Context, w *tour, p *replay.Plan, plan string){
+		"cancelled": func(ctx context.Context, w *tour, p *replay.Plan, plan string) {
 			l.cancelPlan(plan)
 			for n := 0; ; n++ { // until this process knows
 				if _, err := p.Do(ctx, w.action(fmt.Sprint("x", n)),
@@ -197,7 +199,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 				}
 			}
 		},
-		"blocked": func(_ context.Context, _ *tour, _ *coordinator.ReplayPlan, plan string) {
+		"blocked": func(_ context.Context, _ *tour, _ *replay.Plan, plan string) {
 			l.rule(plan, "b", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
 			l.showsAction(plan, "b", func(a view.Action) bool { return a.Outcome != api.OutcomeUnknown })
 		},
@@ -207,7 +209,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 			lostInside(t, w, plan)
 			ctx, cancel := bounded(t)
 			defer cancel()
-			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *replay.Plan) error {
 				if err := w.act(ctx, p, "a"); err != nil {
 					return err
 				}
@@ -229,7 +231,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 	}
 }
 
-func finds(found bool, err error) coordinator.Find {
+func finds(found bool, err error) replay.Find {
 	return func(_ context.Context, call coordinator.Call) (coordinator.Outcome, bool, error) {
 		if call.Key != ledger.Key("default", call.Plan, "b", ledger.PurposeDo) || string(call.Input) != `{"for":"b"}` {
 			return coordinator.Outcome{}, false, errors.New("called with " + call.Key + string(call.Input))
@@ -249,8 +251,8 @@ func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
 	ctx1, lose := context.WithCancel(ctx)
 	first := l.process()
 	kinds := []error{coordinator.ErrNotTaken, context.DeadlineExceeded}
-	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
-		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	function := func(end func() error) func(context.Context, *replay.Plan) error {
+		return func(ctx context.Context, p *replay.Plan) error {
 			for i, failure := range []error{coordinator.NotTaken(errNoRoom), context.DeadlineExceeded} {
 				if _, err := w.do(ctx, p, w.action([]string{"no", "late"}[i]), failure); !errors.Is(err, kinds[i]) ||
 					errors.Is(err, kinds[1-i]) {
@@ -276,6 +278,7 @@ func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
 // TestAForwardThatEndsWithItsRunIsLeftOpen: an agent that is stopped in good order
 // leaves no more after than one that is killed.
 func TestAForwardThatEndsWithItsRunIsLeftOpen(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -283,7 +286,7 @@ func TestAForwardThatEndsWithItsRunIsLeftOpen(t *testing.T) {
 	ctx1, stop := context.WithCancel(ctx)
 	a := w.action("a")
 	a.Repeat = true
-	err := l.process().Run(ctx1, config("stopped"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	err := l.process().Run(ctx1, config("stopped"), func(ctx context.Context, p *replay.Plan) error {
 		_, err := p.Do(ctx, a, func(ctx context.Context, _ coordinator.Call) (coordinator.Outcome, error) {
 			stop()
 			return coordinator.Outcome{}, ctx.Err()
@@ -293,7 +296,7 @@ func TestAForwardThatEndsWithItsRunIsLeftOpen(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || l.shown("stopped").State != ledger.StateOpen {
 		t.Errorf("ends with %v, plan %s", err, l.shown("stopped").State)
 	}
-	if err := l.process().Run(ctx, config("stopped"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	if err := l.process().Run(ctx, config("stopped"), func(ctx context.Context, p *replay.Plan) error {
 		_, err := w.do(ctx, p, a, nil)
 		return err
 	}); err != nil || w.ranText() != "a" {
@@ -303,6 +306,7 @@ func TestAForwardThatEndsWithItsRunIsLeftOpen(t *testing.T) {
 
 // TestAReviewedActionThatWasNotRuledOnHasNotStarted: it waits for its verdict again.
 func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -311,7 +315,9 @@ func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
 	first := l.process()
 	a := w.action("a")
 	a.Review = true
-	function := func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	claimed := make(chan struct{}, 2) // a life that knows what was recorded before it
+	function := func(ctx context.Context, p *replay.Plan) error {
+		claimed <- struct{}{}
 		_, err := w.do(ctx, p, a, nil)
 		return err
 	}
@@ -322,14 +328,13 @@ func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
 	if err := first.Run(ctx1, config("review"), function); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	asked, err := l.root.SubscribeSync(api.QuerySubject("default", "plan.outcome"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	<-claimed
 	done := make(chan error, 1)
 	go func() { done <- l.process().Run(ctx, config("review"), function) }() // ends with the second life
-	if _, err := asked.NextMsgWithContext(ctx); err != nil {                 // it waits
-		t.Fatal(err)
+	select {
+	case <-claimed:
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
 	}
 	l.rule("review", "a", pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW)
 	if err := <-done; err != nil || w.ranText() != "a" {
@@ -370,8 +375,8 @@ func TestB4AnUndoOfAnActionWithoutOutput(t *testing.T) {
 	defer cancel()
 	ctx1, lose := context.WithCancel(ctx)
 	first := l.process()
-	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
-		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	function := func(end func() error) func(context.Context, *replay.Plan) error {
+		return func(ctx context.Context, p *replay.Plan) error {
 			a := w.action("a")
 			a.Input = nil
 			if output, err := p.Do(ctx, a, w.forward(nil, nil)); err != nil || output != nil {
@@ -399,8 +404,8 @@ func TestB3BranchesStartedInAnyOrderHaveOneUndoOrder(t *testing.T) {
 		ctx, cancel := bounded(t)
 		ctx1, lose := context.WithCancel(ctx)
 		first := l.process()
-		function := func(first bool, order string, end func() error) func(context.Context, *coordinator.ReplayPlan) error {
-			return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		function := func(first bool, order string, end func() error) func(context.Context, *replay.Plan) error {
+			return func(ctx context.Context, p *replay.Plan) error {
 				if err := w.act(ctx, p, "a"); err != nil {
 					return err
 				}
@@ -456,6 +461,7 @@ func TestB3BranchesStartedInAnyOrderHaveOneUndoOrder(t *testing.T) {
 
 // TestAContractBesideAHandlerHolds: its before-image, its attempts and its probe.
 func TestAContractBesideAHandlerHolds(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -471,17 +477,17 @@ func TestAContractBesideAHandlerHolds(t *testing.T) {
 	defer c.Close(ctx)
 	failures := 2
 	a := w.action("a")
-	a.Undo = &coordinator.Undo{
+	a.Undo = &replay.Undo{
 		Contract: contract.Contract{Before: &contract.Before{Call: "tour.before"},
 			Inverse: &contract.Inverse{Attempts: 3, Backoff: time.Millisecond}},
-		Handler: func(ctx context.Context, u coordinator.UndoCall) error {
+		Handler: func(ctx context.Context, u replay.UndoCall) error {
 			if failures--; failures >= 0 {
 				return errNoRoom
 			}
 			return w.handler("")(ctx, u)
 		},
 	}
-	err = c.Run(ctx, config("contract"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+	err = replay.Run(ctx, c, config("contract"), func(ctx context.Context, p *replay.Plan) error {
 		if _, err := w.do(ctx, p, a, nil); err != nil {
 			return err
 		}
@@ -490,5 +496,46 @@ func TestAContractBesideAHandlerHolds(t *testing.T) {
 	wantUnwound(t, err, ledger.StateCompensated)
 	if u := w.calls["a"]; u.Attempt != 3 || string(u.Before) != `{"seats":3}` {
 		t.Errorf("told %+v", u)
+	}
+}
+
+// forgetful loses the reply of every second append that it has stored.
+type forgetful struct {
+	coordinator.Appender
+	count int
+}
+
+func (f *forgetful) Append(ctx context.Context, a ledger.Append) (uint64, error) {
+	sequence, err := f.Appender.Append(ctx, a)
+	if f.count++; err == nil && f.count%2 == 0 {
+		return 0, fmt.Errorf("%w: the reply was lost", ledger.ErrInDoubt)
+	}
+	return sequence, err
+}
+
+// TestALostReplyIsNoOtherWriter: what is stored has moved the fence of its own retry, which a
+// server looks at first.
+func TestALostReplyIsNoOtherWriter(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	conn := l.connect("a1")
+	appender, err := jetstream.Attach(conn, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lossy := &forgetful{Appender: appender}
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: l.declared,
+		Appender: lossy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{c, conn}
+	t.Cleanup(p.end)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	err = p.Run(ctx, config("lossy"), w.play(w.actions("a b c d"), ends(nil)))
+	if err != nil || w.ranText() != "a b c d" || lossy.count < 4 {
+		t.Errorf("%d appends, ran %q, %v", lossy.count, w.ranText(), err)
 	}
 }

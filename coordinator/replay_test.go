@@ -14,7 +14,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -25,17 +27,17 @@ var errNoRoom = errors.New("no room")
 // outside of it, and which can be lost at any of its places.
 type tour struct {
 	l       *live
-	changes func(u *coordinator.Undo) // what it declares of each undo; nil: nothing
+	changes func(u *replay.Undo) // what it declares of each undo; nil: nothing
 
 	mu      sync.Mutex
 	ran     []string // forwards, in the order in which they ran
 	undone  []string // handlers that were called
-	calls   map[string]coordinator.UndoCall
+	calls   map[string]replay.UndoCall
 	outputs map[string]string // that Do has returned last
 }
 
 func newTour(l *live) *tour {
-	return &tour{l: l, calls: map[string]coordinator.UndoCall{}, outputs: map[string]string{}}
+	return &tour{l: l, calls: map[string]replay.UndoCall{}, outputs: map[string]string{}}
 }
 
 func (w *tour) forward(output any, err error) coordinator.Forward {
@@ -47,8 +49,8 @@ func (w *tour) forward(output any, err error) coordinator.Forward {
 	}
 }
 
-func (w *tour) undo(version string) *coordinator.Undo {
-	u := &coordinator.Undo{Version: version, Handler: w.handler(version), Contract: contract.Contract{
+func (w *tour) undo(version string) *replay.Undo {
+	u := &replay.Undo{Version: version, Handler: w.handler(version), Contract: contract.Contract{
 		Late: contract.LateNever, Grace: 50 * time.Millisecond,
 		Inverse: &contract.Inverse{Backoff: 10 * time.Millisecond, Timeout: 5 * time.Second},
 	}}
@@ -58,8 +60,8 @@ func (w *tour) undo(version string) *coordinator.Undo {
 	return u
 }
 
-func (w *tour) handler(version string) coordinator.Handler {
-	return func(_ context.Context, u coordinator.UndoCall) error {
+func (w *tour) handler(version string) replay.Handler {
+	return func(_ context.Context, u replay.UndoCall) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.undone = append(w.undone, u.Action+version)
@@ -69,20 +71,20 @@ func (w *tour) handler(version string) coordinator.Handler {
 }
 
 // act is one action with a handler, whose output has bytes that no encoder writes.
-func (w *tour) act(ctx context.Context, p *coordinator.ReplayPlan, id string) error {
+func (w *tour) act(ctx context.Context, p *replay.Plan, id string) error {
 	_, err := w.do(ctx, p, w.action(id), nil)
 	return err
 }
 
-func (w *tour) action(id string) coordinator.Action {
-	return coordinator.Action{ID: id, Capability: "tour." + id, Input: map[string]string{"for": id}, Undo: w.undo("")}
+func (w *tour) action(id string) replay.Action {
+	return replay.Action{ID: id, Capability: "tour." + id, Input: map[string]string{"for": id}, Undo: w.undo("")}
 }
 
 func oddOutput(id string) json.RawMessage {
 	return json.RawMessage(`{ "id" : "` + id + `<&>",  "n":9007199254740993.0 }`)
 }
 
-func (w *tour) do(ctx context.Context, p *coordinator.ReplayPlan, a coordinator.Action, failure error) (json.RawMessage,
+func (w *tour) do(ctx context.Context, p *replay.Plan, a replay.Action, failure error) (json.RawMessage,
 	error) {
 	output, err := p.Do(ctx, a, w.forward(oddOutput(a.ID), failure))
 	w.mu.Lock()
@@ -102,6 +104,12 @@ func (w *tour) undoneText() string {
 type process struct {
 	*coordinator.Coordinator
 	conn *nats.Conn
+}
+
+func (p *process) Run(
+	ctx context.Context, config replay.Config, function func(context.Context, *replay.Plan) error,
+) error {
+	return replay.Run(ctx, p.Coordinator, config, function)
 }
 
 func (l *live) process() *process {
@@ -131,18 +139,18 @@ func (p *process) lose(cancel func()) error {
 	return errors.New("lost")
 }
 
-func config(plan string) coordinator.RunConfig {
-	return coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan, Label: "tour", Deadline: time.Hour},
+func config(plan string) replay.Config {
+	return replay.Config{Plan: coordinator.PlanSpec{ID: plan, Label: "tour", Deadline: time.Hour},
 		Function: "tour"}
 }
 
 func bounded(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), 30*time.Second)
+	return context.WithTimeout(t.Context(), testenv.Patience)
 }
 
 func wantUnwound(t *testing.T, err error, state string) {
 	t.Helper()
-	var unwound *coordinator.Unwound
+	var unwound *replay.Unwound
 	if !errors.As(err, &unwound) || unwound.State != state || !errors.Is(err, coordinator.ErrUnwound) {
 		t.Errorf("got %v, want an unwound plan that is %s", err, state)
 	}
@@ -150,7 +158,7 @@ func wantUnwound(t *testing.T, err error, state string) {
 
 func wantDiverged(t *testing.T, err error, action, field string) {
 	t.Helper()
-	var diverged *coordinator.Diverged
+	var diverged *replay.Diverged
 	if !errors.As(err, &diverged) || diverged.Action != action || diverged.Field != field {
 		t.Errorf("got %v, want it to differ at action %q in %s", err, action, field)
 	}
@@ -166,8 +174,8 @@ func TestS34AFunctionThatWasLostRunsNoForwardTwice(t *testing.T) {
 		for _, good := range []bool{true, false} {
 			w := newTour(l)
 			plan := fmt.Sprintf("s34-%d-%v", n, good)
-			function := func(lose func() error) func(context.Context, *coordinator.ReplayPlan) error {
-				return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			function := func(lose func() error) func(context.Context, *replay.Plan) error {
+				return func(ctx context.Context, p *replay.Plan) error {
 					for i, id := range ids {
 						if i == n && lose != nil {
 							return lose()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -24,9 +26,9 @@ import (
 // refused, and what it says of the actions that it has registered still counts.
 //
 // Recorded says what the plan knows. Do with the ID of a recorded action runs no forward:
-// it returns the output that is recorded, or a *Recorded that says how it failed, or that
-// no one knows whether it happened. Report settles such a doubt. Actions without an ID go
-// on with the number after the last one.
+// it returns the output that is recorded, or a *Recorded that says how it failed, that it was
+// undone, or that no one knows whether it happened. Report settles such a doubt. Actions without
+// an ID go on with the number after the last one.
 //
 // Errors: *Refused (no such plan, another agent's, one of Run, an ended one, or one
 // that this coordinator has open), ErrUnwinding, ErrSuperseded (a third process has resumed
@@ -57,13 +59,13 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 		return nil, err
 	}
 	p := newPlan(c, opening)
-	p.opening = &pb.Record{Plan: id, Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
+	p.opening = resumes(id, history)
 	p.asked, p.resumed = true, true
 	if err := c.hold(p); err != nil {
 		return nil, err
 	}
 	if err = p.flush(ctx, true); err == nil {
-		history, err = c.history(ctx, api.HistoryQuery{Plan: id, Sequence: p.stored()}, true)
+		history, err = c.history(ctx, api.HistoryQuery{Plan: id, Sequence: p.Stored()}, true)
 	}
 	switch {
 	case err != nil:
@@ -178,7 +180,7 @@ func (a *action) refuses(answer api.OutcomeAnswer, why *error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.state == actionRegistered {
-		*why = errors.Join(err, a.giveUpFor(err, clip(err.Error())))
+		*why = errors.Join(err, a.giveUpFor(err, value.Clip(err.Error())))
 	}
 	return true
 }
@@ -194,7 +196,7 @@ func (p *Plan) resumedBy(writer string) {
 	case writer == p.c.writer:
 	case !resumed:
 		p.supersede(writer)
-	case p.stored() > 0: // otherwise its claim is under way, which looks itself
+	case p.Stored() > 0: // otherwise its claim is under way, which looks itself
 		go p.askWriter() // ends within confirmTimeout
 	}
 }
@@ -204,14 +206,14 @@ func (p *Plan) askWriter() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
-		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
 		if err == nil {
 			if answer.Writer != "" {
 				p.supersede(answer.Writer)
 			}
 			return
 		}
-		pause(ctx, askDelay)
+		pause.For(ctx, askDelay)
 	}
 }
 
@@ -237,6 +239,13 @@ func (p *Plan) supersede(writer string) {
 	p.change()
 }
 
+// Superseded reports whether this process knows that another one has taken over a plan.
+func Superseded(p *Plan) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return errors.Is(p.lost, ErrSuperseded)
+}
+
 // recall has the plan know what is recorded of it.
 func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 	if err := p.vault.openPast(ctx, history.Actions); err != nil {
@@ -260,7 +269,8 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 		}
 		p.recallAction(past, registered)
 	}
-	p.savepointsSet, p.rewinds = history.SavepointsSet, history.Rewinds
+	p.openedNs = history.OpenedNs
+	p.savepointsSet, p.rewinds, p.parts.known = history.SavepointsSet, history.Rewinds, history.Parts
 	for _, s := range history.Savepoints {
 		p.savepoints = append(p.savepoints,
 			&savepoint{name: s.Name, bundle: storedAt(p.id, 0), at: int(s.Actions), told: true})
@@ -279,9 +289,15 @@ func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegister
 		past: &Recorded{
 			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome, Code: past.Code,
 			Message: past.Message,
-			Output:  slices.Clone(past.Output), ExternalRef: past.ExternalRef,
+			Output:  slices.Clone(past.Output), ExternalRef: past.ExternalRef, Undone: past.Undone,
+			Input: past.Input,
 		},
-		pastInput: past.Input,
+		pastInput: past.Input, pastBefore: past.Before, registered: registered,
+		after:    slices.Clone(registered.After),
+		reviewed: registered.Review, ruled: past.Verdict != "",
+	}
+	if len(p.order) > 0 && !registered.Branch {
+		a.after = append(a.after, p.order[len(p.order)-1].call.Action)
 	}
 	p.actions[past.Action] = a
 	p.order = append(p.order, a)
@@ -314,11 +330,13 @@ func (a *action) admitPast(d *draft) error {
 	p := a.plan
 	// as it is recorded
 	input := inputDigest(p.vault.seal(d.contract, a.call.Action, "input", d.input))
-	if a.call.Capability != d.Capability || !bytes.Equal(a.pastInput, input) &&
+	other := a.stated(d)
+	if other == "" && !bytes.Equal(a.pastInput, input) &&
 		!bytes.Equal(a.pastInput, inputDigest(d.input)) {
-		return ledger.Refuse("action.id",
-			fmt.Sprintf("%q is another action already, which is recorded",
-				d.ID), "an id of its own for each action")
+		other = "input"
+	}
+	if other != "" {
+		return another(d.ID, other)
 	}
 	return nil
 }
@@ -328,7 +346,7 @@ func (a *action) recorded() (json.RawMessage, error) {
 	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.past.Outcome == api.OutcomeCompleted {
+	if a.past.Outcome == api.OutcomeCompleted && !a.past.Undone {
 		return slices.Clone(a.past.Output), nil
 	}
 	past := *a.past
@@ -356,8 +374,12 @@ func (a *action) settlePast(ctx context.Context, d *draft) error {
 		defer p.mu.Unlock()
 		return p.ended()
 	case a.past.Outcome == api.OutcomeCompleted:
-		p.mu.Unlock()
-		return nil
+		defer p.mu.Unlock()
+		a.contract = d.contract
+		if other := a.reports(d); other != "" {
+			return another(d.ID, other)
+		}
+		return a.gone()
 	case a.past.Outcome == api.OutcomeFailed:
 		defer p.mu.Unlock()
 		past := *a.past
@@ -369,7 +391,7 @@ func (a *action) settlePast(ctx context.Context, d *draft) error {
 	err := p.queue(b)
 	if err == nil {
 		a.past.Outcome, a.past.Output = api.OutcomeCompleted, done.output
-		a.past.ExternalRef = d.happened.ExternalRef
+		a.past.ExternalRef = done.record.GetForwardCompleted().ExternalRef
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -380,5 +402,20 @@ func (a *action) settlePast(ctx context.Context, d *draft) error {
 	if err == nil && !done.kept {
 		err = done.problem
 	}
+	if err == nil { // recorded, so that an effect which came after its undo is undone
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		err = a.gone()
+	}
 	return err
+}
+
+// gone is the error of an action of an earlier process that was undone, or nil. Called with mu
+// held.
+func (a *action) gone() error {
+	if !a.past.Undone {
+		return nil
+	}
+	past := *a.past
+	return &past
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -178,7 +179,15 @@ func TestAnAgentThatComesBackGoesOnWhereItWas(t *testing.T) {
 	if _, err := q.Do(t.Context(), writes("", "four"), counted(&ran, nil)); err != nil {
 		t.Fatal(err)
 	}
-	// The first process begins nothing any more, and what it has begun counts.
+	// Once it has heard of it, the first process begins nothing any more, and what it has begun
+	// counts. Until then its commit is refused for the forward that still runs.
+	for by := time.After(testenv.Patience); !errors.Is(p.Commit(t.Context()), coordinator.ErrSuperseded); {
+		select {
+		case <-by:
+			t.Fatal("it never hears of it")
+		case <-time.After(time.Millisecond):
+		}
+	}
 	if _, err := p.Do(t.Context(), writes("", "five"), counted(&ran, nil)); !errors.Is(err, coordinator.ErrSuperseded) {
 		t.Errorf("the first process goes on: %v", err)
 	}
@@ -254,6 +263,7 @@ func TestWhatCannotBeResumed(t *testing.T) {
 
 // TestAnAgentAttachesItsPlanToAnothersWithTheToken and not without.
 func TestAnAgentAttachesItsPlanToAnothersWithTheToken(t *testing.T) {
+	t.Parallel()
 	var refused *ledger.Refused
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
 	if _, err := l.agent.Begin(t.Context(), coordinator.PlanSpec{AttachToken: "short"}); !errors.As(err, &refused) ||

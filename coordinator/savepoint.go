@@ -184,6 +184,14 @@ func (p *Plan) joinRewinding(name string) (*rewinding, error) {
 	return r, nil
 }
 
+// GoesBack reports whether the plan is being undone in part only, as far as this process knows: to
+// a savepoint, or an action and what came after it. It is open again then.
+func (p *Plan) GoesBack() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rewinding != nil || p.unwinding() != nil && p.partly
+}
+
 // queueRewinding interrupts what runs, gives up what was registered after the
 // savepoint and never called, and queues the request. Called with mu held, which it
 // gives up while it waits for forwards.
@@ -260,6 +268,11 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 
 // refusedBy is the ledger's refusal, as an executor tells it.
 func refusedBy(answer api.OutcomeAnswer, field, want string) error {
+	for _, reason := range answer.Refused {
+		if refused := ledger.TenantRefusal(reason); refused != nil {
+			return refused
+		}
+	}
 	return ledger.Refuse(field, strings.Join(answer.Refused, "; "), want)
 }
 
@@ -291,35 +304,49 @@ func (p *Plan) reopen(r *rewinding, done bool) {
 	}
 	p.rewinding, p.unwound = nil, nil
 	if done {
-		p.dropAfter(r.savepoint)
+		p.wentBack = append(p.wentBack, r.bundle.seq)
+		p.dropAfter(r.savepoint, 0)
 	}
 	p.change()
 }
 
 // reopened takes a notice that the plan is open again, rewound to a savepoint,
-// whoever asked for it.
-func (p *Plan) reopened(savepoint string) {
+// whoever asked for it. The next call tells of what another has asked for.
+func (p *Plan) reopened(n api.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := p.rewinding; r != nil && (r.savepoint != savepoint || r.calls > 0) {
-		// It may be of an earlier one: the calls that wait for this one ask.
-		r.noticed = r.noticed || r.savepoint == savepoint
-		p.change()
+	defer p.change()
+	r := p.rewinding
+	switch {
+	case r != nil && r.savepoint == n.Savepoint && r.calls > 0:
+		r.noticed = true // it may be of an earlier one: the calls that wait for this one ask
+		return
+	case r != nil && r.savepoint == n.Savepoint:
+		p.wentBack = append(p.wentBack, n.Asked)
+	case n.Asked == 0 || slices.Contains(p.wentBack, n.Asked) || p.savepoint(n.Savepoint) == nil:
+	default:
+		p.wentBack = append(p.wentBack, n.Asked)
+		p.parts.backs = append(p.parts.backs, UndonePart{Savepoint: n.Savepoint, Reason: n.Reason})
+	}
+	if r != nil && r.savepoint != n.Savepoint {
 		return
 	}
 	p.rewinding, p.unwound = nil, nil
-	p.dropAfter(savepoint)
-	p.change()
+	p.dropAfter(n.Savepoint, n.At)
 }
 
 // dropAfter forgets the savepoints that something was undone before, as the ledger
-// does. Called with mu held.
-func (p *Plan) dropAfter(name string) {
+// does, of what was stored before a sequence; 0: of all. Called with mu held.
+func (p *Plan) dropAfter(name string, at uint64) {
 	to := p.savepoint(name)
 	if to == nil {
 		return
 	}
+	gone(p, func(a *action) bool { return a.number > to.at }, at)
 	p.savepoints = slices.DeleteFunc(p.savepoints, func(s *savepoint) bool {
+		if !s.bundle.before(at) {
+			return false
+		}
 		between := func(number int) bool { return to.at < number && number <= s.at }
 		return slices.ContainsFunc(p.children, between) ||
 			slices.ContainsFunc(p.order, func(a *action) bool {

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -231,6 +232,65 @@ func TestAnOperatorsRewindingIsANoticeToo(t *testing.T) {
 		wantRefused(t, p.UnwindTo(t.Context(), "s2", "x"), "unwind_requested.to_savepoint") // gone with what came before it
 		mustSet(t, p, "s2")
 	})
+}
+
+// TestAnAgentHearsOfAnothersRewinding once, by the next call; not of its own, whose notice may come
+// late or twice.
+func TestAnAgentHearsOfAnothersRewinding(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{}
+		p := begin(t, start(t, memory(), e), PlanSpec{})
+		mustSet(t, p, "s1")
+		mustDo(t, p, write("a"))
+		e.say(isOpen)
+		if err := p.UnwindTo(t.Context(), "s1", "x"); err != nil {
+			t.Fatal(err)
+		}
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1", Asked: p.wentBack[0], At: 1 << 40})
+		mustDo(t, p, write("b"))
+		operators := api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1", Asked: 1 << 50, At: 1 << 51,
+			Reason: "wrong dates"}
+		e.notify(t, operators)
+		var part *PartUndone
+		_, err := p.Do(t.Context(), write("c"), never(t))
+		if !errors.As(err, &part) || part.Savepoint != "s1" || len(part.Parts) != 1 || part.Reason != "wrong dates" ||
+			!strings.Contains(part.Error(), "all that came after savepoint s1 (wrong dates)") {
+			t.Errorf("told %v", err)
+		}
+		e.notify(t, operators)
+		mustDo(t, p, write("c"))
+	})
+}
+
+// TestAPartTakesItsSavepointsWithIt, as the ledger does; one that was set after it stays, although
+// the notice comes later.
+func TestAPartTakesItsSavepointsWithIt(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		in(t, func(t *testing.T) {
+			store, e := memory(), &executor{}
+			p := begin(t, start(t, store, e), PlanSpec{})
+			mustDo(t, p, write("a"))
+			mustSet(t, p, "before")
+			mustDo(t, p, write("b"))
+			mustSet(t, p, "s")
+			at := uint64(1 << 40)
+			if late {
+				at = p.savepoint("s").bundle.seq
+			}
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, FromAction: "b", Parts: 1, At: at})
+			wantIs(t, p.Savepoint(t.Context(), "after"), ErrPartUndone)
+			if _, ok := p.HasSavepoint("before"); !ok {
+				t.Error("a savepoint before the part is gone")
+			}
+			if _, ok := p.HasSavepoint("s"); ok != late {
+				t.Errorf("late %v: there is a savepoint %v", late, ok)
+			}
+			if !late {
+				wantRefused(t, p.UnwindTo(t.Context(), "s", "x"), "unwind_requested.to_savepoint")
+				mustSet(t, p, "s")
+			}
+		})
+	}
 }
 
 func TestSavepointsThatNothingWasUndoneBeforeStay(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -63,9 +63,26 @@ func (v *vault) unlock(ctx context.Context) error {
 	return nil
 }
 
+// unlock asks for the key of the plan, unless it is there. Its opening is stored before, because
+// a key is made only for a plan that the ledger has. Errors: ErrErased, *Refused, as of Flush.
+func (p *Plan) unlock(ctx context.Context) error {
+	p.vault.mu.Lock()
+	has := p.vault.key != nil
+	p.vault.mu.Unlock()
+	if has {
+		return nil
+	}
+	if p.c.bus != nil { // otherwise unlock says what is missing
+		if err := p.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return p.vault.unlock(ctx)
+}
+
 // seal is what is recorded of one payload field: root is input, output or before. The
 // vault must be unlocked if the contract has sensitive fields.
-func (v *vault) seal(t *contract.Compiled, action, root string,
+func (v *vault) seal(t *compile.Compiled, action, root string,
 	document json.RawMessage) json.RawMessage {
 	if len(t.Sensitive) == 0 || len(document) == 0 {
 		return document

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -43,8 +44,8 @@ func (l *live) keeps(t *testing.T) (records []*pb.Record) {
 }
 
 // buying is an action whose card and token are sensitive, undone by a handler in code.
-func buying(w *tour, card string) coordinator.Action {
-	a := coordinator.Action{ID: "a", Capability: "tour.a", Input: map[string]any{"card": card, "seat": "7<&>"},
+func buying(w *tour, card string) replay.Action {
+	a := replay.Action{ID: "a", Capability: "tour.a", Input: map[string]any{"card": card, "seat": "7<&>"},
 		Undo: w.undo("")}
 	a.Undo.Contract.Sensitive = []string{"input.card", "output.token"}
 	return a
@@ -63,7 +64,7 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 		defer p.end()
 		ctx, cancel := bounded(t)
 		defer cancel()
-		return p.Run(ctx, config(plan), func(ctx context.Context, r *coordinator.ReplayPlan) error {
+		return p.Run(ctx, config(plan), func(ctx context.Context, r *replay.Plan) error {
 			output, err := r.Do(ctx, buying(w, card),
 				w.forward(json.RawMessage(`{ "token" : "`+secretToken+`",  "n":10.10 }`), nil))
 			if err != nil {
@@ -120,6 +121,7 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 // TestForwardsThatTellASensitiveFieldAreScrubbed in their record; the caller gets the
 // error as it is.
 func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{
 		Capability: "pay.charge", Class: contract.Compensable, Sensitive: []string{"input.card"},
 		Inverse: &contract.Inverse{Call: "pay.refund", With: map[string]any{"card": "=input.card"}},
@@ -151,7 +153,7 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 // TestWithoutAKeyNothingSensitiveIsDone: no one gives it, and the forward does not run.
 func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 	_, root, store := serve(t)
-	c, err := coordinator.New(coordinator.Config{Conn: root, Tenant: "t", Agent: "a1",
+	c, err := coordinator.New(coordinator.Config{Conn: root, Tenant: "default", Agent: "a1",
 		Contracts: []contract.Contract{{Capability: "pay.charge", Class: contract.Effectless, Sensitive: []string{"input"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +169,7 @@ func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 			return coordinator.Outcome{}, nil
 		})
 	var refused *ledger.Refused
-	if !errors.As(err, &refused) || refused.Field != "plan.key" || last(t, store) != 0 {
-		t.Errorf("%v, %d records", err, last(t, store))
+	if !errors.As(err, &refused) || refused.Field != "plan.key" || last(t, store) != 1 { // that it was opened
+		t.Errorf("%v, %d commits", err, last(t, store))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -118,7 +119,8 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason,
 			By: answer.VerdictBy})
 	case answer.State != ledger.StateOpen:
-		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
+		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
+			FromAction: answer.FromAction})
 	case len(answer.Refused) > 0:
 		return refusedBy(answer, "action", "an action that the plan still allows")
 	}
@@ -145,7 +147,8 @@ func (a *action) bar() error {
 // cause, as later calls with the action's ID do. Called with mu held.
 func (a *action) refuse(code string, cause error) error {
 	p := a.plan
-	if err := p.queueOutcome(a.uncalled(code, clip(cause.Error()))); err != nil {
+	a.said = a.uncalled(code, value.Clip(cause.Error()))
+	if err := p.queueOutcome(a.said); err != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	a.state, a.barred = actionEnded, cause

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -167,12 +169,11 @@ func (c seen) script(s *script) {
 			c.values(e.Record.ProtoReflect())
 		}
 	}
-	plans, actions := rowsOf(s.t, s.kv)
-	for _, p := range plans {
-		c["state "+stateName(p.row)] = true
-		for _, a := range actions[p.id][1:] {
-			c["outcome "+outcomeName(a.row.Outcome)] = true
-			c["undo "+undoOf(p.row, a.row)] = true
+	for _, p := range plansOf(s.kv) {
+		c["state "+p.State()] = true
+		for a := range p.Actions() {
+			c["outcome "+a.Outcome()] = true
+			c["undo "+a.Undo()] = true
 		}
 	}
 }
@@ -226,15 +227,15 @@ func TestC3EveryValueIsHandledAndShown(t *testing.T) {
 	}
 	for phase := range rowspb.Phase_name {
 		if phase != 0 {
-			want["state "+stateName(&rowspb.PlanRow{Phase: rowspb.Phase(phase)})] = true
+			want["state "+StateName(&rowspb.PlanRow{Phase: rowspb.Phase(phase)})] = true
 		}
 	}
 	for outcome := range rowspb.Outcome_name {
-		want["outcome "+outcomeName(rowspb.Outcome(outcome))] = true
+		want["outcome "+OutcomeName(rowspb.Outcome(outcome))] = true
 	}
 	for undo := range rowspb.Undo_name {
 		if undo != int32(rowspb.Undo_UNDO_READY) && undo != int32(rowspb.Undo_UNDO_EXHAUSTED) { // inside a turn only
-			want["undo "+undoName(rowspb.Undo(undo))] = true
+			want["undo "+UndoName(rowspb.Undo(undo))] = true
 		}
 	}
 	for _, value := range slices.Sorted(maps.Keys(want)) {
@@ -253,16 +254,13 @@ func TestC3EveryValueHasAName(t *testing.T) {
 			}
 		}
 	}
-	named(pb.Class_name, func(n int32) string { return className(pb.Class(n)) })
-	named(rowspb.Outcome_name, func(n int32) string { return outcomeName(rowspb.Outcome(n)) })
-	named(rowspb.Undo_name, func(n int32) string { return undoName(rowspb.Undo(n)) })
-	named(pb.Question_name, func(n int32) string { return questionName(pb.Question(n)) })
-	named(pb.Presence_name, func(n int32) string { return presenceName(pb.Presence(n)) })
-	named(pb.VerdictOutcome_name, func(n int32) string { return verdictName(pb.VerdictOutcome(n)) })
-	named(pb.Resolution_name, func(n int32) string { return resolutionName(pb.Resolution(n)) })
-	named(pb.PlanEnd_name, func(n int32) string { return endName(pb.PlanEnd(n)) })
-	named(rowspb.Phase_name, func(n int32) string { return stateName(&rowspb.PlanRow{Phase: rowspb.Phase(n)}) })
-	named(pb.OnUndoFailure_name, func(n int32) string { return onUndoFailureName(pb.OnUndoFailure(n)) })
+	named(rowspb.Outcome_name, func(n int32) string { return OutcomeName(rowspb.Outcome(n)) })
+	named(rowspb.Undo_name, func(n int32) string { return UndoName(rowspb.Undo(n)) })
+	named(pb.Presence_name, func(n int32) string { return PresenceName(pb.Presence(n)) })
+	named(pb.VerdictOutcome_name, func(n int32) string { return VerdictName(pb.VerdictOutcome(n)) })
+	named(pb.Resolution_name, func(n int32) string { return ResolutionName(pb.Resolution(n)) })
+	named(pb.PlanEnd_name, func(n int32) string { return EndName(pb.PlanEnd(n)) })
+	named(rowspb.Phase_name, func(n int32) string { return StateName(&rowspb.PlanRow{Phase: rowspb.Phase(n)}) })
 }
 
 // strange are records with a value that no reader of this version knows, by the field
@@ -273,7 +271,9 @@ var strange = map[string]*pb.Record{
 	"forward_registered.class":            {Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.a", Class: 9}}},
 	"compensation_registered.on_in_doubt": {Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{OnInDoubt: 9}}},
 	"compensation_registered.on_late":     {Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{OnLate: 9}}},
-	"verdict_given.outcome":               {Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: 9}}},
+	"verdict_given.scope": {Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+		Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Scope: 9}}},
+	"verdict_given.outcome": {Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: 9}}},
 	"resolved.outcome": {Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: 9, Reason: "r",
 		Actor: "a", Evidence: "e"}}},
 	"forward_registered.late":      {Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.a", Class: pb.Class_CLASS_EFFECTLESS, Late: 9}}},

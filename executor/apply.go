@@ -33,92 +33,115 @@ func void(format string, a ...any) Result    { return Result{Void, fmt.Sprintf(f
 
 var repeated = Result{Repeated, "a copy of an earlier record"}
 
+// fold is one record that is being folded into a state.
+type fold struct {
+	*State
+	e        ledger.Entry
+	beforeNs int64 // logical time before it
+	rate     error // why its writer may write nothing new in this second; nil: it may
+}
+
+func (s *State) folding(e ledger.Entry) *fold {
+	s.current = fold{State: s, e: e, beforeNs: s.meta.TimeNs}
+	return &s.current
+}
+
+// about is a record that is folded and the action that it is about.
+type about struct {
+	*fold
+	a *action
+}
+
+func (s *fold) about(a *action) about { return about{s, a} }
+
 // Apply folds one record. It is total: whatever the entry holds, the state
 // goes on, and the result says what it was. Entries must come in the order of
 // the ledger (invariant I1 is the host's to guard).
 func (s *State) Apply(e ledger.Entry) Result {
-	s.beforeNs = s.meta.TimeNs
-	s.advance(e)
-	result := s.applyEntry(e)
+	f := s.folding(e)
+	f.advance()
+	result := f.applyEntry()
 	switch result.Verdict {
 	case Effective, Repeated:
 	case Refused:
 		s.meta.Refused++
-		s.openRefused(e)
-		s.noteOrphan(e, result.Reason)
-		s.refuse(e, result)
+		f.openRefused()
+		f.noteOrphan(result.Reason)
+		f.refuse(result)
 	case Void:
 		s.meta.Voided++
-		s.refuse(e, result)
+		f.refuse(result)
 	default:
 		panic("executor: unknown verdict")
 	}
+	s.current = fold{} // an idle tenant keeps no record
 	return result
 }
 
 // advance moves cursor and logical time: the maximum of stamps and epochs so
 // far (I8).
-func (s *State) advance(e ledger.Entry) {
-	s.meta.Applied = e.Address
-	s.meta.AppliedCount = e.Count
-	s.meta.StampNs = e.StampNs
+func (s *fold) advance() {
+	s.meta.Applied = s.e.Address
+	s.meta.AppliedCount = s.e.Count
+	s.meta.StampNs = s.e.StampNs
 	s.meta.Records++
-	s.meta.TimeNs = max(s.meta.TimeNs, e.StampNs)
-	if e.Source.Term {
-		s.meta.Fence = e.Address.Sequence
+	s.meta.TimeNs = max(s.meta.TimeNs, s.e.StampNs)
+	if s.e.Source.Term {
+		s.meta.Fence = s.e.Address.Sequence
 	}
-	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor &&
-		e.Record.Term >= s.meta.Term {
-		s.meta.TimeNs = max(s.meta.TimeNs, e.Record.EpochNs)
+	if s.e.Err == nil && s.e.Record != nil && s.e.Source.Class == ledger.ClassExecutor &&
+		s.e.Record.Term >= s.meta.Term {
+		s.meta.TimeNs = max(s.meta.TimeNs, s.e.Record.EpochNs)
 	}
 }
 
-func (s *State) applyEntry(e ledger.Entry) Result {
-	if e.Err != nil {
-		return Result{Refused, e.Err.Error()}
+func (s *fold) applyEntry() Result {
+	s.rate = s.rated()
+	if s.e.Err != nil {
+		return Result{Refused, s.e.Err.Error()}
 	}
-	switch e.Source.Class {
+	switch s.e.Source.Class {
 	case ledger.ClassAgent:
-		if err := s.unusable(e); err != nil {
+		if err := s.unusable(); err != nil {
 			return Result{Refused, err.Error()}
 		}
-		return s.applyAgent(e)
+		return s.applyAgent()
 	case ledger.ClassFact:
-		return s.applyFact(e)
+		return s.applyFact()
 	case ledger.ClassVerdict:
-		return s.applyVerdict(e)
+		return s.applyVerdict()
 	case ledger.ClassOperator:
-		return s.applyOperator(e)
+		return s.applyOperator()
 	case ledger.ClassWorker:
-		return s.applyWorker(e)
+		return s.applyWorker()
 	case ledger.ClassExecutor:
-		return s.applyExecutor(e)
+		return s.applyExecutor()
 	default:
-		panic("executor: unknown subject class " + e.Source.Class.String())
+		panic("executor: unknown subject class " + s.e.Source.Class.String())
 	}
 }
 
 // refuse keeps the reason where people find it: by place and by plan.
-func (s *State) refuse(e ledger.Entry, r Result) {
+func (s *fold) refuse(r Result) {
 	row := &rowspb.RefusedRow{
-		Reason: r.Reason, Subject: e.Source.Subject(), StampNs: e.StampNs, Voided: r.Verdict == Void,
+		Reason: r.Reason, Subject: s.e.Source.Subject(), StampNs: s.e.StampNs, Voided: r.Verdict == Void,
 	}
-	if e.Record != nil {
-		row.Kind = ledger.KindOf(e.Record).Name
+	if s.e.Record != nil {
+		row.Kind = ledger.KindOf(s.e.Record).Name
 	}
-	row.Plan = planOf(e)
-	rows.Refused.Set(s.tx, rows.At(e.Address), row)
+	row.Plan = planOf(s.e)
+	rows.Refused.Set(s.tx, rows.At(s.e.Address), row)
 	if row.Plan != "" {
-		rows.Refusals.Add(s.tx, rows.NamedPlace{Name: row.Plan, At: rows.At(e.Address)})
+		rows.Refusals.Add(s.tx, rows.NamedPlace{Name: row.Plan, At: rows.At(s.e.Address)})
 	}
 	// A decision that lost is explained here and needs no further record; a
 	// refused record of anybody else is answered in the ledger itself.
 	// One answer per message is enough: whoever sends a thousand bad records must
 	// not make the holder append a thousand.
-	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor &&
-		s.answered != e.Address.Sequence {
-		s.answered = e.Address.Sequence
-		s.todo.add(todoRefused + string(rows.At(e.Address).Bytes()))
+	if r.Verdict == Refused && s.e.Source.Class != ledger.ClassExecutor &&
+		s.answered != s.e.Address.Sequence {
+		s.answered = s.e.Address.Sequence
+		s.todo.Add(todoRefused + string(rows.At(s.e.Address).Bytes()))
 	}
 }
 
@@ -199,5 +222,89 @@ func endOf(r *rowspb.PlanRow) pb.PlanEnd {
 		return pb.PlanEnd_PLAN_END_FAILED
 	default:
 		return pb.PlanEnd_PLAN_END_COMPENSATED
+	}
+}
+
+// stateName is the state of a plan as people read it.
+func stateName(r *rowspb.PlanRow) string {
+	switch r.Phase {
+	case rowspb.Phase_PHASE_OPEN:
+		return ledger.StateOpen
+	case rowspb.Phase_PHASE_COMMITTING:
+		return ledger.StateCommitting
+	case rowspb.Phase_PHASE_COMMITTED:
+		return ledger.StateCommitted
+	case rowspb.Phase_PHASE_UNWINDING:
+		return ledger.StateUnwinding
+	case rowspb.Phase_PHASE_COMPENSATED:
+		return ledger.StateCompensated
+	case rowspb.Phase_PHASE_QUARANTINED:
+		return ledger.StateQuarantined
+	case rowspb.Phase_PHASE_FAILED:
+		return ledger.StateFailed
+	case rowspb.Phase_PHASE_RESOLVED:
+		return ledger.StateResolved
+	default:
+		panic("executor: unknown phase")
+	}
+}
+
+// statusName is plan.status as conditions read it: the state, and on an open
+// plan what was asked of it.
+func statusName(r *rowspb.PlanRow) string {
+	if stops(r) {
+		switch r.Signal {
+		case rowspb.Signal_SIGNAL_FAILED:
+			return "failed"
+		case rowspb.Signal_SIGNAL_CANCELLED:
+			return "cancelled"
+		}
+	}
+	return stateName(r)
+}
+
+func outcomeName(o rowspb.Outcome) string {
+	return [...]string{"unknown", "completed", "failed", "in_doubt"}[o]
+}
+
+func undoName(u rowspb.Undo) string {
+	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated",
+		"skipped", "quarantined", "resolved", "exhausted", "settling"}[u]
+}
+
+// undoName is the undo of an action as people read it.
+func (a *action) undoName() string { return undoOf(a.plan.row, a.row) }
+
+func presenceName(p pb.Presence) string {
+	return [...]string{"", "present", "absent", "duplicate"}[p]
+}
+
+func verdictName(v pb.VerdictOutcome) string {
+	return [...]string{"", "allow", "block", "redirect"}[v]
+}
+
+func resolutionName(r pb.Resolution) string {
+	return [...]string{"", "done", "lost", "accepted", "skipped"}[r]
+}
+
+func endName(e pb.PlanEnd) string {
+	if e < 0 || int(e) > 4 {
+		return "unknown"
+	}
+	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed,
+		ledger.StateResolved}[e]
+}
+
+// unusable says why a well-formed record of an agent can never do what it says, or nil.
+func (s *fold) unusable() error {
+	switch k := s.e.Record.Kind.(type) {
+	case *pb.Record_PlanOpened:
+		return s.Triggers("plan_opened", k.PlanOpened.Triggers)
+	case *pb.Record_ForwardRegistered:
+		return s.Pair(k.ForwardRegistered, s.e.Pair.GetCompensationRegistered())
+	case *pb.Record_CompensationRegistered:
+		return s.Pair(s.e.Pair.GetForwardRegistered(), k.CompensationRegistered)
+	default:
+		return nil
 	}
 }

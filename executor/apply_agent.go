@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -11,12 +12,12 @@ import (
 )
 
 // applyAgent folds what a coordinator wrote, in life-cycle order.
-func (s *State) applyAgent(e ledger.Entry) Result {
-	r := e.Record
+func (s *fold) applyAgent() Result {
+	r := s.e.Record
 	if opened, ok := r.Kind.(*pb.Record_PlanOpened); ok {
-		return s.planOpened(e, opened.PlanOpened)
+		return s.planOpened(opened.PlanOpened)
 	}
-	p := s.plan(r.Plan)
+	p, away := s.plan(r.Plan), s.turnsAway()
 	if p == nil {
 		switch r.Kind.(type) {
 		case *pb.Record_ForwardRegistered, *pb.Record_ForwardCompleted, *pb.Record_ForwardInDoubt:
@@ -24,96 +25,103 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 			return refused("plan %s was never opened", r.Plan)
 		}
 		// The forward may be crossing the boundary by now, or has: its undo must not be lost.
-		p = s.openPlan(e, &pb.PlanOpened{})
+		away = s.turnsPlanAway()
+		p = s.openPlan(&pb.PlanOpened{})
 		p.row.Implicit = true
+		if s.meta.HolderFold >= ledger.BoundedSince {
+			s.failAway(p, away)
+		}
 	}
-	if p.row.Agent != e.Source.Name {
+	if p.row.Agent != s.e.Source.Name {
 		return refused("plan %s belongs to agent %s", p.id, p.row.Agent)
 	}
 	if _, ok := r.Kind.(*pb.Record_PlanResumed); ok {
-		return s.planResumed(e, p)
+		return s.planResumed(p)
 	}
-	if result := s.mayWrite(p, r); result.Verdict != Effective {
-		if _, failed := r.Kind.(*pb.Record_ForwardFailed); failed && s.withdraw(p, r) {
+	if result := p.mayWrite(r); result.Verdict != Effective {
+		if _, failed := r.Kind.(*pb.Record_ForwardFailed); failed && p.withdraw(r) {
 			return effective
 		}
 		return result
 	}
-	p.row.LastNs = max(p.row.LastNs, e.StampNs)
-	s.touch(p)
+	p.row.LastNs = max(p.row.LastNs, s.e.StampNs)
+	p.touch()
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
-		return s.forwardRegistered(e, p, k.ForwardRegistered)
+		return s.forwardRegistered(p, k.ForwardRegistered, away)
 	case *pb.Record_CompensationRegistered:
-		return s.compensationRegistered(e, p, k.CompensationRegistered)
+		return s.compensationRegistered(p, k.CompensationRegistered)
 	case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:
-		return s.outcome(e, p)
+		return s.outcome(p)
 	case *pb.Record_SavepointSet:
-		return s.savepointSet(e, p, k.SavepointSet)
+		return s.savepointSet(p, k.SavepointSet)
 	case *pb.Record_PlanCommitted:
-		return s.planCommitted(e, p)
+		return s.planCommitted(p, k.PlanCommitted)
 	case *pb.Record_PlanFailed:
-		return s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, k.PlanFailed.Reason, "")
+		return s.signal(p, rowspb.Signal_SIGNAL_FAILED, k.PlanFailed.Reason, back{})
 	case *pb.Record_PlanCancelled:
-		return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, "")
+		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, back{})
 	case *pb.Record_UnwindRequested:
-		return s.unwindRequested(e, p, k.UnwindRequested)
+		return s.unwindRequested(p, k.UnwindRequested)
 	default:
 		panic("executor: unknown agent record " + ledger.KindOf(r).Name)
 	}
 }
 
-func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
-	if p := s.plan(e.Record.Plan); p != nil {
+func (s *fold) planOpened(declared *pb.PlanOpened) Result {
+	if p := s.plan(s.e.Record.Plan); p != nil {
 		if unopened(p.row) {
 			return refused("plan %s has failed: its opening was refused at %s; want another ID", p.id,
 				ledger.FormatAddress(p.row.Opened))
 		}
-		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer &&
+		if p.row.Agent == s.e.Source.Name && p.row.Opener == s.e.Record.Writer &&
 			bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) {
 			return repeated
 		}
 		return refused("plan %s was opened before, by agent %s at %s", p.id, p.row.Agent,
 			ledger.FormatAddress(p.row.Opened))
 	}
-	if err := pastDeadline(declared, min(e.StampNs, s.beforeNs)); err != nil {
+	if err := pastDeadline(declared, min(s.e.StampNs, s.beforeNs)); err != nil {
 		return Result{Refused, err.Error()}
 	}
-	s.openPlan(e, declared)
+	if err := cmp.Or(s.turnsPlanAway(), s.turnsConditionsAway(declared.Triggers)); err != nil {
+		return Result{Refused, err.Error()}
+	}
+	s.openPlan(declared)
 	return effective
 }
 
-func (s *State) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
-	p := s.addPlan(e.Record.Plan, &rowspb.PlanRow{
-		Agent: e.Source.Name, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs,
-		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: e.Record.Writer,
-		Opener: e.Record.Writer,
+func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
+	p := s.addPlan(s.e.Record.Plan, &rowspb.PlanRow{
+		Agent: s.e.Source.Name, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
+		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: s.e.Record.Writer,
+		Opener: s.e.Record.Writer,
 	})
 	s.meta.Open++
-	s.armPlan(p, e.Address)
+	p.armPlan(s.e.Address)
 	if declared.ParentPlan != "" {
-		s.attach(e, p)
+		s.attach(p)
 	}
 	return p
 }
 
 // reasonUnopened is why a plan whose opening was refused has failed. Its refusals say more.
-const reasonUnopened = "its opening was refused"
+const reasonUnopened = ledger.ReasonUnopened
 
 // openRefused opens a plan whose own opening was refused, and fails it at once, as attach
 // does. Its agent may have called forwards by now, and goes on under the plan's ID: without
 // this the first pair would open the plan, with no deadline and no owner.
-func (s *State) openRefused(e ledger.Entry) {
-	declared := e.Record.GetPlanOpened()
-	if declared == nil || e.Source.Class != ledger.ClassAgent || !opensHere(e) ||
-		s.plan(e.Record.Plan) != nil {
+func (s *fold) openRefused() {
+	declared := s.e.Record.GetPlanOpened()
+	if declared == nil || s.e.Source.Class != ledger.ClassAgent || !opensHere(s.e) ||
+		s.plan(s.e.Record.Plan) != nil {
 		return
 	}
-	p := s.openPlan(e, &pb.PlanOpened{
+	p := s.openPlan(&pb.PlanOpened{
 		Label: usableText(declared.Label), Owner: usableText(declared.Owner),
 		SecondApprover: declared.SecondApprover,
 	})
-	s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, "")
+	s.signal(p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, back{})
 }
 
 // unopened reports whether the opening of a plan was refused. No agent can set the two
@@ -139,38 +147,41 @@ func usableText(s string) string {
 	return s
 }
 
-func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegistered) Result {
-	r := e.Record
+// forwardRegistered takes the first half of a pair. away is why the tenant takes nothing new.
+func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) Result {
+	r := s.e.Record
 	if n := s.number(p.id, r.Action); n != 0 {
 		input := s.payload(rows.Action{Plan: p.id, N: n}).Input
-		if bytes.Equal(rows.Encode(s.action(p.id, n).fixed.Forward), rows.Encode(f)) &&
+		if bytes.Equal(rows.Encode(p.action(n).fixed.Forward), rows.Encode(f)) &&
 			bytes.Equal(input, r.Payload.GetInput()) {
 			return repeated
 		}
 		return refused("action %s was registered before, differently, at %s", r.Action,
-			ledger.FormatAddress(s.action(p.id, n).fixed.Registered))
+			ledger.FormatAddress(p.action(n).fixed.Registered))
 	}
 	if !takesActions(p.row) {
-		return s.lateForward(e, p)
+		return s.lateForward(p)
 	}
-	before, missing := s.predecessors(p, f)
+	before, missing := p.predecessors(f)
 	if missing != "" {
 		return refused("after: action %s is not registered in plan %s", missing, p.id)
 	}
-	s.adopt(p, e, f)
-	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f,
-		Before: before}
+	s.adopt(p, f)
+	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: s.e.Address, AtNs: s.meta.TimeNs,
+		Forward: f,
+		Before:  before}
 	if r.Writer != p.row.Opener {
 		fixed.Writer = r.Writer
 	}
-	a := s.enlist(p, fixed, &rowspb.ActionRow{})
+	a := p.enlist(fixed, &rowspb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		rows.Payloads.Set(s.tx, a.id, &pb.Payload{Input: input})
 	}
-	s.evaluateCounting(p, e.Address)
+	p.evaluateCounting(s.e.Address)
 	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
-		s.joinUnwind(p, a)
+		a.joinUnwind()
 	}
+	s.failAway(p, away)
 	return effective
 }
 
@@ -187,7 +198,7 @@ func takesActions(r *rowspb.PlanRow) bool {
 }
 
 // lateForward remembers an act that its agent began after the plan's end.
-func (s *State) lateForward(e ledger.Entry, p *plan) Result {
+func (s *fold) lateForward(p *plan) Result {
 	result := refused("plan %s has ended (%s)", p.id, stateName(p.row))
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
 		Reason: "an action came after its end"})
@@ -196,12 +207,12 @@ func (s *State) lateForward(e ledger.Entry, p *plan) Result {
 
 // predecessors resolves after; by default an action comes after the one
 // registered before it.
-func (s *State) predecessors(p *plan, f *pb.ForwardRegistered) (before []uint32, missing string) {
+func (p *plan) predecessors(f *pb.ForwardRegistered) (before []uint32, missing string) {
 	if !f.Branch {
-		before = s.latest(p)
+		before = p.latest()
 	}
 	for _, id := range f.After {
-		n := s.number(p.id, id)
+		n := p.s.number(p.id, id)
 		if n == 0 {
 			return nil, id
 		}
@@ -212,19 +223,19 @@ func (s *State) predecessors(p *plan, f *pb.ForwardRegistered) (before []uint32,
 
 // latest are the actions that the next one comes after by default: the one registered
 // last, and the duties that have come since, which stand beside others.
-func (s *State) latest(p *plan) (before []uint32) {
+func (p *plan) latest() (before []uint32) {
 	for n := p.row.Actions; n > 0; n-- {
 		before = insert(before, n)
-		if s.action(p.id, n).fixed.DutyOf == 0 {
+		if p.action(n).fixed.DutyOf == 0 {
 			break
 		}
 	}
 	return before
 }
 
-func (s *State) compensationRegistered(e ledger.Entry, p *plan,
+func (s *fold) compensationRegistered(p *plan,
 	c *pb.CompensationRegistered) Result {
-	a := s.byName(p.id, e.Record.Action)
+	a := s.byName(p.id, s.e.Record.Action)
 	if a == nil {
 		return refused("its forward_registered was refused, or does not stand before it")
 	}
@@ -232,10 +243,10 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan,
 		if bytes.Equal(rows.Encode(a.fixed.Compensation), rows.Encode(c)) {
 			return repeated
 		}
-		return refused("action %s has a registered compensation that differs", e.Record.Action)
+		return refused("action %s has a registered compensation that differs", s.e.Record.Action)
 	}
-	if a.fixed.Registered.Sequence != e.Address.Sequence {
-		return refused("action %s was registered without it, at %s", e.Record.Action,
+	if a.fixed.Registered.Sequence != s.e.Address.Sequence {
+		return refused("action %s was registered without it, at %s", s.e.Record.Action,
 			ledger.FormatAddress(a.fixed.Registered))
 	}
 	a.fixed = &rowspb.ActionStatic{
@@ -243,38 +254,41 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan,
 		Forward: a.fixed.Forward, Compensation: c, Before: a.fixed.Before, Writer: a.fixed.Writer,
 	}
 	a.begun = true
-	s.change(a)
-	if before := e.Record.Payload.GetBefore(); len(before) > 0 {
+	a.change()
+	if before := s.e.Record.Payload.GetBefore(); len(before) > 0 {
 		key := rows.Payloads.Key(a.id)
 		payload := s.payloadAt(key)
 		payload.Before = before
 		rows.Payloads.SetKey(s.tx, key, payload)
 	}
-	s.windowOf(p, a)
-	s.reconsider(p, a)
-	s.armAction(p, a, e.Address)
+	a.windowOf()
+	a.reconsider()
+	away := s.turnsConditionsAway(c.Triggers)
+	a.armAction(s.e.Address)
+	s.failAway(p, away)
 	return effective
 }
 
 // outcome folds what became of a forward. The first definite outcome stands; in
 // doubt may still become known, and a completion is believed even after a failure:
 // of two words, the one that owes more.
-func (s *State) outcome(e ledger.Entry, p *plan) Result {
-	a := s.byName(p.id, e.Record.Action)
+func (s *fold) outcome(p *plan) Result {
+	a := s.byName(p.id, s.e.Record.Action)
 	if a == nil {
-		if _, failed := e.Record.Kind.(*pb.Record_ForwardFailed); failed && s.withdraw(p, e.Record) {
+		if _, failed := s.e.Record.Kind.(*pb.Record_ForwardFailed); failed && p.withdraw(s.e.Record) {
 			return effective
 		}
-		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
+		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
 	}
-	return s.outcomeOf(e, p, a)
+	return s.about(a).outcomeOf()
 }
 
 // outcomeOf folds what became of a forward into an action of it: the one that was
 // registered, or the duty for a doubt about it.
-func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
+func (s about) outcomeOf() Result {
+	p, a := s.a.plan, s.a
 	now, failure := rowspb.Outcome_OUTCOME_COMPLETED, ""
-	switch k := e.Record.Kind.(type) {
+	switch k := s.e.Record.Kind.(type) {
 	case *pb.Record_ForwardFailed:
 		now, failure = rowspb.Outcome_OUTCOME_FAILED,
 			joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
@@ -284,7 +298,7 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 	}
 	switch a.row.Outcome {
 	case now:
-		if !s.sameOutcome(a, e.Record, failure) {
+		if !a.sameOutcome(s.e.Record, failure) {
 			return refused("action %s is already %s, with another result", a.fixed.Id, outcomeName(now))
 		}
 		return repeated
@@ -295,52 +309,53 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 			return refused("the outcome of action %s is already failed", a.fixed.Id)
 		}
 	}
-	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, e.Address,
+	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, s.e.Address,
 		s.meta.TimeNs
-	if k, ok := e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
+	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
 		a.row.ExternalRef, a.row.LiftedOutput = k.ForwardCompleted.ExternalRef, k.ForwardCompleted.Lifted
 		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
-		s.keepOutput(a, e.Record.Payload.GetOutput())
+		a.keepOutput(s.e.Record.Payload.GetOutput())
 	}
 	if now == rowspb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {
 		// before its caller gave up, whatever the clocks say
 		a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1)
 	}
-	s.change(a)
+	a.change()
 	switch now {
 	case rowspb.Outcome_OUTCOME_COMPLETED:
-		s.windowOf(p, a)
-		s.completedLate(e, p, a)
+		a.windowOf()
+		s.completedLate()
 	case rowspb.Outcome_OUTCOME_FAILED:
-		s.failedLate(p, a)
+		a.failedLate()
 	case rowspb.Outcome_OUTCOME_IN_DOUBT:
-		s.doubtedLate(e, p, a)
+		s.doubtedLate()
 	}
-	s.reconsider(p, a)
-	s.knownSince(p, a)
-	s.tellDoubted(e, p, a)
-	s.evaluateAction(p, a, e.Address)
+	a.reconsider()
+	a.knownSince()
+	s.tellDoubted()
+	a.evaluateAction(s.e.Address)
 	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too
-		s.outcome(e, s.plan(p.row.UndoneAs))
+		s.outcome(s.plan(p.row.UndoneAs))
 	}
 	return effective
 }
 
 // sameOutcome reports whether r says what is known of a, whose outcome has the
 // kind of r.
-func (s *State) sameOutcome(a *action, r *pb.Record, failure string) bool {
+func (a *action) sameOutcome(r *pb.Record, failure string) bool {
 	k, ok := r.Kind.(*pb.Record_ForwardCompleted)
 	if !ok {
 		return a.row.Failure == failure
 	}
-	output := s.payload(a.id).Output
+	output := a.plan.s.payload(a.id).Output
 	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
 		a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
 		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) &&
 		bytes.Equal(output, r.Payload.GetOutput())
 }
 
-func (s *State) keepOutput(a *action, output []byte) {
+func (a *action) keepOutput(output []byte) {
+	s := a.plan.s
 	if len(output) == 0 {
 		return
 	}
@@ -353,7 +368,7 @@ func (s *State) keepOutput(a *action, output []byte) {
 
 // planCommitted retires the whole held set at once (S62), if the plan is still
 // open where the record lands.
-func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
+func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 	switch {
 	case p.row.Committed != nil:
 		return repeated
@@ -362,20 +377,24 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 			stateName(p.row))
 	case p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:
 		return refused("plan %s was declared %s before the commit landed", p.id, statusName(p.row))
+	case k.Parts < p.row.Parts:
+		return refused("plan_committed.parts: %d, and %d parts of plan %s were undone, the last from "+
+			"action %s on: its agent does not know of all", k.Parts, p.row.Parts, p.id,
+			lastPart(p.row).GetAction())
 	case p.row.Turned != nil && !p.row.Turned.Clocked:
 		return turnedBefore(p)
 	case p.row.OpenChildren > 0:
 		return refused("plan %s has %d child plans that are neither committed nor undone", p.id,
 			p.row.OpenChildren)
-	case s.orphanedBelow(p) != "":
+	case p.orphanedBelow() != "":
 		return refused("plan %s has acts that were claimed by records which were refused, and may have "+
-			"happened: %s; their owner says what became of them", p.id, s.orphanedBelow(p))
-	case child(p.row) && s.root(p).row.Phase != rowspb.Phase_PHASE_OPEN:
-		root := s.root(p)
+			"happened: %s; their owner says what became of them", p.id, p.orphanedBelow())
+	case child(p.row) && p.root().row.Phase != rowspb.Phase_PHASE_OPEN:
+		root := p.root()
 		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
 	}
 	var late *plan
-	s.descendants(p, func(c *plan) bool {
+	p.descendants(func(c *plan) bool {
 		if keeps(c.row) && c.row.Turned != nil && !c.row.Turned.Clocked {
 			late = c
 		}
@@ -386,30 +405,43 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	}
 	switch {
 	case child(p.row):
-		s.childCommitted(e, p)
-	case s.mustSettle(p):
-		s.commitLater(e, p)
+		s.childCommitted(p)
+	case p.mustSettle():
+		s.commitLater(p)
 	default:
-		p.row.Committed = e.Address
-		s.commitRoot(p)
+		p.row.Committed = s.e.Address
+		p.commitRoot()
 	}
 	return effective
 }
 
 // childCommitted closes a child for its agent, which is told now. The commit of its root
 // retires it; until then the leases of its actions are held on.
-func (s *State) childCommitted(e ledger.Entry, p *plan) {
+func (s *fold) childCommitted(p *plan) {
 	if p.row.Turned.GetAction() == 0 {
-		s.nextTurn(p, func(t *rowspb.Turned) bool { return t.Action != 0 })
+		p.nextTurn(func(t *rowspb.Turned) bool { return t.Action != 0 })
 	}
-	p.row.Committed, p.row.EndedNs = e.Address, s.meta.TimeNs
-	s.disarmPlan(p)
-	s.phase(p, rowspb.Phase_PHASE_COMMITTED)
-	s.evaluateActions(p, p.row.Watchers, e.Address)
+	p.row.Committed, p.row.EndedNs = s.e.Address, s.meta.TimeNs
+	p.disarmPlan()
+	p.phase(rowspb.Phase_PHASE_COMMITTED)
+	p.evaluateActions(p.row.Watchers, s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
 }
 
 func turnedBefore(p *plan) Result {
 	return refused("lease %s of plan %s turned true at %s, before the commit landed",
 		p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
+}
+
+// pastDeadline refuses a deadline that cannot have been meant: it had passed, by more
+// than clocks differ and an append may wait, when the ledger took the plan. since is the
+// earlier of the plan's own stamp and the logical time before it: a stamp that is ahead
+// by itself is the server's error, and not the agent's.
+func pastDeadline(p *pb.PlanOpened, since int64) error {
+	if p.DeadlineNs == 0 || p.DeadlineNs > since-int64(ledger.DeadlinePastMax) {
+		return nil
+	}
+	return ledger.Refuse("plan_opened.deadline_ns",
+		"it had passed when the plan was opened: "+instant(p.DeadlineNs),
+		"unix nanoseconds of an instant to come, or 0 for none")
 }

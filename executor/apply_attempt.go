@@ -1,78 +1,95 @@
 package executor
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"math"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // The attempts of an undo, from dispatch to outcome.
 
-func (s *State) dispatched(e ledger.Entry, p *plan, a *action,
-	k *pb.CompensationDispatched) Result {
+func (s about) dispatched(k *pb.CompensationDispatched) Result {
+	if k.Behind != nil {
+		return s.dispatchedAhead(k)
+	}
+	a := s.a
 	waiting := a.row.Undo == rowspb.Undo_UNDO_WAITING &&
 		a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	if !begins(a) && !waiting {
-		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
+		return void("the undo of action %s is %s", a.fixed.Id, a.undoName())
 	}
-	if k.Attempt != a.row.Attempt+1 {
-		return void("attempt %d, but attempt %d is next", k.Attempt, a.row.Attempt+1)
-	}
-	if next, why := s.nextStep(a); next != stepDispatch {
+	if next, why := a.nextStep(); next != stepDispatch {
 		return void("action %s must not be compensated: %s", a.fixed.Id, why)
 	}
-	if c := a.fixed.Compensation; k.Capability != c.Capability || k.Key != s.key(a) {
-		return void("%s with key %q is not the compensation of action %s", k.Capability, k.Key,
-			a.fixed.Id)
-	}
-	if why := s.settles(e, p, a); why != "" {
+	if why := s.misdispatched(k); why != "" {
 		return void("%s", why)
 	}
-	// Its arguments were resolved for another outcome; they are resolved again.
-	if k.BlindCleanup != blind(a) {
-		return void("the outcome of action %s became %s before the dispatch landed", a.fixed.Id,
-			outcomeName(a.row.Outcome))
+	if why := s.settles(); why != "" {
+		return void("%s", why)
 	}
-	s.dropRetry(p, a)
+	a.dropRetry()
 	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup,
-		e.Address, e.Record.EpochNs
+		s.e.Address, s.e.Record.EpochNs
 	a.row.Unserved = false
+	s.out = a.id
 	if a.row.SentNs == 0 {
-		a.row.SentNs = e.Record.EpochNs
+		a.row.SentNs = s.e.Record.EpochNs
 	}
-	s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
-	s.fly(p, a, &rowspb.CommandRow{Dispatched: k, Arguments: e.Record.Payload.GetArguments()})
-	s.attemptDispatched(e, p, a, k)
+	a.move(rowspb.Undo_UNDO_DISPATCHED)
+	a.fly(&rowspb.CommandRow{Dispatched: k, Arguments: s.e.Record.Payload.GetArguments()})
+	s.attemptDispatched(k, "dispatched")
 	return effective
 }
 
+// misdispatched says what of a dispatch is not as its action wants it, or "".
+func (s about) misdispatched(k *pb.CompensationDispatched) string {
+	a := s.a
+	switch c := a.fixed.Compensation; {
+	case k.Attempt != a.row.Attempt+1:
+		return fmt.Sprintf("attempt %d, but attempt %d is next", k.Attempt, a.row.Attempt+1)
+	case k.Capability != c.Capability || k.Key != a.key():
+		return fmt.Sprintf("%s with key %q is not the compensation of action %s", k.Capability, k.Key,
+			a.fixed.Id)
+	case k.BlindCleanup != blind(a): // its arguments were resolved for another outcome
+		return fmt.Sprintf("the outcome of action %s became %s before the dispatch landed", a.fixed.Id,
+			outcomeName(a.row.Outcome))
+	}
+	return ""
+}
+
 // fly notes a call that is out, and lets it be sent.
-func (s *State) fly(p *plan, a *action, row *rowspb.CommandRow) {
+func (a *action) fly(row *rowspb.CommandRow) {
+	s := a.plan.s
 	rows.Commands.Set(s.tx, a.id, row)
 	rows.Flights.Add(s.tx, a.id)
 	if s.base == nil { // a scratch fold sends nothing
-		s.commands = append(s.commands, s.command(p, a, row))
+		s.commands = append(s.commands, a.command(row))
 	}
 }
 
 // dropRetry takes back the due entry of an action that waits for its next call.
-func (s *State) dropRetry(p *plan, a *action) {
+func (a *action) dropRetry() {
 	if a.row.DueNs != 0 {
-		s.dropDue(a.row.DueNs, rows.DueRetry, rows.Lease{Plan: p.id, N: a.id.N})
+		a.plan.s.due.Drop(a.row.DueNs, rows.DueRetry, rows.Lease{Plan: a.plan.id, N: a.id.N})
 		a.row.DueNs = 0
 	}
 }
 
 // wait lets an action wait for its next call until dueNs.
-func (s *State) wait(p *plan, a *action, dueNs int64) {
-	s.dropRetry(p, a)
+func (a *action) wait(dueNs int64) {
+	s := a.plan.s
+	a.dropRetry()
 	rows.Flights.Delete(s.tx, a.id)
 	a.row.DueNs = dueNs
-	s.setDue(dueNs, rows.DueRetry, rows.Lease{Plan: p.id, N: a.id.N})
-	s.move(p, a, rowspb.Undo_UNDO_WAITING)
+	s.due.Set(dueNs, rows.DueRetry, rows.Lease{Plan: a.plan.id, N: a.id.N})
+	a.move(rowspb.Undo_UNDO_WAITING)
 }
 
 // inFlight reports whether an answer about this attempt may still settle it: an
@@ -90,16 +107,27 @@ func made(a *action, attempt uint32) bool {
 // reportedDone reports whether a word that the undo is done waits to be recorded.
 func reportedDone(a *action) bool { return a.row.Reported.GetAnswer() == pb.Answer_ANSWER_DONE }
 
-// heard notes that an action's undo was answered by other means than a reply:
-// Decide records it.
-func (s *State) heard(p *plan, a *action, report *pb.CompensationReported, at *pb.Address) {
-	a.row.Reported, a.row.ReportedAt = report, at
-	p.row.Reported = insert(p.row.Reported, a.id.N)
-	s.change(a)
-	s.touch(p)
+// saidDone says who has called the undo of an action done, if that waits to be recorded, or "".
+func (a *action) saidDone() string {
+	if !reportedDone(a) {
+		return ""
+	}
+	return "the undo of action " + a.fixed.Id + " was reported done at " +
+		ledger.FormatAddress(a.row.ReportedAt)
 }
 
-func (s *State) unheard(p *plan, a *action) {
+// heard notes that an action's undo was answered by other means than a reply:
+// Decide records it.
+func (a *action) heard(report *pb.CompensationReported, at *pb.Address) {
+	p := a.plan
+	a.row.Reported, a.row.ReportedAt = report, at
+	p.row.Reported = insert(p.row.Reported, a.id.N)
+	a.change()
+	p.touch()
+}
+
+func (a *action) unheard() {
+	p := a.plan
 	p.row.Reported = without(p.row.Reported, a.id.N)
 	a.row.Reported, a.row.ReportedAt, a.row.Confirmed = nil, nil, false
 }
@@ -108,15 +136,17 @@ func (s *State) unheard(p *plan, a *action) {
 const epochMax = math.MaxInt64 - 4*int64(ledger.BackoffMax)
 
 // land takes an action out of flight; the caller moves it on.
-func (s *State) land(p *plan, a *action) {
-	s.dropRetry(p, a)
-	s.unheard(p, a)
+func (a *action) land() {
+	s := a.plan.s
+	a.dropRetry()
+	a.unheard()
 	a.row.Asking, a.row.Pending = pb.Question_QUESTION_UNSPECIFIED, nil
 	rows.Commands.Delete(s.tx, a.id)
 	rows.Flights.Delete(s.tx, a.id)
 }
 
-func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.CompensationSucceeded) Result {
+func (s about) succeeded(k *pb.CompensationSucceeded) Result {
+	a := s.a
 	if !inFlight(a, k.Attempt) {
 		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id,
 			undoName(a.row.Undo))
@@ -127,30 +157,30 @@ func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.Compensation
 	case !claims && a.fixed.Compensation.Verify != nil:
 		return void("the contract of action %s asks for a check after the undo", a.fixed.Id)
 	}
-	if why := s.withoutFact(a); why != "" {
+	if why := a.withoutFact(); why != "" {
 		return void("%s", why)
 	}
-	s.attemptEnded(e, a, k.Attempt, attemptEnd{state: "done", worker: k.Worker, code: k.Code,
+	s.attemptEnded(k.Attempt, attemptEnd{state: "done", worker: k.Worker, code: k.Code,
 		timing: k.Timing})
-	s.land(p, a)
+	a.land()
 	a.row.Note, a.row.AliveUntilNs = "", 0
-	s.settle(p, a, rowspb.Undo_UNDO_COMPENSATED, e.Address)
+	a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
 	return effective
 }
 
-func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFailed) Result {
+func (s about) failed(k *pb.CompensationFailed) Result {
+	a := s.a
 	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt ||
 		a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
 		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id,
 			undoName(a.row.Undo))
 	}
 	// it was done, and the check behind it cannot be made
-	if reportedDone(a) && k.Code != codeUnverified {
-		return void("the undo of action %s was reported done at %s", a.fixed.Id,
-			ledger.FormatAddress(a.row.ReportedAt))
+	if why := a.saidDone(); why != "" && k.Code != codeUnverified {
+		return void("%s", why)
 	}
 	if k.Unserved {
-		if why := unserved(e, a, k.InDoubt); why != "" {
+		if why := unserved(s.e, a, k.InDoubt); why != "" {
 			return void("%s", why)
 		}
 	}
@@ -159,7 +189,7 @@ func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFai
 	if k.InDoubt {
 		end.state = "in_doubt"
 	}
-	s.attemptEnded(e, a, k.Attempt, end)
+	s.attemptEnded(k.Attempt, end)
 	a.row.Note, a.row.Pending = joinText(k.Code, k.Message), nil
 	switch {
 	case k.Unserved:
@@ -167,37 +197,243 @@ func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFai
 	case !k.InDoubt:
 		a.row.Answered = k.Attempt
 	}
-	s.unheard(p, a)
-	epoch := min(e.Record.EpochNs, epochMax)
+	a.unheard()
+	epoch := min(s.e.Record.EpochNs, epochMax)
 	if k.InDoubt { // its worker may be at work for as long again
 		a.row.AliveUntilNs = max(a.row.AliveUntilNs, epoch+timeoutOf(a.fixed.Compensation))
 	}
-	s.afterFailure(p, a, k, epoch)
+	a.afterFailure(k, epoch)
 	return effective
 }
 
 // afterFailure decides what follows a failed attempt.
-func (s *State) afterFailure(p *plan, a *action, k *pb.CompensationFailed, epoch int64) {
+func (a *action) afterFailure(k *pb.CompensationFailed, epoch int64) {
 	c := a.fixed.Compensation
 	switch {
 	case superseded(a):
-		s.land(p, a)
-		s.owe(p, a) // there is nothing to try again: it is skipped
+		a.land()
+		a.owe() // there is nothing to try again: it is skipped
 	case k.InDoubt && c.Probe != nil && !inMemory(a):
 		a.row.Asking, a.row.AskedFrom = pb.Question_QUESTION_UNDO, a.row.Asked
-		s.wait(p, a, epoch)
+		a.wait(epoch)
 	case k.Final || spent(a):
-		s.land(p, a)
-		s.park(p, a)
+		a.land()
+		a.park()
 	default:
-		s.again(p, a, epoch)
+		a.again(epoch)
 	}
 }
 
 // again lets the next attempt follow after the contract's backoff. It counts from
 // the holder's guarded clock: a server clock that jumped ahead and came back must
 // not delay the attempt.
-func (s *State) again(p *plan, a *action, epoch int64) {
+func (a *action) again(epoch int64) {
 	c := a.fixed.Compensation
-	s.wait(p, a, epoch+backoffOf(c, s.key(a), a.row.Attempt-a.row.AttemptsFrom))
+	a.wait(epoch + backoffOf(c, a.key(), a.row.Attempt-a.row.AttemptsFrom))
+}
+
+// Every attempt of an undo is a row of its own, by action and by the capability
+// that it undoes, so that undos can be listed and their time explained (S31, S32).
+
+func (s about) attemptDispatched(k *pb.CompensationDispatched, state string) {
+	a := s.a
+	if s.base != nil {
+		return // a scratch fold shows no one its attempts
+	}
+	key := rows.Attempts.Key(rows.Attempt{Action: a.id, Attempt: k.Attempt})
+	rows.Attempts.SetKey(s.tx, key, &rowspb.AttemptRow{
+		Attempt: k.Attempt, Dispatched: s.e.Address, DispatchedNs: s.meta.TimeNs, WaitedNs: k.WaitedNs,
+		State:        state,
+		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
+		ReportDigest: k.ReportDigest,
+	})
+	undone := rows.NamedPlace{Name: a.fixed.Forward.Capability, At: rows.At(s.e.Address)}
+	rows.Undone.Put(s.tx, undone, key[1:])
+}
+
+// attemptIs shows people what an attempt has become that goes on.
+func (a *action) attemptIs(attempt uint32, state string) {
+	s := a.plan.s
+	if s.base != nil {
+		return
+	}
+	key := rows.Attempts.Key(rows.Attempt{Action: a.id, Attempt: attempt})
+	if row := rows.Attempts.FindKey(s.tx, key); row != nil {
+		row.State = state
+		rows.Attempts.SetKey(s.tx, key, row)
+	}
+}
+
+// foreign says why a worker's own record about an attempt is none of the worker that was given
+// the command, or "". A token that a record has shown is no secret any more: from then on it is
+// that worker's.
+func (s about) foreign(attempt uint32, token string) string {
+	row := s.attemptRow(attempt)
+	switch worker := s.e.Source.Name; {
+	case row == nil || len(row.ReportDigest) == 0: // an earlier host has dispatched it
+		return ""
+	case !bytes.Equal(ledger.ReportDigest(token), row.ReportDigest):
+		return fmt.Sprintf("not the report_token of attempt %d of action %s", attempt, s.a.fixed.Id)
+	case row.Reporter != "" && row.Reporter != worker:
+		return fmt.Sprintf("worker %s has shown that of attempt %d of action %s", row.Reporter, attempt,
+			s.a.fixed.Id)
+	}
+	return ""
+}
+
+// reportedBy notes who has shown the token of an attempt.
+func (s about) reportedBy(attempt uint32) {
+	if row := s.attemptRow(attempt); row != nil && len(row.ReportDigest) > 0 && row.Reporter == "" {
+		row.Reporter = s.e.Source.Name
+		rows.Attempts.Set(s.tx, rows.Attempt{Action: s.a.id, Attempt: attempt}, row)
+	}
+}
+
+func (s about) attemptRow(attempt uint32) *rowspb.AttemptRow {
+	return rows.Attempts.Find(s.tx, rows.Attempt{Action: s.a.id, Attempt: attempt})
+}
+
+// attemptEnd is what became of an attempt.
+type attemptEnd struct {
+	state, worker, code, message string
+	timing                       *pb.Timing
+}
+
+func (s about) attemptEnded(attempt uint32, end attemptEnd) {
+	if s.base != nil {
+		return
+	}
+	key := rows.Attempts.Key(rows.Attempt{Action: s.a.id, Attempt: attempt})
+	row := rows.Attempts.FindKey(s.tx, key)
+	if row == nil {
+		return
+	}
+	row.Ended, row.EndedNs, row.State = s.e.Address, s.meta.TimeNs, end.state
+	row.Message = end.message
+	if end.code != "" || row.State == "failed" {
+		row.Code = end.code
+	}
+	if end.worker != "" {
+		row.Worker = end.worker
+	}
+	if end.timing != nil {
+		row.Timing = end.timing
+	}
+	rows.Attempts.SetKey(s.tx, key, row)
+}
+
+// arguments resolves frozen bindings of an action. A missing path is null (S20), but not
+// one below an output that was too large to be kept (I37); an expression that cannot be
+// evaluated is an error, and the action is its owner's (S26).
+func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
+	if len(bindings) == 0 {
+		return []byte("{}"), nil
+	}
+	compiled := make([]*triggers.Binding, len(bindings))
+	for i, b := range bindings {
+		binding, err := a.plan.s.Programs.Binding(b.Expression)
+		if err != nil {
+			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
+		}
+		compiled[i] = binding
+	}
+	vars := a.vars(compiled...)
+	out := []byte{'{'}
+	for i, b := range bindings {
+		value, err := compiled[i].Evaluate(vars)
+		if err != nil {
+			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, mustJSON(b.Name)...)
+		out = append(out, ':')
+		out = append(out, value...)
+	}
+	out = append(out, '}')
+	if len(out) > argumentsMax {
+		return nil, fmt.Errorf("the arguments take %d bytes; at most %d fit in a record: pass large "+
+			"values by reference", len(out), argumentsMax)
+	}
+	return out, nil
+}
+
+// vars are what expressions about an action read; what none of them mentions is
+// not prepared.
+func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
+	payload := a.plan.s.payload(a.id)
+	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
+		Incomplete: a.row.OutputIncomplete}
+	for _, r := range readers {
+		if vars.Plan == nil && r.Reads("plan") {
+			vars.Plan = a.plan.planJSON()
+		}
+		if vars.Meta == nil && r.Reads("meta") {
+			vars.Meta = mustJSON(a.metaOf())
+		}
+	}
+	return vars
+}
+
+// read evaluates one of a contract's readers of an answer; fill adds the answer.
+func (a *action) read(expression string,
+	fill func(*triggers.BindingVars)) (json.RawMessage, error) {
+	reader, err := a.plan.s.Programs.Reader(expression)
+	if err != nil {
+		return nil, err
+	}
+	vars := a.vars(reader)
+	fill(&vars)
+	return reader.Evaluate(vars)
+}
+
+// argumentsMax leaves room for the control fields of the record beside them.
+const argumentsMax = ledger.CommitSizeMax - 4<<10
+
+func (p *plan) planJSON() []byte {
+	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
+		Agent: p.row.Agent, Reason: p.row.Reason}
+	for _, l := range p.row.Declared.Labels {
+		if vars.Labels == nil {
+			vars.Labels = map[string]string{}
+		}
+		vars.Labels[l.Key] = l.Value
+	}
+	return mustJSON(vars)
+}
+
+// metaOf is what an expression reads as meta, before any attempt.
+func (a *action) metaOf() metaVars {
+	return metaVars{
+		Tenant: a.plan.s.tenant, Plan: a.plan.id, Action: a.fixed.Id,
+		Capability: a.fixed.Forward.Capability,
+		Attempt:    a.row.Attempt + 1,
+		ForwardKey: a.forwardKey(), ForwardAtMs: a.fixed.AtNs / 1e6,
+		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: a.key(),
+		ExternalRef:  a.row.ExternalRef,
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
+	}
+}
+
+// forwardKey is the key that the forward of an action carried.
+func (a *action) forwardKey() string {
+	p := a.plan
+	s := p.s
+	plan, id := p.id, a.fixed.Id
+	if p.row.Origin != "" {
+		plan = p.row.Origin
+	}
+	if a.fixed.DutyOf != 0 {
+		id = p.action(a.fixed.DutyOf).fixed.Id
+	}
+	return ledger.Key(s.tenant, plan, id, ledger.PurposeDo)
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("executor: cannot encode " + err.Error())
+	}
+	return b
 }

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -12,68 +13,70 @@ import (
 
 // applyExecutor folds what a holder decided. Every record here is a claim: it
 // counts only if the plan still allows it at this place in the log.
-func (s *State) applyExecutor(e ledger.Entry) Result {
-	r := e.Record
+func (s *fold) applyExecutor() Result {
+	r := s.e.Record
 	if k, ok := r.Kind.(*pb.Record_TermStarted); ok {
-		return s.termStarted(e, k.TermStarted)
+		return s.termStarted(k.TermStarted)
 	}
 	if k, ok := r.Kind.(*pb.Record_LedgerRepaired); ok {
-		return s.ledgerRepaired(e, k.LedgerRepaired)
+		return s.ledgerRepaired(k.LedgerRepaired)
 	}
 	if r.Term != s.meta.Term {
 		return s.outOfTerm(r.Term)
 	}
-	if r.Folded != 0 && e.Address.Sequence != s.meta.Decided {
+	if r.Folded != 0 && s.e.Address.Sequence != s.meta.Decided {
 		if r.Folded < s.meta.Decided {
 			return void("decided on what stood up to %d, and other decisions stand at %d since", r.Folded,
 				s.meta.Decided)
 		}
-		s.meta.Decided = e.Address.Sequence
+		s.meta.Decided = s.e.Address.Sequence
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_RecordRefused:
-		s.todo.remove(todoRefused + string(rows.Place{Sequence: k.RecordRefused.Sequence,
+		s.todo.Remove(todoRefused + string(rows.Place{Sequence: k.RecordRefused.Sequence,
 			Index: k.RecordRefused.Index}.Bytes()))
 		return effective
 	case *pb.Record_FactEvicted:
-		return s.factEvicted(e, k.FactEvicted)
+		return s.factEvicted(k.FactEvicted)
 	case *pb.Record_FactReingested:
-		return s.factReingested(e, k.FactReingested)
+		return s.factReingested(k.FactReingested)
 	case *pb.Record_CheckpointSigned:
-		return s.checkpointSigned(e, k.CheckpointSigned)
+		return s.checkpointSigned(k.CheckpointSigned)
 	case *pb.Record_KeyRotated:
-		return s.keyRotated(e, k.KeyRotated)
+		return s.keyRotated(k.KeyRotated)
+	case *pb.Record_TenantChanged:
+		return s.tenantChanged(k.TenantChanged)
 	}
 	p := s.plan(r.Plan)
 	if p == nil {
 		return void("plan %s was never opened", r.Plan)
 	}
-	p.row.LastNs = max(p.row.LastNs, e.StampNs)
-	s.touch(p)
+	p.row.LastNs = max(p.row.LastNs, s.e.StampNs)
+	p.touch()
 	switch k := r.Kind.(type) {
 	case *pb.Record_LeaseFired:
-		return s.leaseFired(e, p, k.LeaseFired)
+		return s.leaseFired(p, k.LeaseFired)
 	case *pb.Record_UnwindStarted:
-		return s.unwindStarted(e, p, k.UnwindStarted)
+		return s.unwindStarted(p, k.UnwindStarted)
 	case *pb.Record_HeldSetRetired:
-		return s.heldSetRetired(p, k.HeldSetRetired)
+		return p.heldSetRetired(k.HeldSetRetired)
 	case *pb.Record_PlanEnded:
-		return s.planEnded(e, p, k.PlanEnded)
+		return s.planEnded(p, k.PlanEnded)
 	case *pb.Record_PlanRewound:
-		return s.planRewound(e, p, k.PlanRewound)
+		return s.planRewound(p, k.PlanRewound)
 	case *pb.Record_PlanErased:
-		return s.planErased(e, p, k.PlanErased)
+		return s.planErased(p, k.PlanErased)
 	case *pb.Record_OwnerPaged:
-		return s.ownerPaged(e, p, k.OwnerPaged)
+		return s.ownerPaged(p, k.OwnerPaged)
 	case *pb.Record_CascadeCut:
-		return s.cascadeCut(e, p, k.CascadeCut)
+		return s.cascadeCut(p, k.CascadeCut)
 	}
-	return s.applyAboutAction(e, p)
+	return s.applyAboutAction(p)
 }
 
 // applyAboutAction folds the records about one action; each names it by address.
-func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
-	r := e.Record
+func (s *fold) applyAboutAction(p *plan) Result {
+	r := s.e.Record
 	a := s.byName(p.id, r.Action)
 	if a == nil {
 		return void("action %s is not registered in plan %s", r.Action, p.id)
@@ -82,36 +85,42 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 		return void("it names %s, but action %s was registered at %s", ledger.FormatAddress(r.About),
 			r.Action, ledger.FormatAddress(a.fixed.Registered))
 	}
+	return s.about(a).apply()
+}
+
+// apply folds what an executor says about an action.
+func (s about) apply() Result {
+	r, p, a := s.e.Record, s.a.plan, s.a
 	if k, ok := r.Kind.(*pb.Record_UndoWindowClosing); ok {
-		return s.windowClosing(e, p, a, k.UndoWindowClosing)
+		return s.windowClosing(k.UndoWindowClosing)
 	}
 	if k := r.GetCompensationSucceeded(); k != nil && late(a, k.Attempt) {
-		return s.doneLate(e, p, a, attemptEnd{state: "done", worker: k.Worker, code: k.Code,
+		return s.doneLate(attemptEnd{state: "done", worker: k.Worker, code: k.Code,
 			timing: k.Timing}, k.Attempt)
 	}
-	if s.committing(p) {
-		return s.applyAboutDoubt(e, p, a)
+	if p.committing() {
+		return s.applyToDoubt()
 	}
 	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING {
 		return void("plan %s is %s", p.id, statusName(p.row))
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
-		return s.dispatched(e, p, a, k.CompensationDispatched)
+		return s.dispatched(k.CompensationDispatched)
 	case *pb.Record_CompensationSucceeded:
-		return s.succeeded(e, p, a, k.CompensationSucceeded)
+		return s.succeeded(k.CompensationSucceeded)
 	case *pb.Record_CompensationFailed:
-		return s.failed(e, p, a, k.CompensationFailed)
+		return s.failed(k.CompensationFailed)
 	case *pb.Record_FactAsserted, *pb.Record_FactRetracted:
-		return s.undoByFact(e, a)
+		return s.undoByFact()
 	case *pb.Record_CompensationSkipped:
-		return s.skipped(e, p, a, k.CompensationSkipped)
+		return s.skipped(k.CompensationSkipped)
 	case *pb.Record_ActionQuarantined:
-		return s.quarantined(e, p, a, k.ActionQuarantined)
+		return s.quarantined(k.ActionQuarantined)
 	case *pb.Record_ProbeAsked:
-		return s.probeAsked(e, p, a, k.ProbeAsked)
+		return s.probeAsked(k.ProbeAsked)
 	case *pb.Record_ProbeAnswered:
-		return s.probeAnswered(e, p, a, k.ProbeAnswered)
+		return s.probeAnswered(k.ProbeAnswered)
 	case *pb.Record_CommitWaits:
 		return void("plan %s is %s, and no commit of it waits", p.id, statusName(p.row))
 	default:
@@ -119,20 +128,20 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 	}
 }
 
-// applyAboutDoubt folds what is decided about an action while a commit waits: its effect
+// applyToDoubt folds what is decided about an action while a commit waits: its effect
 // is asked about, and nothing is undone.
-func (s *State) applyAboutDoubt(e ledger.Entry, p *plan, a *action) Result {
-	switch k := e.Record.Kind.(type) {
+func (s about) applyToDoubt() Result {
+	switch k := s.e.Record.Kind.(type) {
 	case *pb.Record_ProbeAsked:
 		if k.ProbeAsked.Question == pb.Question_QUESTION_EFFECT {
-			return s.probeAsked(e, p, a, k.ProbeAsked)
+			return s.probeAsked(k.ProbeAsked)
 		}
 	case *pb.Record_ProbeAnswered:
-		return s.probeAnswered(e, p, a, k.ProbeAnswered)
+		return s.probeAnswered(k.ProbeAnswered)
 	case *pb.Record_CommitWaits:
-		return s.commitWaits(e, p, a, k.CommitWaits)
+		return s.commitWaits(k.CommitWaits)
 	}
-	return void("plan %s is %s", p.id, ledger.StateCommitting)
+	return void("plan %s is %s", s.a.plan.id, ledger.StateCommitting)
 }
 
 func sameAddress(a, b *pb.Address) bool {
@@ -151,11 +160,15 @@ func samePlace(ref *pb.Address, at *pb.Address, e ledger.Entry) bool {
 
 // termStarted takes the first record of a higher term; a holder of a lower one
 // is fenced from here on (I26).
-func (s *State) termStarted(e ledger.Entry, k *pb.TermStarted) Result {
-	if e.Record.Term <= s.meta.Term {
-		return s.outOfTerm(e.Record.Term)
+func (s *fold) termStarted(k *pb.TermStarted) Result {
+	if s.e.Record.Term <= s.meta.Term {
+		return s.outOfTerm(s.e.Record.Term)
 	}
-	s.meta.Term, s.meta.Holder, s.meta.TermSequence = e.Record.Term, k.Holder, e.Address.Sequence
+	s.meta.Term, s.meta.Holder, s.meta.TermSequence = s.e.Record.Term, k.Holder, s.e.Address.Sequence
+	s.meta.HolderFold = k.FoldVersion
+	if k.Tenant != nil {
+		s.meta.Tenant = k.Tenant
+	}
 	return effective
 }
 
@@ -174,22 +187,22 @@ func (s *State) outOfTerm(term uint64) Result {
 	}
 }
 
-func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
+func (s *fold) leaseFired(p *plan, k *pb.LeaseFired) Result {
 	if k.Lease == leaseDuplicate {
-		return s.duplicateFired(e, p)
+		return s.duplicateFired(p)
 	}
-	l, a, f, result := s.claimed(e, p, k.Lease, k.Depth, k.Chain)
+	l, a, f, result := s.claimed(p, k.Lease, k.Depth, k.Chain)
 	if result.Verdict != Effective {
 		return result
 	}
-	s.noteFired(p, l, f)
+	p.noteFired(l, f)
 	l.Fired = true
 	if a != nil {
-		s.change(a)
+		a.change()
 	}
 	s.index(rows.Lease{Plan: p.id, N: number(a), Name: k.Lease}, l, 0, nil, false)
-	p.row.Turned, p.row.Behind = nil, nil
-	defer s.touch(p)
+	turned := p.takeTurns(rows.Lease{Plan: p.id, N: number(a), Name: k.Lease})
+	defer p.touch()
 	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " +
@@ -199,25 +212,65 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 		}
 	}
 	if p.row.Phase == rowspb.Phase_PHASE_COMMITTED { // a child's held set is its root's
-		root := s.root(p)
-		s.passOn(e, root, f, reason+" (child plan "+p.id+")")
+		to, part := p.root(), back{}
+		if l.OfAction {
+			to, part = p.undoneIn()
+		}
+		s.passOn(to, f, reason+" (child plan "+p.id+")", part)
+		p.nextTurn(anyTurn) // what undoes more is passed on, too
 		return effective
 	}
-	p.row.Fired = e.Address
+	p.row.Fired = s.e.Address
+	s.firedBeside(p, a, l, f, turned, k.Readings)
+	if l.OfAction && p.row.Signal == rowspb.Signal_SIGNAL_NONE { // else more may be asked for
+		p.row.FromAction = a.fixed.Id
+	}
 	if p.row.Reason == "" {
 		p.row.Reason = reason
 	}
 	return effective
 }
 
+// firedBeside does justice to a lease that fires while a part of its plan was asked to be
+// undone: what is on the plan undoes all of it, and what is on an action, which that part
+// need not reach, has its turn once more after it.
+func (s *fold) firedBeside(p *plan, a *action, l *rowspb.LeaseRow, f *rowspb.Firing,
+	turned *rowspb.Turned, read []*pb.Reading) {
+	switch {
+	case !s.keepsTurns() || goesBack(p.row) == back{} || ofSignal(l.Name):
+		return
+	case !l.OfAction:
+		p.row.ToSavepoint, p.row.FromAction, p.row.Reason = "", "", ""
+		return
+	}
+	if turned == nil {
+		c, err := s.Condition(conditionOf(p, a, l))
+		turned = &rowspb.Turned{Action: a.id.N, Lease: l.Name, At: s.e.Address, Ns: s.meta.TimeNs,
+			Clocked: err == nil && c.ReadsClock(), Readings: read, Firing: f.CloneVT()}
+	}
+	if len(p.row.Behind) < behindMax {
+		p.row.Behind = slices.Insert(p.row.Behind, 0, turned)
+	}
+}
+
+// undoneIn is the plan that undoes a committed child for one of its actions, and the
+// entry that it undoes there: the child was committed as a whole.
+func (p *plan) undoneIn() (*plan, back) {
+	parent, entry := p.entry()
+	for keeps(parent.row) {
+		parent, entry = parent.entry()
+	}
+	return parent, back{action: entry.fixed.Id}
+}
+
 // unwindStarted begins an unwind: for a lease that fired, or as a part of the
 // unwind of the parent plan.
-func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Result {
+func (s *fold) unwindStarted(p *plan, k *pb.UnwindStarted) Result {
 	if k.ParentPlan != "" {
-		if why := s.childDue(e, p, k.ParentPlan); why != "" {
+		if why := s.childDue(p, k.ParentPlan); why != "" {
 			return void("plan %s does not unwind with plan %s: %s", p.id, k.ParentPlan, why)
 		}
-		p.row.Rewinding, p.row.Target = false, 0
+		p.row.Rewinding, p.row.Target, p.row.FromAction = false, 0, ""
 		p.row.Firing = s.plan(k.ParentPlan).row.Firing
 		if p.row.Reason == "" {
 			p.row.Reason = k.Reason
@@ -226,88 +279,96 @@ func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Resu
 		switch {
 		case !stops(p.row):
 			return void("plan %s is %s", p.id, statusName(p.row))
-		case p.row.Fired == nil || !samePlace(e.Record.Cause, p.row.Fired, e):
-			return void("no lease of plan %s fired at %s", p.id, ledger.FormatAddress(e.Record.Cause))
+		case p.row.Fired == nil || !samePlace(s.e.Record.Cause, p.row.Fired, s.e):
+			return void("no lease of plan %s fired at %s", p.id, ledger.FormatAddress(s.e.Record.Cause))
 		}
-		p.row.Rewinding, p.row.Target = s.target(p)
+		p.row.Rewinding, p.row.Target = p.target()
 		if p.row.Phase == rowspb.Phase_PHASE_COMMITTING {
-			s.stopSettling(p)
+			p.stopSettling()
 		}
 		if !p.row.Rewinding {
 			p.row.Committed = nil
 		}
 	}
-	p.row.Unwinding, p.row.Resumed = e.Address, nil
-	s.startUnwind(p)
+	p.row.Unwinding, p.row.Resumed = s.e.Address, nil
+	p.startUnwind()
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateUnwinding,
-		Reason: p.row.Reason})
+		Reason: p.row.Reason, FromAction: p.row.FromAction})
 	return effective
 }
 
-func (s *State) skipped(e ledger.Entry, p *plan, a *action, k *pb.CompensationSkipped) Result {
+func (s about) skipped(k *pb.CompensationSkipped) Result {
+	a := s.a
 	if a.row.Undo != rowspb.Undo_UNDO_READY {
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
-	if next, _ := s.nextStep(a); next != stepSkip {
+	if next, _ := a.nextStep(); next != stepSkip {
 		return void("the effect of action %s may have crossed: it must not be skipped", a.fixed.Id)
 	}
+	if why := a.saidDone(); why != "" {
+		return void("%s", why)
+	}
 	if crossed(a) {
-		p.row.InScope++
+		a.plan.row.InScope++
 	}
 	a.row.Note = k.Reason
-	s.settle(p, a, rowspb.Undo_UNDO_SKIPPED, e.Address)
+	a.settle(rowspb.Undo_UNDO_SKIPPED, s.e.Address)
 	return effective
 }
 
-func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuarantined) Result {
+func (s about) quarantined(k *pb.ActionQuarantined) Result {
+	a := s.a
 	switch a.row.Undo {
 	case rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING:
-		if next, why := s.nextStep(a); next == stepSkip { // its outcome came first
+		if next, why := a.nextStep(); next == stepSkip { // its outcome came first
 			return void("action %s is not its owner's: %s", a.fixed.Id, why)
 		}
-		if why := s.settles(e, p, a); why != "" {
+		if why := s.settles(); why != "" {
 			return void("%s", why)
 		}
-		s.dropRetry(p, a)
+		if why := a.saidDone(); why != "" {
+			return void("%s", why)
+		}
+		a.dropRetry()
 	case rowspb.Undo_UNDO_EXHAUSTED:
 	case rowspb.Undo_UNDO_WAITING: // its next call cannot be built
-		s.land(p, a)
+		a.land()
 	default:
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
-	s.settle(p, a, rowspb.Undo_UNDO_QUARANTINED, e.Address)
-	s.page(p, a, api.PageQuarantined, k.Reason, e.Address)
+	a.settle(rowspb.Undo_UNDO_QUARANTINED, s.e.Address)
+	a.plan.page(a, api.PageQuarantined, k.Reason, s.e.Address)
 	return effective
 }
 
 // planEnded accepts an end only if the state says the same.
-func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
+func (s *fold) planEnded(p *plan, k *pb.PlanEnded) Result {
 	direct := stops(p.row) && p.row.Fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED &&
-		!s.inScope(p)
+		!p.inScope()
 	if !direct && (k.End != endOf(p.row) || k.End == pb.PlanEnd_PLAN_END_UNSPECIFIED) {
 		return void("plan %s is %s and does not end %s", p.id, statusName(p.row), endName(k.End))
 	}
 	if direct {
-		s.skipAll(e, p)
+		s.skipAll(p)
 		p.row.Committed = nil
 	}
-	p.row.Ended, p.row.EndedNs = e.Address, s.meta.TimeNs
+	p.row.Ended, p.row.EndedNs = s.e.Address, s.meta.TimeNs
 	switch k.End {
 	case pb.PlanEnd_PLAN_END_COMPENSATED:
-		s.phase(p, rowspb.Phase_PHASE_COMPENSATED)
+		p.phase(rowspb.Phase_PHASE_COMPENSATED)
 	case pb.PlanEnd_PLAN_END_FAILED:
-		s.phase(p, rowspb.Phase_PHASE_FAILED)
+		p.phase(rowspb.Phase_PHASE_FAILED)
 	case pb.PlanEnd_PLAN_END_RESOLVED:
-		s.meta.Held -= uint64(s.registrations(p))
-		s.phase(p, rowspb.Phase_PHASE_RESOLVED)
-		s.detachChildren(p)
+		s.meta.Held -= uint64(p.registrations())
+		p.phase(rowspb.Phase_PHASE_RESOLVED)
+		p.detachChildren()
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
-		s.phase(p, rowspb.Phase_PHASE_QUARANTINED)
+		p.phase(rowspb.Phase_PHASE_QUARANTINED)
 		if orphaned(p.row) {
 			const text = "an act was claimed by a record that was refused: it may have happened, and " +
 				"nothing undoes it"
-			s.page(p, nil, api.PageActClaimed, text, e.Address)
+			p.page(nil, api.PageActClaimed, text, s.e.Address)
 		}
 	default:
 		panic("executor: unknown plan end")
@@ -318,23 +379,24 @@ func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
 }
 
 // skipAll ends an open plan of which nothing crossed the boundary.
-func (s *State) skipAll(e ledger.Entry, p *plan) {
-	s.disarm(p)
+func (s *fold) skipAll(p *plan) {
+	p.disarm()
+	p.row.Turned, p.row.Behind = nil, nil
 	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := s.action(p.id, n); !settled(a.row.Undo) {
-			_, a.row.Note = s.nextStep(a)
-			s.settle(p, a, rowspb.Undo_UNDO_SKIPPED, e.Address)
+		if a := p.action(n); !settled(a.row.Undo) {
+			_, a.row.Note = a.nextStep()
+			a.settle(rowspb.Undo_UNDO_SKIPPED, s.e.Address)
 		}
 	}
 }
 
 // inScope reports whether a plan has anything that an unwind would look at.
-func (s *State) inScope(p *plan) bool {
+func (p *plan) inScope() bool {
 	if orphaned(p.row) || p.row.InScope > 0 || p.row.ByHand {
 		return true
 	}
 	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := s.action(p.id, n); !settled(a.row.Undo) && crossed(a) {
+		if a := p.action(n); !settled(a.row.Undo) && crossed(a) {
 			return true
 		}
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -22,14 +21,15 @@ func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
 }
 
 // mayAsk reports why a question must not be asked now, or "".
-func (s *State) mayAsk(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) string {
+func (s about) mayAsk(k *pb.ProbeAsked) string {
+	a := s.a
 	first := a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	again := a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == k.Question
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
-		next, why := s.nextStep(a)
+		next, why := a.nextStep()
 		if again || begins(a) && next == stepProbe {
-			return s.settles(e, p, a)
+			return s.settles()
 		}
 		return "its effect is not in doubt " + why
 	case pb.Question_QUESTION_UNDO:
@@ -49,12 +49,13 @@ func (s *State) mayAsk(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) str
 	}
 }
 
-func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) Result {
+func (s about) probeAsked(k *pb.ProbeAsked) Result {
+	a := s.a
 	call := callOf(a.fixed.Compensation, k.Question)
 	if call == nil || call.Capability != k.Capability {
 		return void("%s is not what the contract of action %s asks", k.Capability, a.fixed.Id)
 	}
-	if why := s.mayAsk(e, p, a, k); why != "" {
+	if why := s.mayAsk(k); why != "" {
 		return void("action %s must not be asked about: %s", a.fixed.Id, why)
 	}
 	if k.Attempt != a.row.Asked+1 {
@@ -63,30 +64,31 @@ func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked)
 	if a.row.Asking != k.Question || begins(a) {
 		a.row.AskedFrom = a.row.Asked
 	}
-	a.row.AskedNs = e.Record.EpochNs
+	a.row.AskedNs = s.e.Record.EpochNs
 	if k.Done != nil {
-		s.attemptEnded(e, a, k.Done.Attempt, attemptEnd{state: "verifying", worker: k.Done.Worker,
+		s.attemptEnded(k.Done.Attempt, attemptEnd{state: "verifying", worker: k.Done.Worker,
 			code: k.Done.Code, timing: k.Done.Timing})
 		a.row.Pending, a.row.Answered = k.Done, k.Done.Attempt
-		s.unheard(p, a)
+		a.unheard()
 	}
-	s.dropRetry(p, a)
+	a.dropRetry()
 	if a.row.Asking != k.Question {
 		a.row.AskedToSend = k.Question == pb.Question_QUESTION_UNDO &&
 			a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	}
 	a.row.Asking, a.row.Asked = k.Question, k.Attempt
-	s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
-	result := e.Record.Payload.GetOutput()
+	a.move(rowspb.Undo_UNDO_DISPATCHED)
+	result := s.e.Record.Payload.GetOutput()
 	if k.Done == nil {
-		result = s.commandRow(a).GetResult()
+		result = a.commandRow().GetResult()
 	}
-	s.fly(p, a, &rowspb.CommandRow{Asked: k, Arguments: e.Record.Payload.GetArguments(),
+	a.fly(&rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments(),
 		Result: result})
 	return effective
 }
 
-func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) Result {
+func (s about) probeAnswered(k *pb.ProbeAnswered) Result {
+	a := s.a
 	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.row.Asking != k.Question ||
 		a.row.Asked != k.Attempt {
 		return void("no such question about action %s is open: its undo is %s", a.fixed.Id,
@@ -96,21 +98,21 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 		return void("presence %d is none that this version knows", k.Presence)
 	}
 	if k.Unserved {
-		if why := unservedQuestion(e, a, k); why != "" {
+		if why := unservedQuestion(s.e, a, k); why != "" {
 			return void("%s", why)
 		}
 	}
 	if k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
-		s.inconclusive(e, p, a, k)
+		s.inconclusive(k)
 		return effective
 	}
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
-		s.effectFound(e, p, a, k)
+		s.effectFound(k)
 	case pb.Question_QUESTION_UNDO:
-		s.undoFound(e, p, a, k)
+		s.undoFound(k)
 	case pb.Question_QUESTION_VERIFY:
-		s.verified(e, p, a, k)
+		s.verified(k)
 	default:
 		panic("executor: unknown question")
 	}
@@ -119,13 +121,14 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 
 // inconclusive asks again, as often as the contract says; then the action is its
 // owner's. A question that no one serves has waited long enough.
-func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+func (s about) inconclusive(k *pb.ProbeAnswered) {
+	a := s.a
 	call := callOf(a.fixed.Compensation, k.Question)
-	epoch := min(e.Record.EpochNs, epochMax)
+	epoch := min(s.e.Record.EpochNs, epochMax)
 	if tries := k.Attempt - a.row.AskedFrom; tries < cmp.Or(call.Attempts, attemptsDefault) &&
 		!k.Unserved {
 		first := cmp.Or(call.BackoffNs, backoffDefault)
-		s.wait(p, a, epoch+doubled(first, max(backoffMaxDefault, first), tries))
+		a.wait(epoch + doubled(first, max(backoffMaxDefault, first), tries))
 		return
 	}
 	why := "inconclusive"
@@ -133,35 +136,36 @@ func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnsw
 		why += ": " + k.Message
 	}
 	if k.Question == pb.Question_QUESTION_VERIFY {
-		s.heardOf(p, a, e, pb.Answer_ANSWER_STOP, "the check after the undo is "+why)
+		s.heardOf(pb.Answer_ANSWER_STOP, "the check after the undo is "+why)
 		return
 	}
 	a.row.Note = also(a, "in doubt, and the probe is "+why)
-	s.land(p, a)
-	s.park(p, a)
+	a.land()
+	a.park()
 }
 
 // effectFound goes on with an action whose effect was in doubt. Nothing found while the
 // forward may still land rules nothing out: the world is asked once more after that.
-func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+func (s about) effectFound(k *pb.ProbeAnswered) {
+	p, a := s.a.plan, s.a
 	if k.Presence == pb.Presence_PRESENCE_ABSENT && mayLand(p, a, a.row.AskedNs) {
 		a.row.AbsentNs = a.row.AskedNs
-		s.land(p, a)
-		s.owe(p, a)
+		a.land()
+		a.owe()
 		return
 	}
-	if s.committing(p) {
-		s.foundAtCommit(p, a, k)
+	if p.committing() {
+		a.foundAtCommit(k)
 		return
 	}
 	a.row.Presence = k.Presence
 	if k.ExternalRef != "" {
 		a.row.ExternalRef = k.ExternalRef
 	}
-	s.land(p, a)
-	s.owe(p, a)
+	a.land()
+	a.owe()
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-		s.foundDuplicates(e, p, a, k.Duplicates)
+		s.foundDuplicates(k.Duplicates)
 	}
 }
 
@@ -169,39 +173,40 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 // forward may still land, absent says nothing: only an undo that arrives keeps it from
 // landing. Where the provider may have forgotten the key, or no attempt is left, the
 // world is asked again once the forward can no longer land.
-func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+func (s about) undoFound(k *pb.ProbeAnswered) {
+	p, a := s.a.plan, s.a
 	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT,
 		a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
 	early := absent && mayLand(p, a, a.row.AskedNs)
 	if absent && !early {
 		a.row.Confirmed = true
-		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
+		s.heardOf(pb.Answer_ANSWER_DONE, "")
 		return
 	}
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
-		s.foundDuplicates(e, p, a, k.Duplicates)
+		s.foundDuplicates(k.Duplicates)
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.row.Presence = k.Presence
 	}
 	toSend := a.row.AskedToSend
-	epoch := min(e.Record.EpochNs, epochMax)
+	epoch := min(s.e.Record.EpochNs, epochMax)
 	if early && (toSend || spent(a)) && !superseded(a) {
 		a.row.Note = "nothing is there after an attempt without an answer, and its forward may still land"
 		a.row.AskedFrom = a.row.Asked
-		s.wait(p, a, max(landsBy(p, a), epoch))
+		a.wait(max(landsBy(p, a), epoch))
 		return
 	}
 	a.row.Asking, a.row.AskedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	switch {
 	case superseded(a):
-		s.land(p, a)
-		s.owe(p, a)
+		a.land()
+		a.owe()
 		return
 	case spent(a):
 		a.row.Note = also(a, "the effect still stands after an attempt without an answer")
-		s.land(p, a)
-		s.park(p, a)
+		a.land()
+		a.park()
 		return
 	case !early:
 		// An attempt that is slow may still act behind this answer, under a key that the
@@ -209,26 +214,27 @@ func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswere
 		a.row.SentNs = epoch
 	}
 	if toSend {
-		s.wait(p, a, epoch)
+		a.wait(epoch)
 	} else {
-		s.again(p, a, epoch)
+		a.again(epoch)
 	}
 }
 
 // verified goes on after a check of an undo that says done.
-func (s *State) verified(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+func (s about) verified(k *pb.ProbeAnswered) {
 	if k.Presence == pb.Presence_PRESENCE_ABSENT {
-		a.row.Confirmed = true
-		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
+		s.a.row.Confirmed = true
+		s.heardOf(pb.Answer_ANSWER_DONE, "")
 		return
 	}
-	s.heardOf(p, a, e, pb.Answer_ANSWER_FAILED,
+	s.heardOf(pb.Answer_ANSWER_FAILED,
 		"its worker says done, and the check finds the effect still there")
 }
 
 // heardOf notes what a question said of an attempt; Decide records it as the
 // attempt's outcome.
-func (s *State) heardOf(p *plan, a *action, e ledger.Entry, answer pb.Answer, message string) {
+func (s about) heardOf(answer pb.Answer, message string) {
+	a := s.a
 	attempt := a.row.Attempt
 	if a.row.Pending != nil && answer == pb.Answer_ANSWER_DONE {
 		attempt = a.row.Pending.Attempt
@@ -238,14 +244,14 @@ func (s *State) heardOf(p *plan, a *action, e ledger.Entry, answer pb.Answer, me
 		code = codeUnverified
 	}
 	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
-	s.heard(p, a, &pb.CompensationReported{Attempt: attempt, Answer: answer, Code: code,
-		Message: message}, e.Address)
+	a.heard(&pb.CompensationReported{Attempt: attempt, Answer: answer, Code: code,
+		Message: message}, s.e.Address)
 }
 
 // codeUnverified is the code of an attempt that a check after it did not confirm.
 const codeUnverified = "unverified"
 
 // commandRow is the command in flight, or nil.
-func (s *State) commandRow(a *action) *rowspb.CommandRow {
-	return rows.Commands.Find(s.tx, a.id)
+func (a *action) commandRow() *rowspb.CommandRow {
+	return rows.Commands.Find(a.plan.s.tx, a.id)
 }

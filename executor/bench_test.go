@@ -1,8 +1,10 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -13,7 +15,7 @@ import (
 
 // benchLedger is a log of plans of 5 actions each, with bindings and a deadline:
 // pairs and outcomes in turn, then end.
-func benchLedger(b *testing.B, plans int, end func() *pb.Record) []ledger.Entry {
+func benchLedger(b testing.TB, plans int, end func() *pb.Record) []ledger.Entry {
 	b.Helper()
 	var entries []ledger.Entry
 	store := func(source ledger.Source, records ...*pb.Record) {
@@ -54,7 +56,7 @@ func BenchmarkFold(b *testing.B) {
 	programs := triggers.NewCache(100)
 	b.ReportAllocs()
 	for b.Loop() {
-		s := open(rows.NewMemoryKV(), "t", nil, programs)
+		s := OpenWith(rows.NewMemoryKV(), "t", nil, programs)
 		for i, e := range entries {
 			if r := s.Apply(e); r.Verdict != Effective {
 				b.Fatal(r)
@@ -79,7 +81,7 @@ func BenchmarkUndo5(b *testing.B) {
 	undone := 0
 	for b.Loop() {
 		b.StopTimer()
-		s := open(rows.NewMemoryKV(), "t", nil, programs)
+		s := OpenWith(rows.NewMemoryKV(), "t", nil, programs)
 		for _, e := range entries {
 			s.Apply(e)
 		}
@@ -93,7 +95,7 @@ func BenchmarkUndo5(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*plans), "ns/plan")
 }
 
-func unwindAll(b *testing.B, s *State, sequence uint64) (undone int) {
+func unwindAll(b testing.TB, s *State, sequence uint64) (undone int) {
 	subject := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}.Subject()
 	for {
 		var answers []Answer
@@ -126,11 +128,11 @@ func unwindAll(b *testing.B, s *State, sequence uint64) (undone int) {
 				}
 			}
 			s.Flush()
-			if len(answers) == 0 && len(s.commands) > 0 {
+			if len(answers) == 0 && s.Sends() {
 				break
 			}
 		}
-		if len(s.commands) == 0 {
+		if !s.Sends() {
 			return undone
 		}
 	}

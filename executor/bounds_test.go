@@ -1,10 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -28,7 +30,7 @@ func TestTheWindowOfWhatStaysIsNoMatter(t *testing.T) {
 		s := newSchedule(t)
 		s.play(line)
 		got := "none"
-		if s.state.plan("p~1") != nil {
+		if s.planOf("p~1") != nil {
 			got = s.show("p~1").State + " " + s.actionsOf("p~1")
 		}
 		if got != want {
@@ -60,8 +62,8 @@ func TestJitterIsDrawnFromKeyAndAttempt(t *testing.T) {
 			key := ledger.Key("t", "p", fmt.Sprint("a", k), ledger.PurposeUndo)
 			for attempt := uint32(1); attempt <= attempts; attempt++ {
 				plain := backoff << (attempt - 1)
-				got := backoffOf(c, key, attempt)
-				if again := backoffOf(c, key, attempt); again != got {
+				got := BackoffOf(c, key, attempt)
+				if again := BackoffOf(c, key, attempt); again != got {
 					t.Fatalf("%d%%: %d, and asked again %d", percent, got, again)
 				}
 				if more := plain * percent / 100; got < plain || got > plain+more {
@@ -98,11 +100,11 @@ func TestRetriesOfTwoActionsComeApart(t *testing.T) {
 	s.turn()
 	var due []int64
 	for n := uint32(1); n <= 2; n++ {
-		a := s.state.action("p", n)
-		if a.row.Undo != rowspb.Undo_UNDO_WAITING {
-			t.Fatalf("action %d is %s", n, a.row.Undo)
+		a := s.planOf("p").Action(n)
+		if a.Row.Undo != rowspb.Undo_UNDO_WAITING {
+			t.Fatalf("action %d is %s", n, a.Row.Undo)
 		}
-		due = append(due, a.row.DueNs-s.now)
+		due = append(due, a.Row.DueNs-s.now)
 	}
 	for _, wait := range due {
 		if wait < 10*second || wait > 20*second {
@@ -121,9 +123,9 @@ func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
 	for _, verb := range []string{"resolve", "retry"} {
 		s := newSchedule(t)
 		s.play("open a a+ b b+ b=stop fail turn")
-		a, b := s.state.byName("p", "a"), s.state.byName("p", "b")
-		if b.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
-			t.Fatalf("b is %s", b.row.Undo)
+		a, b := s.actionOf("p", "a"), s.actionOf("p", "b")
+		if b.Row.Undo != rowspb.Undo_UNDO_QUARANTINED {
+			t.Fatalf("b is %s", b.Row.Undo)
 		}
 		answer := func(about, cause *pb.Address) Result {
 			r := resolvedBy(false)
@@ -133,24 +135,24 @@ func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
 			r.Plan, r.Action, r.About, r.Cause = "p", "b", about, cause
 			return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, r)[0]
 		}
-		other := b.fixed.Registered.CloneVT()
+		other := b.Fixed.Registered.CloneVT()
 		other.Leaf[0] ^= 1
 		for name, c := range map[string]struct {
 			about, cause *pb.Address
 			says         string
 		}{
-			"another action":     {a.fixed.Registered, nil, "about: "},
+			"another action":     {a.Fixed.Registered, nil, "about: "},
 			"another leaf":       {other, nil, "about: "},
-			"another quarantine": {b.fixed.Registered, b.fixed.Registered, "cause: "},
+			"another quarantine": {b.Fixed.Registered, b.Fixed.Registered, "cause: "},
 		} {
 			if got := answer(c.about, c.cause); got.Verdict != Refused || !strings.HasPrefix(got.Reason, c.says) {
 				t.Errorf("%s, %s: %+v", verb, name, got)
 			}
 		}
-		if now := s.state.byName("p", "b").row.Undo; now != rowspb.Undo_UNDO_QUARANTINED {
+		if now := s.actionOf("p", "b").Row.Undo; now != rowspb.Undo_UNDO_QUARANTINED {
 			t.Errorf("%s: after refused answers b is %s", verb, now)
 		}
-		if got := answer(b.fixed.Registered, b.row.Settled); got.Verdict != Effective {
+		if got := answer(b.Fixed.Registered, b.Row.Settled); got.Verdict != Effective {
 			t.Errorf("%s of what is meant: %+v", verb, got)
 		}
 	}

@@ -32,28 +32,29 @@ func stopped(l *rowspb.LeaseRow) bool {
 // provenance gives a fact that was asserted or retracted the depth of the unwind
 // that did so. A record names the plan and action whose undo it comes from; any other
 // has none.
-func (s *State) provenance(e ledger.Entry, row *rowspb.FactRow) {
+func (s *fold) provenance(row *rowspb.FactRow) {
 	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = 0, nil, "", "", nil
-	if e.Record.Plan == "" {
+	if s.e.Record.Plan == "" {
 		return
 	}
-	p := s.plan(e.Record.Plan)
+	p := s.plan(s.e.Record.Plan)
 	if p == nil || p.row.Firing == nil {
 		return
 	}
-	if a := s.byName(p.id, e.Record.Action); a == nil || !s.undoing(a) {
+	if a := s.byName(p.id, s.e.Record.Action); a == nil || !a.undoing() {
 		return
 	}
 	f := p.row.Firing
 	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = f.Depth, f.Fired, p.id,
-		e.Record.Action, e.Address
+		s.e.Record.Action, s.e.Address
 	s.keepFiring(f)
 }
 
 // undoing reports whether a fact may come from the undo of an action: it is under
 // way, or was not long ago. So no one gives a fact the depth of any old unwind.
-func (s *State) undoing(a *action) bool {
-	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.Plan).row) // else a commit asks about it
+func (a *action) undoing() bool {
+	s := a.plan.s
+	undoes := flying(a.row.Undo) && ordered(a.plan.row) // else a commit asks about it
 	return undoes || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED &&
 		s.meta.TimeNs-a.row.SettledNs <= hourNs
 }
@@ -75,7 +76,7 @@ func (s *State) firingAt(at *pb.Address) *rowspb.Firing {
 // made any of them.
 func (s *State) made(keys []string) (by *rowspb.Made) {
 	for _, key := range keys {
-		if row := s.fact(key); row.GetDepth() > by.GetDepth() {
+		if row := s.memory.Fact(key); row.GetDepth() > by.GetDepth() {
 			by = &rowspb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth,
 				UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
 		}
@@ -84,7 +85,8 @@ func (s *State) made(keys []string) (by *rowspb.Made) {
 }
 
 // turning is as what a lease that is true fires, after the facts that it read.
-func (s *State) turning(p *plan, l *rowspb.LeaseRow, read []string) *rowspb.Firing {
+func (p *plan) turning(l *rowspb.LeaseRow, read []string) *rowspb.Firing {
+	s := p.s
 	f := &rowspb.Firing{Depth: 1, TurnedNs: s.meta.TimeNs}
 	if passed := p.row.Passed; passed != nil && l.Name == leaseFailed {
 		f.Depth, f.Passed = passed.Depth, passed.Fired
@@ -100,35 +102,36 @@ func (s *State) turning(p *plan, l *rowspb.LeaseRow, read []string) *rowspb.Firi
 }
 
 // noteTurning keeps with the turn of a lease as what it fires.
-func (s *State) noteTurning(p *plan, ref rows.Lease, l *rowspb.LeaseRow, read []string) {
+func (p *plan) noteTurning(ref rows.Lease, l *rowspb.LeaseRow, read []string) {
 	t := turnOf(p, ref)
 	if t == nil || t.Firing != nil {
 		return
 	}
-	if f := s.turning(p, l, read); f.Depth > 1 || f.By != nil || f.Read != nil {
+	if f := p.turning(l, read); f.Depth > 1 || f.By != nil || f.Read != nil {
 		t.Firing = f
 	}
 }
 
 // firing says whether a lease is true here, or has turned before, and as what it
 // fires.
-func (s *State) firing(p *plan, a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.Truth) {
+func (p *plan) firing(a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.Truth) {
+	s := p.s
 	f := &rowspb.Firing{Depth: 1}
-	if t := turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}); t != nil {
+	if t := firstTurn(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}); t != nil {
 		f.TurnedNs = t.Ns
 		if t.Firing != nil {
 			f = t.Firing.CloneVT()
 		}
 	} else {
-		held := s.hold(p, a, l)
+		held := p.hold(a, l)
 		if held == nil {
 			return nil, triggers.Unknown
 		}
-		now := held.Evaluate(s.meta.TimeNs, factView{s})
+		now := held.Evaluate(s.meta.TimeNs, s.memory.View())
 		if now.Truth != triggers.True {
 			return nil, now.Truth
 		}
-		f = s.turning(p, l, now.Keys)
+		f = p.turning(l, now.Keys)
 	}
 	f.Plan, f.Lease = p.id, l.Name
 	if a != nil {
@@ -139,17 +142,17 @@ func (s *State) firing(p *plan, a *action, l *rowspb.LeaseRow) (*rowspb.Firing, 
 
 // claimed checks what a record claims of a firing: it counts only as this place of
 // the log has it.
-func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32,
+func (s *fold) claimed(p *plan, lease string, depth uint32,
 	chain []*pb.Link) (*rowspb.LeaseRow, *action, *rowspb.Firing, Result) {
-	n := s.number(p.id, e.Record.Action)
-	l, a := s.lease(p, rows.Lease{Plan: p.id, N: n, Name: lease})
+	n := s.number(p.id, s.e.Record.Action)
+	l, a := p.lease(rows.Lease{Plan: p.id, N: n, Name: lease})
 	switch {
 	case !armed(p.row):
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
 	case p.row.Fired != nil:
 		return nil, nil, nil,
 			void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
-	case l == nil || l.Fired || a == nil && e.Record.Action != "":
+	case l == nil || l.Fired || a == nil && s.e.Record.Action != "":
 		return nil, nil, nil, void("plan %s holds no lease %s", p.id, lease)
 	case inTime(p, l):
 		return nil, nil, nil, void("plan %s was committed before its deadline, at %s", p.id,
@@ -159,27 +162,27 @@ func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32,
 	}
 	// A late copy of an earlier firing, of a plan that is back at a savepoint since, is none of this
 	// turn.
-	if t := turnedBy(p, rows.Lease{Plan: p.id, N: n, Name: lease}); t != nil && !t.Clocked &&
-		!samePlace(e.Record.Cause, t.At, e) {
+	if t := firstTurn(p, rows.Lease{Plan: p.id, N: n, Name: lease}); t != nil && !t.Clocked &&
+		!samePlace(s.e.Record.Cause, t.At, s.e) {
 		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id,
-			ledger.FormatAddress(t.At), ledger.FormatAddress(e.Record.Cause))
+			ledger.FormatAddress(t.At), ledger.FormatAddress(s.e.Record.Cause))
 	}
-	f, truth := s.firing(p, a, l)
+	f, truth := p.firing(a, l)
 	switch {
 	case truth != triggers.True:
 		return nil, nil, nil, void("lease %s of plan %s is %s here", lease, p.id, truth)
 	case depth != f.Depth:
 		return nil, nil, nil, void("depth %d, but what lease %s of plan %s read makes it %d", depth,
 			lease, p.id, f.Depth)
-	case !s.sameChain(e, chain, f):
+	case !s.sameChain(chain, f):
 		return nil, nil, nil, void("the chain is not what led to lease %s of plan %s", lease, p.id)
 	}
-	f.Fired = e.Address
+	f.Fired = s.e.Address
 	return l, a, f, effective
 }
 
-func (s *State) sameChain(e ledger.Entry, chain []*pb.Link, f *rowspb.Firing) bool {
-	same := func(a, b *pb.Address) bool { return a == b || a != nil && samePlace(a, b, e) }
+func (s *fold) sameChain(chain []*pb.Link, f *rowspb.Firing) bool {
+	same := func(a, b *pb.Address) bool { return a == b || a != nil && samePlace(a, b, s.e) }
 	return slices.EqualFunc(chain, s.chain(f), func(a, b *pb.Link) bool {
 		return a.Plan == b.Plan && a.Action == b.Action && a.Lease == b.Lease && same(a.Fired, b.Fired) &&
 			a.UndonePlan == b.UndonePlan && a.Undone == b.Undone && a.Key == b.Key && same(a.Fact, b.Fact) &&
@@ -218,8 +221,9 @@ func (s *State) chain(f *rowspb.Firing) (links []*pb.Link) {
 }
 
 // noteFired takes note of a lease that fires.
-func (s *State) noteFired(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) {
-	f.Said, f.Resumed = s.turnedFor(p, l, f), s.resumedBy(p, l, f)
+func (p *plan) noteFired(l *rowspb.LeaseRow, f *rowspb.Firing) {
+	s := p.s
+	f.Said, f.Resumed = p.turnedFor(l, f), p.resumedBy(l, f)
 	l.Cascade = rowspb.Cascade_CASCADE_NONE
 	p.row.Firing = f
 	if f.Depth < 2 {
@@ -232,20 +236,28 @@ func (s *State) noteFired(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) {
 	s.meta.Cascaded++
 }
 
-// passOn declares a root failed for the lease of a plan that is part of it.
-func (s *State) passOn(e ledger.Entry, root *plan, f *rowspb.Firing, reason string) {
-	before := root.row.Passed
+// passOn declares a plan failed, or a part of it, for the lease of a plan that is part
+// of it. What that plan undoes already needs no word; one that goes back elsewhere is undone as a
+// whole: it goes back to one place.
+func (s *fold) passOn(to *plan, f *rowspb.Firing, reason string, part back) {
+	if s.keepsTurns() && part != (back{}) && to.partly() && undoes(to, part.action) {
+		return
+	}
+	before := to.row.Passed
 	s.keepFiring(f)
-	root.row.Passed = f
-	if s.signal(e, root, rowspb.Signal_SIGNAL_FAILED, reason, "").Verdict != Effective {
-		root.row.Passed = before
+	to.row.Passed = f
+	if to.partly() {
+		part = back{}
+	}
+	if s.signal(to, rowspb.Signal_SIGNAL_FAILED, reason, part).Verdict != Effective {
+		to.row.Passed = before
 	}
 }
 
 // cascadeCut holds a lease that turned true over a limit, until its plan's owner
 // answers.
-func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
-	l, a, f, result := s.claimed(e, p, k.Lease, k.Depth, k.Chain)
+func (s *fold) cascadeCut(p *plan, k *pb.CascadeCut) Result {
+	l, a, f, result := s.claimed(p, k.Lease, k.Depth, k.Chain)
 	switch {
 	case result.Verdict != Effective:
 		return result
@@ -254,30 +266,31 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 	}
 	l.Cascade = rowspb.Cascade_CASCADE_CUT
 	if a != nil {
-		s.change(a)
+		a.change()
 	}
 	ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
 	if turnedBy(p, ref) != nil {
-		s.nextTurn(p, anyTurn)
+		p.nextTurn(anyTurn)
 	}
 	s.index(ref, l, 0, nil, false)
 	if len(p.row.Cuts) == 0 {
 		s.meta.Cut++
 	}
 	f.Fired = nil
-	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.N, Lease: l.Name, At: e.Address,
+	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.N, Lease: l.Name, At: s.e.Address,
 		AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
-	s.listOwner(p)
-	s.page(p, a, api.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name,
-		k.Why), e.Address)
-	s.touch(p)
-	s.evaluatePlan(p, e.Address) // another lease may have turned behind this one
+	p.listOwner()
+	p.page(a, api.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name,
+		k.Why), s.e.Address)
+	p.touch()
+	p.evaluatePlan(s.e.Address) // another lease may have turned after this one
 	return effective
 }
 
 // listOwner keeps a plan on the list of those that wait for their owner while
 // something of it is quarantined or cut.
-func (s *State) listOwner(p *plan) {
+func (p *plan) listOwner() {
+	s := p.s
 	// of a commit, or for an act
 	waits := !ordered(p.row) && (p.row.Quarantined > 0 || orphaned(p.row))
 	if p.row.Phase == rowspb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
@@ -289,16 +302,17 @@ func (s *State) listOwner(p *plan) {
 
 // uncut takes leases from the owner of a plan again: they were answered, or their
 // plan has no use for them.
-func (s *State) uncut(p *plan, to rowspb.Cascade, gone func(*rowspb.Cut) bool) {
+func (p *plan) uncut(to rowspb.Cascade, gone func(*rowspb.Cut) bool) {
+	s := p.s
 	var kept []*rowspb.Cut
 	for _, c := range p.row.Cuts {
 		if !gone(c) {
 			kept = append(kept, c)
 			continue
 		}
-		if l, a := s.lease(p, rows.Lease{Plan: p.id, N: c.Action, Name: c.Lease}); l != nil {
+		if l, a := p.lease(rows.Lease{Plan: p.id, N: c.Action, Name: c.Lease}); l != nil {
 			if l.Cascade = to; a != nil {
-				s.change(a)
+				a.change()
 			}
 		}
 	}
@@ -309,17 +323,17 @@ func (s *State) uncut(p *plan, to rowspb.Cascade, gone func(*rowspb.Cut) bool) {
 		if !slices.ContainsFunc(kept, func(other *rowspb.Cut) bool { return other.Action == c.Action }) {
 			var a *action
 			if c.Action != 0 {
-				a = s.action(p.id, c.Action)
+				a = p.action(c.Action)
 			}
-			s.unpage(p, a, api.PageCascadeCut)
+			p.unpage(a, api.PageCascadeCut)
 		}
 	}
 	p.row.Cuts = kept
 	if len(kept) == 0 {
 		s.meta.Cut--
-		s.listOwner(p)
+		p.listOwner()
 	}
-	s.touch(p)
+	p.touch()
 }
 
 func ofPlan(c *rowspb.Cut) bool { return c.Action == 0 }

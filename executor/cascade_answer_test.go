@@ -1,10 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"

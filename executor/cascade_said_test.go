@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -31,17 +33,17 @@ func (w *world) kindAt(at string) string {
 // somebody asked for, also when the plan is open again.
 func TestWhyTellsWhoSaidWhat(t *testing.T) {
 	for play, want := range map[string]string{
-		"a a+ fail turn":                          "compensated: failed by a1: step failed, plan_failed",
-		"a a+ cancel turn":                        "compensated: cancelled by a1: changed my mind, plan_cancelled",
-		"a a+ stop turn":                          "compensated: cancelled by ops: stop it, cancel_requested",
-		"a a+ undo turn":                          "compensated: unwind by ops: undo it, compensation_requested",
-		"a a+ save:s b b+ undo:s turn":            "open: unwind to s by ops: undo it, compensation_requested",
-		"a a+ save:s b b+ back:s turn":            "open: unwind to s by a1: another way, unwind_requested",
-		"a a+ judge:a=block turn":                 "compensated: block by compliance: policy 7, verdict_given",
-		"a judge:a=block a+ turn":                 "compensated: block by compliance: policy 7, verdict_given",
-		"a b judge:a=block judge:b=block a+ turn": "compensated: block by compliance: policy 7, verdict_given",
-		"a a+ commit turn undo turn":              "committed: unwind by ops: undo it, compensation_requested, of p~1",
-		"a a+ save:s b b? back:s turn b+ turn":    "open: late of b by : " + noteLate + ", forward_completed",
+		"a a+ fail turn":                            "compensated: failed by a1: step failed, plan_failed",
+		"a a+ cancel turn":                          "compensated: cancelled by a1: changed my mind, plan_cancelled",
+		"a a+ stop turn":                            "compensated: cancelled by ops: stop it, cancel_requested",
+		"a a+ undo turn":                            "compensated: unwind by ops: undo it, compensation_requested",
+		"a a+ save:s b b+ undo:s turn":              "open: unwind to s by ops: undo it, compensation_requested",
+		"a a+ save:s b b+ back:s turn":              "open: unwind to s by a1: another way, unwind_requested",
+		"a a+ judge:a=block* turn":                  "compensated: block by compliance: policy 7, verdict_given",
+		"a judge:a=block* a+ turn":                  "compensated: block by compliance: policy 7, verdict_given",
+		"a b judge:a=block* judge:b=block* a+ turn": "compensated: block by compliance: policy 7, verdict_given",
+		"a a+ commit turn undo turn":                "committed: unwind by ops: undo it, compensation_requested, of p~1",
+		"a a+ save:s b b? back:s turn b+ turn":      "open: late of b by : " + NoteLate + ", forward_completed",
 	} {
 		s := newSchedule(t)
 		s.play("open " + play)
@@ -98,7 +100,7 @@ func TestWhyTellsTheFactThatAChainBeganWith(t *testing.T) {
 		{`facts["x"] == 1 && facts["y"] == 2`, "fact:y=2 fact:x=1 turn", "x sensor 1 fact_asserted"},
 		{`facts["x"] == 1 && facts["y"] == 2`, "fact:x=1 fact:y=2 turn", "y sensor 2 fact_asserted"},
 		{`!("x" in facts)`, "forget:x turn", "x sensor  retracted fact_retracted"},
-		{`facts["x"] == "` + strings.Repeat("v", readingMax) + `"`, `fact:x="` + strings.Repeat("v", readingMax) + `" turn`,
+		{`facts["x"] == "` + strings.Repeat("v", ReadingMax) + `"`, `fact:x="` + strings.Repeat("v", ReadingMax) + `" turn`,
 			"x sensor  fact_asserted"},
 	} {
 		s := newSchedule(t)
@@ -122,7 +124,7 @@ func TestWhyTellsTheTimeOfADeadline(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open@9s a a+ @9s turn")
 	step := s.why("p").Steps[0]
-	if step.Lease != leaseDeadline || step.DeadlineNs != epoch0+9*second || s.kindAt(step.At) != "plan_opened" ||
+	if step.Lease != LeaseDeadline || step.DeadlineNs != epoch0+9*second || s.kindAt(step.At) != "plan_opened" ||
 		step.TurnedNs < step.DeadlineNs {
 		t.Errorf("%+v", step)
 	}
@@ -188,13 +190,13 @@ func TestWhyNamesBothApprovers(t *testing.T) {
 func TestAPlanKeepsThePlacesOfItsLastVerdicts(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open")
-	for i := range verdictsMax + 9 {
+	for i := range VerdictsMax + 9 {
 		s.play(fmt.Sprintf("b%d judge:b%d=redirect judge:b%d=block", i, i, i))
 	}
 	s.play("judge:b20=allow")
-	words := s.state.plan("p").row.Verdicts
-	if len(words) != verdictsMax-1 || words[0].Action != "b9" ||
-		words[len(words)-1].Action != fmt.Sprint("b", verdictsMax+8) {
+	words := s.planOf("p").Row.Verdicts
+	if len(words) != VerdictsMax-1 || words[0].Action != "b9" ||
+		words[len(words)-1].Action != fmt.Sprint("b", VerdictsMax+8) {
 		t.Errorf("%d, from %v", len(words), words[0])
 	}
 	s.play("b3+ turn")
@@ -270,7 +272,7 @@ func TestAPlanKeepsItsLastAnswers(t *testing.T) {
 	w.must(w.agent("o", opened(0)))
 	w.do("o", "u")
 	w.must(w.agent("p", opened(0)))
-	for i := range answersMax + 3 {
+	for i := range AnswersMax + 3 {
 		w.must(w.agent("p", pair(fmt.Sprint("a", i), func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 			c.Triggers = []*pb.Trigger{when("watch", `"x" in facts`)}
 		})...))
@@ -281,7 +283,7 @@ func TestAPlanKeepsItsLastAnswers(t *testing.T) {
 	w.must(w.made("o", "u", "x", "1"))
 	w.turn()
 	w.must(w.owner("ann", "p", false))
-	if a := w.why("p").Answers; len(a) != answersMax || a[0].Action != "a3" {
+	if a := w.why("p").Answers; len(a) != AnswersMax || a[0].Action != "a3" {
 		t.Errorf("%+v", a)
 	}
 	w.wantRefolded()

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -103,12 +105,12 @@ func (r *ring) run() {
 	r.t.Helper()
 	for range 5000 {
 		if r.restart {
-			r.state = open(r.kv, "t", nil, r.state.programs)
+			r.state = OpenWith(r.kv, "t", nil, r.programs)
 		}
 		r.turn()
 		acted := false
 		for place := range r.watches {
-			if closed(r.state.plan(r.current(place)).row.Phase) { // it was committed, or nothing of it was to be undone
+			if Closed(r.planOf(r.current(place)).Row.Phase) { // it was committed, or nothing of it was to be undone
 				r.open(place)
 				acted = true
 			}
@@ -129,7 +131,7 @@ func (r *ring) kick(place int) {
 
 // cut are the plans that wait for their owner, as "w1-2: depth 9 of 8".
 func (w *world) cut() (out []string) {
-	views, _ := NewReader(w.kv, "t", nil).Quarantined(view.ListQuery{})
+	views, _ := view.NewReader(w.kv, "t", nil).Quarantined(view.ListQuery{})
 	for _, v := range views {
 		for _, c := range v.Cuts {
 			out = append(out, v.Plan+": "+c.Why)
@@ -140,7 +142,7 @@ func (w *world) cut() (out []string) {
 
 func (w *world) why(plan string) view.Why {
 	w.t.Helper()
-	shown, err := NewReader(w.kv, "t", nil).Why(view.WhyQuery{Plan: plan})
+	shown, err := view.NewReader(w.kv, "t", nil).Why(view.WhyQuery{Plan: plan})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -221,7 +223,7 @@ func TestARingOfPlansIsCutAtTheDepthLimit(t *testing.T) {
 		if pages := r.state.Unpaged(); len(pages) != 1 || pages[0].Kind != api.PageCascadeCut || pages[0].Plan != plan {
 			t.Errorf("pages %+v", pages)
 		}
-		r.now += 1000 * hourNs // nothing but the owner's word lets it go on
+		r.now += 1000 * HourNs // nothing but the owner's word lets it go on
 		r.run()
 		if len(r.cut()) != 1 || r.state.HasWork() {
 			t.Errorf("%d places: after a while cut %v", c.places, r.cut())
@@ -233,6 +235,7 @@ func TestARingOfPlansIsCutAtTheDepthLimit(t *testing.T) {
 // TestEveryGraphOfMutualTriggersTerminates: whatever watches what, the leases fire at
 // no depth above the limit (I25), and all that does not is with its owner.
 func TestEveryGraphOfMutualTriggersTerminates(t *testing.T) {
+	t.Parallel()
 	graphs, cuts, biggest := testenv.Cases(40, 200), 0, 0
 	for seed := range uint64(graphs) {
 		rnd := rand.New(rand.NewPCG(seed, 93))
@@ -251,7 +254,7 @@ func TestEveryGraphOfMutualTriggersTerminates(t *testing.T) {
 		for range 2 {
 			r.kick(rnd.IntN(n))
 			for place := range n { // some owners let it go on
-				if plan := r.current(place); rnd.IntN(4) == 0 && len(r.state.plan(plan).row.Cuts) > 0 {
+				if plan := r.current(place); rnd.IntN(4) == 0 && len(r.planOf(plan).Row.Cuts) > 0 {
 					r.must(r.owner("ann", plan, rnd.IntN(2) == 0))
 					r.run()
 				}
@@ -284,7 +287,7 @@ func TestARestartChangesNothingInACascade(t *testing.T) {
 		plan := r.current(2)
 		if r.restart {
 			r.kv = r.refold(1)
-			r.state = open(r.kv, "t", nil, r.state.programs)
+			r.state = OpenWith(r.kv, "t", nil, r.programs)
 		}
 		r.must(r.owner("ann", plan, true))
 		r.run()
@@ -303,19 +306,19 @@ func TestARestartChangesNothingInACascade(t *testing.T) {
 // TestTheBudgetOfATenantCutsAndCountsByTheHour of logical time.
 func TestTheBudgetOfATenantCutsAndCountsByTheHour(t *testing.T) {
 	r := newRing(t, 3, CascadeLimits{Depth: 64, Tenant: 5})
-	r.now = (r.now/hourNs + 1) * hourNs
+	r.now = (r.now/HourNs + 1) * HourNs
 	r.kick(0)
 	if got := fmt.Sprint(r.cut()); got != "[w0-3: tenant budget of 5 an hour]" ||
-		NewReader(r.kv, "t", nil).Status().Cascaded != 5 {
+		view.NewReader(r.kv, "t", nil).Status().Cascaded != 5 {
 		t.Fatalf("cut %s", got)
 	}
-	r.now += hourNs
+	r.now += HourNs
 	r.run()
 	if got := fmt.Sprint(r.cut()); got != "[w0-3: tenant budget of 5 an hour]" {
 		t.Fatalf("the next hour lets it go by itself: %s", got)
 	}
 	r.kick(1) // w2, w0 (whose lease stays cut), so no further
-	if status := NewReader(r.kv, "t", nil).Status(); status.Cascaded != 1 || status.Cut != 1 {
+	if status := view.NewReader(r.kv, "t", nil).Status(); status.Cascaded != 1 || status.Cut != 1 {
 		t.Fatalf("the next hour begins with %d, cut %d", status.Cascaded, status.Cut)
 	}
 }
@@ -331,16 +334,18 @@ func rewindingPlan(t *testing.T, limits CascadeLimits) *schedule {
 	}
 	s.play("open x x+ save:s y y+ back:s turn")
 	for i := range 3 {
-		s.again(i)
+		s.again(i, pb.Scope_SCOPE_ACTION)
 		s.play("back:s turn")
 	}
 	return s
 }
 
-func (s *schedule) again(i int) {
+func (s *schedule) again(i int, scope pb.Scope) {
 	id := fmt.Sprint("y", i)
 	records := pair(id, func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-		c.Triggers = []*pb.Trigger{when("again", `"again" in facts`)}
+		again := when("again", `"again" in facts`)
+		again.Scope = scope
+		c.Triggers = []*pb.Trigger{again}
 	})
 	s.must(s.agent("p", records...))
 }
@@ -352,7 +357,7 @@ func TestTheBudgetOfAPlanCutsALoopWithinIt(t *testing.T) {
 	if got := fmt.Sprint(s.fired()); got != "[1 2 3 4]" {
 		t.Fatalf("fired at %s", got)
 	}
-	s.again(3)
+	s.again(3, pb.Scope_SCOPE_ACTION)
 	s.turn()
 	if got := fmt.Sprint(s.cut()); got != "[p: plan budget of 3]" {
 		t.Fatal(got)
@@ -363,7 +368,7 @@ func TestTheBudgetOfAPlanCutsALoopWithinIt(t *testing.T) {
 	}
 	s.must(s.owner("ann", "p", true)) // the budget begins anew
 	s.play("back:s turn")
-	s.again(4)
+	s.again(4, pb.Scope_SCOPE_PLAN)
 	s.turn()
 	if got := fmt.Sprint(s.fired()); got != "[1 2 3 4 1 2]" {
 		t.Errorf("fired at %s", got)
@@ -378,7 +383,7 @@ func TestAPreviewLooksPastACut(t *testing.T) {
 	r := newRing(t, 2, CascadeLimits{Depth: 2})
 	r.kick(0)
 	digest := rows.Digest(r.kv)
-	shown, err := NewReader(r.kv, "t", nil).Preview(view.PreviewQuery{Plan: "w0-2"}, r.now)
+	shown, err := view.NewReader(r.kv, "t", nil).Preview(view.PreviewQuery{Plan: "w0-2"}, r.now)
 	if err != nil || shown.End != "compensated" || len(shown.Steps) != 1 || shown.Steps[0].Step != "compensate" {
 		t.Errorf("%+v, %v", shown, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -15,7 +16,7 @@ import (
 // 1 at index 1).
 func rowsOf(t testing.TB, kv rows.KV) (plans []*plan, actions map[string][]*action) {
 	t.Helper()
-	s := look(kv, "t")
+	s := look(kv, "t", nil)
 	actions = map[string][]*action{}
 	for k := range kv.Scan(rows.Plans.Prefix(), rows.After(rows.Plans.Prefix())) {
 		p := s.plan(string(k[1:]))
@@ -29,11 +30,11 @@ func rowsOf(t testing.TB, kv rows.KV) (plans []*plan, actions map[string][]*acti
 	return plans, actions
 }
 
-// checkRows recounts every counter, list and index over all rows (I24) and
+// CheckRows recounts every counter, list and index over all rows (I24) and
 // returns what contradicts itself.
-func checkRows(t testing.TB, kv rows.KV) error {
+func CheckRows(t testing.TB, kv rows.KV) error {
 	t.Helper()
-	s := look(kv, "t")
+	s := look(kv, "t", nil)
 	want := &rowspb.Meta{}
 	indexes := map[string]bool{} // rows of the kinds d, h, y, x, c, q that there must be
 	plans, actions := rowsOf(t, kv)
@@ -41,7 +42,7 @@ func checkRows(t testing.TB, kv rows.KV) error {
 		if err := checkPlanRows(p, actions[p.id], want, indexes); err != nil {
 			return fmt.Errorf("plan %s: %w", p.id, err)
 		}
-		if hasWork(p.row) && !s.heldByOrphans(s.plan(p.id)) {
+		if hasWork(p.row) && !s.plan(p.id).heldByOrphans() {
 			indexes[string(append(rows.Todo.Prefix(), todoPlan+p.id...))] = true
 		}
 	}
@@ -52,7 +53,7 @@ func checkRows(t testing.TB, kv rows.KV) error {
 	}
 	m := s.meta
 	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined ||
-		m.Ended != want.Ended || m.Cut != want.Cut {
+		m.Ended != want.Ended || m.Cut != want.Cut || m.Conditions != want.Conditions {
 		return fmt.Errorf("counters: have %v\nwant %v", m, want)
 	}
 	if err := checkWatches(s, plans, actions, indexes); err != nil {
@@ -86,7 +87,7 @@ func checkRows(t testing.TB, kv rows.KV) error {
 // is asked about or its owner's.
 func checkDoubts(s *State, p *plan) (err error) {
 	doubts := uint32(0)
-	s.retirable(p, func(q *plan, a *action) bool {
+	p.retirable(func(q *plan, a *action) bool {
 		if waits := p.row.Phase == rowspb.Phase_PHASE_COMMITTING && unanswered(a); waits {
 			doubts++
 		}
@@ -117,8 +118,8 @@ func checkFacts(s *State) error {
 			want.Facts++
 			want.FactBytes += uint64(len(key) + len(row.Value))
 			indexes[string(rows.Residents.Key(rows.Numbered{N: uint64(row.SinceNs), Name: key}))] = true
-			if size(key, row) >= largeMin {
-				indexes[string(rows.Large.Key(rows.Numbered{N: size(key, row), Name: key}))] = true
+			if memory.Size(key, row) >= memory.LargeMin {
+				indexes[string(rows.Large.Key(rows.Numbered{N: memory.Size(key, row), Name: key}))] = true
 			}
 		}
 		if (row.Evicted != nil || row.Retracted) != (len(row.Value) == 0) {
@@ -158,24 +159,20 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 	for n := uint32(1); int(n) < len(list); n++ {
 		leaseIndexes(p.id, n, list[n].row.Leases, indexes)
 		c.action(p, list[n], indexes)
-	}
-	switch r.Phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
-		want.Open++
-		want.Held += uint64(c.held)
-	case rowspb.Phase_PHASE_UNWINDING:
-		want.Unwinding++
-		want.Held += uint64(c.held)
-	case rowspb.Phase_PHASE_QUARANTINED:
-		want.Quarantined++
-		want.Held += uint64(c.held)
-		indexes[string(rows.Owners.Key(p.id))] = true
-	default:
-		want.Ended++
-		if keeps(r) {
-			want.Held += uint64(c.held)
+		if !settled(list[n].row.Undo) {
+			c.conditions += declared(list[n].row.Leases)
+		}
+		if a := list[n]; a.row.Ahead != nil {
+			first := list[a.row.Behind]
+			if a.row.Undo != rowspb.Undo_UNDO_OWED || a.row.Blockers != 1 || a.row.Attempt != 0 || !first.leadsOnly(n) ||
+				!first.leads() {
+				return fmt.Errorf("action %s is %s with %d blockers, ahead behind action %s, which is %s", a.fixed.Id,
+					undoName(a.row.Undo), a.row.Blockers, first.fixed.Id, undoName(first.row.Undo))
+			}
 		}
 	}
+	c.conditions += declared(r.Leases)
+	c.phase(p, want, indexes)
 	claimed := slices.ContainsFunc(r.Orphans, func(o *rowspb.Orphan) bool { return !o.Answered && !o.Withdrawn })
 	if (c.quarantined > 0 || claimed) && !ordered(r) { // a commit waits for its owner, or an act that was refused
 		indexes[string(rows.Owners.Key(p.id))] = true
@@ -199,6 +196,9 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 		!slices.Equal(r.Watchers, c.watchers) {
 		return fmt.Errorf("ready %v, parked %v, reported %v, watchers %v; counted %+v", r.Ready, r.Parked, r.Reported,
 			r.Watchers, c)
+	}
+	if r.Conditions != c.conditions {
+		return fmt.Errorf("%d conditions, counted %d", r.Conditions, c.conditions)
 	}
 	if r.Compensated != c.compensated || r.Skipped != c.skipped || r.InScope < c.compensated {
 		return fmt.Errorf("compensated %d, skipped %d, in scope %d; counted %+v", r.Compensated, r.Skipped, r.InScope, c)
@@ -253,12 +253,48 @@ func leaseIndexes(plan string, n uint32, leases []*rowspb.LeaseRow, indexes map[
 	}
 }
 
+// phase adds what a plan counts for by its phase.
+func (c *recount) phase(p *plan, want *rowspb.Meta, indexes map[string]bool) {
+	r := p.row
+	if armed(r) {
+		want.Conditions += uint64(c.conditions)
+	}
+	switch r.Phase {
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
+		want.Open++
+		want.Held += uint64(c.held)
+	case rowspb.Phase_PHASE_UNWINDING:
+		want.Unwinding++
+		want.Held += uint64(c.held)
+	case rowspb.Phase_PHASE_QUARANTINED:
+		want.Quarantined++
+		want.Held += uint64(c.held)
+		indexes[string(rows.Owners.Key(p.id))] = true
+	default:
+		want.Ended++
+		if keeps(r) {
+			want.Held += uint64(c.held)
+		}
+	}
+}
+
+// declared counts the leases of conditions that someone has declared.
+func declared(leases []*rowspb.LeaseRow) (count uint32) {
+	for _, l := range leases {
+		if standing(l.Name) == "" {
+			count++
+		}
+	}
+	return count
+}
+
 // recount is what a plan's lists and counters must say.
 type recount struct {
 	ready, parked, reported, watchers        []uint32
 	settling                                 []uint32
 	unsettled, flying, quarantined, resolved uint32
 	compensated, skipped                     uint32
+	conditions                               uint32
 	held                                     uint32 // unsettled, without entries of child plans
 }
 
@@ -297,6 +333,10 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		c.settling = append(c.settling, n)
 		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry,
 			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+	case rowspb.Undo_UNDO_OWED:
+		if a.row.Ahead != nil {
+			indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
+		}
 	case rowspb.Undo_UNDO_WAITING:
 		c.flying++
 		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry,
@@ -333,12 +373,12 @@ func checkBlockers(p *plan, list []*action) error {
 	return nil
 }
 
-// orderCheck watches a ledger for the order of an unwind (I21), for what must not
+// OrderCheck watches a ledger for the order of an unwind (I21), for what must not
 // be commanded (I20), for keys that change or are shared (I19), for questions that
 // were not asked first (S97, S104), for undos that succeed more than once and ends
 // that say too much (I22). What it knows, it knows from the effective records; an
 // action is known by the key of its undo, which a copy of its plan keeps.
-type orderCheck struct {
+type OrderCheck struct {
 	succeeded map[string]int
 	owners    map[string]string      // of a key: which registration
 	effect    map[string]pb.Presence // what a probe said of the forward
@@ -348,18 +388,18 @@ type orderCheck struct {
 	late      map[string]bool        // and then its forward completed
 }
 
-// count takes note of an effective record.
-func (c *orderCheck) count(s *State, e ledger.Entry) {
+// Count takes note of an effective record.
+func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 	r := e.Record
 	if s.plan(r.Plan) == nil || s.byName(r.Plan, r.Action) == nil || s.byName(r.Plan, r.Action).fixed.Child != "" {
 		return
 	}
 	if c.succeeded == nil {
-		*c = orderCheck{map[string]int{}, map[string]string{}, map[string]pb.Presence{}, map[string]bool{}, map[string]bool{},
+		*c = OrderCheck{map[string]int{}, map[string]string{}, map[string]pb.Presence{}, map[string]bool{}, map[string]bool{},
 			map[string]bool{}, map[string]bool{}}
 	}
 	a := s.byName(r.Plan, r.Action)
-	key := s.key(a)
+	key := a.key()
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
 		c.owners[key] = ledger.FormatAddress(a.fixed.Registered) + " " + a.fixed.Id
@@ -387,8 +427,8 @@ func (c *orderCheck) count(s *State, e ledger.Entry) {
 	}
 }
 
-// check says what a record would break if it were effective in s.
-func (c *orderCheck) check(s *State, e ledger.Entry) error {
+// Check says what a record would break if it were effective in s.
+func (c *OrderCheck) Check(s *State, e ledger.Entry) error {
 	r := e.Record
 	if e.Err != nil || e.Source.Class != ledger.ClassExecutor || s.plan(r.Plan) == nil {
 		return nil
@@ -401,7 +441,7 @@ func (c *orderCheck) check(s *State, e ledger.Entry) error {
 		}
 	case *pb.Record_UnwindStarted:
 		if k.UnwindStarted.ParentPlan != "" && child(p.row) {
-			parent, a := s.entry(p)
+			parent, a := p.entry()
 			return inOrder(s, parent, a)
 		}
 	case *pb.Record_CompensationSucceeded:
@@ -416,10 +456,12 @@ func (c *orderCheck) check(s *State, e ledger.Entry) error {
 	return nil
 }
 
-func (c *orderCheck) success(s *State, a *action) error {
-	switch key := s.key(a); {
+func (c *OrderCheck) success(s *State, a *action) error {
+	switch key := a.key(); {
 	case c.succeeded[key] > 0:
 		return fmt.Errorf("%s/%s was undone twice", a.id.Plan, a.fixed.Id)
+	case a.row.Ahead != nil:
+		return fmt.Errorf("%s/%s is undone, and its dispatch is ahead", a.id.Plan, a.fixed.Id)
 	case a.fixed.Compensation.Verify != nil && !c.gone[key]:
 		return fmt.Errorf("%s/%s is undone, and no check says that its effect is gone", a.id.Plan, a.fixed.Id)
 	default:
@@ -427,8 +469,8 @@ func (c *orderCheck) success(s *State, a *action) error {
 	}
 }
 
-func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
-	id, contract, key := a.fixed.Id, a.fixed.Compensation, s.key(a)
+func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
+	id, contract, key := a.fixed.Id, a.fixed.Compensation, a.key()
 	asks := contract.GetProbe() != nil && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 && !refusesLate(a) &&
 		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE &&
 		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE)
@@ -450,6 +492,8 @@ func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 		return fmt.Errorf("%s is sent again, and nobody asked about the attempt in doubt (S97)", id)
 	case k.Attempt > 1:
 		return nil // begun before what joined since
+	case k.Behind != nil:
+		return nil // its success is judged instead
 	default:
 		return inOrder(s, p, a)
 	}
@@ -466,10 +510,10 @@ func inOrder(s *State, p *plan, a *action) error {
 }
 
 // compensated says what of a plan may still stand.
-func (c *orderCheck) compensated(s *State, p *plan) error {
+func (c *OrderCheck) compensated(s *State, p *plan) error {
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
-		key := s.key(a)
+		key := a.key()
 		done := c.succeeded[key]
 		late := c.late[key] || a.row.Late && a.fixed.DutyOf == 0 // a plan that failed at once skips without records
 		switch {

@@ -50,7 +50,7 @@ func armed(r *rowspb.PlanRow) bool { return stops(r) || keeps(r) }
 
 // attach makes a plan that was just opened a part of its parent. One that has no
 // open parent can never be committed with its root: it fails at once.
-func (s *State) attach(e ledger.Entry, p *plan) {
+func (s *fold) attach(p *plan) {
 	d := p.row.Declared
 	parent := s.plan(d.ParentPlan)
 	why := ""
@@ -67,7 +67,7 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 		why = "has no action " + d.ParentAction
 	}
 	if why != "" {
-		s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, "its parent plan "+d.ParentPlan+" "+why, "")
+		s.signal(p, rowspb.Signal_SIGNAL_FAILED, "its parent plan "+d.ParentPlan+" "+why, back{})
 		return
 	}
 	var before []uint32
@@ -75,16 +75,16 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	case d.ParentAction != "":
 		before = []uint32{s.number(parent.id, d.ParentAction)}
 	default:
-		before = s.latest(parent)
+		before = parent.latest()
 	}
-	entry := s.enlist(parent, &rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address,
+	entry := parent.enlist(&rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: s.e.Address,
 		AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})
 	parent.row.OpenChildren++
 	parent.row.Children = insert(parent.row.Children, entry.id.N)
 	p.row.ParentEntry, p.row.Depth = entry.id.N, parent.row.Depth+1
-	s.touch(parent)
-	s.touch(p)
-	s.evaluateCounting(parent, e.Address)
+	parent.touch()
+	p.touch()
+	parent.evaluateCounting(s.e.Address)
 }
 
 // takesChildOf reports whether a plan may become a child: it is of the parent's agent,
@@ -98,90 +98,92 @@ func takesChildOf(parent, p *rowspb.PlanRow) bool {
 }
 
 // entry is where a child stands in its parent.
-func (s *State) entry(p *plan) (*plan, *action) {
+func (p *plan) entry() (*plan, *action) {
+	s := p.s
 	parent := s.plan(p.row.Declared.ParentPlan)
-	return parent, s.action(parent.id, p.row.ParentEntry)
+	return parent, parent.action(p.row.ParentEntry)
 }
 
 // owner answers for a plan: a child without an owner of its own is its parent's.
-func (s *State) owner(p *plan) string {
+func (p *plan) owner() string {
 	for p.row.Declared.Owner == "" && child(p.row) {
-		p, _ = s.entry(p)
+		p, _ = p.entry()
 	}
 	return p.row.Declared.Owner
 }
 
 // root is the plan that a child's held set belongs to.
-func (s *State) root(p *plan) *plan {
+func (p *plan) root() *plan {
 	for child(p.row) {
-		p, _ = s.entry(p)
+		p, _ = p.entry()
 	}
 	return p
 }
 
 // follow keeps a parent true to the phase that its child has taken.
-func (s *State) follow(p *plan, from rowspb.Phase) {
+func (p *plan) follow(from rowspb.Phase) {
 	if !child(p.row) {
 		return
 	}
-	parent, a := s.entry(p)
+	parent, a := p.entry()
 	if closed(p.row.Phase) && !closed(from) {
 		parent.row.OpenChildren--
 	} else if closed(from) && !closed(p.row.Phase) {
 		parent.row.OpenChildren++
 	}
-	s.touch(parent)
-	s.touch(s.root(parent))
+	parent.touch()
+	parent.root().touch()
 	a.row.Note = ""
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_OPEN: // back at a savepoint of its own, but the parent unwinds all of it
 		if ordered(parent.row) && (flying(a.row.Undo) || a.row.Undo == rowspb.Undo_UNDO_QUARANTINED) {
-			s.owe(parent, a)
+			a.owe()
 		}
 	case rowspb.Phase_PHASE_UNWINDING:
-		s.entryUnwinds(parent, a)
+		a.entryUnwinds()
 	case rowspb.Phase_PHASE_QUARANTINED:
 		if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
 			a.row.Note = "child plan " + p.id + " waits for its owner"
-			s.move(parent, a, rowspb.Undo_UNDO_QUARANTINED)
+			a.move(rowspb.Undo_UNDO_QUARANTINED)
 		}
 	case rowspb.Phase_PHASE_COMPENSATED:
-		s.settle(parent, a, rowspb.Undo_UNDO_COMPENSATED, p.row.Ended)
+		a.settle(rowspb.Undo_UNDO_COMPENSATED, p.row.Ended)
 	case rowspb.Phase_PHASE_FAILED:
-		s.settle(parent, a, rowspb.Undo_UNDO_SKIPPED, p.row.Ended)
+		a.settle(rowspb.Undo_UNDO_SKIPPED, p.row.Ended)
 	case rowspb.Phase_PHASE_RESOLVED:
-		s.settle(parent, a, rowspb.Undo_UNDO_RESOLVED, p.row.Ended)
+		a.settle(rowspb.Undo_UNDO_RESOLVED, p.row.Ended)
 	}
 }
 
 // entryUnwinds takes an entry along when its child begins to unwind, or goes on.
-func (s *State) entryUnwinds(parent *plan, a *action) {
+func (a *action) entryUnwinds() {
+	parent := a.plan
 	switch {
 	case !ordered(parent.row):
 		if settled(a.row.Undo) {
-			s.move(parent, a, rowspb.Undo_UNDO_HELD)
+			a.move(rowspb.Undo_UNDO_HELD)
 		}
 	// not reached yet, or before the savepoint
 	case a.row.Undo == rowspb.Undo_UNDO_OWED, a.row.Undo == rowspb.Undo_UNDO_HELD:
 	default:
-		s.reopen(parent)
-		s.move(parent, a, rowspb.Undo_UNDO_DISPATCHED)
+		parent.reopen()
+		a.move(rowspb.Undo_UNDO_DISPATCHED)
 	}
 }
 
 // childDue says why a child does not unwind with its parent now, or "".
-func (s *State) childDue(e ledger.Entry, p *plan, parentID string) string {
+func (s *fold) childDue(p *plan, parentID string) string {
 	if !child(p.row) || p.row.Declared.ParentPlan != parentID {
 		return "it is no part of it"
 	}
-	parent, a := s.entry(p)
+	parent, a := p.entry()
 	switch {
 	case parent.row.Phase != rowspb.Phase_PHASE_UNWINDING || a.row.Undo != rowspb.Undo_UNDO_READY:
 		return "its turn has not come"
 	case !armed(p.row):
 		return "it is " + stateName(p.row)
-	case !samePlace(e.Record.Cause, unwindCause(parent), e):
-		return "not for " + ledger.FormatAddress(e.Record.Cause)
+	case !samePlace(s.e.Record.Cause, unwindCause(parent), s.e):
+		return "not for " + ledger.FormatAddress(s.e.Record.Cause)
 	default:
 		return ""
 	}
@@ -189,10 +191,11 @@ func (s *State) childDue(e ledger.Entry, p *plan, parentID string) string {
 
 // descendants calls each for every child plan below p, with its entry's plan
 // first, until it returns false.
-func (s *State) descendants(p *plan, each func(*plan) bool) bool {
+func (p *plan) descendants(each func(*plan) bool) bool {
+	s := p.s
 	for _, n := range p.row.Children {
-		c := s.plan(s.action(p.id, n).fixed.Child)
-		if !each(c) || !s.descendants(c, each) {
+		c := s.plan(p.action(n).fixed.Child)
+		if !each(c) || !c.descendants(each) {
 			return false
 		}
 	}
@@ -201,14 +204,16 @@ func (s *State) descendants(p *plan, each func(*plan) bool) bool {
 
 // retire gives up the held set of a plan and of all that is part of it, at once;
 // it returns how many registrations that were.
-func (s *State) retire(p *plan) (count uint32) {
-	count = s.heldCount(p)
-	s.disarm(p)
-	s.descendants(p, func(c *plan) bool {
+func (p *plan) retire() (count uint32) {
+	s := p.s
+	count = p.heldCount()
+	p.disarm()
+	p.descendants(func(c *plan) bool {
 		if keeps(c.row) {
-			s.disarm(c)
+			c.disarm()
 			c.row.Retired, c.row.EndedNs = true, s.meta.TimeNs
-			s.touch(c)
+			turnsArmed(c, true)
+			c.touch()
 		}
 		return true
 	})
@@ -217,11 +222,11 @@ func (s *State) retire(p *plan) (count uint32) {
 }
 
 // heldCount counts the registrations that the commit of a plan retires.
-func (s *State) heldCount(p *plan) (count uint32) {
-	count = s.registrations(p)
-	s.descendants(p, func(c *plan) bool {
+func (p *plan) heldCount() (count uint32) {
+	count = p.registrations()
+	p.descendants(func(c *plan) bool {
 		if keeps(c.row) {
-			count += s.registrations(c)
+			count += c.registrations()
 		}
 		return true
 	})
@@ -230,18 +235,20 @@ func (s *State) heldCount(p *plan) (count uint32) {
 
 // detachChildren lets go of what an owner left as it is: a committed child is
 // retired, an open one goes on by itself.
-func (s *State) detachChildren(p *plan) {
+func (p *plan) detachChildren() {
+	s := p.s
 	for _, n := range p.row.Children {
-		a := s.action(p.id, n)
+		a := p.action(n)
 		if settled(a.row.Undo) {
 			continue
 		}
 		c := s.plan(a.fixed.Child)
 		if keeps(c.row) {
-			s.retire(c)
+			c.retire()
 			c.row.Retired, c.row.EndedNs = true, s.meta.TimeNs
+			turnsArmed(c, true)
 		}
 		c.row.ParentEntry = 0
-		s.touch(c)
+		c.touch()
 	}
 }

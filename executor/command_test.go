@@ -1,10 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -264,8 +266,9 @@ func TestAWorkersTextIsClipped(t *testing.T) {
 // and none is lost.
 func TestACommitHoldsWhatFits(t *testing.T) {
 	t.Parallel()
+	const plans = 120
 	w := newWorld(t)
-	for i := range 300 {
+	for i := range plans {
 		id := fmt.Sprintf("p%03d", i)
 		p := pair("a", bind("x", "input", "forward", "meta.forward_key"),
 			func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) {
@@ -288,7 +291,7 @@ func TestACommitHoldsWhatFits(t *testing.T) {
 		}
 		w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
 	}
-	if n := len(w.state.Commands()); n != 300 {
+	if n := len(w.state.Commands()); n != plans {
 		t.Fatalf("%d commands", n)
 	}
 }

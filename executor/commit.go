@@ -29,26 +29,26 @@ func doubtful(a *action) bool {
 func unanswered(a *action) bool { return doubtful(a) && a.row.Resolution == nil }
 
 // committing reports whether the commit of the tree that a plan is part of waits for it.
-func (s *State) committing(p *plan) bool {
+func (p *plan) committing() bool {
 	if !child(p.row) {
 		return p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 	}
-	return keeps(p.row) && s.root(p).row.Phase == rowspb.Phase_PHASE_COMMITTING
+	return keeps(p.row) && p.root().row.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
 // retirable calls each for every action of a root, and of all that is committed with it,
 // in order, until it returns false.
-func (s *State) retirable(root *plan, each func(*plan, *action) bool) {
+func (root *plan) retirable(each func(*plan, *action) bool) {
 	of := func(p *plan) bool {
 		for n := uint32(1); n <= p.row.Actions; n++ {
-			if a := s.action(p.id, n); a.fixed.Child == "" && !each(p, a) {
+			if a := p.action(n); a.fixed.Child == "" && !each(p, a) {
 				return false
 			}
 		}
 		return true
 	}
 	if of(root) {
-		s.descendants(root, func(c *plan) bool { return !keeps(c.row) || of(c) })
+		root.descendants(func(c *plan) bool { return !keeps(c.row) || of(c) })
 	}
 }
 
@@ -56,8 +56,8 @@ func (s *State) retirable(root *plan, each func(*plan, *action) bool) {
 const inDoubtMax = 256
 
 // inDoubt names what would be retired in doubt.
-func (s *State) inDoubt(root *plan) (names []string) {
-	s.retirable(root, func(p *plan, a *action) bool {
+func (root *plan) inDoubt() (names []string) {
+	root.retirable(func(p *plan, a *action) bool {
 		if doubtful(a) {
 			names = append(names, treeName(root, p, a))
 		}
@@ -75,11 +75,11 @@ func treeName(root, p *plan, a *action) string {
 }
 
 // mustSettle reports whether the commit of a root has to wait.
-func (s *State) mustSettle(root *plan) (waits bool) {
+func (root *plan) mustSettle() (waits bool) {
 	if root.row.Declared.GetDoubtAtCommit() == pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT {
 		return false
 	}
-	s.retirable(root, func(_ *plan, a *action) bool {
+	root.retirable(func(_ *plan, a *action) bool {
 		waits = unanswered(a)
 		return !waits
 	})
@@ -88,109 +88,112 @@ func (s *State) mustSettle(root *plan) (waits bool) {
 
 // commitLater lets a commit wait until no doubt is left. Its agent has ended it in time:
 // the deadline is over.
-func (s *State) commitLater(e ledger.Entry, p *plan) {
-	p.row.Committed = e.Address
-	s.phase(p, rowspb.Phase_PHASE_COMMITTING)
-	s.dropDeadline(p)
-	s.settleDoubts(p)
-	s.evaluatePlan(p, e.Address)
-	s.tell(p, ledger.StateCommitting)
+func (s *fold) commitLater(p *plan) {
+	p.row.Committed = s.e.Address
+	p.phase(rowspb.Phase_PHASE_COMMITTING)
+	p.dropDeadline()
+	p.settleDoubts()
+	p.evaluatePlan(s.e.Address)
+	p.tell(ledger.StateCommitting)
 }
 
 // tell notes what an agent is told of its plan.
-func (s *State) tell(p *plan, state string) {
+func (p *plan) tell(state string) {
+	s := p.s
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state})
 }
 
 // dropDeadline gives up the lease on a plan's deadline.
-func (s *State) dropDeadline(p *plan) {
-	if l, _ := s.lease(p, rows.Lease{Plan: p.id, Name: leaseDeadline}); l != nil {
-		s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
+func (p *plan) dropDeadline() {
+	if l, _ := p.lease(rows.Lease{Plan: p.id, Name: LeaseDeadline}); l != nil {
+		p.s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
 	}
-	due := func(t *rowspb.Turned) bool { return t.Action == 0 && t.Lease == leaseDeadline }
+	due := func(t *rowspb.Turned) bool { return t.Action == 0 && t.Lease == LeaseDeadline }
 	p.row.Behind = slices.DeleteFunc(p.row.Behind, due)
 	if p.row.Turned != nil && due(p.row.Turned) {
-		s.nextTurn(p, anyTurn)
+		p.nextTurn(anyTurn)
 	}
 }
 
 // settleDoubts begins to settle what a commit waits for.
-func (s *State) settleDoubts(root *plan) {
+func (root *plan) settleDoubts() {
 	root.row.Doubts = 0
-	s.retirable(root, func(p *plan, a *action) bool {
+	root.retirable(func(p *plan, a *action) bool {
 		if unanswered(a) {
-			p.row.UnwindingNs = s.meta.TimeNs // its caller was heard last then
-			s.settleDoubt(root, p, a)
+			p.row.UnwindingNs = root.s.meta.TimeNs // its caller was heard last then
+			root.settleDoubt(p, a)
 		}
 		return true
 	})
-	s.touch(root)
+	root.touch()
 }
 
 // settleDoubt begins to settle one. What the others wait for counts from when the commit
 // began to wait, and does not move.
-func (s *State) settleDoubt(root, p *plan, a *action) {
+func (root *plan) settleDoubt(p *plan, a *action) {
 	root.row.Doubts++
-	s.makeReady(p, a)
-	s.touch(root)
+	a.makeReady()
+	root.touch()
 }
 
 // weigh goes on with an action in doubt that something has become known of.
-func (s *State) weigh(p *plan, a *action) {
-	s.dropRetry(p, a)
+func (a *action) weigh() {
+	a.dropRetry()
 	if unanswered(a) {
-		s.makeReady(p, a)
+		a.makeReady()
 		return
 	}
-	s.holdAgain(p, a)
-	root := s.root(p)
+	a.holdAgain()
+	root := a.plan.root()
 	root.row.Doubts--
-	s.touch(root)
+	root.touch()
 }
 
 // holdAgain gives an action back to the held set.
-func (s *State) holdAgain(p *plan, a *action) {
+func (a *action) holdAgain() {
 	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
-		s.unpageDoubt(p, a)
+		a.unpageDoubt()
 		a.row.Settled, a.row.SettledNs = nil, 0
 	}
 	if flying(a.row.Undo) {
-		s.land(p, a)
+		a.land()
 	}
 	a.row.Note, a.row.Proposal = "", nil
-	s.dropRetry(p, a)
-	s.move(p, a, rowspb.Undo_UNDO_HELD)
-	s.listOwner(p)
+	a.dropRetry()
+	a.move(rowspb.Undo_UNDO_HELD)
+	a.plan.listOwner()
 }
 
 // unpageDoubt closes what its owner was paged about an action of a commit that waits: the
 // doubt, or a duty that became the owner's meanwhile.
-func (s *State) unpageDoubt(p *plan, a *action) {
-	s.unpage(p, a, api.PageCommitWaits)
-	s.unpage(p, a, api.PageQuarantined)
+func (a *action) unpageDoubt() {
+	p := a.plan
+	p.unpage(a, api.PageCommitWaits)
+	p.unpage(a, api.PageQuarantined)
 }
 
 // knownSince ends the doubt about an action by what its agent reports.
-func (s *State) knownSince(p *plan, a *action) {
+func (a *action) knownSince() {
+	p := a.plan
 	switch {
-	case !s.committing(p) || settled(a.row.Undo):
+	case !p.committing() || settled(a.row.Undo):
 	case a.row.Undo != rowspb.Undo_UNDO_HELD && !unanswered(a):
-		s.weigh(p, a)
+		a.weigh()
 	case a.row.Undo == rowspb.Undo_UNDO_HELD && unanswered(a): // what was known of it was too early
-		s.settleDoubt(s.root(p), p, a)
+		p.root().settleDoubt(p, a)
 	}
 }
 
 // asksForCommit reports whether an action is still part of a held set that is being
 // committed: what is under way about it undoes nothing.
-func (s *State) asksForCommit(p *plan, a *action) bool {
-	return !settled(a.row.Undo) && s.committing(p)
+func (a *action) asksForCommit() bool {
+	return !settled(a.row.Undo) && a.plan.committing()
 }
 
 // doubtsIn reports whether a commit waits for something in a plan, or a part of it.
-func (s *State) doubtsIn(p *plan) (found bool) {
+func (p *plan) doubtsIn() (found bool) {
 	if keeps(p.row) {
-		s.retirable(p, func(_ *plan, a *action) bool {
+		p.retirable(func(_ *plan, a *action) bool {
 			found = unanswered(a)
 			return !found
 		})
@@ -199,11 +202,11 @@ func (s *State) doubtsIn(p *plan) (found bool) {
 }
 
 // stopSettling ends what a commit has begun: the tree unwinds.
-func (s *State) stopSettling(root *plan) {
-	s.retirable(root, func(p *plan, a *action) bool {
+func (root *plan) stopSettling() {
+	root.retirable(func(p *plan, a *action) bool {
 		if a.row.Undo != rowspb.Undo_UNDO_HELD && !settled(a.row.Undo) {
 			a.row.Duplicates = nil
-			s.holdAgain(p, a)
+			a.holdAgain()
 		}
 		return true
 	})
@@ -212,20 +215,20 @@ func (s *State) stopSettling(root *plan) {
 
 // foundAtCommit goes on with an action in doubt when the world has answered. What it
 // finds too much of is its owner's: nothing unwinds that a duty could belong to.
-func (s *State) foundAtCommit(p *plan, a *action, k *pb.ProbeAnswered) {
+func (a *action) foundAtCommit(k *pb.ProbeAnswered) {
 	if k.ExternalRef != "" {
 		a.row.ExternalRef = k.ExternalRef
 	}
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 		a.row.Duplicates = k.Duplicates
 		a.row.Note = extraEffects(k.Duplicates)
-		s.land(p, a)
-		s.park(p, a)
+		a.land()
+		a.park()
 		return
 	}
 	a.row.Presence = k.Presence
-	s.land(p, a)
-	s.weigh(p, a)
+	a.land()
+	a.weigh()
 }
 
 func extraEffects(refs []string) string {
@@ -251,28 +254,30 @@ func commitStep(a *action) (step, string) {
 }
 
 // commitWaits gives a doubt that a commit waits for to the owner of the action.
-func (s *State) commitWaits(e ledger.Entry, p *plan, a *action, k *pb.CommitWaits) Result {
+func (s about) commitWaits(k *pb.CommitWaits) Result {
+	p, a := s.a.plan, s.a
 	switch a.row.Undo {
 	case rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING:
-		if why := s.settles(e, p, a); why != "" {
+		if why := s.settles(); why != "" {
 			return void("%s", why)
 		}
-		s.dropRetry(p, a)
+		a.dropRetry()
 	case rowspb.Undo_UNDO_EXHAUSTED:
 	case rowspb.Undo_UNDO_WAITING: // its next question cannot be built
-		s.land(p, a)
+		a.land()
 	default:
-		return void("the commit of plan %s does not wait for action %s", s.root(p).id, a.fixed.Id)
+		return void("the commit of plan %s does not wait for action %s", p.root().id, a.fixed.Id)
 	}
 	a.row.Note = k.Reason
-	s.settle(p, a, rowspb.Undo_UNDO_QUARANTINED, e.Address)
-	s.listOwner(p)
-	s.page(p, a, api.PageCommitWaits, "its plan cannot be committed: "+k.Reason, e.Address)
+	a.settle(rowspb.Undo_UNDO_QUARANTINED, s.e.Address)
+	p.listOwner()
+	p.page(a, api.PageCommitWaits, "its plan cannot be committed: "+k.Reason, s.e.Address)
 	return effective
 }
 
 // answeredAtCommit takes the owner's word on an action that a commit waits for.
-func (s *State) answeredAtCommit(e ledger.Entry, p *plan, a *action, k *pb.Resolved) Result {
+func (s about) answeredAtCommit(k *pb.Resolved) Result {
+	p, a := s.a.plan, s.a
 	switch {
 	case k.Outcome == pb.Resolution_RESOLUTION_LOST:
 		return refused("resolved.outcome: lost, and nothing of plan %s is being undone; "+
@@ -280,10 +285,10 @@ func (s *State) answeredAtCommit(e ledger.Entry, p *plan, a *action, k *pb.Resol
 	case k.Halt:
 		return refused("resolved.halt: given, and nothing of plan %s is being undone; "+
 			"want none", p.id)
-	case !s.seconded(e, p, a, &rowspb.Proposal{Answer: resolutionName(k.Outcome), Actor: k.Actor}):
+	case !s.seconded(&rowspb.Proposal{Answer: resolutionName(k.Outcome), Actor: k.Actor}):
 		return effective
 	}
-	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
+	a.row.Resolution, a.row.ResolvedBy = k, s.e.Source.Name
 	p.row.ByHand = true // should it be undone after all
 	switch duplicate := len(a.row.Duplicates) > 0; {
 	case k.Outcome == pb.Resolution_RESOLUTION_ACCEPTED,
@@ -293,28 +298,29 @@ func (s *State) answeredAtCommit(e ledger.Entry, p *plan, a *action, k *pb.Resol
 		a.row.Presence = pb.Presence_PRESENCE_ABSENT
 	}
 	a.row.Duplicates = nil
-	s.weigh(p, a)
+	a.weigh()
 	return effective
 }
 
 // askedAgain has the world asked once more about an action that a commit waits for.
-func (s *State) askedAgain(e ledger.Entry, p *plan, a *action, k *pb.RetryRequested) Result {
+func (s about) askedAgain(k *pb.RetryRequested) Result {
+	a := s.a
 	switch {
 	case a.fixed.Compensation.GetProbe() == nil:
 		return refused("there is nothing to retry: the contract of %s has no probe",
 			a.fixed.Forward.GetCapability())
-	case !s.seconded(e, p, a, &rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}):
+	case !s.seconded(&rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}):
 		return effective
 	}
-	s.unpageDoubt(p, a)
+	a.unpageDoubt()
 	a.row.Settled, a.row.SettledNs, a.row.Duplicates, a.row.Note = nil, 0, nil, ""
-	s.weigh(p, a)
-	s.listOwner(p)
+	a.weigh()
+	a.plan.listOwner()
 	return effective
 }
 
 // uncommitted says why a commit that waits cannot be made now, or "".
-func (s *State) uncommitted(p *plan) (why string) {
+func (p *plan) uncommitted() (why string) {
 	turned := func(c *plan) bool { return c.row.Turned != nil && !c.row.Turned.Clocked }
 	switch {
 	case p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil || turned(p):
@@ -323,11 +329,11 @@ func (s *State) uncommitted(p *plan) (why string) {
 		return "some of its actions are in doubt"
 	case p.row.OpenChildren > 0:
 		return "some of its child plans are neither committed nor undone"
-	case s.orphanedBelow(p) != "":
+	case p.orphanedBelow() != "":
 		return "acts were claimed by records that were refused, and wait for its owner: " +
-			s.orphanedBelow(p)
+			p.orphanedBelow()
 	}
-	s.descendants(p, func(c *plan) bool {
+	p.descendants(func(c *plan) bool {
 		if keeps(c.row) && turned(c) {
 			why = "child plan " + c.id + " is being undone"
 		}
@@ -337,23 +343,23 @@ func (s *State) uncommitted(p *plan) (why string) {
 }
 
 // commitRoot retires the held set of a root and of all that is part of it, at once.
-func (s *State) commitRoot(p *plan) {
+func (p *plan) commitRoot() {
 	p.row.Turned, p.row.Behind = nil, nil
-	p.row.InDoubt = s.inDoubt(p)
-	p.row.EndedNs = s.meta.TimeNs
-	p.row.RetiredCount = s.retire(p)
-	s.phase(p, rowspb.Phase_PHASE_COMMITTED)
+	p.row.InDoubt = p.inDoubt()
+	p.row.EndedNs = p.s.meta.TimeNs
+	p.row.RetiredCount = p.retire()
+	p.phase(rowspb.Phase_PHASE_COMMITTED)
 }
 
 // heldSetRetired follows the commit of a root, or makes one that has waited; that
 // retires what is part of it, too.
-func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
+func (p *plan) heldSetRetired(k *pb.HeldSetRetired) Result {
 	names, late := p.row.InDoubt, p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 	switch {
-	case late && s.uncommitted(p) != "":
-		return void("plan %s is not committed: %s", p.id, s.uncommitted(p))
+	case late && p.uncommitted() != "":
+		return void("plan %s is not committed: %s", p.id, p.uncommitted())
 	case late:
-		names = s.inDoubt(p)
+		names = p.inDoubt()
 	case p.row.Phase != rowspb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row):
 		return void("plan %s is %s and has nothing to retire", p.id, statusName(p.row))
 	}
@@ -361,11 +367,11 @@ func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 		return void("it names %q in doubt, and these are %q", k.InDoubt, names)
 	}
 	if late {
-		s.commitRoot(p)
+		p.commitRoot()
 	}
 	p.row.Retired, p.row.InDoubt = true, nil
-	s.tell(p, ledger.StateCommitted)
-	s.touch(p)
+	p.tell(ledger.StateCommitted)
+	p.touch()
 	return effective
 }
 
@@ -385,12 +391,12 @@ func (d *decider) commitStep(p *plan) bool {
 		return d.quarantine(p, a, quarantineReason(a))
 	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
-	case child(p.row) || d.state.uncommitted(p) != "":
+	case child(p.row) || p.uncommitted() != "":
 		return false
-	case len(d.state.occurred) > 0: // a fact of this very commit may turn a lease of the plan
+	case d.state.memory.Occurred(): // a fact of this very commit may turn a lease of the plan
 		return false
 	default:
-		return d.retire(p, d.state.heldCount(p), d.state.inDoubt(p))
+		return d.retire(p, p.heldCount(), p.inDoubt())
 	}
 }
 
@@ -400,6 +406,6 @@ func (d *decider) retire(p *plan, count uint32, inDoubt []string) bool {
 }
 
 // asks reports whether questions about a plan's actions may be out.
-func (s *State) asks(p *plan) bool {
-	return p.row.Phase == rowspb.Phase_PHASE_UNWINDING || s.committing(p)
+func (p *plan) asks() bool {
+	return p.row.Phase == rowspb.Phase_PHASE_UNWINDING || p.committing()
 }

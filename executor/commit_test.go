@@ -1,8 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -82,7 +86,7 @@ var committing = []struct{ name, words, want string }{
 		"compensated: a=compensated b=compensated [b a]"},
 	{"not back to a savepoint", "open a a+ save:s b b? commit turn !undo:s !back:s !save:t",
 		"committing: a=held b=quarantined []"},
-	{"a verdict undoes it", "open a a+ b b? commit turn judge:a=block turn",
+	{"a verdict undoes it", "open a a+ b b? commit turn judge:a=block* turn",
 		"compensated: a=compensated b=compensated [b a]"},
 	{"while the probe is out", "open a a+ b:probe b? b.probe=late commit turn fail b.probe=absent turn",
 		"compensated: a=compensated b=skipped [a]"},
@@ -128,7 +132,7 @@ var committing = []struct{ name, words, want string }{
 		"committed: a=retired plan:q=retired []"},
 	{"its root is undone meanwhile", "open a a+ q/open^ q/x q/x? q/commit commit turn fail turn",
 		"compensated: a=compensated plan:q=compensated [x a]"},
-	{"a verdict on it undoes the root", "open a a+ q/open^ q/x q/x? q/commit commit turn q/judge:x=block turn",
+	{"a verdict on it undoes the root", "open a a+ q/open^ q/x q/x? q/commit commit turn q/judge:x=block* turn",
 		"compensated: a=compensated plan:q=compensated [x a]"},
 	{"what was rewound in it completes late: its root's",
 		"open a a? q/open^ q/x q/x+ q/save:s q/y q/back:s turn q/commit commit turn q/y+ turn fail turn",
@@ -154,7 +158,7 @@ func TestACommitNamesTheActsThatItWaitsFor(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a? q/open^ q/x q/x+ q/commit commit turn !b !q/c")
 	named := func() (names string) {
-		for _, d := range NewReader(s.kv, "t", s).Doubts("p") {
+		for _, d := range view.NewReader(s.kv, "t", s).Doubts("p") {
 			names += d.Action + " "
 			if !d.Owner || !strings.Contains(d.Waits, "its owner's word") {
 				t.Errorf("%+v", d)
@@ -165,7 +169,7 @@ func TestACommitNamesTheActsThatItWaitsFor(t *testing.T) {
 	if got := named(); got != "a b q/c " {
 		t.Fatalf("it waits for %q", got)
 	}
-	why, err := NewReader(s.kv, "t", s).Why(view.WhyQuery{Plan: "p"})
+	why, err := view.NewReader(s.kv, "t", s).Why(view.WhyQuery{Plan: "p"})
 	if err != nil || len(why.Waits) != 3 || why.Waits[2].Action != "q/c" {
 		t.Fatalf("%+v, %v", why.Waits, err)
 	}
@@ -195,4 +199,25 @@ func TestACommitSettlesDoubtFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAChildIsRetiredByItsRootOnly: a committed child holds its set until its root
+// commits, whatever a holder says of it meanwhile.
+func TestAChildIsRetiredByItsRootOnly(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(0)))
+	child := opened(0)
+	child.GetPlanOpened().ParentPlan = "p"
+	w.must(w.agent("q", child))
+	w.do("q", "a")
+	w.must(w.agent("q", planCommitted()))
+	w.turn()
+	results := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, &pb.Record{
+		Plan: "q", Term: 1, Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	if results[0].Verdict != Void || w.state.Meta().Held != 1 {
+		t.Fatalf("%+v, %d held", results, w.state.Meta().Held)
+	}
+	w.must(w.agent("p", planFailed()))
+	w.turn()
+	w.wantState("q", ledger.StateCompensated, "a=compensated")
 }

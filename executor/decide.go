@@ -1,11 +1,14 @@
 package executor
 
 import (
+	"encoding/binary"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Input is what Decide knows beside the state.
@@ -26,8 +29,16 @@ type Input struct {
 	Cascade CascadeLimits
 	// MemoryMax bounds the bytes of facts in working memory; 0: no limit.
 	MemoryMax int64
+	// Tenant is what the tenant may do by the control stream; nil: it says nothing.
+	Tenant *pb.TenantChanged
 	// SizeMax bounds the records returned, in bytes of one commit.
 	SizeMax int
+	// Secret makes the tokens that reports of long undos have to show (ledger.ReportToken); empty:
+	// they need none.
+	Secret []byte
+	// Ahead bounds the dispatches that are recorded behind another one, before its undo has
+	// succeeded; 0: none is.
+	Ahead int
 }
 
 // Answer is what became of one call. Reply is nil when no answer came in time: an
@@ -54,6 +65,9 @@ type Answer struct {
 func (s *State) Decide(in Input) []*pb.Record {
 	d := &decider{live: s, state: s.fork(), in: in}
 	d.state.meta.TimeNs = max(d.state.meta.TimeNs, in.EpochNs)
+	if s.Governed(in.Tenant) {
+		d.propose(&pb.Record{Kind: &pb.Record_TenantChanged{TenantChanged: in.Tenant}})
+	}
 	attempts := d.due()
 	if len(d.fired) > 0 {
 		// More may fall due meanwhile: the turn stays short, so that it is not late.
@@ -78,7 +92,7 @@ func (s *State) Decide(in Input) []*pb.Record {
 	}
 	d.memory() // bounded, and before the plans: a backlog of unwinds must not put off evictions
 	if !d.full() {
-		d.turned(s.todo.first(todoPerTurn))
+		d.turned(s.todo.First(todoPerTurn))
 	}
 	return d.records
 }
@@ -102,6 +116,7 @@ type decider struct {
 	beside  bool     // they have: what follows is bounded
 	whole   int      // bytes of the commit, whatever that bound
 	grown   bool     // and one decision was larger
+	facts   bool     // it asserts or retracts facts
 }
 
 func (d *decider) full() bool {
@@ -134,9 +149,10 @@ func (d *decider) propose(r *pb.Record) bool {
 		Source:  ledger.Source{Tenant: d.state.tenant, Class: ledger.ClassExecutor},
 		StampNs: d.in.EpochNs, Record: r,
 	}
-	if result := d.state.applyExecutor(e); result.Verdict != Effective {
+	if result := d.state.folding(e).applyExecutor(); result.Verdict != Effective {
 		panic("executor: proposed a decision that does not hold: " + result.Reason)
 	}
+	d.facts = d.facts || r.GetFactAsserted() != nil || r.GetFactRetracted() != nil
 	d.records = append(d.records, r)
 	d.size += size
 	return true
@@ -219,25 +235,29 @@ func (d *decider) step(p *plan) bool {
 }
 
 // fireTurned records that a lease turned true where the fold saw it turn. What
-// turned true by the clock is due, and not fired here.
+// turned true by the clock is due, and not fired here. The scratch copy wakes no lease for a fact
+// that is decided here; the fold will.
 func (d *decider) fireTurned(p *plan) bool {
 	t := p.row.Turned
-	l, a := d.state.lease(p, rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease})
+	if d.facts && t.At.GetSequence() == 0 {
+		return false // a fact of this commit may have turned it before the plan was open again
+	}
+	l, a := p.lease(rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease})
 	return d.fire(p, a, l, t.Readings, t.At)
 }
 
 // fireDuplicate records that the lease on extra effects turned true: the answer of a
 // probe was the cause, and more is owed.
 func (d *decider) fireDuplicate(p *plan, a *action) bool {
-	l, _ := d.state.lease(p, rows.Lease{Plan: p.id, N: a.id.N, Name: leaseDuplicate})
-	result := d.state.hold(p, a, l).Evaluate(d.in.EpochNs, factView{d.state})
+	l, _ := p.lease(rows.Lease{Plan: p.id, N: a.id.N, Name: leaseDuplicate})
+	result := p.hold(a, l).Evaluate(d.in.EpochNs, d.state.memory.View())
 	return d.fire(p, a, l, readingsOf(result.Readings), a.row.PresenceAt)
 }
 
 func (d *decider) fire(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading,
 	cause *pb.Address) bool {
 	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(p, a, l), Readings: readings}
-	if c, err := d.state.programs.Condition(fired.Condition); err == nil {
+	if c, err := d.state.Programs.Condition(fired.Condition); err == nil {
 		digest := c.Digest()
 		fired.ConditionDigest = digest[:]
 	}
@@ -250,3 +270,146 @@ func (d *decider) fire(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Re
 	}
 	return d.propose(r)
 }
+
+// due fires the leases whose wake instant has come, and returns the other entries
+// that are due. It comes before all else that a turn decides, and the unwinds of
+// what fires here come with the other work, so that no lease is late for the unwind
+// of another.
+func (d *decider) due() (others []string) {
+	for _, k := range d.live.due.Entries(d.in.EpochNs) {
+		if k[9] != rows.DueLease && k[9] != rows.DueNode {
+			others = append(others, k)
+			continue
+		}
+		d.again(k, d.dueCondition)
+	}
+	return others
+}
+
+// attempts starts every attempt whose backoff is over, and warns of windows.
+func (d *decider) attempts(entries []string) {
+	for _, k := range entries {
+		d.again(k, d.dueAttempt)
+	}
+}
+
+// again handles one due entry, which look tells when to look at again, if it stays,
+// or 0. What was decided is looked at again at once: if its records never reach the
+// ledger, the next Decide must propose them again (I9). A full turn looks at nothing.
+func (d *decider) again(key string, look func(key []byte) int64) {
+	again := d.in.EpochNs
+	if !d.full() {
+		if _, ok := d.live.tx.Get([]byte(key)); !ok {
+			return // moved or given up since it was snoozed
+		}
+		again = look([]byte(key))
+	}
+	if again != 0 {
+		d.live.due.Snooze(again, key)
+	}
+}
+
+func (d *decider) dueCondition(key []byte) int64 {
+	if key[9] == rows.DueNode {
+		return d.dueNode(key[10:], int64(binary.BigEndian.Uint64(key[1:])))
+	}
+	at := rows.ParseInstant(key)
+	ns, ref := at.Ns, at.Lease
+	p := d.live.plan(ref.Plan)
+	switch {
+	case p == nil || ref.N > p.row.Actions:
+		return 0
+	case p.row.Fired != nil:
+		return 0 // its unwind gives up the entry, or a rewind sets it again
+	}
+	return d.dueLease(d.state.plan(ref.Plan), ref, ns)
+}
+
+func (d *decider) dueAttempt(key []byte) int64 {
+	at := rows.ParseInstant(key)
+	ns, kind, ref := at.Ns, at.Kind, at.Lease
+	p := d.state.plan(ref.Plan)
+	if p == nil || ref.N > p.row.Actions {
+		return 0
+	}
+	a := d.state.action(p.id, ref.N)
+	if kind == rows.DueWindow {
+		return d.dueWindow(p, a)
+	}
+	settles := a.row.Undo == rowspb.Undo_UNDO_SETTLING
+	waits := a.row.Undo == rowspb.Undo_UNDO_WAITING || settles
+	switch {
+	case !p.asks() || !waits || a.row.DueNs != ns:
+	case settles && p.row.InFlight >= concurrency(p.row):
+		d.live.due.Crowd(p.id, key)
+		return 0 // it begins when an undo of its plan ends
+	case d.next(p, a):
+		d.plan(p.id)
+	}
+	return d.in.EpochNs
+}
+
+// dueWindow warns the owner of an action whose undo window is about to close.
+func (d *decider) dueWindow(p *plan, a *action) int64 {
+	if d.in.HoldClock {
+		return d.in.EpochNs + heldAgain
+	}
+	if warns(p, a) && !d.full() {
+		r := d.about(p, a, a.row.OutcomeAt)
+		r.Kind = &pb.Record_UndoWindowClosing{
+			UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: a.row.ClosesNs},
+		}
+		d.propose(r)
+	}
+	return d.in.EpochNs
+}
+
+// heldAgain is after how long a lease that the clock guard holds is looked at
+// again, in ns: not at once, so that many of them leave room for retries.
+const heldAgain = int64(100e6)
+
+func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
+	l, a := p.lease(ref)
+	switch {
+	case l == nil || l.WakeNs != ns || !armed(p.row) || p.row.Fired != nil || d.full():
+		return d.in.EpochNs
+	case d.in.HoldClock:
+		return d.in.EpochNs + heldAgain
+	}
+	turned := turnedBy(p, ref)
+	if turned != nil && turned.Ns <= d.in.EpochNs {
+		return d.fireDue(p, a, l, turned.Readings, turned.At)
+	}
+	held := p.hold(a, l)
+	if held == nil {
+		return 0
+	}
+	result := d.state.answerAt(held, d.in.EpochNs)
+	if result.Truth == triggers.True {
+		result = held.Evaluate(d.in.EpochNs, d.state.memory.View())
+		return d.fireDue(p, a, l, readingsOf(result.Readings), p.row.Opened)
+	}
+	again := int64(0) // only a fact can change it now, and facts wake it themselves
+	if result.WakeNs > d.in.EpochNs {
+		again = result.WakeNs
+	}
+	if turned != nil && (again == 0 || turned.Ns < again) {
+		again = turned.Ns
+	}
+	return again
+}
+
+func (d *decider) fireDue(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading,
+	cause *pb.Address) int64 {
+	if d.fire(p, a, l, readings, cause) {
+		d.fired = append(d.fired, p.id)
+	}
+	return d.in.EpochNs
+}
+
+// NextWake returns the next instant (unix ns) at which time alone may call for
+// a decision; ok is false when nothing waits for the clock.
+func (s *State) NextWake() (ns int64, ok bool) { return s.due.Next() }
+
+// HasWork reports whether Decide has something to do whatever the clock says.
+func (s *State) HasWork() bool { return s.todo.Len() > 0 }

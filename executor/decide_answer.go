@@ -30,7 +30,7 @@ func (d *decider) answer(in Answer) {
 			d.plan(p.id)
 		}
 		return
-	case !d.state.asks(p) || !outstandingCall(a, in.Purpose, in.Attempt):
+	case !p.asks() || !outstandingCall(a, in.Purpose, in.Attempt):
 		return
 	case in.Unserved && (unservedFrom(a) == 0 || d.in.EpochNs < unservedFrom(a)):
 		return
@@ -160,7 +160,7 @@ func (d *decider) meaning(p *plan, a *action, reply *api.Reply,
 		if q.expression == "" {
 			continue
 		}
-		value, err := d.state.read(p, a, q.expression, fill)
+		value, err := a.read(q.expression, fill)
 		if err != nil {
 			note = q.name + " of the contract cannot be evaluated: " + clip(err.Error())
 		}
@@ -183,11 +183,11 @@ func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result [
 		return d.changeFact(p, a, r) && d.propose(r)
 	}
 	asked := &pb.ProbeAsked{
-		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: d.state.key(a),
+		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: a.key(),
 		Question: pb.Question_QUESTION_VERIFY,
 		Done:     k, TimeoutNs: cmp.Or(verify.Call.TimeoutNs, timeoutDefault),
 	}
-	arguments, err := d.state.arguments(p, a, verify.Call.Bindings)
+	arguments, err := a.arguments(verify.Call.Bindings)
 	if err != nil {
 		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
 			Attempt: a.row.Attempt, Code: codeUnverified, Final: true, Worker: k.Worker, Timing: k.Timing,
@@ -237,8 +237,8 @@ func (d *decider) found(p *plan, a *action, in Answer) bool {
 
 // readVerify reads the answer to a check: true means that the effect is gone.
 func (d *decider) readVerify(p *plan, a *action, reply *api.Reply) (pb.Presence, error) {
-	result := d.state.commandRow(a).GetResult()
-	value, err := d.state.read(p, a, a.fixed.Compensation.Verify.Ok, func(v *triggers.BindingVars) {
+	result := a.commandRow().GetResult()
+	value, err := a.read(a.fixed.Compensation.Verify.Ok, func(v *triggers.BindingVars) {
 		v.Verify, v.Result = output(reply), result
 	})
 	switch {
@@ -273,17 +273,24 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 		if q.expression == "" {
 			continue
 		}
-		value, err := d.state.read(p, a, q.expression,
+		value, err := a.read(q.expression,
 			func(v *triggers.BindingVars) { v.Probe = output(reply) })
 		if err != nil {
 			return fmt.Errorf("%s of the contract's probe: %w", q.name, err)
 		}
 		*q.to = value
 	}
-	refs := references(plain.ExternalRef)
+	refs, err := references(plain.ExternalRef)
+	if err != nil {
+		return err
+	}
 	switch presence := text(plain.Presence); presence {
 	case "present":
 		k.Presence = pb.Presence_PRESENCE_PRESENT
+		if len(refs) > 1 {
+			return fmt.Errorf("present with %d external refs: more than one effect is a duplicate",
+				len(refs))
+		}
 		if len(refs) > 0 {
 			k.ExternalRef = refs[0]
 		}
@@ -296,7 +303,7 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 		case len(refs) == 1:
 			k.Duplicates = refs
 		default:
-			k.ExternalRef, k.Duplicates = refs[0], refs[1:min(len(refs), duplicatesMax+1)]
+			k.ExternalRef, k.Duplicates = refs[0], refs[1:]
 		}
 		k.Presence = pb.Presence_PRESENCE_DUPLICATE
 	case "inconclusive":
@@ -325,18 +332,28 @@ func text(value json.RawMessage) string {
 	}
 }
 
-// references reads one external ref, or a list of them.
-func references(value json.RawMessage) (refs []string) {
+// references reads one external ref, or a list of them. What would not be kept whole is an
+// error, which its owner sees: an effect that is left out, or named by a part of its name,
+// would stand behind an end that says it does not.
+func references(value json.RawMessage) (refs []string, err error) {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) != nil {
 		list = []json.RawMessage{value}
 	}
 	for _, item := range list {
-		if ref := text(item); ref != "" {
+		switch ref := text(item); {
+		case len(item) > textMax:
+			return nil, fmt.Errorf("an external_ref has %d bytes, at most %d are kept", len(item),
+				textMax)
+		case ref != "":
 			refs = append(refs, ref)
 		}
 	}
-	return refs
+	if len(refs) > duplicatesMax+1 {
+		return nil, fmt.Errorf("the answer names %d effects, at most %d are kept: some would stay",
+			len(refs), duplicatesMax+1)
+	}
+	return refs, nil
 }
 
 // clip keeps a worker's text within what a record takes.

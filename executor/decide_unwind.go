@@ -15,9 +15,9 @@ import (
 // the plan fails at once (S15).
 func (d *decider) unwind(p *plan) bool {
 	r := &pb.Record{Plan: p.id, Cause: p.row.Fired}
-	if p.row.ToSavepoint != "" || d.state.inScope(p) {
+	if (goesBack(p.row) != back{}) || p.inScope() {
 		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason),
-			ToSavepoint: p.row.ToSavepoint}}
+			ToSavepoint: p.row.ToSavepoint, FromAction: p.row.FromAction}}
 	} else {
 		r.Kind = &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
 			End: pb.PlanEnd_PLAN_END_FAILED, Reason: clip(p.row.Reason + ": nothing crossed the boundary"),
@@ -41,7 +41,8 @@ func (d *decider) unwindStep(p *plan) bool {
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
 	case rewound(p.row):
 		return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p),
-			Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: p.row.ToSavepoint}}})
+			Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: p.row.ToSavepoint,
+				FromAction: p.row.FromAction}}})
 	default:
 		return d.end(p)
 	}
@@ -71,7 +72,7 @@ func (d *decider) report(p *plan, a *action) bool {
 		if a.row.Confirmed {
 			done.Verified, done.Probed = a.row.Pending != nil, a.row.Pending == nil
 		}
-		return d.done(p, a, done, d.state.commandRow(a).GetResult(), a.row.ReportedAt)
+		return d.done(p, a, done, a.commandRow().GetResult(), a.row.ReportedAt)
 	}
 	r := d.about(p, a, a.row.ReportedAt)
 	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message,
@@ -91,8 +92,8 @@ func (d *decider) quarantine(p *plan, a *action, reason string) bool {
 	if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
 		panic("executor: an action in flight cannot be quarantined")
 	}
-	if d.state.committing(p) {
-		r := d.about(p, a, d.state.root(p).row.Committed)
+	if p.committing() {
+		r := d.about(p, a, p.root().row.Committed)
 		r.Kind = &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{Reason: clip(reason)}}
 		return d.propose(r)
 	}
@@ -107,12 +108,15 @@ func newborn(a *action) bool { return a.fixed.Registered.Sequence == 0 }
 
 // next takes the next step of an action that is ready, or whose wait is over.
 func (d *decider) next(p *plan, a *action) bool {
-	if newborn(a) {
+	switch {
+	case newborn(a):
 		return false
+	case reportedDone(a): // its turn has come by the clock, before the plan's
+		return d.report(p, a)
 	}
 	cause := unwindCause(p)
-	if d.state.committing(p) {
-		cause = d.state.root(p).row.Committed
+	if p.committing() {
+		cause = p.root().row.Committed
 		if a.row.Undo == rowspb.Undo_UNDO_WAITING {
 			return d.ask(p, a, pb.Question_QUESTION_EFFECT, cause)
 		}
@@ -123,7 +127,7 @@ func (d *decider) next(p *plan, a *action) bool {
 			return d.ask(p, a, a.row.Asking, cause)
 		}
 	}
-	next, why := d.state.nextStep(a)
+	next, why := a.nextStep()
 	switch next {
 	case stepSkip:
 		r := d.about(p, a, cause)
@@ -157,10 +161,25 @@ func (d *decider) forgotten(a *action) bool {
 // dispatch proposes the next attempt. What cannot be scheduled is its owner's
 // at once: a plan never sits unwinding with no command out (S26).
 func (d *decider) dispatch(p *plan, a *action, cause *pb.Address) bool {
-	k := d.state.dispatchOf(a, a.row.Attempt+1)
+	k := d.tokened(a, a.dispatchOf(a.row.Attempt+1))
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
-	return d.call(p, a, r, k.Capability, a.fixed.Compensation.Bindings)
+	if !d.call(p, a, r, k.Capability, a.fixed.Compensation.Bindings) {
+		return false
+	}
+	if a.leads() { // and is not its owner's
+		d.ahead(p, a)
+	}
+	return true
+}
+
+// tokened adds to a dispatch what a worker's own record about it has to show.
+func (d *decider) tokened(a *action, k *pb.CompensationDispatched) *pb.CompensationDispatched {
+	if len(d.in.Secret) > 0 && !inMemory(a) {
+		k.ReportDigest = ledger.ReportDigest(ledger.ReportToken(d.in.Secret, d.state.tenant, a.plan.id,
+			a.fixed.Id, k.Key, k.Attempt))
+	}
+	return k
 }
 
 // ask proposes a question about an action.
@@ -168,7 +187,7 @@ func (d *decider) ask(p *plan, a *action, q pb.Question, cause *pb.Address) bool
 	call := callOf(a.fixed.Compensation, q)
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
-		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: d.state.key(a), Question: q,
+		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: a.key(), Question: q,
 		TimeoutNs: cmp.Or(call.TimeoutNs, timeoutDefault),
 	}}
 	return d.call(p, a, r, call.Capability, call.Bindings)
@@ -178,7 +197,7 @@ func (d *decider) ask(p *plan, a *action, q pb.Question, cause *pb.Address) bool
 // owner when they cannot be built.
 func (d *decider) call(p *plan, a *action, r *pb.Record, capability string,
 	bindings []*pb.Binding) bool {
-	arguments, err := d.state.arguments(p, a, bindings)
+	arguments, err := a.arguments(bindings)
 	if err != nil {
 		return d.quarantine(p, a, "cannot build the call of "+capability+": "+err.Error())
 	}
@@ -209,6 +228,16 @@ func outstanding(a *action) bool {
 	return !settled(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_HELD
 }
 
+// outstanding names the actions of a plan that are outstanding.
+func (p *plan) outstanding() (names []string) {
+	for n := uint32(1); n <= p.row.Actions && len(names) < outstandingMax; n++ {
+		if a := p.action(n); outstanding(a) {
+			names = append(names, a.fixed.Id)
+		}
+	}
+	return names
+}
+
 func (d *decider) end(p *plan) bool {
 	if stuck(p.row) {
 		panic("executor: plan " + p.id + " owes an undo that nothing blocks")
@@ -216,11 +245,7 @@ func (d *decider) end(p *plan) bool {
 	k := &pb.PlanEnded{End: endOf(p.row), Reason: clip(p.row.Reason), Compensated: p.row.Compensated,
 		Skipped: p.row.Skipped}
 	if p.row.Unsettled > 0 {
-		for n := uint32(1); n <= p.row.Actions && len(k.Outstanding) < outstandingMax; n++ {
-			if a := d.state.action(p.id, n); outstanding(a) {
-				k.Outstanding = append(k.Outstanding, a.fixed.Id)
-			}
-		}
+		k.Outstanding = p.outstanding()
 	}
 	k.Outstanding = append(k.Outstanding, orphans(p.row)...)
 	return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p),

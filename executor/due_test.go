@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -12,6 +14,7 @@ import (
 // TestDeadlinesFireBeforeOtherWork: an unwind that waits for a decision, and those of
 // the plans that fire, take little of the turn that fires them.
 func TestDeadlinesFireBeforeOtherWork(t *testing.T) {
+	t.Parallel()
 	const plans = 40
 	w := newWorld(t)
 	for i := range plans {
@@ -29,17 +32,17 @@ func TestDeadlinesFireBeforeOtherWork(t *testing.T) {
 	records := w.decide(nil)
 	size := 0
 	for i, r := range records {
-		if fires := r.GetLeaseFired() != nil && r.GetLeaseFired().Lease == leaseDeadline; fires != (i < plans) {
+		if fires := r.GetLeaseFired() != nil && r.GetLeaseFired().Lease == LeaseDeadline; fires != (i < plans) {
 			t.Fatalf("record %d is %s of %s", i, ledger.KindOf(r).Name, r.Plan)
 		}
 		if i >= plans {
 			size += ledger.RecordSize(r)
 		}
 	}
-	if len(records) == plans || size > besideFiringMax {
+	if len(records) == plans || size > BesideFiringMax {
 		t.Errorf("%d records, %d bytes of other work", len(records), size)
 	}
-	again := open(w.kv, "t", nil, w.state.programs)
+	again := OpenWith(w.kv, "t", nil, w.programs)
 	if !sameRecords(records, again.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})) {
 		t.Error("after a restart it decides otherwise")
 	}
@@ -59,8 +62,8 @@ func TestAPlanThatFiredIsNotLookedAtAgain(t *testing.T) {
 	fired := w.decide(nil)[:1]
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, fired...))
 	w.decide(nil)
-	if len(w.state.snoozed) != 0 {
-		t.Errorf("looks again at %v", w.state.snoozed)
+	if n := w.state.Snoozed(); n != 0 {
+		t.Errorf("looks again at %d entries", n)
 	}
 	w.at(0)
 	w.wantState("p", ledger.StateCompensated, "a=compensated")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -17,30 +16,31 @@ import (
 // skipped. It is an action of its own beside the one it comes from, with that one's
 // contract and place in the order and a key of its own, and no one can register one.
 
-// dutySign stands between an action's id and the number of its duty.
-const dutySign = "~"
+// DutySign is between an action's id and the number of its duty.
+const DutySign = "~"
 
 // dutyID is what the i-th duty of an action is called.
 func dutyID(origin *action, i uint32) string {
-	return fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, i)
+	return fmt.Sprintf("%s%s%d", origin.fixed.Id, DutySign, i)
 }
 
 // origin is the registered action that a duty comes from; of any other, itself.
-func (s *State) origin(p *plan, a *action) *action {
+func (a *action) origin() *action {
 	if a.fixed.DutyOf != 0 {
-		return s.action(p.id, a.fixed.DutyOf)
+		return a.plan.action(a.fixed.DutyOf)
 	}
 	return a
 }
 
 // duty adds one. at is the record that gave rise to it.
-func (s *State) duty(p *plan, origin *action, at *pb.Address, row *rowspb.ActionRow,
+func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow,
 	output []byte) *action {
-	origin = s.origin(p, origin)
+	s := origin.plan.s
+	origin = origin.origin()
 	origin.row.Duties++
-	s.change(origin)
+	origin.change()
 	row.OutcomeAt, row.HasOutput = at, bindable(output)
-	d := s.enlist(p, &rowspb.ActionStatic{
+	d := origin.plan.enlist(&rowspb.ActionStatic{
 		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs,
 		Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.N,
@@ -53,10 +53,11 @@ func (s *State) duty(p *plan, origin *action, at *pb.Address, row *rowspb.Action
 
 // foundDuplicates takes out the lease that answers for extra effects, which is true
 // by now, and holds the plan until it has fired.
-func (s *State) foundDuplicates(e ledger.Entry, p *plan, a *action, refs []string) {
+func (s about) foundDuplicates(refs []string) {
+	p, a := s.a.plan, s.a
 	a.row.Duplicates = nil
 	for _, ref := range refs {
-		if ref != a.row.ExternalRef && !s.owedTo(p, a, ref) {
+		if ref != a.row.ExternalRef && !a.owedTo(ref) {
 			a.row.Duplicates = append(a.row.Duplicates, ref)
 		}
 	}
@@ -65,29 +66,30 @@ func (s *State) foundDuplicates(e ledger.Entry, p *plan, a *action, refs []strin
 	}
 	a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
 	a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: leaseDuplicate, ArmedNs: s.meta.TimeNs})
-	a.row.Presence, a.row.PresenceAt = pb.Presence_PRESENCE_DUPLICATE, e.Address
+	a.row.Presence, a.row.PresenceAt = pb.Presence_PRESENCE_DUPLICATE, s.e.Address
 	p.row.Duplicated = insert(p.row.Duplicated, a.id.N)
-	s.watch(p, a)
+	a.watch()
 }
 
 func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
 
 // duplicateFired owes the extra effects that a probe found (S98). Its plan unwinds
 // already.
-func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
-	a := s.byName(p.id, e.Record.Action)
+func (s *fold) duplicateFired(p *plan) Result {
+	a := s.byName(p.id, s.e.Record.Action)
 	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || a == nil || len(a.row.Duplicates) == 0 {
-		return void("no extra effect of action %s of plan %s waits for its lease", e.Record.Action, p.id)
+		return void("no extra effect of action %s of plan %s waits for its lease", s.e.Record.Action,
+			p.id)
 	}
-	l, _ := s.lease(p, rows.Lease{Plan: p.id, N: a.id.N, Name: leaseDuplicate})
+	l, _ := p.lease(rows.Lease{Plan: p.id, N: a.id.N, Name: leaseDuplicate})
 	l.Fired = true
 	refs := a.row.Duplicates
 	a.row.Duplicates = nil
 	p.row.Duplicated = without(p.row.Duplicated, a.id.N)
-	s.mark(p, a)
+	p.mark(a)
 	for _, ref := range refs {
-		if !s.owedTo(p, a, ref) {
-			s.duplicate(e, p, a, ref)
+		if !a.owedTo(ref) {
+			s.about(a).duplicate(ref)
 		}
 	}
 	return effective
@@ -95,29 +97,30 @@ func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
 
 // duplicate owes one extra effect. Its output is not known: its compensation reads
 // meta.external_ref.
-func (s *State) duplicate(e ledger.Entry, p *plan, a *action, ref string) {
-	s.reopen(p)
-	d := s.duty(p, a, e.Address, &rowspb.ActionRow{
+func (s about) duplicate(ref string) {
+	a := s.a
+	a.plan.reopen()
+	d := a.duty(s.e.Address, &rowspb.ActionRow{
 		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT,
 		ExternalRef: ref,
 		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved,
 	}, nil)
-	s.joinUnwind(p, d)
+	d.joinUnwind()
 	if !bindsExternalRef(d.fixed.Compensation) {
 		d.row.Note = "the probe found an extra effect " + ref +
 			", and no argument of its compensation reads meta.external_ref"
 		if d.row.Undo == rowspb.Undo_UNDO_READY {
-			s.park(p, d)
+			d.park()
 		}
 	}
 }
 
 // owedTo reports whether an extra effect is a duty already: a later probe may find it
 // still there.
-func (s *State) owedTo(p *plan, a *action, ref string) bool {
-	origin := s.origin(p, a)
+func (a *action) owedTo(ref string) bool {
+	origin := a.origin()
 	for i := uint32(1); i <= origin.row.Duties; i++ {
-		if d := s.byName(p.id, dutyID(origin, i)); d.row.ExternalRef == ref {
+		if d := a.plan.s.byName(a.plan.id, dutyID(origin, i)); d.row.ExternalRef == ref {
 			return true
 		}
 	}
@@ -136,19 +139,26 @@ func bindsExternalRef(c *pb.CompensationRegistered) bool {
 // completedLate fences a forward that reports completion after the unwind has
 // begun to deal with its action without knowing: the effect is never silently
 // held.
-func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
+func (s about) completedLate() {
+	a := s.a
 	if a.row.Presence == pb.Presence_PRESENCE_ABSENT && !settled(a.row.Undo) {
 		// the probe was too early: its answer must not skip what is there now
 		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED
 	}
 	switch {
 	case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late:
-	case s.asksForCommit(p, a): // and knows it now
+	case a.asksForCommit(): // and knows it now
+	case a.row.Asking == pb.Question_QUESTION_UNDO && a.row.Blind && refusesLate(a):
+		// No undo came first, or the forward were refused: what was asked before says nothing.
+		if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
+			a.row.AskedFrom = a.row.Asked
+			a.wait(s.meta.TimeNs)
+		}
 	case flying(a.row.Undo) && !a.row.Blind: // a question about its effect is out: it is answered
-		s.land(p, a)
-		s.owe(p, a)
-	case s.tooLate(p, a):
-		s.owedAnew(e, p, a, &rowspb.ActionRow{
+		a.land()
+		a.owe()
+	case a.tooLate():
+		s.owedAnew(&rowspb.ActionRow{
 			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef,
 			LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
 			Late: true, Approved: a.row.Approved && !asksWhenLate(a),
@@ -158,15 +168,16 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 
 // doubtedLate is completedLate for a forward that its caller gives up only now: it may
 // land after all that was done without knowing of it.
-func (s *State) doubtedLate(e ledger.Entry, p *plan, a *action) {
+func (s about) doubtedLate() {
+	a := s.a
 	probed := a.row.Presence == pb.Presence_PRESENCE_ABSENT && a.row.Resolution == nil
 	if probed && a.row.Undo == rowspb.Undo_UNDO_HELD {
 		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED // a commit has asked about it before
 	}
-	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late || !s.tooLate(p, a) {
+	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late || !a.tooLate() {
 		return
 	}
-	d := s.owedAnew(e, p, a, &rowspb.ActionRow{
+	d := s.owedAnew(&rowspb.ActionRow{
 		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, OutcomeNs: s.meta.TimeNs, Approved: a.row.Approved,
 	}, noteDoubted)
 	a.row.DoubtedAs = d.id.N
@@ -176,17 +187,17 @@ func (s *State) doubtedLate(e ledger.Entry, p *plan, a *action) {
 // that what becomes known of its forward now is owed on its own; nothing more is done
 // for the action itself. A blind undo that the provider holds against what comes late
 // has dealt with it.
-func (s *State) tooLate(p *plan, a *action) bool {
+func (a *action) tooLate() bool {
 	switch u := a.row.Undo; {
-	case s.asksForCommit(p, a):
+	case a.asksForCommit():
 		return false
 	case a.row.Blind && refusesLate(a) && (flying(u) || u == rowspb.Undo_UNDO_COMPENSATED):
 		return false
 	case flying(u) && a.row.Blind:
 		a.row.Late = true
 		if u == rowspb.Undo_UNDO_WAITING || a.row.Asking == pb.Question_QUESTION_UNDO {
-			s.land(p, a)
-			s.owe(p, a)
+			a.land()
+			a.owe()
 		}
 		return true
 	case u == rowspb.Undo_UNDO_COMPENSATED && a.row.Blind, u == rowspb.Undo_UNDO_SKIPPED,
@@ -200,15 +211,16 @@ func (s *State) tooLate(p *plan, a *action) bool {
 
 // tellDoubted tells the duty for a doubt about a forward what has become known of it
 // since. The blind undo may have undone a completed one: it is asked about.
-func (s *State) tellDoubted(e ledger.Entry, p *plan, a *action) {
+func (s about) tellDoubted() {
+	a := s.a
 	if a.row.DoubtedAs == 0 || a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT {
 		return
 	}
-	d := s.action(p.id, a.row.DoubtedAs)
-	s.outcomeOf(e, p, d)
+	d := a.plan.action(a.row.DoubtedAs)
+	s.about(d).outcomeOf()
 	if a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED && !settled(d.row.Undo) && !d.row.Late {
 		d.row.Late = true
-		s.change(d)
+		d.change()
 	}
 }
 
@@ -235,32 +247,33 @@ func asksWhenLate(a *action) bool {
 
 // owedAnew adds the duty for what became known of a forward too late, and lets its plan
 // deal with it.
-func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *rowspb.ActionRow,
+func (s about) owedAnew(row *rowspb.ActionRow,
 	why string) *action {
-	s.reopen(p)
+	p, a := s.a.plan, s.a
+	p.reopen()
 	row.ClosesNs = a.row.ClosesNs
-	output := e.Record.Payload.GetOutput()
+	output := s.e.Record.Payload.GetOutput()
 	if row.Undone { // the record is about the undo, not about the forward
 		output = s.payload(a.id).Output
 	}
-	d := s.duty(p, a, e.Address, row, output)
+	d := a.duty(s.e.Address, row, output)
 	if settled(a.row.Undo) {
 		a.row.Note = why + noteOwed + d.fixed.Id
 	}
 	switch p.row.Phase {
 	// what it did was rewound: rewind this too
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
-		s.rewindDuty(e, p, d, why)
+		s.about(d).rewindDuty(why)
 		return d
 	case rowspb.Phase_PHASE_COMMITTED:
-		s.committedDuty(e, p, d, why)
+		s.about(d).committedDuty(why)
 		return d
 	}
-	s.joinUnwind(p, d)
+	d.joinUnwind()
 	if a.row.Undo == rowspb.Undo_UNDO_RESOLVED && begins(d) { // against its owner's word
 		d.row.Note = why
-		s.dropRetry(p, d)
-		s.park(p, d)
+		d.dropRetry()
+		d.park()
 	}
 	return d
 }
@@ -273,23 +286,24 @@ func begins(a *action) bool {
 // committedDuty keeps a duty of a plan that was committed after its action was rewound
 // with the rest of that plan: held for its root, or given up. Its owner is told, and
 // may have the plan undone.
-func (s *State) committedDuty(e ledger.Entry, p *plan, d *action, why string) {
+func (s about) committedDuty(why string) {
+	p, d := s.a.plan, s.a
 	if !keeps(p.row) {
 		s.meta.Held--
 	}
-	s.knownSince(p, d)
+	d.knownSince()
 	if p.row.UndoneAs == "" { // else the plan that undoes it has this duty too
-		s.page(p, d, api.PageQuarantined, why, e.Address)
+		p.page(d, api.PageQuarantined, why, s.e.Address)
 	}
 }
 
 // failedLate handles a forward that is known to have failed while its undo waits
 // for another call: there is nothing to undo (I20).
-func (s *State) failedLate(p *plan, a *action) {
+func (a *action) failedLate() {
 	asksEffect := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED &&
 		a.row.Asking == pb.Question_QUESTION_EFFECT
-	if !s.asksForCommit(p, a) && (a.row.Undo == rowspb.Undo_UNDO_WAITING || asksEffect) {
-		s.land(p, a)
-		s.owe(p, a)
+	if !a.asksForCommit() && (a.row.Undo == rowspb.Undo_UNDO_WAITING || asksEffect) {
+		a.land()
+		a.owe()
 	}
 }

@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -22,14 +24,14 @@ func TestARestoreIsGivenUpWhenAnUndoOfTheSameTurnChangesTheFact(t *testing.T) {
 		w.must(w.append(sensor, asserted("k", `{"v":1}`)))
 		w.must(w.append(ops, evictAsked("k")))
 		w.turn()
-		if w.state.fact("k").Evicted == nil {
+		if w.state.FactRow("k").Evicted == nil {
 			t.Fatal("not evicted")
 		}
 		w.must(w.agent("p", opened(0)))
 		w.must(w.agent("p", pair("a", byFact(capability, bindings...))...))
 		w.must(w.agent("p", completed("a")))
 		w.must(w.agent("p", planFailed()))
-		for w.state.byName("p", "a").row.Dispatched == nil {
+		for w.actionOf("p", "a").Row.Dispatched == nil {
 			w.must(w.append(holder, w.decide(nil)...))
 		}
 		w.must(w.append(ops, restoreAsked("k")))
@@ -42,7 +44,7 @@ func TestARestoreIsGivenUpWhenAnUndoOfTheSameTurnChangesTheFact(t *testing.T) {
 		}
 		w.must(w.append(holder, records...))
 		w.turn()
-		if row := w.state.fact("k"); row.Asked != nil || row.Evicted != nil {
+		if row := w.state.FactRow("k"); row.Asked != nil || row.Evicted != nil {
 			t.Fatalf("%s: %+v", capability, row)
 		}
 	}
@@ -59,14 +61,14 @@ func TestALargeDecisionIsTakenBesideFirings(t *testing.T) {
 	records := pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 		c.Bindings = []*pb.Binding{{Name: "x", Expression: `input.big`}}
 	})
-	records[0].Payload = &pb.Payload{Input: []byte(`{"big":"` + strings.Repeat("x", besideFiringMax+2000) + `"}`)}
+	records[0].Payload = &pb.Payload{Input: []byte(`{"big":"` + strings.Repeat("x", BesideFiringMax+2000) + `"}`)}
 	w.must(w.agent("q", records...))
 	w.must(w.agent("q", completed("b")))
 	w.must(w.agent("q", planFailed()))
 	for i := range deadlines {
 		w.now = epoch0 + int64(i+1)*second
 		w.must(w.append(holder, w.decide(nil)...))
-		if w.state.byName("q", "b").row.Dispatched != nil {
+		if w.actionOf("q", "b").Row.Dispatched != nil {
 			return
 		}
 	}
@@ -126,6 +128,7 @@ func TestNobodyGivesAFactTheDepthOfAnOldUnwind(t *testing.T) {
 
 // TestManyLeasesOfANodeFireInLinearTime: those that have fired are not looked at again.
 func TestManyLeasesOfANodeFireInLinearTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const plans = 300
 	for i := range plans {
@@ -156,6 +159,7 @@ func TestManyLeasesOfANodeFireInLinearTime(t *testing.T) {
 
 // TestAnUnwindBacklogDoesNotPutOffEvictions.
 func TestAnUnwindBacklogDoesNotPutOffEvictions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.memoryMax = 1000
 	for i := range 300 {
@@ -166,7 +170,7 @@ func TestAnUnwindBacklogDoesNotPutOffEvictions(t *testing.T) {
 		w.must(w.append(sensor, asserted(fmt.Sprintf("k%d", i), `"`+strings.Repeat("x", 1000)+`"`)))
 	}
 	w.must(w.append(holder, w.decide(nil)...))
-	if used := w.state.meta.FactBytes; used > 1000 {
+	if used := w.state.Meta().FactBytes; used > 1000 {
 		t.Fatalf("%d bytes in memory after the first commit", used)
 	}
 }

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"math/rand/v2"
@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -33,7 +37,7 @@ func TestErasureWaitsForWhatIsHeldOrOwed(t *testing.T) {
 		if erased := shown.Erasure != nil; erased != (why == "") {
 			t.Errorf("%s: %+v", play, shown.Erasure)
 		}
-		if refused := NewReader(s.kv, "t", nil).RefusedAt(uint64(len(s.log))); why != "" &&
+		if refused := view.NewReader(s.kv, "t", nil).RefusedAt(uint64(len(s.log))); why != "" &&
 			(len(refused) != 1 || !strings.Contains(refused[0].Reason, why) ||
 				!strings.Contains(refused[0].Reason, "or force it")) {
 			t.Errorf("%s: %+v", play, refused)
@@ -103,7 +107,7 @@ func TestErasureIsDoneUntilTheHolderSaysSo(t *testing.T) {
 	if shown.Destroyed == "" || shown.By != "ops" || shown.Reason != "asked for" || len(s.state.Unerased()) != 0 {
 		t.Errorf("%+v, left %v", shown, s.state.Unerased())
 	}
-	if r := s.append(holder, &pb.Record{Plan: "p", Term: 1, EpochNs: s.now, Cause: s.state.plan("p").row.Erased,
+	if r := s.append(holder, &pb.Record{Plan: "p", Term: 1, EpochNs: s.now, Cause: s.planOf("p").Row.Erased,
 		Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
 		t.Errorf("%+v", r)
 	}
@@ -113,7 +117,7 @@ func TestErasureIsDoneUntilTheHolderSaysSo(t *testing.T) {
 			Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
 		t.Errorf("nobody had asked: %+v", r)
 	}
-	if agent, erased := NewReader(s.kv, "t", nil).KeyOwner("p"); agent == "" ||
+	if agent, erased := view.NewReader(s.kv, "t", nil).KeyOwner("p"); agent == "" ||
 		!strings.HasPrefix(erased, "erased by ops at ") {
 		t.Errorf("%q %q", agent, erased)
 	}
@@ -131,6 +135,7 @@ func (s *schedule) orphansOf(answers bool) []string {
 // TestErasureAnywhereIsFoldedAlike: at any place of a plan's life both folds make the same
 // of it, what is proposed holds, and whatever is owed comes to an end.
 func TestErasureAnywhereIsFoldedAlike(t *testing.T) {
+	t.Parallel()
 	words := []string{
 		"a:sealed", "a+", "a-", "b", "b+", "c:sealed+probe", "c?", "c+", "d:sealed+verify", "d+", "save:s", "back:s", "fail",
 		"commit", "undo", "turn", "turn", "@5s", "@40s",
@@ -146,13 +151,13 @@ func TestErasureAnywhereIsFoldedAlike(t *testing.T) {
 		}
 		for range 24 {
 			word := words[r.IntN(len(words))]
-			if outcome := strings.ContainsAny(word, "+-?") && len(word) == 2; outcome && s.state.byName("p", word[:1]) == nil {
+			if outcome := strings.ContainsAny(word, "+-?") && len(word) == 2; outcome && s.actionOf("p", word[:1]) == nil {
 				continue // its pair first: what is claimed without one is its owner's
 			}
 			if r.IntN(4) == 0 {
 				s.plan = "p~1"
 			}
-			if s.state.plan(s.plan) != nil {
+			if s.planOf(s.plan) != nil {
 				s.word(word)
 			}
 			s.plan = "p"
@@ -165,15 +170,15 @@ func TestErasureAnywhereIsFoldedAlike(t *testing.T) {
 			}
 		}
 		for _, id := range []string{"p", "p~1"} {
-			p := s.state.plan(id)
+			p := s.planOf(id)
 			if p == nil {
 				continue
 			}
-			if p.row.Phase == rowspb.Phase_PHASE_UNWINDING {
+			if p.Row.Phase == rowspb.Phase_PHASE_UNWINDING {
 				t.Errorf("seed %d: plan %s unwinds still: %s", seed, id, s.undos(id))
 			}
-			if s.state.erased(id) != nil {
-				kinds["erased "+stateName(p.row)]++
+			if s.state.Erased(id) != nil {
+				kinds["erased "+StateName(p.Row)]++
 			}
 		}
 		s.wantRefolded()

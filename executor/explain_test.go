@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -14,7 +16,7 @@ import (
 func explained(t *testing.T, s *schedule, q view.ExplainQuery) string {
 	t.Helper()
 	s.state.Flush()
-	shown, err := NewReader(s.kv, "t", nil).Explain(q)
+	shown, err := view.NewReader(s.kv, "t", nil).Explain(q)
 	if err != nil {
 		return err.Error()
 	}
@@ -65,7 +67,7 @@ func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 	if !strings.Contains(got, "a/action.duplicate true fired") {
 		t.Error(got)
 	}
-	if got = explained(t, s, view.ExplainQuery{Plan: "p", Lease: leaseFailed}); !strings.HasPrefix(got, "/plan.failed true fired") {
+	if got = explained(t, s, view.ExplainQuery{Plan: "p", Lease: LeaseFailed}); !strings.HasPrefix(got, "/plan.failed true fired") {
 		t.Error(got)
 	}
 	for _, q := range []view.ExplainQuery{{Plan: "q"}, {Plan: "p", Action: "z"}, {Plan: "p", Lease: "z"}} {
@@ -83,7 +85,7 @@ func TestExplainCountsTheLeasesThatAnswerAlike(t *testing.T) {
 		s.must(s.agent(fmt.Sprint("p", i), opened(0, when("halt", `facts["market"].halted == true`))))
 	}
 	s.state.Flush()
-	shown, err := NewReader(s.kv, "t", nil).Explain(view.ExplainQuery{Plan: "p1", Lease: "halt"})
+	shown, err := view.NewReader(s.kv, "t", nil).Explain(view.ExplainQuery{Plan: "p1", Lease: "halt"})
 	if err != nil || len(shown.Leases) != 1 || shown.Leases[0].Shared != 2 ||
 		fmt.Sprint(shown.Leases[0].Keys) != "[market]" {
 		t.Fatalf("%+v %v", shown, err)
@@ -91,13 +93,13 @@ func TestExplainCountsTheLeasesThatAnswerAlike(t *testing.T) {
 }
 
 // asOf reads the state as of some seconds behind the start of the schedule.
-func asOf(s *schedule, seconds int64) *Reader {
+func asOf(s *schedule, seconds int64) *view.Reader {
 	s.state.Flush()
-	return NewReader(s.kv, "t", s).At(epoch0 + seconds*second)
+	return view.NewReader(s.kv, "t", s).At(epoch0 + seconds*second)
 }
 
 // heldLease is what the reader shows of one lease of p.
-func heldLease(t *testing.T, r *Reader, action, name string) view.Lease {
+func heldLease(t *testing.T, r *view.Reader, action, name string) view.Lease {
 	t.Helper()
 	shown, err := r.Explain(view.ExplainQuery{Plan: "p", Action: action, Lease: name})
 	if err != nil || len(shown.Leases) != 1 {
@@ -199,13 +201,13 @@ func TestALeaseSaysWhatBecameOfIt(t *testing.T) {
 			t.Errorf("%s: %s of %q: %+v", when, name, action, l)
 		}
 	}
-	if s.state.plan("p").row.Phase != rowspb.Phase_PHASE_UNWINDING {
+	if s.planOf("p").Row.Phase != rowspb.Phase_PHASE_UNWINDING {
 		t.Fatal("the rewind is over")
 	}
 	want("rewinding", "", "mine", "here", "")
 	want("rewinding", "1", "own", "here", "")
 	want("rewinding", "b", "own", "", "the undo of its action began")
-	if l := heldLease(t, asOf(s, 0), "", leaseCancelled); !l.Fired || l.FiredAt == "" {
+	if l := heldLease(t, asOf(s, 0), "", LeaseCancelled); !l.Fired || l.FiredAt == "" {
 		t.Errorf("%+v", l)
 	}
 	s.play("@9s turn")
@@ -253,7 +255,7 @@ func TestACompletedForwardWithoutLiftedFieldsIsNotWaitedFor(t *testing.T) {
 		fmt.Sprint(l.MootWhy) != "[action.output.price, which was not lifted from the output]" {
 		t.Errorf("completed: %+v", l)
 	}
-	if row := s.state.action("p", 1).row.Leases[0]; !row.Moot {
+	if row := s.planOf("p").Action(1).Row.Leases[0]; !row.Moot {
 		t.Error("the fold still waits for it")
 	}
 }

@@ -1,9 +1,13 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -12,7 +16,7 @@ import (
 // inError is what the status says of leases in error.
 func (w *world) inError() string {
 	w.t.Helper()
-	status := NewReader(w.kv, "t", w).Status()
+	status := view.NewReader(w.kv, "t", w).Status()
 	return fmt.Sprint(status.Faulty, " ", status.FaultyPlans)
 }
 
@@ -38,7 +42,7 @@ func TestALeaseInErrorIsListed(t *testing.T) {
 	wants("3 [bad own]")
 	w.must(w.append(sensor, asserted("n", `"another"`)))
 	wants("3 [bad own]")
-	w.state = open(w.kv, "t", w, w.state.programs) // what it watches is in the rows
+	w.state = OpenWith(w.kv, "t", w, w.programs) // what it watches is in the rows
 	w.must(w.append(sensor, asserted("n", `2`)))
 	wants("2 [bad]")
 	w.must(w.append(sensor, asserted("n", `"text"`)))
@@ -63,7 +67,7 @@ func TestManyLeasesOfOneConditionInErrorAreOne(t *testing.T) {
 	if got := w.inError(); got != "1 [p1]" {
 		t.Fatal(got)
 	}
-	w.state = open(w.kv, "t", w, w.state.programs)
+	w.state = OpenWith(w.kv, "t", w, w.programs)
 	w.must(w.append(sensor, asserted("n", `1`)))
 	if got := w.inError(); got != "0 []" {
 		t.Fatal(got)
@@ -91,12 +95,12 @@ func TestManyLeasesOfOneConditionInErrorAreOne(t *testing.T) {
 func TestAStatusNamesSomePlansWithLeasesInError(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("m", `"text"`)))
-	for i := range faultyShown + 3 {
+	for i := range view.FaultyShown + 3 {
 		w.must(w.agent(fmt.Sprintf("p%02d", i),
 			opened(0, when("x", `facts["m"] > plan.actions`), when("y", `facts["m"] < plan.actions`))))
 	}
-	status := NewReader(w.kv, "t", w).Status()
-	if plans := status.FaultyPlans; status.Faulty != 2*(faultyShown+3) || len(plans) != faultyShown ||
+	status := view.NewReader(w.kv, "t", w).Status()
+	if plans := status.FaultyPlans; status.Faulty != 2*(view.FaultyShown+3) || len(plans) != view.FaultyShown ||
 		!slices.IsSorted(plans) || plans[0] != "p00" || plans[9] != "p09" {
 		t.Fatalf("%d %v", status.Faulty, plans)
 	}

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -54,7 +56,7 @@ func findWorld(t *testing.T, plans int) *world {
 }
 
 // naiveFind looks at every plan.
-func naiveFind(r *Reader, q view.FindQuery) (ids []string) {
+func naiveFind(r *view.Reader, q view.FindQuery) (ids []string) {
 	var all []view.Plan
 	for after, more := "", true; more; more = after != "" {
 		var page []view.Plan
@@ -79,7 +81,7 @@ func naiveFind(r *Reader, q view.FindQuery) (ids []string) {
 }
 
 // findAll follows Next to the end.
-func findAll(t *testing.T, r *Reader, q view.FindQuery) (ids []string) {
+func findAll(t *testing.T, r *view.Reader, q view.FindQuery) (ids []string) {
 	t.Helper()
 	for range 1000 {
 		answer, err := r.Find(q)
@@ -98,9 +100,10 @@ func findAll(t *testing.T, r *Reader, q view.FindQuery) (ids []string) {
 }
 
 func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
+	t.Parallel()
 	const plans = 90
 	w := findWorld(t, plans)
-	r := NewReader(w.kv, "t", w).At(w.now)
+	r := view.NewReader(w.kv, "t", w).At(w.now)
 	found := 0
 	for _, state := range []string{"", "open", "committing", "committed", "compensated", "failed", "quarantined",
 		"unwinding"} {
@@ -144,7 +147,7 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 func TestOnePageOfAListLooksAtSoManyPlansOnly(t *testing.T) {
 	w := newWorld(t)
 	var openings []*pb.Record
-	for i := range findScanMax + 10 {
+	for i := range view.FindScanMax + 10 {
 		opening := opened(0)
 		opening.Plan = fmt.Sprintf("p%d", i)
 		openings = append(openings, opening)
@@ -153,7 +156,7 @@ func TestOnePageOfAListLooksAtSoManyPlansOnly(t *testing.T) {
 		w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}, commit...))
 	}
 	w.state.Flush()
-	r := NewReader(w.kv, "t", w).At(w.now)
+	r := view.NewReader(w.kv, "t", w).At(w.now)
 	q := view.FindQuery{Agent: "a1", UntilNs: 1 << 62, State: ledger.StateCommitted, Label: "test"}
 	answer, err := r.Find(q)
 	if err != nil || !answer.Paused || answer.Next == "" || len(answer.Plans) != 0 {
@@ -178,7 +181,7 @@ func TestWhatFallsDueNextAndWhatIsOldest(t *testing.T) {
 		w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: id}, record)
 	}
 	w.turn()
-	shown := NewReader(w.kv, "t", w).At(w.now).Upcoming(0)
+	shown := view.NewReader(w.kv, "t", w).At(w.now).Upcoming(0)
 	var due []string
 	for _, d := range shown.Due {
 		due = append(due, d.Plan+" "+d.Kind+" "+d.Lease)
@@ -200,7 +203,7 @@ func TestCapabilitiesAreListedWithWhoUndidThem(t *testing.T) {
 	for range 10 {
 		w.turn()
 	}
-	list := NewReader(w.kv, "t", w).At(w.now).Capabilities()
+	list := view.NewReader(w.kv, "t", w).At(w.now).Capabilities()
 	if len(list.Capabilities) == 0 {
 		t.Fatal("no capability")
 	}

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"bytes"
@@ -6,6 +6,10 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -25,7 +29,7 @@ var ledgers = []string{
 	"open a a+ b b+ b=stop fail turn c c+ turn resolve:b turn !resolve:a !lone:x turn resolve:x turn",
 	"open a a+ b:lateask b=late fail turn b+ tell:b#1=done turn halt:b~1 turn",
 	"open a a+ judge:a=allow !lone:x resolve:x commit turn =again !b",
-	"open a a+ a=late judge:a=block turn forget:y tell:a#1=fail turn @2s tell:a#2=done turn",
+	"open a a+ a=late judge:a=block* turn forget:y tell:a#1=fail turn @2s tell:a#2=done turn",
 }
 
 func playedLedgers(t *testing.T) []*schedule {
@@ -45,9 +49,9 @@ func playedLedgers(t *testing.T) []*schedule {
 // foldAll folds messages into a new state, batch of them per flush.
 func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.Cache) (*State, *rows.MemoryKV) {
 	t.Helper()
-	w := &world{t: t, log: log, state: &State{programs: programs}}
+	w := &world{t: t, log: log, programs: programs}
 	kv := w.refold(batch)
-	return open(kv, "t", nil, programs), kv
+	return OpenWith(kv, "t", nil, programs), kv
 }
 
 // TestEveryPrefixFoldsAlike: batches, restarts and rebuilds change no byte of the
@@ -55,16 +59,16 @@ func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.C
 func TestEveryPrefixFoldsAlike(t *testing.T) {
 	for _, s := range playedLedgers(t) {
 		live := rows.NewMemoryKV()
-		state := open(live, "t", s, s.state.programs)
+		state := OpenWith(live, "t", s, s.programs)
 		for n, m := range s.log {
-			fold(t, state, m)
+			foldMessage(t, state, m)
 			want := rows.Digest(live)
 			for _, batch := range []int{1, 7, 1000} {
-				if _, kv := foldAll(t, s.log[:n+1], batch, s.state.programs); rows.Digest(kv) != want {
+				if _, kv := foldAll(t, s.log[:n+1], batch, s.programs); rows.Digest(kv) != want {
 					t.Fatalf("another digest after %d records with batches of %d", n+1, batch)
 				}
 			}
-			state = open(live, "t", s, s.state.programs) // a restart after every commit
+			state = OpenWith(live, "t", s, s.programs) // a restart after every commit
 		}
 		if rows.Digest(live) != rows.Digest(s.kv) {
 			t.Fatal("another digest after restarts")
@@ -82,7 +86,7 @@ func (r *runner) run() {
 	r.t.Helper()
 	for range 500 {
 		if r.restart {
-			r.state = open(r.kv, "t", r, r.state.programs)
+			r.state = OpenWith(r.kv, "t", r, r.programs)
 		}
 		var answers []Answer
 		for _, c := range r.state.InFlight() {
@@ -106,11 +110,12 @@ func (r *runner) run() {
 // TestARestartAtEveryPrefixDecidesAlike: what was folded without a restart and
 // what was opened anew go on with the same records, byte for byte (I9, I24).
 func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
+	t.Parallel()
 	for _, s := range playedLedgers(t) {
 		for n := 1; n <= len(s.log); n++ {
 			var ends []*runner
 			for _, restart := range []bool{false, true} {
-				r := &runner{restart: restart, world: worldOf(t, s.state.programs, s.log[:n])}
+				r := &runner{restart: restart, world: worldOf(t, s.programs, s.log[:n])}
 				r.run()
 				ends = append(ends, r)
 			}
@@ -123,7 +128,7 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 					t.Fatalf("commit %d differs", i+1)
 				}
 			}
-			if shown, ok := NewReader(a.kv, "t", nil).Plan("p"); ok && shown.State == "unwinding" {
+			if shown, ok := view.NewReader(a.kv, "t", nil).Plan("p"); ok && shown.State == "unwinding" {
 				t.Fatalf("after %d records it sits unwinding (S26)", n)
 			}
 		}
@@ -136,7 +141,7 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 func TestAFencedHolderIsHarmless(t *testing.T) {
 	for _, s := range playedLedgers(t) {
 		for n := 1; n <= len(s.log); n++ {
-			w := worldOf(t, s.state.programs, s.log[:n])
+			w := worldOf(t, s.programs, s.log[:n])
 			kv, state := w.kv, w.state
 			var answers []Answer
 			for _, c := range state.InFlight() {
@@ -152,13 +157,13 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 			if len(stale) > 0 {
-				before, _ := NewReader(kv, "t", nil).Plan("p")
+				before, _ := view.NewReader(kv, "t", nil).Plan("p")
 				for _, r := range w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, stale...) {
 					if r.Verdict != Void {
 						t.Fatalf("%+v", r)
 					}
 				}
-				if after, _ := NewReader(kv, "t", nil).Plan("p"); len(after.Refused) < len(before.Refused) ||
+				if after, _ := view.NewReader(kv, "t", nil).Plan("p"); len(after.Refused) < len(before.Refused) ||
 					after.State != before.State {
 					t.Fatal("a void record changed the plan")
 				}
@@ -167,7 +172,7 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 				continue // of the prefix itself
 			}
 			(&runner{world: w}).run()
-			if shown, ok := NewReader(kv, "t", nil).Plan("p"); ok && shown.State == "unwinding" {
+			if shown, ok := view.NewReader(kv, "t", nil).Plan("p"); ok && shown.State == "unwinding" {
 				t.Fatal("it sits unwinding")
 			}
 		}
@@ -178,6 +183,7 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 // the agent, a worker or the holder arrives once more; every schedule ends as
 // without.
 func TestCopiesOfCommitsChangeNoPlan(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(testenv.Cases(1, 5)) {
 		for _, c := range schedules {
 			if strings.Contains(c.setup, "retry:") || strings.Contains(c.setup, "again") || strings.Contains(c.setup, "!tell:") {
@@ -371,7 +377,7 @@ func TestARefusalIsRecordedOnce(t *testing.T) {
 	if recorded != 9 || s.state.HasWork() {
 		t.Fatalf("%d refusals recorded, more to do: %v", recorded, s.state.HasWork())
 	}
-	if n := len(NewReader(s.kv, "t", nil).Refusals(0, 100)); n != 9 || s.state.Meta().Refused != 9 {
+	if n := len(view.NewReader(s.kv, "t", nil).Refusals(0, 100)); n != 9 || s.state.Meta().Refused != 9 {
 		t.Fatalf("%d shown", n)
 	}
 }
@@ -382,10 +388,10 @@ func TestASuccessNeedsItsCheck(t *testing.T) {
 	for _, mark := range []string{"verify", "probe"} {
 		s := newSchedule(t)
 		s.play("open a:" + mark + " a+ a=late fail turn")
-		a := s.state.byName("p", "a")
+		a := s.actionOf("p", "a")
 		done := &pb.CompensationSucceeded{Attempt: 1, Verified: mark == "verify", Probed: mark == "probe"}
 		r := s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, &pb.Record{
-			Plan: "p", Action: "a", Term: 1, EpochNs: s.now, About: a.fixed.Registered, Cause: a.row.Dispatched,
+			Plan: "p", Action: "a", Term: 1, EpochNs: s.now, About: a.Fixed.Registered, Cause: a.Row.Dispatched,
 			Kind: &pb.Record_CompensationSucceeded{CompensationSucceeded: done},
 		})
 		if r[0].Verdict != Void {

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"bytes"
@@ -6,6 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -53,7 +57,7 @@ func (w *world) store(subject, contentType string, data []byte) {
 			refusals++
 		}
 	}
-	if shown := NewReader(w.kv, "t", nil).RefusedAt(m.Sequence); len(shown) != refusals {
+	if shown := view.NewReader(w.kv, "t", nil).RefusedAt(m.Sequence); len(shown) != refusals {
 		w.t.Fatalf("%d refused, %d shown", refusals, len(shown))
 	}
 }
@@ -124,6 +128,7 @@ func FuzzRecords(f *testing.F) {
 
 // TestHostileRecords is FuzzRecords on long random ledgers.
 func TestHostileRecords(t *testing.T) {
+	t.Parallel()
 	cases := testenv.Cases(200, 3000)
 	programs := triggers.NewCache(100)
 	for seed := range uint64(cases) {
@@ -261,13 +266,13 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 
 // aim points a record at an action in one of these states, half of the time.
 func (s *schedule) aim(d *draw, r *pb.Record, states ...rowspb.Undo) {
-	p := s.state.plan(r.Plan)
+	p := s.planOf(r.Plan)
 	if p == nil || d.n(2) == 0 {
 		return
 	}
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := s.state.action(p.id, n); slices.Contains(states, a.row.Undo) {
-			r.Action = a.fixed.Id
+	for n := uint32(1); n <= p.Row.Actions; n++ {
+		if a := s.planOf(p.ID).Action(n); slices.Contains(states, a.Row.Undo) {
+			r.Action = a.Fixed.Id
 			if d.n(2) == 0 {
 				return
 			}
@@ -277,16 +282,16 @@ func (s *schedule) aim(d *draw, r *pb.Record, states ...rowspb.Undo) {
 
 // attempt is one that is meant or any.
 func (s *schedule) attempt(d *draw, r *pb.Record, next uint32) uint32 {
-	if a := s.state.byName(r.Plan, r.Action); a != nil && d.n(2) == 0 {
-		return a.row.Attempt + next
+	if a := s.actionOf(r.Plan, r.Action); a != nil && d.n(2) == 0 {
+		return a.Row.Attempt + next
 	}
 	return uint32(d.n(4))
 }
 
 // asked is attempt for questions.
 func (s *schedule) asked(d *draw, r *pb.Record, next uint32) uint32 {
-	if a := s.state.byName(r.Plan, r.Action); a != nil && d.n(2) == 0 {
-		return a.row.Asked + next
+	if a := s.actionOf(r.Plan, r.Action); a != nil && d.n(2) == 0 {
+		return a.Row.Asked + next
 	}
 	return uint32(d.n(4))
 }
@@ -338,10 +343,10 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 		r.Plan, r.Action, r.Kind = "", "", &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: pick(d, "h1", "h2")}}
 		return
 	}
-	if p := s.state.plan(r.Plan); p != nil && d.n(8) > 0 {
-		r.Cause = pick(d, p.row.Fired, p.row.Opened, &pb.Address{Index: uint32(d.n(2))})
-		if a := s.state.byName(r.Plan, r.Action); a != nil {
-			r.About = a.fixed.Registered
+	if p := s.planOf(r.Plan); p != nil && d.n(8) > 0 {
+		r.Cause = pick(d, p.Row.Fired, p.Row.Opened, &pb.Address{Index: uint32(d.n(2))})
+		if a := s.actionOf(r.Plan, r.Action); a != nil {
+			r.About = a.Fixed.Registered
 		}
 	}
 	attempt := s.attempt(d, r, 0)
@@ -364,7 +369,7 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 			r.Kind = &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Kind: api.PageQuarantined}}
 		}
 	case 0, 1:
-		if r.Kind = (&pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: pick(d, leaseFailed, leaseDeadline, leaseVerdict, "t", "none")}}); d.n(2) == 0 {
+		if r.Kind = (&pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: pick(d, LeaseFailed, LeaseDeadline, LeaseVerdict, "t", "none")}}); d.n(2) == 0 {
 			r.Action = ""
 		}
 	case 2:

@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"bytes"
 	"fmt"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"golang.org/x/mod/sumdb/note"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -25,8 +27,10 @@ var madeLedgers = []struct {
 	{"repaired", goldenOfRepair},
 	{"signed", goldenOfSigned},
 	{"erased", goldenOfErasure},
+	{"parts", goldenOfParts},
 	{"cancelled", goldenOfCancels},
 	{"resumed", goldenOfWriters},
+	{"ahead", goldenOfRuns},
 }
 
 // goldenOfCancels has a plan that its agent cancels, and one that an operator does, with
@@ -38,6 +42,15 @@ func goldenOfCancels(t *testing.T) []ledger.Message {
 		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.b"}}
 	}), inDoubt("b"))...))
 	s.play("b.probe=absent q/stop turn")
+	return s.log
+}
+
+// goldenOfRuns has undos that are dispatched ahead: all of them done, one that fails, and a
+// pair that comes late.
+func goldenOfRuns(t *testing.T) []ledger.Message {
+	s := newRun(t)
+	s.play("open a a+ b b+ c c+ fail turn q/open q/a q/a+ q/b q/b+ q/c q/c+ b=fail,done q/fail turn @2s")
+	s.play("r/open r/a r/a+ r/b r/b+ b=late r/fail turn r/c r/c+ turn r/tell:b#1=done turn")
 	return s.log
 }
 
@@ -188,6 +201,19 @@ func goldenOfErasure(t *testing.T) []ledger.Message {
 	s.wantState("p", ledger.StateQuarantined, "a=quarantined b=compensated")
 	s.play("q/open q/a:sealed q/a+ q/commit turn q/erase q/destroyed q/undo turn")
 	s.wantState("q~1", ledger.StateQuarantined, "a=quarantined")
+	return s.log
+}
+
+// goldenOfParts has plans of which single actions were undone, with what came after them: for a
+// verdict, a condition, a request, in a parent, while a commit waited, and after it.
+func goldenOfParts(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a+ b:own b+ c<a c+ judge:c=block turn fact:b=1 turn !commit commit:2 turn")
+	s.wantState("p", ledger.StateCommitted, "a=retired b=compensated c=compensated")
+	s.play("q/open q/a q/a+ q/b:own* q/b+ q/undo:!b turn q/c q/c- q/judge:a=block* turn")
+	s.wantState("q", ledger.StateCompensated, "a=compensated b=compensated c=skipped")
+	s.play("r/open r/a r/a+ r/b r/b+ r/commit turn r/undo:!b turn")
+	s.wantState("r~1", ledger.StateCompensated, "a=skipped b=compensated")
 	return s.log
 }
 

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -92,14 +94,14 @@ func readGolden(t *testing.T, name string) (log []ledger.Message) {
 // that reopen names. It returns the digest after each flush, by sequence.
 func goldenFold(t *testing.T, log []ledger.Message, batch int, reopen func(n int) bool) map[int]string {
 	t.Helper()
-	programs := triggers.NewCache(expressionsMax)
-	w := &world{t: t, log: log, state: &State{programs: programs}}
+	programs := triggers.NewCache(ExpressionsMax)
+	w := &world{t: t, log: log, programs: programs}
 	kv := rows.NewMemoryKV()
-	s := open(kv, "t", w, programs)
+	s := OpenWith(kv, "t", w, programs)
 	digests := map[int]string{}
 	for i, m := range log {
 		if reopen(i) {
-			s = open(kv, "t", w, programs)
+			s = OpenWith(kv, "t", w, programs)
 		}
 		entries, err := ledger.Decode("t", m)
 		if err != nil {
@@ -119,6 +121,7 @@ func goldenFold(t *testing.T, log []ledger.Message, batch int, reopen func(n int
 // TestGoldenLedgersFoldToTheirDigests from every prefix: stopped after each message,
 // opened anew, gone on, in one run, and in other batches (I7).
 func TestGoldenLedgersFoldToTheirDigests(t *testing.T) {
+	t.Parallel()
 	if *updateGolden {
 		writeGolden(t)
 	}

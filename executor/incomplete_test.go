@@ -1,8 +1,10 @@
-package executor
+package executor_test
 
 import (
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )

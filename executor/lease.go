@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -18,7 +19,7 @@ import (
 const (
 	leaseFailed    = "plan.failed"
 	leaseCancelled = "plan.cancelled"
-	leaseDeadline  = "plan.deadline"
+	LeaseDeadline  = "plan.deadline"
 	leaseVerdict   = "action.verdict"
 	leaseUnheard   = "action.verdict.unheard"
 	leaseDuplicate = "action.duplicate"
@@ -54,7 +55,7 @@ func standing(name string) string {
 		return `plan.status == "failed"`
 	case leaseCancelled:
 		return `plan.status == "cancelled"`
-	case leaseDeadline:
+	case LeaseDeadline:
 		return `after(plan.deadline)`
 	case leaseVerdict:
 		// Before the boundary the forward is refused, and there is nothing to undo (S77).
@@ -71,34 +72,67 @@ func standing(name string) string {
 
 // armPlan takes out the leases of a plan and looks at each once: a condition
 // that already holds fires at registration.
-func (s *State) armPlan(p *plan, at *pb.Address) {
+func (p *plan) armPlan(at *pb.Address) {
 	add := func(name string) {
-		p.row.Leases = append(p.row.Leases, &rowspb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
+		p.row.Leases = append(p.row.Leases, &rowspb.LeaseRow{Name: name, ArmedNs: p.s.meta.TimeNs})
 	}
 	add(leaseFailed)
 	add(leaseCancelled)
 	if p.row.Declared.DeadlineNs > 0 {
-		add(leaseDeadline)
+		add(LeaseDeadline)
 	}
 	for _, t := range p.row.Declared.Triggers {
 		add(t.Name)
 	}
-	s.evaluatePlan(p, at)
+	holds(p, len(p.row.Declared.Triggers))
+	p.evaluatePlan(at)
 }
 
 // armAction takes out the leases that an action's registration declares.
-func (s *State) armAction(p *plan, a *action, at *pb.Address) {
+func (a *action) armAction(at *pb.Address) {
+	p := a.plan
+	s := p.s
 	if !armed(p.row) || len(a.fixed.Compensation.Triggers) == 0 {
 		return
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
-		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs})
+		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs,
+			OfAction: s.ofAction(t.Scope)})
 		if s.counts(t.Condition) {
 			p.row.Counting = insert(p.row.Counting, a.id.N)
 		}
 	}
-	s.watch(p, a)
-	s.evaluateAction(p, a, at)
+	holds(p, len(a.fixed.Compensation.Triggers))
+	a.watch()
+	a.evaluateAction(at)
+}
+
+// holds counts declared conditions that a plan holds as leases, or gives up.
+func holds(p *plan, count int) {
+	p.row.Conditions = uint32(int(p.row.Conditions) + count)
+	if armed(p.row) {
+		p.s.meta.Conditions += uint64(count) // a negative one takes away
+	}
+}
+
+// turnsArmed counts the conditions of a plan that has become armed, or is not any more.
+func turnsArmed(p *plan, was bool) {
+	switch is := armed(p.row); {
+	case is && !was:
+		p.s.meta.Conditions += uint64(p.row.Conditions)
+	case was && !is:
+		p.s.meta.Conditions -= uint64(p.row.Conditions)
+	}
+}
+
+// conditions counts the leases of an action that its registration has declared.
+func (a *action) conditions() (count int) {
+	for _, l := range a.row.Leases {
+		if standing(l.Name) == "" {
+			count++
+		}
+	}
+	return count
 }
 
 // counts reports whether a condition reads the number of its plan's actions.
@@ -106,104 +140,107 @@ func (s *State) counts(condition string) bool {
 	if !strings.Contains(condition, "actions") && !strings.Contains(condition, "step") {
 		return false // no name is written otherwise, so most need not be compiled
 	}
-	c, err := s.condition(condition)
+	c, err := s.Condition(condition)
 	return err == nil && c.Reads("plan.actions", "plan.step")
 }
 
-func (s *State) watch(p *plan, a *action) {
+func (a *action) watch() {
+	p := a.plan
 	p.row.Watchers = insert(p.row.Watchers, a.id.N)
-	s.mark(p, a)
+	p.mark(a)
 }
 
 // mark notes that a lease has changed.
-func (s *State) mark(p *plan, a *action) {
-	s.touch(p)
+func (p *plan) mark(a *action) {
+	p.touch()
 	if a != nil {
-		s.change(a)
+		a.change()
 	}
 }
 
 // evaluatePlan looks at all leases of a plan and its actions; its status has
 // changed.
-func (s *State) evaluatePlan(p *plan, at *pb.Address) {
+func (p *plan) evaluatePlan(at *pb.Address) {
 	for _, l := range p.row.Leases {
-		s.evaluate(p, nil, l, at)
+		p.evaluate(nil, l, at)
 	}
-	s.evaluateActions(p, p.row.Watchers, at)
+	p.evaluateActions(p.row.Watchers, at)
 }
 
-func (s *State) evaluateActions(p *plan, numbers []uint32, at *pb.Address) {
+func (p *plan) evaluateActions(numbers []uint32, at *pb.Address) {
 	for _, n := range numbers {
-		s.evaluateAction(p, s.action(p.id, n), at)
+		p.action(n).evaluateAction(at)
 	}
 }
 
 // evaluateCounting looks at the leases that may read the number of a plan's
 // actions, which has changed. The standing ones do not.
-func (s *State) evaluateCounting(p *plan, at *pb.Address) {
+func (p *plan) evaluateCounting(at *pb.Address) {
 	for _, l := range p.row.Leases {
-		if standing(l.Name) == "" && s.counts(conditionOf(p, nil, l)) {
-			s.evaluate(p, nil, l, at)
+		if standing(l.Name) == "" && p.s.counts(conditionOf(p, nil, l)) {
+			p.evaluate(nil, l, at)
 		}
 	}
-	s.evaluateActions(p, p.row.Counting, at)
+	p.evaluateActions(p.row.Counting, at)
 }
 
 // evaluateAction looks at the leases of one action.
-func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
+func (a *action) evaluateAction(at *pb.Address) {
 	for _, l := range a.row.Leases {
-		s.evaluate(p, a, l, at)
+		a.plan.evaluate(a, l, at)
 	}
 }
 
 // inTime reports whether a lease is the deadline of a plan whose commit waits: its agent
 // has ended it before.
 func inTime(p *plan, l *rowspb.LeaseRow) bool {
-	return l.Name == leaseDeadline && p.row.Phase == rowspb.Phase_PHASE_COMMITTING
+	return l.Name == LeaseDeadline && p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
 // live reports whether a lease waits for its condition.
-func (s *State) live(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
+func (p *plan) live(a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
 	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) &&
 		turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
 // evaluate looks at one lease whose plan, action or facts have changed, at the
 // logical time of this record.
-func (s *State) evaluate(p *plan, a *action, l *rowspb.LeaseRow, at *pb.Address) {
+func (p *plan) evaluate(a *action, l *rowspb.LeaseRow, at *pb.Address) {
+	s := p.s
 	ref := rows.Lease{Plan: p.id, Name: l.Name}
 	if a != nil {
 		ref.N = a.id.N
 	}
-	if l.Node != nil || !s.live(p, a, l, ref) {
+	if l.Node != nil || !p.live(a, l, ref) {
 		return // what a node reads is the same for its leases, whatever becomes of them
 	}
-	held := s.hold(p, a, l)
+	held := p.hold(a, l)
 	if held == nil {
-		s.mark(p, a)
+		p.mark(a)
 		s.index(ref, l, 0, nil, true)
 		return // it waits for ever; doctor warns, plan show says why
 	}
 	if l.WakeNs == 0 && len(l.Keys) == 0 {
 		if node, shared := held.Shared(); shared && s.joinNode(ref, l, held, node[:]) {
-			s.mark(p, a)
+			p.mark(a)
 			return
 		}
 	}
-	s.consider(p, a, l, ref, held, at)
+	p.consider(a, l, ref, held, at)
 }
 
 // consider asks a lease and keeps its indexes true: the facts it reads, the
 // instant at which time could change it.
-func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease,
+func (p *plan) consider(a *action, l *rowspb.LeaseRow, ref rows.Lease,
 	held *triggers.Held, at *pb.Address) {
+	s := p.s
 	result := s.ask(held, s.meta.TimeNs)
 	if result.Truth == triggers.True {
 		clocked := held.ReadsClock()
-		full := held.Evaluate(s.meta.TimeNs, factView{s})
-		s.turn(p, ref, at, clocked, full.Readings)
-		s.noteTurning(p, ref, l, full.Keys)
-		s.mark(p, a)
+		full := held.Evaluate(s.meta.TimeNs, s.memory.View())
+		p.turn(ref, at, clocked, full.Readings)
+		p.noteTurning(ref, l, full.Keys)
+		p.mark(a)
 		if clocked {
 			s.index(ref, l, wakeNow, nil, false)
 		} else {
@@ -211,19 +248,19 @@ func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease,
 		}
 		return
 	}
-	keys := held.Watched(result, s.meta.TimeNs, factView{s})
+	keys := held.Watched(result, s.meta.TimeNs, s.memory.View())
 	if result.Moot {
 		keys = nil
 	}
 	if l.Moot != result.Moot || l.WakeNs != result.WakeNs || l.Faulty != faulty(result) ||
 		!slices.Equal(l.Keys, keys) {
-		s.mark(p, a)
+		p.mark(a)
 	}
 	l.Moot = result.Moot
 	s.index(ref, l, result.WakeNs, keys, faulty(result))
 	if len(keys) > 0 {
-		w, eager := newWatcher(string(ref.Append(nil)), held, l.WakeNs, l.Keys, l.Faulty)
-		s.remember(w, l.Keys, eager)
+		w, eager := leases.NewWatcher(string(ref.Append(nil)), held, l.WakeNs, l.Keys, l.Faulty)
+		s.watchers.Remember(w, l.Keys, eager)
 	}
 }
 
@@ -253,21 +290,21 @@ func readingsOf(list []triggers.Reading) []*pb.Reading {
 
 // turn notes the first lease of the plan that turned true; Decide fires it. One
 // on the clock may be held back, so it makes room for one that is not.
-func (s *State) turn(p *plan, ref rows.Lease, at *pb.Address, clocked bool,
+func (p *plan) turn(ref rows.Lease, at *pb.Address, clocked bool,
 	readings []triggers.Reading) {
-	if p.row.Fired != nil || turnOf(p, ref) != nil {
+	if p.row.Fired != nil && !p.s.keepsTurns() || turnOf(p, ref) != nil {
 		return
 	}
-	t := &rowspb.Turned{Action: ref.N, Lease: ref.Name, At: at, Ns: s.meta.TimeNs, Clocked: clocked,
+	t := &rowspb.Turned{Action: ref.N, Lease: ref.Name, At: at, Ns: p.s.meta.TimeNs, Clocked: clocked,
 		Readings: readingsOf(readings)}
 	had := p.row.Turned
-	if had == nil || had.Clocked && !clocked {
+	if p.row.Fired == nil && (had == nil || had.Clocked && !clocked) {
 		p.row.Turned, t = t, had
 	}
 	if t != nil && len(p.row.Behind) < behindMax {
 		p.row.Behind = append(p.row.Behind, t)
 	}
-	s.touch(p)
+	p.touch()
 }
 
 // behindMax bounds the leases that are remembered behind the first one that turned.
@@ -275,17 +312,17 @@ const behindMax = 16
 
 // nextTurn gives up the turn that is noted, and takes the next of those behind it
 // that allows and still waits: it turned true, whatever it is by now.
-func (s *State) nextTurn(p *plan, allows func(*rowspb.Turned) bool) {
+func (p *plan) nextTurn(allows func(*rowspb.Turned) bool) {
 	p.row.Turned = nil
 	for len(p.row.Behind) > 0 && p.row.Turned == nil {
 		t := p.row.Behind[0]
 		p.row.Behind = p.row.Behind[1:]
-		if l, _ := s.lease(p, rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); l != nil && !l.Fired &&
+		if l, _ := p.lease(rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); l != nil && !l.Fired &&
 			!stopped(l) && allows(t) {
 			p.row.Turned = t
 		}
 	}
-	s.touch(p)
+	p.touch()
 }
 
 func anyTurn(*rowspb.Turned) bool { return true }
@@ -293,6 +330,17 @@ func anyTurn(*rowspb.Turned) bool { return true }
 // turnedBy returns what is noted of this lease's turn, or nil.
 func turnedBy(p *plan, ref rows.Lease) *rowspb.Turned {
 	if t := p.row.Turned; t != nil && t.Action == ref.N && t.Lease == ref.Name {
+		return t
+	}
+	return nil
+}
+
+// firstTurn is turnedBy, also of a lease that turned at the same record as the first one: which
+// of them is asked first is no rule, and a holder that has read less may have fired either.
+func firstTurn(p *plan, ref rows.Lease) *rowspb.Turned {
+	first, t := p.row.Turned, turnOf(p, ref)
+	if t == nil || t == first || first != nil && t.Clocked == first.Clocked &&
+		sameAddress(t.At, first.At) {
 		return t
 	}
 	return nil
@@ -324,16 +372,16 @@ func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []s
 	}
 	if l.WakeNs != wakeNs {
 		if l.WakeNs != 0 {
-			s.dropDue(l.WakeNs, rows.DueLease, ref)
+			s.due.Drop(l.WakeNs, rows.DueLease, ref)
 		}
 		if wakeNs != 0 {
-			s.setDue(wakeNs, rows.DueLease, ref)
+			s.due.Set(wakeNs, rows.DueLease, ref)
 		}
 		l.WakeNs = wakeNs
 	} else if wakeNs != 0 {
-		s.rouse(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
+		s.due.Rouse(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
 	}
-	s.setWatches(string(ref.Append(nil)), l.Keys, keys)
+	s.watchers.Move(string(ref.Append(nil)), l.Keys, keys)
 	l.Keys = keys
 	if l.Faulty != faulty {
 		s.setFaulty(rows.Faulty.Key(ref), faulty)
@@ -354,37 +402,38 @@ func (s *State) setFaulty(key []byte, on bool) {
 }
 
 // disarmPlan gives up the leases that a plan holds for itself.
-func (s *State) disarmPlan(p *plan) {
+func (p *plan) disarmPlan() {
 	for _, l := range p.row.Leases {
-		s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
+		p.s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
 	}
-	s.uncut(p, rowspb.Cascade_CASCADE_NONE, ofPlan)
-	s.touch(p)
+	p.uncut(rowspb.Cascade_CASCADE_NONE, ofPlan)
+	p.touch()
 }
 
 // disarm gives up all leases of a plan: it committed, or its unwind began.
-func (s *State) disarm(p *plan) {
-	s.disarmPlan(p)
-	s.dropWarnings(p)
+func (p *plan) disarm() {
+	s := p.s
+	p.disarmPlan()
+	p.dropWarnings()
 	for _, n := range p.row.Watchers {
-		a := s.action(p.id, n)
+		a := p.action(n)
 		for _, l := range a.row.Leases {
 			s.index(rows.Lease{Plan: p.id, N: n, Name: l.Name}, l, 0, nil, false)
 		}
-		s.change(a)
+		a.change()
 	}
-	s.uncut(p, rowspb.Cascade_CASCADE_NONE, anyCut)
-	s.touch(p)
+	p.uncut(rowspb.Cascade_CASCADE_NONE, anyCut)
+	p.touch()
 }
 
 // lease finds a lease by name; a is nil for a lease of the plan.
-func (s *State) lease(p *plan, ref rows.Lease) (l *rowspb.LeaseRow, a *action) {
+func (p *plan) lease(ref rows.Lease) (l *rowspb.LeaseRow, a *action) {
 	list := p.row.Leases
 	if ref.N > p.row.Actions {
 		return nil, nil
 	}
 	if ref.N != 0 {
-		a = s.action(p.id, ref.N)
+		a = p.action(ref.N)
 		list = a.row.Leases
 	}
 	for _, l := range list {

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
@@ -7,13 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-func when(name, condition string) *pb.Trigger { return &pb.Trigger{Name: name, Condition: condition} }
+// when is a condition that undoes its plan, on an action, too.
+func when(name, condition string) *pb.Trigger {
+	return &pb.Trigger{Name: name, Condition: condition, Scope: pb.Scope_SCOPE_PLAN}
+}
 
 // TestConditionsOverFacts: true fires, unknown waits, false does not fire (S73).
 func TestConditionsOverFacts(t *testing.T) {
@@ -102,7 +109,7 @@ func TestABadConditionIsShownAndBlocksNothing(t *testing.T) {
 // TestADeclaredTriggerTakesNoStandingLeasesPlace, whatever it is called.
 func TestADeclaredTriggerTakesNoStandingLeasesPlace(t *testing.T) {
 	var declared []*pb.Trigger
-	for _, name := range []string{leaseFailed, leaseCancelled, leaseDeadline, leaseVerdict} {
+	for _, name := range []string{LeaseFailed, LeaseCancelled, LeaseDeadline, LeaseVerdict} {
 		if ledger.ValidToken(name) {
 			t.Errorf("%s can be declared", name)
 		}
@@ -112,7 +119,7 @@ func TestADeclaredTriggerTakesNoStandingLeasesPlace(t *testing.T) {
 	s.must(s.agent("p", opened(epoch0+5*second, declared...)))
 	s.must(s.agent("p",
 		pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Triggers = declared })...))
-	s.play("judge:a=block turn")
+	s.play("judge:a=block* turn")
 	s.wantState("p", "open", "a=held") // it may not have crossed yet
 	s.play("a+ turn")
 	s.wantState("p", "compensated", "a=compensated")
@@ -127,7 +134,7 @@ func TestTheClockGuardHoldsTheClockOnly(t *testing.T) {
 		"turned by a record":     {"@6s judge:a=allow fail turn", "compensated"},
 		"held by a fact":         {"fact:x=1 turn", "open"},
 		"held by a fact, failed": {"fact:x=1 turn fail turn", "compensated"},
-		"verdict":                {"@6s judge:a=block turn", "compensated"},
+		"verdict":                {"@6s judge:a=block* turn", "compensated"},
 		"retries":                {"a=fail,done fail turn @9s", "compensated"},
 	} {
 		s := newSchedule(t)
@@ -212,7 +219,8 @@ func TestMoreIsDueThanOneTurnLooksAt(t *testing.T) {
 			t.Fatal(err)
 		}
 		seq++
-		for _, r := range fold(t, s, ledger.Message{Sequence: seq, StampNs: stamp, Subject: source.Subject(), Data: data}) {
+		for _, r := range foldMessage(t, s, ledger.Message{Sequence: seq, StampNs: stamp, Subject: source.Subject(),
+			Data: data}) {
 			if r.Verdict != Effective {
 				t.Fatalf("%+v", r)
 			}
@@ -222,7 +230,7 @@ func TestMoreIsDueThanOneTurnLooksAt(t *testing.T) {
 		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
 	agent := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
 	condition := `after(timestamp("2026-01-02T03:04:10Z")) && facts["x"] == 1`
-	for i := range duePerTurn + 100 {
+	for i := range DuePerTurn + 100 {
 		r := opened(0, when("mine", condition))
 		r.Plan = fmt.Sprintf("a%05d", i)
 		apply(agent, epoch0, r)
@@ -342,6 +350,7 @@ func TestAHugeFactFitsItsFiring(t *testing.T) {
 
 // TestAFiringOfManyReadingsFits: their number is bounded too.
 func TestAFiringOfManyReadingsFits(t *testing.T) {
+	t.Parallel()
 	s := newSchedule(t)
 	long := strings.Repeat("k", 200)
 	condition := `[` + strings.TrimSuffix(strings.Repeat("N,", 90), ",") + `].all(i, facts["` + long + `" + i].n == 1)`
@@ -374,7 +383,7 @@ func TestWhatIsDueTogetherIsDecidedInOneOrder(t *testing.T) {
 		w.at(time.Duration(s) * time.Second)
 	}
 	w.now = epoch0 + 20*second
-	again := open(w.kv, "t", w, w.state.programs)
+	again := OpenWith(w.kv, "t", w, w.programs)
 	live := w.decide(nil)
 	if len(live) != 4 || !sameRecords(live, again.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})) {
 		t.Fatalf("%v", live)
@@ -424,6 +433,32 @@ func TestACopyOfAFiringIsNoneOfALaterTurn(t *testing.T) {
 	w.wantState("p", "open", "a=held b=compensated")
 }
 
+// TestEitherOfTwoLeasesThatTurnedTogetherFires: a holder that had read less may have found
+// only one of them true, and each of them was.
+func TestEitherOfTwoLeasesThatTurnedTogetherFires(t *testing.T) {
+	conditions := map[string]string{"one": `facts["x"] > 0`, "two": `facts["x"] < 2`}
+	for _, other := range []bool{false, true} {
+		s := newSchedule(t)
+		s.must(s.agent("p", opened(0, when("one", conditions["one"]), when("two", conditions["two"]))))
+		s.play("a a+ fact:x=1 forget:x")
+		fired := s.decide(nil)[0]
+		k := fired.GetLeaseFired()
+		if other {
+			k.Lease = map[string]string{"one": "two", "two": "one"}[k.Lease]
+			k.Condition = conditions[k.Lease]
+			compiled, err := s.programs.Condition(k.Condition)
+			if err != nil {
+				t.Fatal(err)
+			}
+			digest := compiled.Digest()
+			k.ConditionDigest = digest[:]
+		}
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, fired))
+		s.turn()
+		s.wantState("p", "compensated", "a=compensated")
+	}
+}
+
 // TestAPlanWhoseLeaseHasFiredIsNotOpen for its agent, though its unwind has not started.
 func TestAPlanWhoseLeaseHasFiredIsNotOpen(t *testing.T) {
 	s := newSchedule(t)
@@ -434,7 +469,7 @@ func TestAPlanWhoseLeaseHasFiredIsNotOpen(t *testing.T) {
 		t.Fatalf("%v", records)
 	}
 	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records[0]))
-	if state, _, _, _ := NewReader(s.kv, "t", s).Outcome("p"); state != ledger.StateUnwinding {
+	if state, _, _, _ := view.NewReader(s.kv, "t", s).Outcome("p"); state != ledger.StateUnwinding {
 		t.Fatalf("the plan is %s", state)
 	}
 }

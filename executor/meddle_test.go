@@ -1,10 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -19,6 +21,7 @@ import (
 // comes, the rows agree with each other, the order holds, and once the owner has
 // answered everything every plan ends for good.
 func TestRandomMeddling(t *testing.T) {
+	t.Parallel()
 	cases := testenv.Cases(80, 1200)
 	programs := triggers.NewCache(100)
 	seen, seed := map[string]int{}, uint64(0)
@@ -104,7 +107,7 @@ func (s *schedule) meddle(r *rand.Rand) {
 // disturb restarts the holder, or stores an old message once more.
 func (s *schedule) disturb(r *rand.Rand) {
 	if r.IntN(2) == 0 {
-		s.state = open(s.kv, "t", s, s.state.programs)
+		s.state = OpenWith(s.kv, "t", s, s.programs)
 		return
 	}
 	m := s.log[r.IntN(len(s.log))]
@@ -126,7 +129,7 @@ func (s *schedule) finish() {
 			answers = append(answers, *s.work(c))
 		}
 		s.turn(answers...)
-		plans, _ := NewReader(s.kv, "t", nil).Plans(view.Filter{})
+		plans, _ := view.NewReader(s.kv, "t", nil).Plans(view.Filter{})
 		busy := slices.ContainsFunc(plans, func(p view.Plan) bool {
 			return p.State == "unwinding" || p.State == "quarantined" || len(p.Orphans) > 0
 		})
@@ -137,7 +140,7 @@ func (s *schedule) finish() {
 			s.settle(p.Plan)
 		}
 	}
-	plans, _ := NewReader(s.kv, "t", nil).Plans(view.Filter{})
+	plans, _ := view.NewReader(s.kv, "t", nil).Plans(view.Filter{})
 	for _, p := range plans {
 		s.t.Logf("plan %s (of %s) is %s: %s", p.Plan, p.Parent, p.State, s.undos(p.Plan))
 	}

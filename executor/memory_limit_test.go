@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,12 +22,12 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 		w.memoryMax = capacity
 		small := fmt.Sprintf("%q", strings.Repeat("s", int(capacity)/10*3-4)) // with its key 3 tenths
 		for _, key := range []string{"a1", "a2", "a3"} {
-			w.now += residentStep
+			w.now += ResidentStep
 			w.must(w.append(sensor, asserted(key, small)))
 		}
 		large := fmt.Sprintf("%q", strings.Repeat("x", int(capacity)))
 		w.must(w.append(sensor, asserted("big", large)))
-		next, _ := NewReader(w.kv, "t", w).Queue(view.QueueQuery{}, capacity)
+		next, _ := view.NewReader(w.kv, "t", w).Queue(view.QueueQuery{}, capacity)
 		if len(next) != 4 || next[0].Key != "big" || !next[0].Oversize || next[1].Oversize {
 			t.Fatalf("capacity %d: %+v", capacity, next)
 		}
@@ -37,11 +39,11 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 				t.Errorf("capacity %d: %s is %s, for a fact that never fits", capacity, key, got)
 			}
 		}
-		if row := w.state.fact("big"); w.factState("big") != view.FactEvicted || row.Asked != nil ||
+		if row := w.state.FactRow("big"); w.factState("big") != view.FactEvicted || row.Asked != nil ||
 			w.state.Meta().Evictions != 2 {
 			t.Errorf("capacity %d: %v, %d evictions", capacity, row, w.state.Meta().Evictions)
 		}
-		w.now += residentStep
+		w.now += ResidentStep
 		w.must(w.append(sensor, asserted("b", small), asserted("big", large))) // over the capacity without it, too
 		w.turn()
 		if w.factState("big") != view.FactEvicted || w.factState("a1") != view.FactEvicted ||
@@ -61,17 +63,17 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 func TestARetractionOfWhatIsNotThereChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("a", `1`), forgotten("a")))
-	row := w.state.fact("a").CloneVT()
+	row := w.state.FactRow("a").CloneVT()
 	w.now += second
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "other"}, forgotten("a"),
 		forgotten("never")))
-	if got := w.state.fact("a"); !proto.Equal(got, row) || got.By != "sensor" {
+	if got := w.state.FactRow("a"); !proto.Equal(got, row) || got.By != "sensor" {
 		t.Errorf("%v\nwas %v", got, row)
 	}
-	if row := w.state.fact("never"); row != nil || w.state.Meta().Tombstones != 1 {
+	if row := w.state.FactRow("never"); row != nil || w.state.Meta().Tombstones != 1 {
 		t.Errorf("%v, %d tombstones", row, w.state.Meta().Tombstones)
 	}
-	if places, _ := NewReader(w.kv, "t", w).Chronicle("a", 0); len(places) != 2 {
+	if places, _ := view.NewReader(w.kv, "t", w).Chronicle("a", 0); len(places) != 2 {
 		t.Errorf("the history has %v", places)
 	}
 }

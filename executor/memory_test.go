@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"bytes"
@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -57,7 +60,7 @@ func restoreAsked(keys ...string) *pb.Record {
 // factState is one fact as it is shown, without reading its value.
 func (w *world) factState(key string) string {
 	w.t.Helper()
-	facts, _, err := NewReader(w.kv, "t", w).Facts(view.FactsQuery{Prefix: key, State: ""})
+	facts, _, err := view.NewReader(w.kv, "t", w).Facts(view.FactsQuery{Prefix: key, State: ""})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -166,7 +169,7 @@ func (w *world) story() string {
 			out.WriteByte('\n')
 		}
 	}
-	plans, _ := NewReader(w.kv, "t", w).Plans(view.Filter{Limit: 1000})
+	plans, _ := view.NewReader(w.kv, "t", w).Plans(view.Filter{Limit: 1000})
 	for _, p := range plans {
 		fmt.Fprintf(&out, "%s %s: %s\n", p.Plan, p.State, w.undos(p.Plan))
 	}
@@ -189,7 +192,8 @@ func count[T any](w *world) (n int) {
 // with room for one or two of them, and with facts that are evicted and restored at
 // random: the leases that fire, when and why, and the ends of the plans are the same.
 func TestAnEvictionNeverChangesAnAnswer(t *testing.T) {
-	programs := triggers.NewCache(expressionsMax)
+	t.Parallel()
+	programs := triggers.NewCache(ExpressionsMax)
 	seeds, evicted, restored, fired := testenv.Cases(5, 60), 0, 0, 0
 	for seed := range uint64(seeds) {
 		deeds := randomDeeds(rand.New(rand.NewPCG(seed, 1)))
@@ -237,7 +241,7 @@ func TestEvictionGoesDownToNineTenths(t *testing.T) {
 	w.must(w.agent("p", opened(0, &pb.Trigger{Name: "x", Condition: `facts["f0"].n == 1 || facts["f1"].n == 1`})))
 	const value = `{"n": 2}`
 	for i := range 11 {
-		w.now += residentStep
+		w.now += ResidentStep
 		w.must(w.append(sensor, asserted(fmt.Sprintf("f%d", i%10), value)))
 	}
 	w.turn()
@@ -302,9 +306,9 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 func TestEvictionsAndReingestionsThatDoNotHoldAreVoid(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("a", `1`)))
-	first := w.state.fact("a").Source
+	first := w.state.FactRow("a").Source
 	w.must(w.append(sensor, asserted("a", `2`)))
-	source := w.state.fact("a").Source
+	source := w.state.FactRow("a").Source
 	evicted := func(key string, at, cause *pb.Address) *pb.Record {
 		return &pb.Record{Term: 1, EpochNs: w.now, Cause: cause,
 			Kind: &pb.Record_FactEvicted{FactEvicted: &pb.FactEvicted{Key: key, Fact: at, Bytes: 2}}}
@@ -325,14 +329,14 @@ func TestEvictionsAndReingestionsThatDoNotHoldAreVoid(t *testing.T) {
 	void(evicted("a", source, first), "nobody asked at 2.0-")
 	void(back("2", source, source, source), "is in memory")
 	w.must(w.append(holder, evicted("a", source, nil)))
-	gone := w.state.fact("a").Evicted
+	gone := w.state.FactRow("a").Evicted
 	void(evicted("a", source, nil), "was evicted at")
 	void(back("2", first, gone, gone), "was evicted at")
 	void(back("2", source, gone, first), "nobody asked at 2.0")
 	void(back("3", source, gone, gone), "not the one that fact")
 	digest := rows.Digest(w.kv)
 	w.must(w.append(holder, back("", source, gone, gone))) // too large for its record: read where it stands
-	if row := w.state.fact("a"); string(row.Value) != "2" || row.Evicted != nil || rows.Digest(w.kv) == digest {
+	if row := w.state.FactRow("a"); string(row.Value) != "2" || row.Evicted != nil || rows.Digest(w.kv) == digest {
 		t.Fatalf("%v", row)
 	}
 	void(back("2", source, gone, gone), "is in memory")
@@ -357,24 +361,24 @@ func TestARequestAboutFactsIsTakenWholeOrRefusedWithItsReason(t *testing.T) {
 	refuse(evictAsked(), "evict_requested.keys: 0")
 	refuse(evictAsked("a", "a"), `evict_requested.keys[1]: "a" is given twice`)
 	w.must(w.append(ops, evictAsked("a", "b")))
-	asked := w.state.fact("a").Asked
+	asked := w.state.FactRow("a").Asked
 	refuse(evictAsked("b"), "the same was asked at")
 	w.turn()
-	row := w.state.fact("b")
+	row := w.state.FactRow("b")
 	if w.factState("a") != view.FactEvicted || row.Evicted == nil ||
-		!sameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
+		!SameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
 		t.Fatalf("%v", row)
 	}
 	refuse(evictAsked("a"), `fact "a" is evicted already`)
 	w.must(w.append(ops, restoreAsked("b")))
 	w.must(w.append(sensor, asserted("b", `7`))) // the request is about what is no more
 	w.turn()
-	if row := w.state.fact("b"); string(row.Value) != "7" || row.Asked != nil || row.Reingested != nil {
+	if row := w.state.FactRow("b"); string(row.Value) != "7" || row.Asked != nil || row.Reingested != nil {
 		t.Fatalf("%v", row)
 	}
 	w.must(w.append(ops, restoreAsked("a")))
 	w.turn()
-	if row := w.state.fact("a"); row.Reingested == nil || string(row.Value) != "1" {
+	if row := w.state.FactRow("a"); row.Reingested == nil || string(row.Value) != "1" {
 		t.Fatalf("%v", row)
 	}
 }
@@ -388,21 +392,21 @@ func TestAnArchiveThatDoesNotAnswerIsNoBrokenState(t *testing.T) {
 	w.turn()
 	digest, cause := rows.Digest(w.kv), errors.New("timeout")
 	w.lost = func() error { return cause }
-	if err := w.reads("p", "a"); !errors.Is(err, ErrArchive) || !errors.Is(err, cause) ||
+	if err := w.reads("p", "a"); !errors.Is(err, memory.ErrArchive) || !errors.Is(err, cause) ||
 		!strings.Contains(err.Error(), `fact "a" at 2.0-`) {
 		t.Fatalf("%v", err)
 	}
 	if rows.Digest(w.kv) != digest {
 		t.Fatal("rows were written before the archive was asked")
 	}
-	w.lost, w.state = nil, open(w.kv, "t", w, w.state.programs)
-	fold(t, w.state, w.log[len(w.log)-1])
+	w.lost, w.state = nil, OpenWith(w.kv, "t", w, w.programs)
+	foldMessage(t, w.state, w.log[len(w.log)-1])
 	w.turn()
 	w.wantState("p", ledger.StateFailed, "")
 	w.must(w.append(ops, evictAsked("a")))
 	w.turn()
-	w.state = open(w.kv, "t", nil, w.state.programs)
-	if err := w.reads("q", "a"); !errors.Is(err, ErrArchive) {
+	w.state = OpenWith(w.kv, "t", nil, w.programs)
+	if err := w.reads("q", "a"); !errors.Is(err, memory.ErrArchive) {
 		t.Fatalf("no archive: %v", err)
 	}
 }
@@ -427,7 +431,7 @@ func (w *world) reads(plan, key string) (broken error) {
 func TestFactAtHoldsTheRecordToItsLeaf(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("a", `1`), asserted("b", `2`)))
-	at, m := w.state.fact("b").Source, w.log[1]
+	at, m := w.state.FactRow("b").Source, w.log[1]
 	if value, err := FactAt("t", m, at, "b"); err != nil || string(value) != "2" {
 		t.Fatalf("%s %v", value, err)
 	}
@@ -447,7 +451,7 @@ func TestFactAtHoldsTheRecordToItsLeaf(t *testing.T) {
 	}
 	w.must(w.append(ops, evictAsked("b")))
 	w.turn()
-	row := w.state.fact("b")
+	row := w.state.FactRow("b")
 	row.Digest = bytes.Repeat([]byte{1}, 32)
 	defer func() {
 		broken, _ := recover().(*rows.StoreError)
@@ -456,24 +460,24 @@ func TestFactAtHoldsTheRecordToItsLeaf(t *testing.T) {
 			t.Errorf("another value than the one that was evicted: %v", broken)
 		}
 	}()
-	w.state.recall("b", row)
+	w.state.Recall("b", row)
 }
 
 // TestTheLatestEvictionsAreKeptInAList that does not grow.
 func TestTheLatestEvictionsAreKeptInAList(t *testing.T) {
 	w := newWorld(t)
-	for i := range latestMax + 7 {
+	for i := range LatestMax + 7 {
 		key := fmt.Sprintf("f%03d", i)
 		w.must(w.append(sensor, asserted(key, `1`)))
 		w.must(w.append(ops, evictAsked(key)))
 		w.turn()
 	}
-	_, latest := NewReader(w.kv, "t", w).Queue(view.QueueQuery{Limit: 1000}, 0)
-	if len(latest) != latestMax || w.state.Meta().Evictions != latestMax+7 {
+	_, latest := view.NewReader(w.kv, "t", w).Queue(view.QueueQuery{Limit: 1000}, 0)
+	if len(latest) != LatestMax || w.state.Meta().Evictions != LatestMax+7 {
 		t.Fatalf("%d, of %d", len(latest), w.state.Meta().Evictions)
 	}
-	last := w.entryAt(&pb.Address{Sequence: latest[latestMax-1].Sequence, Index: latest[latestMax-1].Index})
-	if event, ok := Event(last); !ok || event.Key != "f106" || event.Kind != "fact_evicted" {
+	last := w.entryAt(&pb.Address{Sequence: latest[LatestMax-1].Sequence, Index: latest[LatestMax-1].Index})
+	if event, ok := view.Event(last); !ok || event.Key != "f106" || event.Kind != "fact_evicted" {
 		t.Fatalf("%+v", event)
 	}
 }

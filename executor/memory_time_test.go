@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"encoding/json"
@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/sagenbaum/sagenbaum/executor"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -79,7 +82,7 @@ func newPairOfStates(t *testing.T, cache *triggers.Cache) *pairOfStates {
 	p := &pairOfStates{t: t, cache: cache, stamp: epoch0}
 	for i := range p.states {
 		p.kv[i] = rows.NewMemoryKV()
-		p.states[i] = open(p.kv[i], "t", p, cache)
+		p.states[i] = OpenWith(p.kv[i], "t", p, cache)
 	}
 	term := &pb.Record{Term: 1,
 		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: FoldVersion}}}
@@ -130,7 +133,7 @@ func (p *pairOfStates) fold(source ledger.Source, one, twin []*pb.Record) {
 		}
 		m := ledger.Message{Sequence: uint64(len(p.log[i]) + 1), StampNs: p.stamp, Subject: subject, Data: data}
 		p.log[i] = append(p.log[i], m)
-		for _, r := range fold(p.t, p.states[i], m) {
+		for _, r := range foldMessage(p.t, p.states[i], m) {
 			if r.Verdict != Effective {
 				p.t.Fatalf("%d: %+v", i, r)
 			}
@@ -141,7 +144,7 @@ func (p *pairOfStates) fold(source ledger.Source, one, twin []*pb.Record) {
 // step takes a step, and reports whether it makes a history that is new.
 func (p *pairOfStates) step(kind int) bool {
 	p.t.Helper()
-	row := p.states[0].fact("k")
+	row := p.states[0].FactRow("k")
 	value := map[int]string{assertOne: `{"n":1}`, assertTwo: `{"n":2}`}[kind]
 	other := asserted("z", `0`)
 	p.stamp += 10 * second
@@ -150,13 +153,13 @@ func (p *pairOfStates) step(kind int) bool {
 		p.store(sensor, asserted("k", value), asserted("k", value))
 	case kind == retract && row != nil && !row.Retracted:
 		p.store(sensor, forgotten("k"), forgotten("k"))
-	case kind == evict && row != nil && resident(row):
+	case kind == evict && row != nil && Resident(row):
 		p.store(holder, &pb.Record{Term: 1, EpochNs: p.stamp, Kind: &pb.Record_FactEvicted{FactEvicted: &pb.FactEvicted{
-			Key: "k", Fact: row.Source, Bytes: size("k", row)}}}, other)
+			Key: "k", Fact: row.Source, Bytes: SizeOfFact("k", row)}}}, other)
 	case kind >= reingest && row != nil && row.Evicted != nil:
 		back := &pb.FactReingested{Key: "k", Fact: row.Source, Evicted: row.Evicted}
 		if kind == reingest {
-			back.Value = p.states[1].fact("k").Value
+			back.Value = p.states[1].FactRow("k").Value
 		}
 		p.store(holder, &pb.Record{Term: 1, EpochNs: p.stamp, Cause: row.Evicted,
 			Kind: &pb.Record_FactReingested{FactReingested: back}}, other)
@@ -171,7 +174,7 @@ func (p *pairOfStates) step(kind int) bool {
 func (p *pairOfStates) compare() error {
 	for i, held := range p.held {
 		for _, later := range []int64{0, 5 * second, 3600 * second} {
-			one, twin := held.Evaluate(p.stamp+later, factView{p.states[0]}), held.Evaluate(p.stamp+later, factView{p.states[1]})
+			one, twin := held.Evaluate(p.stamp+later, p.states[0].Facts()), held.Evaluate(p.stamp+later, p.states[1].Facts())
 			if got, want := fmt.Sprintf("%+v", one), fmt.Sprintf("%+v", twin); got != want {
 				return fmt.Errorf("%s in %d s:\n%s\nwithout evictions:\n%s", answered[i], later/second, got, want)
 			}
@@ -179,11 +182,12 @@ func (p *pairOfStates) compare() error {
 	}
 	rows := [2][]string{}
 	for i, s := range p.states {
-		for _, l := range append(slices.Clone(s.plan("p").row.Leases), s.action("p", 1).row.Leases...) {
+		plan := s.Reading().Plan("p")
+		for _, l := range append(slices.Clone(plan.Row.Leases), plan.Action(1).Row.Leases...) {
 			rows[i] = append(rows[i], fmt.Sprintf("%s wakes %d watches %q moot %v faulty %v", l.Name, l.WakeNs, l.Keys, l.Moot,
 				l.Faulty))
 		}
-		for _, turn := range append([]*rowspb.Turned{s.plan("p").row.Turned}, s.plan("p").row.Behind...) {
+		for _, turn := range append([]*rowspb.Turned{plan.Row.Turned}, plan.Row.Behind...) {
 			rows[i] = append(rows[i], fmt.Sprintf("turned: %v", turn))
 		}
 	}
@@ -197,8 +201,8 @@ func (p *pairOfStates) compare() error {
 // between and after, also after a restart.
 func TestEveryFunctionAnswersAlikeOfAnEvictedFact(t *testing.T) {
 	t.Parallel()
-	const steps = 5
-	cache := triggers.NewCache(expressionsMax)
+	steps := testenv.Cases(4, 5)
+	cache := triggers.NewCache(ExpressionsMax)
 	histories, evictions, returns := 0, 0, 0
 	var walk func(history []int)
 	play := func(history []int) bool {
@@ -215,7 +219,7 @@ func TestEveryFunctionAnswersAlikeOfAnEvictedFact(t *testing.T) {
 					t.Fatalf("after %v: %v", history, err)
 				}
 				for i := range p.states {
-					p.states[i] = open(p.kv[i], "t", p, cache)
+					p.states[i] = OpenWith(p.kv[i], "t", p, cache)
 				}
 			}
 		}

@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -39,14 +41,14 @@ func TestAnUndoInWorkingMemoryIsOneCommitWithItsFact(t *testing.T) {
 	w.wantState("p", ledger.StateCompensated, "a=compensated b=compensated")
 	w.wantState("q", ledger.StateFailed, "")
 	for id, key := range map[string]string{"a": "branch/a", "b": "open/b"} {
-		row, registered := w.state.fact(key), w.state.byName("p", id).fixed.Registered
+		row, registered := w.state.FactRow(key), w.actionOf("p", id).Fixed.Registered
 		at := row.Source
 		if row.Retracted {
 			at = row.Tombstone
 		}
 		e := w.entryAt(at)
-		if !row.Undo || row.Plan != "p" || row.Action != id || !sameAddress(row.About, registered) ||
-			!sameAddress(e.Record.About, registered) {
+		if !row.Undo || row.Plan != "p" || row.Action != id || !SameAddress(row.About, registered) ||
+			!SameAddress(e.Record.About, registered) {
 			t.Fatalf("%v", row)
 		}
 		if w.entryAt(row.Cause).Record.GetCompensationDispatched() == nil {
@@ -57,7 +59,7 @@ func TestAnUndoInWorkingMemoryIsOneCommitWithItsFact(t *testing.T) {
 			t.Fatalf("behind fact %s stands %v", key, next.Record)
 		}
 	}
-	if row := w.state.fact("branch/a"); string(row.Value) != `{"ref":"a","state":"gone"}` &&
+	if row := w.state.FactRow("branch/a"); string(row.Value) != `{"ref":"a","state":"gone"}` &&
 		string(row.Value) != `{"state":"gone","ref":"a"}` {
 		t.Fatalf("%s", row.Value)
 	}
@@ -78,12 +80,12 @@ func TestAFactOfTheHolderCountsOnlyAsTheUndoUnderWay(t *testing.T) {
 	fact := func(key, value, action string, cause *pb.Address) *pb.Record {
 		r := asserted(key, value)
 		r.Plan, r.Action, r.Term, r.EpochNs, r.Cause = "p", action, 1, w.now, cause
-		r.About = w.state.byName("p", action).fixed.Registered
+		r.About = w.actionOf("p", action).Fixed.Registered
 		return r
 	}
 	success := func() *pb.Record {
-		a := w.state.byName("p", "a")
-		return &pb.Record{Plan: "p", Action: "a", Term: 1, EpochNs: w.now, About: a.fixed.Registered, Cause: a.row.Dispatched,
+		a := w.actionOf("p", "a")
+		return &pb.Record{Plan: "p", Action: "a", Term: 1, EpochNs: w.now, About: a.Fixed.Registered, Cause: a.Row.Dispatched,
 			Kind: &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: 1}}}
 	}
 	void := func(r *pb.Record, want string) {
@@ -92,11 +94,11 @@ func TestAFactOfTheHolderCountsOnlyAsTheUndoUnderWay(t *testing.T) {
 			t.Fatalf("%+v, want void: %s", got, want)
 		}
 	}
-	void(fact("k", "1", "a", w.state.byName("p", "a").fixed.Registered), "plan p is open")
+	void(fact("k", "1", "a", w.actionOf("p", "a").Fixed.Registered), "plan p is open")
 	w.must(w.agent("p", planFailed()))
 	var dispatched *pb.Address
 	for range 9 { // until a is dispatched, without an answer for it
-		if dispatched = w.state.byName("p", "a").row.Dispatched; dispatched != nil {
+		if dispatched = w.actionOf("p", "a").Row.Dispatched; dispatched != nil {
 			break
 		}
 		var answers []Answer
@@ -116,7 +118,7 @@ func TestAFactOfTheHolderCountsOnlyAsTheUndoUnderWay(t *testing.T) {
 	void(fact("k", "1", "b", dispatched), "the compensation of action b asserts no fact")
 	void(fact("k", "2", "a", dispatched), "with another value or key")
 	void(fact("j", "1", "a", dispatched), "with another value or key")
-	void(fact("k", "1", "a", w.state.byName("p", "b").row.Dispatched), "was dispatched at")
+	void(fact("k", "1", "a", w.actionOf("p", "b").Row.Dispatched), "was dispatched at")
 	void(success(), `has not changed fact "k"`)
 	w.must(w.append(holder, fact("k", "1", "a", dispatched)))
 	void(fact("k", "1", "a", dispatched), "a copy")
@@ -176,7 +178,7 @@ func TestAnUndoOfWorkingMemoryGoesOnAfterAFailedAttempt(t *testing.T) {
 	w.now += 10 * second
 	w.turn()
 	w.wantState("p", ledger.StateCompensated, "a=compensated")
-	if row := w.state.fact("k"); !row.Retracted || len(row.Value) != 0 || row.Action != "a" {
+	if row := w.state.FactRow("k"); !row.Retracted || len(row.Value) != 0 || row.Action != "a" {
 		t.Fatalf("%v", row)
 	}
 }
@@ -189,11 +191,11 @@ func TestAFactThatNamesAnActionRefersToItByAddress(t *testing.T) {
 	r := asserted("k", `1`)
 	r.Plan, r.Action = "p", "a"
 	w.must(w.append(sensor, r))
-	registered := w.state.byName("p", "a").fixed.Registered
-	if row := w.state.fact("k"); row.Undo || row.By != "sensor" || !sameAddress(row.About, registered) {
+	registered := w.actionOf("p", "a").Fixed.Registered
+	if row := w.state.FactRow("k"); row.Undo || row.By != "sensor" || !SameAddress(row.About, registered) {
 		t.Fatalf("%v", row)
 	}
-	r.About = w.state.fact("k").Source
+	r.About = w.state.FactRow("k").Source
 	if got := w.append(sensor, r)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "about: ") {
 		t.Fatalf("%+v", got)
 	}
@@ -218,7 +220,7 @@ func TestAFactOfWhatIsNotRegisteredIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if row := w.state.fact("k"); string(row.Value) != "1" || row.Plan != "" {
+	if row := w.state.FactRow("k"); string(row.Value) != "1" || row.Plan != "" {
 		t.Errorf("%v", row)
 	}
 	ofPlan := asserted("k", `3`)

@@ -1,10 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"cmp"
 	"fmt"
 	"math/rand"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -44,12 +46,9 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 	}
 	var s *State
 	start := func() {
-		s = open(kv, "t", nil, programs)
+		s = OpenWith(kv, "t", nil, programs)
 		if g.kept > 0 {
-			s.watchers = rows.NewRecent(g.kept, watcherBytesMax, func(l *watchList) int { return l.bytes })
-			s.facts = rows.NewRecent(g.kept, factBytesMax, func(f *keptFact) int {
-				return keptFactBytes + len(f.row.GetValue())
-			})
+			s.KeepOnly(g.kept)
 		}
 	}
 	start()
@@ -79,7 +78,7 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 		left = 1 + r.Intn(g.flush)
 		s.Flush()
 		if g.forget {
-			s.plans, s.actions = map[string]*plan{}, map[rows.Action]*action{}
+			s.Forget()
 		}
 		if g.restart > 0 && r.Intn(g.restart) == 0 {
 			start()
@@ -92,6 +91,7 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 // TestNoAnswerDependsOnWhatIsKept: one ledger, six ways to keep things in memory,
 // one state and the same decisions.
 func TestNoAnswerDependsOnWhatIsKept(t *testing.T) {
+	t.Parallel()
 	cases := cmp.Or(*oracleCases, testenv.Cases(60, 800)) / 4
 	programs := triggers.NewCache(64)
 	for n := range cases {

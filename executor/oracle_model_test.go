@@ -1,8 +1,10 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"slices"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -235,10 +237,10 @@ func (m *oracleModel) apply(e ledger.Entry) {
 	case *pb.Record_VerdictGiven:
 		a := p.action(r.Action)
 		if a.verdict == nil {
-			m.arm(p, a, leaseVerdict, verdictBlocks)
-			m.arm(p, a, leaseUnheard, verdictUnheard)
+			m.arm(p, a, LeaseVerdict, verdictBlocks)
+			m.arm(p, a, LeaseUnheard, verdictUnheard)
 		}
-		a.verdict = &oracle.Verdict{Outcome: verdictName(k.VerdictGiven.Outcome), AtNs: m.timeNs}
+		a.verdict = &oracle.Verdict{Outcome: VerdictName(k.VerdictGiven.Outcome), AtNs: m.timeNs}
 	case *pb.Record_SavepointSet:
 		p.savepoints[k.SavepointSet.Name] = len(p.actions)
 	case *pb.Record_PlanFailed:
@@ -275,10 +277,10 @@ func (m *oracleModel) opened(e ledger.Entry, k *pb.PlanOpened) {
 	for _, l := range k.Labels {
 		p.label = l.Value
 	}
-	m.arm(p, nil, leaseFailed, statusIs("failed"))
-	m.arm(p, nil, leaseCancelled, statusIs("cancelled"))
+	m.arm(p, nil, LeaseFailed, statusIs("failed"))
+	m.arm(p, nil, LeaseCancelled, statusIs("cancelled"))
 	if k.DeadlineNs > 0 {
-		m.arm(p, nil, leaseDeadline, deadlinePassed)
+		m.arm(p, nil, LeaseDeadline, deadlinePassed)
 	}
 	for _, t := range k.Triggers {
 		m.arm(p, nil, t.Name, m.texts[t.Condition])
@@ -314,7 +316,7 @@ func (m *oracleModel) commit(p *oraclePlan) {
 	}
 	p.phase = "committing"
 	for _, l := range p.leases {
-		if l.name == leaseDeadline {
+		if l.name == LeaseDeadline {
 			l.gone, l.must = true, false
 		}
 	}
@@ -376,8 +378,10 @@ func (m *oracleModel) rewound(p *oraclePlan) {
 		}
 	}
 	for _, l := range p.leases {
-		l.fired = false
-		l.forget()
+		if l.fired || !l.may {
+			l.forget()
+		}
+		l.fired, l.must = false, l.must && !l.condition.Clock
 	}
 }
 

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -29,12 +30,12 @@ const manyOrphans = "others"
 // claims reports whether a refused record claims an act other than the one that is
 // registered under its name. An action that completes twice, with two results, has
 // happened twice.
-func (s *State) claims(p *plan, r *pb.Record) bool {
-	a := s.byName(p.id, r.Action)
+func (p *plan) claims(r *pb.Record) bool {
+	a := p.s.byName(p.id, r.Action)
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
 		return a == nil || writerOf(p, a) != r.Writer ||
-			!bytes.Equal(s.actDigest(a), actDigest(k.ForwardRegistered, r.Payload.GetInput()))
+			!bytes.Equal(a.actDigest(), actDigest(k.ForwardRegistered, r.Payload.GetInput()))
 	case *pb.Record_CompensationRegistered:
 		return a == nil || writerOf(p, a) != r.Writer
 	case *pb.Record_ForwardInDoubt:
@@ -46,43 +47,43 @@ func (s *State) claims(p *plan, r *pb.Record) bool {
 }
 
 // noteOrphan remembers on its plan an act that a refused record claims.
-func (s *State) noteOrphan(e ledger.Entry, reason string) {
-	r := e.Record
-	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) ||
+func (s *fold) noteOrphan(reason string) {
+	r := s.e.Record
+	if r == nil || s.e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) ||
 		!ledger.ValidToken(r.Action) {
 		return
 	}
 	p := s.plan(r.Plan)
-	if p == nil || p.row.Agent != e.Source.Name || !s.claims(p, r) {
+	if p == nil || p.row.Agent != s.e.Source.Name || !p.claims(r) {
 		return
 	}
-	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: e.Address, Reason: clip(reason)}
+	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: s.e.Address, Reason: clip(reason)}
 	if f := r.GetForwardRegistered(); f != nil {
 		o.Capability, o.Digest = f.Capability, actDigest(f, r.Payload.GetInput())
-		s.halfClaim = orphanPlace(r.Action, &pb.Address{Sequence: e.Address.GetSequence()})
+		s.halfClaim = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
 	} else if r.GetCompensationRegistered() != nil &&
-		s.halfClaim == orphanPlace(r.Action, &pb.Address{Sequence: e.Address.GetSequence()}) {
+		s.halfClaim == orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()}) {
 		return // the other half of what was just noted
 	}
 	_, o.Happened = r.Kind.(*pb.Record_ForwardCompleted)
 	if known := sameClaim(p.row, o, r); known != nil {
-		s.addClaim(p, known, o)
+		p.addClaim(known, o)
 		return
 	}
-	o.Name = s.orphanName(p, r.Action, e.Address)
-	s.addOrphan(p, o)
-	s.reopen(p)
-	s.touchTree(p)
+	o.Name = p.orphanName(r.Action, s.e.Address)
+	p.addOrphan(o)
+	p.reopen()
+	p.touchTree()
 	switch p.row.Phase {
 	// no unwind asks for its owner
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED:
 		text := "action " + o.Name +
 			" was claimed by a record that was refused: it may have happened, and nothing undoes it"
-		s.page(p, nil, api.PageActClaimed, text, e.Address)
+		p.page(nil, api.PageActClaimed, text, s.e.Address)
 	}
 }
 
-func (s *State) addOrphan(p *plan, o *rowspb.Orphan) {
+func (p *plan) addOrphan(o *rowspb.Orphan) {
 	switch n := len(p.row.Orphans); {
 	case n < orphansMax-1:
 	case n == orphansMax-1:
@@ -119,29 +120,29 @@ func sameClaim(row *rowspb.PlanRow, o *rowspb.Orphan, r *pb.Record) *rowspb.Orph
 }
 
 // addClaim adds what a record says to an orphan that is known.
-func (s *State) addClaim(p *plan, known, o *rowspb.Orphan) {
+func (p *plan) addClaim(known, o *rowspb.Orphan) {
 	if o.Happened && !known.Happened {
 		known.Happened, known.Withdrawn = true, false
-		s.reopen(p) // it was taken back before
+		p.reopen() // it was taken back before
 	}
 	if len(known.Digest) == 0 {
 		known.Digest, known.Capability = o.Digest, o.Capability
 	}
-	s.touchTree(p)
+	p.touchTree()
 }
 
 // touchTree marks a plan changed whose orphans have, and the root whose commit may wait for
 // them.
-func (s *State) touchTree(p *plan) {
-	s.touch(p)
-	s.touch(s.root(p))
-	s.listOwner(p)
+func (p *plan) touchTree() {
+	p.touch()
+	p.root().touch()
+	p.listOwner()
 }
 
 // orphanName is the action's id, or its place where that means something else already.
-func (s *State) orphanName(p *plan, action string, at *pb.Address) string {
+func (p *plan) orphanName(action string, at *pb.Address) string {
 	taken := func(o *rowspb.Orphan) bool { return o.Name == action }
-	if s.number(p.id, action) != 0 || slices.ContainsFunc(p.row.Orphans, taken) {
+	if p.s.number(p.id, action) != 0 || slices.ContainsFunc(p.row.Orphans, taken) {
 		return orphanPlace(action, at)
 	}
 	return action
@@ -159,12 +160,12 @@ func actDigest(f *pb.ForwardRegistered, input []byte) []byte {
 	return h.Sum(nil)
 }
 
-func (s *State) actDigest(a *action) []byte {
-	return actDigest(a.fixed.Forward, s.payload(a.id).Input)
+func (a *action) actDigest() []byte {
+	return actDigest(a.fixed.Forward, a.plan.s.payload(a.id).Input)
 }
 
 // withdraw takes back the one act that its process says never happened.
-func (s *State) withdraw(p *plan, r *pb.Record) bool {
+func (p *plan) withdraw(r *pb.Record) bool {
 	at := -1
 	for i, o := range p.row.Orphans {
 		if o.Action != r.Action || o.Writer != r.Writer || o.Answered {
@@ -179,37 +180,37 @@ func (s *State) withdraw(p *plan, r *pb.Record) bool {
 		return false
 	}
 	p.row.Orphans[at].Withdrawn = true
-	s.orphansChanged(p)
+	p.orphansChanged()
 	if p.row.Quarantined == 0 && !orphaned(p.row) {
-		s.reopen(p) // it had ended for that alone
+		p.reopen() // it had ended for that alone
 	}
 	return true
 }
 
 // adopt forgets the claims of an act that its pair registers after all. The name is the
 // action's from now on, whatever else was claimed under it.
-func (s *State) adopt(p *plan, e ledger.Entry, f *pb.ForwardRegistered) {
+func (s *fold) adopt(p *plan, f *pb.ForwardRegistered) {
 	if len(p.row.Orphans) == 0 {
 		return
 	}
-	digest := actDigest(f, e.Record.Payload.GetInput())
+	digest := actDigest(f, s.e.Record.Payload.GetInput())
 	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(o *rowspb.Orphan) bool {
-		same := o.Action == e.Record.Action && o.Writer == e.Record.Writer
+		same := o.Action == s.e.Record.Action && o.Writer == s.e.Record.Writer
 		return same && (len(o.Digest) == 0 || bytes.Equal(o.Digest, digest))
 	})
 	for _, o := range p.row.Orphans {
-		if o.Name == e.Record.Action {
+		if o.Name == s.e.Record.Action {
 			o.Name = orphanPlace(o.Action, o.At)
 		}
 	}
-	s.orphansChanged(p)
+	p.orphansChanged()
 }
 
 // orphansChanged closes the page about orphans when none waits for an answer.
-func (s *State) orphansChanged(p *plan) {
-	s.touchTree(p)
+func (p *plan) orphansChanged() {
+	p.touchTree()
 	if !orphaned(p.row) {
-		s.unpage(p, nil, api.PageActClaimed)
+		p.unpage(nil, api.PageActClaimed)
 	}
 }
 
@@ -233,11 +234,11 @@ func orphans(r *rowspb.PlanRow) (names []string) {
 
 // orphanedBelow names an orphan of a plan, or of one that is a part of it and whose held
 // set goes with it; empty: there is none.
-func (s *State) orphanedBelow(p *plan) (names string) {
+func (p *plan) orphanedBelow() (names string) {
 	if names = strings.Join(orphans(p.row), ", "); names != "" {
 		return names
 	}
-	s.descendants(p, func(c *plan) bool {
+	p.descendants(func(c *plan) bool {
 		if keeps(c.row) && orphaned(c.row) {
 			names = strings.Join(orphans(c.row), ", ") + " of plan " + c.id
 		}
@@ -248,35 +249,17 @@ func (s *State) orphanedBelow(p *plan) (names string) {
 
 // heldByOrphans reports whether a commit that waits has nothing left to do before an owner
 // has answered for the orphans of its tree.
-func (s *State) heldByOrphans(p *plan) bool {
+func (p *plan) heldByOrphans() bool {
 	r := p.row
 	turned := r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
 	asks := len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r)
-	return r.Phase == rowspb.Phase_PHASE_COMMITTING && !turned && !asks && s.orphanedBelow(p) != ""
-}
-
-// orphansOf calls each with the orphans that keep the commit of a root waiting, as the
-// root names them, and what each waits for, until it returns false.
-func (s *State) orphansOf(root *plan, each func(name, why string) bool) {
-	of := func(p *plan, prefix string) bool {
-		for _, o := range p.row.Orphans {
-			why := "its owner's word, before the plan is committed: it was claimed by a record that was " +
-				"refused"
-			if waits(o) && !each(prefix+o.Name, joinText(why, o.Reason)) {
-				return false
-			}
-		}
-		return true
-	}
-	if of(root, "") {
-		s.descendants(root, func(c *plan) bool { return !keeps(c.row) || of(c, c.id+"/") })
-	}
+	return r.Phase == rowspb.Phase_PHASE_COMMITTING && !turned && !asks && p.orphanedBelow() != ""
 }
 
 // resolveOrphan takes the owner's word on an act that was claimed by a record which was
 // refused.
-func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, bool) {
-	id := e.Record.Action
+func (s *fold) resolveOrphan(p *plan, k *pb.Resolved) (Result, bool) {
+	id := s.e.Record.Action
 	at := slices.IndexFunc(p.row.Orphans, func(o *rowspb.Orphan) bool {
 		return o.Name == id &&
 			waits(o)
@@ -284,23 +267,23 @@ func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, 
 	if at < 0 {
 		return Result{}, false
 	}
-	if !s.orphanSeconded(e, p, &rowspb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome),
+	if !s.orphanSeconded(p, &rowspb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome),
 		Halt: k.Halt, Actor: k.Actor}) {
 		return effective, true
 	}
-	s.reopen(p)
+	p.reopen()
 	if p.row.Phase == rowspb.Phase_PHASE_UNWINDING {
-		p.row.Resumed = e.Address
+		p.row.Resumed = s.e.Address
 	}
 	p.row.Orphans[at].Answered = true
 	p.row.Resolved++
 	p.row.ByHand = true
-	s.orphansChanged(p)
+	p.orphansChanged()
 	return effective, true
 }
 
 // orphanSeconded is seconded for an orphan, which has no row of its own.
-func (s *State) orphanSeconded(e ledger.Entry, p *plan, answer *rowspb.Proposal) bool {
+func (s *fold) orphanSeconded(p *plan, answer *rowspb.Proposal) bool {
 	if !p.row.Declared.SecondApprover {
 		return true
 	}
@@ -311,10 +294,69 @@ func (s *State) orphanSeconded(e ledger.Entry, p *plan, answer *rowspb.Proposal)
 		first = p.row.Proposals[at]
 		p.row.Proposals = slices.Delete(p.row.Proposals, at, at+1)
 	}
-	s.touch(p)
-	if confirms(e, first, answer) {
+	p.touch()
+	if confirms(s.e, first, answer) {
 		return true
 	}
 	p.row.Proposals = append(p.row.Proposals, answer)
 	return false
+}
+
+// The writer of a plan. An agent may run in several processes, and one that was thought
+// dead may go on. A plan takes new actions, savepoints and its end from one process at a
+// time: the one that opened it, or the last one that resumed it. What became of a forward
+// is taken from the process that registered it too, for no one knows better (ADR 0024).
+
+// writerOf is the process that registered an action.
+func writerOf(p *plan, a *action) string { return cmp.Or(a.fixed.Writer, p.row.Opener) }
+
+// hasWord reports whether a process may say what became of the forward of an action.
+func hasWord(p *plan, a *action, writer string) bool {
+	return writer == p.row.Writer || writer == writerOf(p, a)
+}
+
+// mayWrite refuses what another process than the plan's writer says.
+func (p *plan) mayWrite(r *pb.Record) Result {
+	if r.Writer == p.row.Writer {
+		return effective
+	}
+	switch r.Kind.(type) {
+	case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:
+		if a := p.s.byName(p.id, r.Action); a != nil && writerOf(p, a) == r.Writer {
+			return effective
+		}
+	}
+	if p.row.ResumedNs != 0 {
+		return refused("writer: plan %s takes the records of the process that resumed it at %s, and no "+
+			"other's", p.id, instant(p.row.ResumedNs))
+	}
+	return refused("writer: plan %s takes the records of the process that opened it; another one "+
+		"resumes it first", p.id)
+}
+
+// writerFrom is the sequence at which the present writer of a plan became that.
+func writerFrom(r *rowspb.PlanRow) uint64 {
+	return cmp.Or(r.ResumedAt, r.Opened.GetSequence())
+}
+
+// planResumed makes another process the writer of an open plan. One that names the writer it
+// follows comes too late once that is another: a copy of it, or one that was long on its way,
+// would take the plan back from who has it since.
+func (s *fold) planResumed(p *plan) Result {
+	follows := s.e.Record.GetPlanResumed().Follows
+	switch {
+	case s.e.Record.Writer == p.row.Writer:
+		return repeated
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
+		return refused("plan %s is %s and is not resumed", p.id, statusName(p.row))
+	case follows != 0 && follows != writerFrom(p.row) && s.meta.HolderFold >= ledger.FollowsSince:
+		return refused("plan_resumed.follows: %d, and the writer of plan %s is another one since %d",
+			follows, p.id, writerFrom(p.row))
+	}
+	p.row.Writer, p.row.ResumedNs = s.e.Record.Writer, s.meta.TimeNs
+	p.row.ResumedAt = s.e.Address.GetSequence()
+	p.touch()
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
+		Writer: p.row.Writer})
+	return effective
 }

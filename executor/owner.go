@@ -13,8 +13,8 @@ import (
 // an unwind owes, also while a call is out that perhaps no one will ever take.
 
 // answerable finds an action that its owner may answer for, or says why there is none.
-func (s *State) answerable(p *plan, id string) (*action, Result) {
-	a := s.byName(p.id, id)
+func (p *plan) answerable(id string) (*action, Result) {
+	a := p.s.byName(p.id, id)
 	switch {
 	case a == nil:
 		return nil, refused("action %s is not registered in plan %s", id, p.id)
@@ -68,8 +68,8 @@ func pointsBack(r *pb.Record, a *action) Result {
 }
 
 // answeredFor finds the action that a record answers for, or says why there is none.
-func (s *State) answeredFor(p *plan, r *pb.Record) (*action, Result) {
-	a, refusal := s.answerable(p, r.Action)
+func (p *plan) answeredFor(r *pb.Record) (*action, Result) {
+	a, refusal := p.answerable(r.Action)
 	if a == nil {
 		return nil, refusal
 	}
@@ -81,66 +81,66 @@ func (s *State) answeredFor(p *plan, r *pb.Record) (*action, Result) {
 
 // resolved ends what is owed by its owner's word (S106). Unless the owner says halt, the
 // unwind goes on with what the action came after.
-func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
-	if s.byName(p.id, e.Record.Action) == nil {
-		if r, ok := s.resolveOrphan(e, p, k); ok {
+func (s *fold) resolved(p *plan, k *pb.Resolved) Result {
+	if s.byName(p.id, s.e.Record.Action) == nil {
+		if r, ok := s.resolveOrphan(p, k); ok {
 			return r
 		}
 	}
-	a, refusal := s.answeredFor(p, e.Record)
+	a, refusal := p.answeredFor(s.e.Record)
 	if a == nil {
 		return refusal
 	}
-	if s.committing(p) {
-		return s.answeredAtCommit(e, p, a, k)
+	if p.committing() {
+		return s.about(a).answeredAtCommit(k)
 	}
-	if !s.seconded(e, p, a, &rowspb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt,
+	if !s.about(a).seconded(&rowspb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt,
 		Actor: k.Actor}) {
 		return effective
 	}
-	s.reopen(p)
-	p.row.Resumed = e.Address
-	s.giveUp(e, a)
+	p.reopen()
+	p.row.Resumed = s.e.Address
+	s.about(a).giveUp()
 	if a.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
-		s.land(p, a)
+		a.land()
 	}
-	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
-	s.unpage(p, a, api.PageQuarantined)
-	s.settle(p, a, rowspb.Undo_UNDO_RESOLVED, e.Address)
+	a.row.Resolution, a.row.ResolvedBy = k, s.e.Source.Name
+	p.unpage(a, api.PageQuarantined)
+	a.settle(rowspb.Undo_UNDO_RESOLVED, s.e.Address)
 	return effective
 }
 
 // retryRequested lets an undo go on by its owner's word, with its contract's attempts
 // again. While an attempt without an answer may still be at work, that takes force (S29).
-func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Result {
-	a, refusal := s.answeredFor(p, e.Record)
+func (s *fold) retryRequested(p *plan, k *pb.RetryRequested) Result {
+	a, refusal := p.answeredFor(s.e.Record)
 	if a == nil {
 		return refusal
 	}
-	if s.committing(p) {
-		return s.askedAgain(e, p, a, k)
+	if p.committing() {
+		return s.about(a).askedAgain(k)
 	}
-	if why := s.retryRefused(a, k.Force); why != "" {
+	if why := a.retryRefused(k.Force); why != "" {
 		return refused("%s", why)
 	}
-	if !s.seconded(e, p, a, &rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
+	if !s.about(a).seconded(&rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
 		return effective
 	}
 	a.row.AttemptsFrom, a.row.Approved, a.row.Unserved = a.row.Attempt, true, false
 	if a.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
-		s.goOn(e, p, a)
+		s.about(a).goOn()
 		return effective
 	}
-	s.reopen(p)
-	p.row.Resumed = e.Address
+	p.reopen()
+	p.row.Resumed = s.e.Address
 	a.row.Settled, a.row.SettledNs = nil, 0
-	s.unpage(p, a, api.PageQuarantined)
-	s.owe(p, a)
+	p.unpage(a, api.PageQuarantined)
+	a.owe()
 	return effective
 }
 
 // retryRefused says why an undo must not be tried again now, or "".
-func (s *State) retryRefused(a *action, force bool) string {
+func (a *action) retryRefused(force bool) string {
 	class, id := a.fixed.Forward.Class, a.fixed.Id
 	waits := !flying(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
 		a.row.Undo != rowspb.Undo_UNDO_EXHAUSTED
@@ -157,7 +157,7 @@ func (s *State) retryRefused(a *action, force bool) string {
 	case a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED:
 		return fmt.Sprintf("attempt %d of action %s is on its way since %s and has no answer: wait, or "+
 			"force the retry", a.row.Attempt, id, instant(a.row.DispatchedNs))
-	case a.row.AliveUntilNs > s.meta.TimeNs:
+	case a.row.AliveUntilNs > a.plan.s.meta.TimeNs:
 		return fmt.Sprintf("attempt %d of action %s had no answer and may be at work until %s: wait, "+
 			"or force the retry", a.row.Attempt, id, instant(a.row.AliveUntilNs))
 	}
@@ -166,33 +166,35 @@ func (s *State) retryRefused(a *action, force bool) string {
 
 // goOn takes an action that is not quarantined to its next attempt. What is owed before
 // it, and a forward that may still land, hold that back as they did.
-func (s *State) goOn(e ledger.Entry, p *plan, a *action) {
+func (s about) goOn() {
+	a := s.a
 	if a.row.Undo == rowspb.Undo_UNDO_OWED {
-		s.change(a)
+		a.change()
 		return
 	}
-	next, _ := s.nextStep(a)
+	next, _ := a.nextStep()
 	resend := flying(a.row.Undo) && a.row.Attempt > 0 && a.row.Asking != pb.Question_QUESTION_EFFECT &&
 		next == stepDispatch
-	s.giveUp(e, a)
+	s.giveUp()
 	if !resend {
-		s.land(p, a)
-		s.owe(p, a)
+		a.land()
+		a.owe()
 		return
 	}
-	s.unheard(p, a)
+	a.unheard()
 	a.row.Asking, a.row.Pending, a.row.AskedToSend = pb.Question_QUESTION_UNSPECIFIED, nil, false
 	// It stays in flight: the answer to the attempt that was given up still settles it.
 	a.row.ReadyNs = s.meta.TimeNs
-	s.wait(p, a, max(a.row.DispatchedNs, a.row.AskedNs))
+	a.wait(max(a.row.DispatchedNs, a.row.AskedNs))
 }
 
 // giveUp closes the attempt that is out: its owner waits for its answer no longer.
-func (s *State) giveUp(e ledger.Entry, a *action) {
+func (s about) giveUp() {
+	a := s.a
 	out := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Attempt > 0
 	if out && (a.row.Asking == pb.Question_QUESTION_UNSPECIFIED ||
 		a.row.Asking == pb.Question_QUESTION_VERIFY) {
-		s.attemptEnded(e, a, a.row.Attempt,
+		s.attemptEnded(a.row.Attempt,
 			attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
 	}
 }
@@ -213,23 +215,24 @@ const noteUndone = "its undo was carried out after all: see whether that was onc
 // doneLate takes a worker's word, behind a quarantine or its owner's answer, that an
 // attempt is done. A quarantine is not released by itself: its owner reads it there. An
 // answer that did not know of it is held against it: that is a duty of the owner's.
-func (s *State) doneLate(e ledger.Entry, p *plan, a *action, end attemptEnd,
+func (s about) doneLate(end attemptEnd,
 	attempt uint32) Result {
+	a := s.a
 	if attempt <= a.row.SaidDone {
 		return void("action %s: attempt %d was said to be done already", a.fixed.Id, a.row.SaidDone)
 	}
 	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt,
-		orWorker(end.worker), ledger.FormatAddress(e.Address))
-	s.attemptEnded(e, a, attempt, end)
+		orWorker(end.worker), ledger.FormatAddress(s.e.Address))
+	s.attemptEnded(attempt, end)
 	a.row.SaidDone = attempt
-	s.change(a)
+	a.change()
 	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 		a.row.Note = clip(a.row.Note + "; " + said)
 		return effective
 	}
-	s.owedAnew(e, p, a, &rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef,
+	s.owedAnew(&rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef,
 		Presence: a.row.Presence, Undone: true}, noteUndone)
-	a.row.Note = clip(said + noteOwed + dutyID(s.origin(p, a), s.origin(p, a).row.Duties))
+	a.row.Note = clip(said + noteOwed + dutyID(a.origin(), a.origin().row.Duties))
 	return effective
 }
 

@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"

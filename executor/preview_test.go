@@ -1,10 +1,12 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -57,7 +59,7 @@ func (w *planted) stages(withStages bool) (steps []string) {
 
 func (w *planted) stepsOf(records []*pb.Record, stage int, withStages bool) (steps []string) {
 	for _, r := range records {
-		step := view.PreviewStep{Stage: stage, Plan: strings.TrimSuffix(r.Plan, undoneSuffix), Action: r.Action}
+		step := view.PreviewStep{Stage: stage, Plan: strings.TrimSuffix(r.Plan, UndoneSuffix), Action: r.Action}
 		switch k := r.Kind.(type) {
 		case *pb.Record_CompensationDispatched:
 			step.Step, step.Inverse, step.Arguments = "compensate", k.CompensationDispatched.Capability, r.Payload.Arguments
@@ -94,6 +96,7 @@ func lineOf(step view.PreviewStep, withStages bool) string {
 // arguments in the same stages, the same end, the same outstanding. A preview
 // changes nothing.
 func TestPreviewIsWhatHappens(t *testing.T) {
+	t.Parallel()
 	seen := many(t, 3000, func(programs *triggers.Cache, g *grower) string {
 		root := g.plan(8)
 		to := g.IntN(len(root.actions) + 1)
@@ -103,13 +106,13 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		w.plant(root, to, len(root.actions))
 		w.close(root)
 		// With fewer places than calls the order of answers decides which stage a step is in.
-		withStages := w.state.plan("p").row.Declared.Concurrency == 0
+		withStages := w.planOf("p").Row.Declared.Concurrency == 0
 		moment, q := w.moment(), view.PreviewQuery{Plan: "p"}
 		if moment == "open" && g.IntN(2) == 0 {
 			q.To = "s"
 		}
 		before := rows.Digest(w.kv)
-		viewed, err := NewReaderWith(w.kv, "t", nil, w.state.programs).Preview(q, w.now)
+		viewed, err := view.NewReaderWith(w.kv, "t", nil, w.programs).Preview(q, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +179,7 @@ func (w *planted) unwindAs(viewed view.Preview) string {
 	case state == "open":
 		return "p"
 	}
-	return "p" + undoneSuffix
+	return "p" + UndoneSuffix
 }
 
 func (w *planted) compare(viewed view.Preview, plan string, withStages bool) {
@@ -217,11 +220,11 @@ func (w *planted) compare(viewed view.Preview, plan string, withStages bool) {
 func TestPreviewOfNothing(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ turn")
-	if _, err := NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "none"}, s.now); err == nil {
+	if _, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "none"}, s.now); err == nil {
 		t.Fatal("a preview of an unknown plan")
 	}
 	refusal := func(q view.PreviewQuery) string {
-		viewed, err := NewReader(s.kv, "t", nil).Preview(q, s.now)
+		viewed, err := view.NewReader(s.kv, "t", nil).Preview(q, s.now)
 		if err != nil || viewed.End != viewed.State || len(viewed.Steps) > 0 {
 			t.Fatalf("%+v %v", viewed, err)
 		}

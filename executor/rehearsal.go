@@ -1,93 +1,91 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
-	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // A rehearsal is the unwind itself, decided by the same code in a scratch copy that is
 // thrown away, with workers that say done and probes that find the effect.
 
-// rehearsalStagesMax bounds how far a rehearsal looks, rehearsalPrograms the conditions
-// and bindings that one compiles.
-const (
-	rehearsalStagesMax = 100_000
-	rehearsalPrograms  = 256
-)
+// rehearsalStagesMax bounds how far a rehearsal looks.
+const rehearsalStagesMax = 100_000
 
-// rehearsed is a record that the unwind would write about an action. The steps of one
+// Rehearsed is a record that the unwind would write about an action. The steps of one
 // stage are under way at once.
-type rehearsed struct {
-	stage  int
-	record *pb.Record
-	state  *State // the scratch copy
-	plan   *plan
-	action *action // after the decision
+type Rehearsed struct {
+	Stage  int
+	Record *pb.Record
+	Plan   *Plan   // in the scratch copy
+	Action *Action // likewise, after the decision
 }
 
 // rehearsal plays an unwind to its end.
 type rehearsal struct {
 	d     *decider
 	stage int
-	show  func(rehearsed)
+	show  func(Rehearsed)
 }
 
-// rehearse plays the unwind of a plan at nowNs: all of it, or what came after savepoint
-// to. It returns the scratch state and the plan in it at its end: of a committed plan, the
-// one that undoes it. refused says why nothing was played; the plan is nil if there is
-// none of that id.
-func (s *State) rehearse(
-	id, to string, nowNs int64, show func(rehearsed),
-) (scratch *State, p *plan, refused string) {
-	live := *s
-	if live.programs == nil {
-		live.programs = triggers.NewCache(rehearsalPrograms)
-	}
+// Rehearse plays the unwind of a plan at nowNs (unix ns): all of it, what came after
+// savepoint to, or action from and what came after it. It returns the plan at its end in a
+// scratch copy of the state: of a committed plan, the one that undoes it. refused says why
+// nothing was played; the plan is nil if there is none of that id.
+func (r *Reading) Rehearse(
+	id, to, from string, nowNs int64, show func(Rehearsed),
+) (end *Plan, refused string) {
+	live := *compiling(r.s)
 	in := Input{EpochNs: nowNs, SizeMax: ledger.CommitSizeMax}
 	d := &decider{live: &live, state: live.fork(), in: in}
 	d.state.meta.TimeNs = max(d.state.meta.TimeNs, nowNs)
-	if p = d.state.plan(id); p == nil {
-		return d.state, nil, ""
+	p := d.state.plan(id)
+	if p == nil {
+		return nil, ""
 	}
-	if p, refused = d.order(p, to); refused == "" {
+	if p, refused = d.order(p, back{to, from}); refused == "" {
 		(&rehearsal{d: d, show: show}).play(p)
 	}
-	return d.state, p, refused
+	return readPlan(d.state, p), refused
 }
 
 // order asks for the unwind in the scratch state, as an operator would.
-func (d *decider) order(p *plan, to string) (*plan, string) {
+func (d *decider) order(p *plan, to back) (*plan, string) {
+	all := to == back{}
 	here := &pb.Address{Sequence: d.state.meta.Applied.GetSequence() + 1}
 	e := ledger.Entry{Address: here, StampNs: d.in.EpochNs, Record: &pb.Record{Plan: p.id}}
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
-		if to != "" && to != p.row.ToSavepoint {
+		if !all && to != goesBack(p.row) {
 			return p, already(p)
 		}
 		return p, ""
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
 		switch begun := p.row.Fired != nil || p.row.Signal != rowspb.Signal_SIGNAL_NONE; {
-		case to != "" && p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
-			return p, "plan " + p.id + " is being committed: all of it is undone, or nothing"
-		case to != "" && savepoint(p, to) == nil:
-			return p, "plan " + p.id + " has no savepoint " + to
-		case begun && to != "" && to != p.row.ToSavepoint:
+		case to.savepoint != "" && p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
+			return p, "plan " + p.id + " is being committed, and goes back to no savepoint"
+		case to.savepoint != "" && savepoint(p, to.savepoint) == nil:
+			return p, "plan " + p.id + " has no savepoint " + to.savepoint
+		case to.action != "" && p.notFrom(to.action) != "":
+			return p, p.notFrom(to.action)
+		case begun && !all && to != goesBack(p.row):
 			return p, already(p)
 		case p.row.Fired != nil:
 			return p, ""
 		}
 	case rowspb.Phase_PHASE_COMMITTED:
-		if result := d.state.undoCommitted(e, p, to, "preview"); result.Verdict != Effective {
+		if result := d.state.folding(e).undoCommitted(p, to, "preview"); result.Verdict != Effective {
 			return p, result.Reason
 		}
-		p, to = d.state.plan(p.row.UndoneAs), ""
+		p, to = d.state.plan(p.row.UndoneAs), back{}
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)
 	}
-	p.row.Signal, p.row.ToSavepoint = rowspb.Signal_SIGNAL_CANCELLED, to
-	p.row.Fired, p.row.Turned, p.row.Behind = here, nil, nil
+	p.row.Signal = rowspb.Signal_SIGNAL_CANCELLED
+	p.row.ToSavepoint, p.row.FromAction = to.savepoint, to.action
+	p.takeTurns(rows.Lease{})
+	p.row.Fired = here
 	return p, ""
 }
 
@@ -96,6 +94,7 @@ func already(p *plan) string { return "plan " + p.id + " is already " + statusNa
 // play answers the calls of one stage after the other, until there are none. Time
 // goes on only when nothing else does.
 func (r *rehearsal) play(p *plan) {
+	r.forgetAhead(p)
 	calls := r.flying(p) // that were out before
 	r.due(p)
 	for range rehearsalStagesMax {
@@ -137,7 +136,7 @@ func (r *rehearsal) decide(p *plan) []call {
 // all is a plan and what is part of it.
 func (r *rehearsal) all(p *plan) []*plan {
 	plans := []*plan{p}
-	r.d.state.descendants(p, func(c *plan) bool { plans = append(plans, c); return true })
+	p.descendants(func(c *plan) bool { plans = append(plans, c); return true })
 	return plans
 }
 
@@ -158,6 +157,13 @@ func (r *rehearsal) flying(p *plan) (calls []call) {
 		calls = append(calls, call{a, a.row.Asking})
 	})
 	return calls
+}
+
+// forgetAhead takes back what was recorded ahead: it is shown when its turn comes.
+func (r *rehearsal) forgetAhead(p *plan) {
+	r.each(p, rowspb.Undo_UNDO_OWED, func(_ *plan, a *action) {
+		a.row.Ahead, a.row.Behind = nil, 0
+	})
 }
 
 // due starts what waits for another try and whose time has come; its records are
@@ -223,7 +229,7 @@ func (r *rehearsal) note(records []*pb.Record) (calls []call) {
 		case *pb.Record_ProbeAsked:
 			calls = append(calls, call{a, k.ProbeAsked.Question})
 		}
-		r.show(rehearsed{r.stage, rec, r.d.state, p, a})
+		r.show(Rehearsed{r.stage, rec, readPlan(r.d.state, p), readAction(r.d.state, a)})
 	}
 	return calls
 }

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -44,7 +46,10 @@ import (
 //	accept:a  lost:a              likewise: it stays; it cannot be undone any more
 //	skip:a  force:a               let the unwind go on without it; retry by force
 //	lone:x                        a forward without its registration
-//	judge:a=block                 a verdict
+//	judge:a=block  =block*        a verdict, which says that it undoes the plan
+//	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
+//	undo:!a                       an operator has a and what came after it undone
+//	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
 //	again                         the last commit once more, as it was
 type schedule struct {
@@ -83,6 +88,15 @@ func (s *schedule) answer(c Command) *api.Reply {
 	case "duplicate":
 		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"duplicate","external_ref":"extra-` +
 			c.Action + `"}`)}
+	case "crowded": // one effect more than one answer may name
+		many := strings.Repeat(`"x",`, 33)
+		return &api.Reply{Status: api.StatusDone,
+			Output: json.RawMessage(`{"presence":"duplicate","external_ref":[` + many + `"z"]}`)}
+	case "long":
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"present","external_ref":"` +
+			strings.Repeat("x", 1024) + `"}`)}
+	case "both":
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"present","external_ref":["x","y"]}`)}
 	case "gone", "there":
 		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") +
 			`}`)}
@@ -158,16 +172,16 @@ func (s *schedule) word(word string) []Result {
 			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: rest,
 				Reason: "another way", Number: s.rewinds() + 1}}})
 	case verb == "undo":
-		return s.by("ops", "",
-			&pb.Record{Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{
-				Reason: "undo it", Actor: "ops", ToSavepoint: rest}}})
+		return s.undo(rest)
 	case word == "fail":
 		return s.agent(s.plan, planFailed())
 	case word == "cancel":
 		return s.agent(s.plan,
 			&pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "changed my mind"}}})
-	case word == "commit":
-		return s.agent(s.plan, planCommitted())
+	case verb == "commit":
+		r := planCommitted()
+		r.GetPlanCommitted().Parts = uint32(len(rest) * strings.Index("0123456789", rest))
+		return s.agent(s.plan, r)
 	case word == "stop":
 		return s.by("ops", "",
 			&pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop it", Actor: "ops"}}})
@@ -177,7 +191,7 @@ func (s *schedule) word(word string) []Result {
 				Force: rest == "force"}}})
 	case word == "destroyed":
 		return s.append(holder, &pb.Record{
-			Plan: s.plan, Term: s.state.Meta().Term, EpochNs: s.now, Cause: s.state.plan(s.plan).row.Erased,
+			Plan: s.plan, Term: s.state.Meta().Term, EpochNs: s.now, Cause: s.planOf(s.plan).Row.Erased,
 			Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}},
 		})
 	case verb == "lone":
@@ -195,17 +209,28 @@ func (s *schedule) word(word string) []Result {
 	return s.forward(word)
 }
 
+// undo is an operator's request: of the plan, back to a savepoint, or of !action.
+func (s *schedule) undo(what string) []Result {
+	s.t.Helper()
+	r := &pb.CompensationRequested{Reason: "undo it", Actor: "ops", ToSavepoint: what}
+	if from, ok := strings.CutPrefix(what, "!"); ok {
+		r.ToSavepoint, r.FromAction = "", from
+	}
+	return s.by("ops", "", &pb.Record{
+		Kind: &pb.Record_CompensationRequested{CompensationRequested: r}})
+}
+
 func (s *schedule) savepointsSet() uint32 {
-	if p := s.state.plan(s.plan); p != nil {
-		return p.row.SavepointsSet
+	if p := s.planOf(s.plan); p != nil {
+		return p.Row.SavepointsSet
 	}
 	return 0
 }
 
 // rewinds is how often the agent has asked to go back.
 func (s *schedule) rewinds() uint32 {
-	if p := s.state.plan(s.plan); p != nil {
-		return p.row.Rewinds
+	if p := s.planOf(s.plan); p != nil {
+		return p.Row.Rewinds
 	}
 	return 0
 }
@@ -287,6 +312,12 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
 	case "sealed":
 		c.Sealed = true
+	case "own", "own*":
+		t := when("own", `"`+id+`" in facts`)
+		if name == "own" {
+			t.Scope = pb.Scope_SCOPE_UNSPECIFIED
+		}
+		c.Triggers = append(c.Triggers, t)
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
 	case "askme":
@@ -379,11 +410,15 @@ func (s *schedule) about(verb, rest string) []Result {
 			&pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again",
 				Force: verb == "force"}}})
 	case "judge":
+		scope := pb.Scope_SCOPE_UNSPECIFIED
+		if strings.HasSuffix(answer, "*") {
+			answer, scope = strings.TrimSuffix(answer, "*"), pb.Scope_SCOPE_PLAN
+		}
 		outcome := pb.VerdictOutcome_value["VERDICT_OUTCOME_"+strings.ToUpper(answer)]
 		return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"},
 			&pb.Record{Plan: s.plan, Action: action,
 				Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome(outcome),
-					Reason: "policy 7"}}})
+					Reason: "policy 7", Scope: scope}}})
 	}
 	n, err := strconv.Atoi(attempt)
 	if err != nil {
@@ -391,7 +426,7 @@ func (s *schedule) about(verb, rest string) []Result {
 	}
 	if verb == "reply" { // of a worker, over NATS, to a command that is out or was
 		s.turn(Answer{
-			Plan: s.plan, Number: s.state.number(s.plan, action), Purpose: ledger.PurposeUndo, Attempt: uint32(n),
+			Plan: s.plan, Number: s.state.Number(s.plan, action), Purpose: ledger.PurposeUndo, Attempt: uint32(n),
 			Reply: &api.Reply{Status: api.StatusDone, Worker: "w1"},
 		})
 		return nil
@@ -399,8 +434,8 @@ func (s *schedule) about(verb, rest string) []Result {
 	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED,
 		"stop": pb.Answer_ANSWER_STOP}
 	key := ledger.Key("t", s.plan, action, ledger.PurposeUndo)
-	if s.state.plan(s.plan) != nil && s.state.byName(s.plan, action) != nil { // of an undone plan: the key of the old one
-		key = s.state.key(s.state.byName(s.plan, action))
+	if s.planOf(s.plan) != nil && s.actionOf(s.plan, action) != nil { // of an undone plan: the key of the old one
+		key = s.actionOf(s.plan, action).Key()
 	}
 	return s.reportOn(s.plan, action, uint32(n), key, answers[answer])
 }

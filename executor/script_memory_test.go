@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
@@ -23,12 +24,12 @@ func (s *script) memory(most string) string {
 			s.t.Fatal(err)
 		}
 	}
-	v := NewReader(s.kv, "t", s).Memory(s.memoryMax)
+	v := view.NewReader(s.kv, "t", s).Memory(s.memoryMax)
 	return fmt.Sprintf("%d of %d bytes, %d facts; %d evicted, %d tombstones, %d evictions so far", v.Bytes, v.Capacity,
 		v.Facts, v.Evicted, v.Tombstones, v.Evictions)
 }
 
-func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
+func (s *script) showFacts(r *view.Reader, d *datadriven.TestData) string {
 	s.t.Helper()
 	switch d.Cmd {
 	case "facts":
@@ -60,10 +61,10 @@ func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
 	return strings.Join(append([]string{factLine(shown)}, s.events(places)...), "\n")
 }
 
-func (s *script) events(places []Place) (out []string) {
+func (s *script) events(places []rows.Place) (out []string) {
 	for _, at := range places {
 		e := s.entryAt(&pb.Address{Sequence: at.Sequence, Index: at.Index})
-		v, ok := Event(e)
+		v, ok := view.Event(e)
 		if !ok {
 			s.t.Fatalf("%+v is about no fact", at)
 		}

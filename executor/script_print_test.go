@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/cockroachdb/datadriven"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -20,7 +22,7 @@ import (
 // show answers the commands that change nothing.
 func (s *script) show(d *datadriven.TestData) string {
 	s.t.Helper()
-	r := NewReader(s.kv, "t", s)
+	r := view.NewReader(s.kv, "t", s)
 	switch d.Cmd {
 	case "plan":
 		return planText(s.world.show(arg(d)))
@@ -70,7 +72,7 @@ func (s *script) show(d *datadriven.TestData) string {
 
 func (s *script) preview(plan, to string) string {
 	s.t.Helper()
-	shown, err := NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: plan, To: to}, s.now)
+	shown, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: plan, To: to}, s.now)
 	if err != nil {
 		return err.Error()
 	}
@@ -144,7 +146,7 @@ func commandLine(c Command) string {
 		out += " worker_version:" + c.WorkerVersion
 	}
 	if c.Agent != nil {
-		out += " agent:" + string(mustJSON(c.Agent))
+		out += " agent:" + string(MustJSON(c.Agent))
 	}
 	return out
 }
@@ -245,7 +247,7 @@ func undoLine(v view.Undo) string {
 	if v.Worker != "" {
 		out += " worker:" + v.Worker
 	}
-	return out + joined(" ", joinText(v.Code, v.Message))
+	return out + joined(" ", JoinText(v.Code, v.Message))
 }
 
 func joined(sign, text string) string {
@@ -293,7 +295,7 @@ func recordLine(from ledger.Source, r *pb.Record) string {
 	if r.Action != "" {
 		out += "/" + r.Action
 	}
-	if event, ok := Event(ledger.Entry{Address: new(pb.Address), Source: from, Record: r}); ok {
+	if event, ok := view.Event(ledger.Entry{Address: new(pb.Address), Source: from, Record: r}); ok {
 		out += " " + event.Key + joined("=", string(event.Value))
 	}
 	m := r.ProtoReflect()
@@ -352,7 +354,7 @@ func presenceWord(p pb.Presence) string {
 	if p == pb.Presence_PRESENCE_UNSPECIFIED {
 		return "inconclusive"
 	}
-	return presenceName(p)
+	return PresenceName(p)
 }
 
 // enumWord is the value of an enum without what all values of it begin with.

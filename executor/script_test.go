@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/cockroachdb/datadriven"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -132,10 +136,10 @@ func runScript(t *testing.T, path string, watch func(*script)) {
 // something to decide (S26).
 func (s *script) goesOn() {
 	s.t.Helper()
-	plans, _ := rowsOf(s.t, s.kv)
-	for _, p := range plans {
-		if p.row.Phase == rowspb.Phase_PHASE_UNWINDING && p.row.InFlight == 0 && len(p.row.Settling) == 0 && !hasWork(p.row) {
-			s.t.Fatalf("plan %s unwinds with no call out", p.id)
+	for _, p := range plansOf(s.kv) {
+		if p.Row.Phase == rowspb.Phase_PHASE_UNWINDING && p.Row.InFlight == 0 && len(p.Row.Settling) == 0 &&
+			!PlanHasWork(p.Row) {
+			s.t.Fatalf("plan %s unwinds with no call out", p.ID)
 		}
 	}
 }
@@ -340,9 +344,9 @@ func (s *script) restart() string {
 		s.t.Fatal("another digest")
 	}
 	s.kv = kv
-	s.state = open(s.kv, "t", s, s.state.programs)
+	s.state = OpenWith(s.kv, "t", s, s.programs)
 	s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
-		Term: s.state.meta.Term + 1,
+		Term: s.state.Meta().Term + 1,
 		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}})
 	var out []string
 	var answers []Answer
@@ -399,7 +403,7 @@ func (s *script) called(taken bool) string {
 // refused prints what was refused or void behind a sequence.
 func (s *script) refused(sequence uint64) string {
 	var out []string
-	for _, r := range NewReader(s.kv, "t", nil).Refusals(sequence, 1000) {
+	for _, r := range view.NewReader(s.kv, "t", nil).Refusals(sequence, 1000) {
 		out = append(out, strings.TrimSpace(r.Kind+" "+r.Plan)+": "+unprefixed(r.Reason))
 	}
 	return strings.Join(out, "\n")
@@ -411,7 +415,7 @@ func unprefixed(reason string) string { return strings.TrimPrefix(reason, "refus
 // recordsAfter prints the records behind a sequence, with what they go back to.
 func (s *script) recordsAfter(sequence uint64, causes bool) string {
 	s.t.Helper()
-	state := open(rows.NewMemoryKV(), "t", s, s.state.programs)
+	state := OpenWith(rows.NewMemoryKV(), "t", s, s.programs)
 	at := map[string]*pb.Record{}
 	var out []string
 	for _, m := range s.log {

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/expressions"
+	"github.com/sagenbaum/sagenbaum/executor/leases"
+	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -20,26 +23,20 @@ const (
 	leaseBytes     = 300
 )
 
-// What is kept in memory of what the rows have: watchedMax bounds the facts whose
-// watchers are, watcherBytesMax what these take; factsMax the facts, factBytesMax what
-// these take, of which a row takes about keptFactBytes beside its value; absentMax the
-// keys that were asked for and have no row; viewedBytesMax the values that are kept
-// decoded until the next Flush.
-const (
-	watchedMax      = 1 << 21
-	watcherBytesMax = 1 << 30
-	factsMax        = 1 << 20
-	factBytesMax    = 256 << 20
-	keptFactBytes   = 384
-	absentMax       = 1 << 16
-	viewedBytesMax  = 8 << 20
-)
-
 // expressionsMax bounds the compiled conditions and bindings that are kept.
 const expressionsMax = 4096
 
+// Prefixes of to-do entries.
+const (
+	todoPlan    = "p" // + plan: the plan needs a decision
+	todoRefused = "r" // + sequence and index: a refusal to be recorded
+	todoEvict   = "e" // + key: a fact that an operator wants evicted
+	todoRestore = "m" // + key: one that an operator wants back in memory
+)
+
 // plan is a decoded PlanRow. row is owned by this state and may be changed.
 type plan struct {
+	s     *State
 	id    string
 	row   *rowspb.PlanRow
 	dirty bool
@@ -52,12 +49,13 @@ type plan struct {
 	all     bool              // numbers has every action: the plan was opened under this State
 }
 
-func newPlan(id string, row *rowspb.PlanRow) *plan {
-	return &plan{id: id, row: row, work: todoPlan + id}
+func newPlan(s *State, id string, row *rowspb.PlanRow) *plan {
+	return &plan{s: s, id: id, row: row, work: todoPlan + id}
 }
 
 // action is a decoded action. fixed is shared and never changed.
 type action struct {
+	plan  *plan
 	id    rows.Action
 	fixed *rowspb.ActionStatic
 	row   *rowspb.ActionRow
@@ -70,32 +68,24 @@ type action struct {
 type State struct {
 	tenant string
 	tx     *rows.Tx // a fork's is an overlay
-	// archive gives the values of evicted facts; nil where there are none
-	archive Archive
-	base    *State // set in a fork: reads go through to it, writes stay here
-	meta    *rowspb.Meta
+	base   *State   // set in a fork: reads go through to it, writes stay here
+	meta   *rowspb.Meta
 
 	plans   map[string]*plan
 	actions map[rows.Action]*action
 	large   int       // bytes that the large ones of them take
 	fresh   []*plan   // dirty plans, in the order in which they became so
 	changed []*action // dirty actions, likewise
-	todo    todo
+	todo    rows.TodoSet
 
-	between  func(costly bool) // of Between; nil: none
-	room     triggers.Scratch
-	programs *triggers.Cache
-	beforeNs int64 // logical time before the record that is applied
-	// the last one that unusable let pass, of a pair that comes twice
-	usable      *pb.CompensationRegistered
-	watchers    *rows.Recent[*watchList] // by fact; nil in a fork, which reads the rows
-	recalled    triggers.Held            // of the watcher that was asked last
-	facts       *rows.Recent[*keptFact]  // by key
-	absent      *rows.Recent[struct{}]   // keys that were never asserted
-	facted      map[string]*keptFact     // those that changed since the last Flush
-	viewed      []*keptFact              // those with a view
-	viewedBytes int                      // of their values
-	factKeys    []string                 // of facted, in the order in which they did
+	room triggers.Scratch
+	expressions.Compiler
+	current fold // the record that is applied
+
+	memory   memory.Memory
+	due      leases.Due
+	watchers leases.Watchers
+	recalled triggers.Held // of the watcher that was asked last
 
 	commands []Command
 	notices  []Notice
@@ -103,54 +93,44 @@ type State struct {
 	closed   []Page
 	landed   []About  // whose answer is waited for no more
 	erasures []string // plans whose keys are to be destroyed
-	misses   []string // evicted facts that leases have read
 
-	occurred []occurrence // what a scratch fold has asserted
-
-	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
-	dueFrom   string
-	answered  uint64 // last message whose refusal is to be recorded
-	halfClaim string // action and message of the forward_registered that was refused last
-	nextDue   int64  // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
-	snoozed   snoozeHeap
-	roused    []string // keys below dueFrom that a fact or a state calls for again, ascending
+	out       rows.Action // of the last dispatch
+	answered  uint64      // last message whose refusal is to be recorded
+	halfClaim string      // action and message of the forward_registered that was refused last
 }
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger. archive has
 // what is folded; nil is enough for a ledger without evictions.
-func Open(kv rows.KV, tenant string, archive Archive) *State {
-	return open(kv, tenant, archive, triggers.NewCache(expressionsMax))
+func Open(kv rows.KV, tenant string, archive memory.Archive) *State {
+	return OpenWith(kv, tenant, archive, triggers.NewCache(expressionsMax))
 }
 
 // OpenWith is Open with compiled conditions and bindings that other states of the
 // same goroutine have, too: what they are compiled to depends on their text alone.
-func OpenWith(kv rows.KV, tenant string, archive Archive, programs *triggers.Cache) *State {
-	return open(kv, tenant, archive, programs)
-}
-
-func open(kv rows.KV, tenant string, archive Archive, programs *triggers.Cache) *State {
-	s := look(kv, tenant)
-	s.archive, s.programs = archive, programs
+func OpenWith(kv rows.KV, tenant string, archive memory.Archive, programs *triggers.Cache) *State {
+	s := look(kv, tenant, archive)
+	s.Programs = programs
 	from := rows.Todo.Prefix()
 	for k := range kv.Scan(from, rows.After(from)) {
-		s.todo.load(string(k[1:]))
+		s.todo.Load(string(k[1:]))
 	}
 	return s
 }
 
 // look reads the head only: the to-do set stays where it is, and no condition
 // can be asked.
-func look(kv rows.KV, tenant string) *State {
+func look(kv rows.KV, tenant string, archive memory.Archive) *State {
+	tx := rows.Over(kv)
 	s := &State{
-		tenant: tenant, tx: rows.Over(kv),
+		tenant: tenant, tx: tx, due: leases.DueOver(tx),
 		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
-		watchers: newWatchers(), facts: newFacts(), absent: rows.NewRecent[struct{}](absentMax, 0, nil),
-		facted: map[string]*keptFact{},
-		meta:   &rowspb.Meta{FoldVersion: FoldVersion},
+		meta: &rowspb.Meta{FoldVersion: FoldVersion},
 	}
+	s.watchers = leases.WatchersOver(tx, storedLeases{s})
 	if head := rows.Head.Find(s.tx, struct{}{}); head != nil {
 		s.meta = head
 	}
+	s.memory = memory.Over(tx, s.meta, archive)
 	return s
 }
 
@@ -163,14 +143,14 @@ func (s *State) Meta() *rowspb.Meta { return s.meta }
 // between two of them. costly says that the next one may take milliseconds by itself.
 // It must not touch the state; a panic of it leaves the state as unusable as a
 // *StoreError does.
-func (s *State) Between(call func(costly bool)) { s.between = call }
+func (s *State) Between(call func(costly bool)) { s.Compiler.Between = call }
 
 // ask answers a held condition at an instant.
 func (s *State) ask(held *triggers.Held, nowNs int64) triggers.Result {
-	if s.between != nil {
-		s.between(held.Costly())
+	if s.Compiler.Between != nil {
+		s.Compiler.Between(held.Costly())
 	}
-	return held.Ask(&s.room, nowNs, factView{s})
+	return held.Ask(&s.room, nowNs, s.memory.View())
 }
 
 // answerAt asks whether a lease would fire at an epoch. A firing lands at logical
@@ -186,13 +166,16 @@ func (s *State) answerAt(held *triggers.Held, epochNs int64) triggers.Result {
 
 // fork returns a scratch state over s. Folding into it leaves s untouched.
 func (s *State) fork() *State {
-	return &State{
-		tenant: s.tenant, tx: s.tx.Fork(), archive: s.archive, base: s, meta: s.meta.CloneVT(),
+	tx := s.tx.Fork()
+	f := &State{
+		tenant: s.tenant, tx: tx, due: leases.DueOver(tx), base: s,
+		meta:  s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
-		between: s.between, programs: s.programs, facts: newFacts(),
-		absent: rows.NewRecent[struct{}](absentMax, 0, nil),
-		facted: map[string]*keptFact{},
+		Compiler: expressions.Compiler{Programs: s.Programs, Between: s.Compiler.Between},
 	}
+	f.memory = s.memory.Fork(tx, f.meta)
+	f.watchers = leases.WatchersOver(tx, storedLeases{f})
+	return f
 }
 
 // plan returns a plan for reading and changing (call touch after a change), or
@@ -204,11 +187,11 @@ func (s *State) plan(id string) *plan {
 	var p *plan
 	if s.base != nil {
 		if b := s.base.plan(id); b != nil {
-			p = newPlan(id, rows.ClonePlan(b.row))
+			p = newPlan(s, id, rows.ClonePlan(b.row))
 		}
 	} else if v, ok := s.tx.Get(rows.Plans.Key(id)); ok {
 		row := rows.Plans.Decode("get", v)
-		p = newPlan(id, row)
+		p = newPlan(s, id, row)
 		p.numbers, p.listed = map[string]uint32{}, row.Phase
 		s.cache(&p.bytes, len(v), len(row.Leases))
 	}
@@ -219,23 +202,24 @@ func (s *State) plan(id string) *plan {
 }
 
 func (s *State) addPlan(id string, row *rowspb.PlanRow) *plan {
-	p := newPlan(id, row)
+	p := newPlan(s, id, row)
 	p.numbers, p.all = map[string]uint32{}, true
 	s.plans[id] = p
-	s.touch(p)
+	p.touch()
 	return p
 }
 
 // touch marks a plan changed and keeps the to-do set true to it.
-func (s *State) touch(p *plan) {
+func (p *plan) touch() {
+	s := p.s
 	if !p.dirty {
 		p.dirty = true
 		s.fresh = append(s.fresh, p)
 	}
-	if hasWork(p.row) && !s.heldByOrphans(p) {
-		s.todo.add(p.work)
+	if hasWork(p.row) && !p.heldByOrphans() {
+		s.todo.Add(p.work)
 	} else {
-		s.todo.remove(p.work)
+		s.todo.Remove(p.work)
 	}
 }
 
@@ -245,7 +229,7 @@ func (s *State) action(planID string, n uint32) *action {
 	if a, ok := s.actions[id]; ok {
 		return a
 	}
-	a := &action{id: id}
+	a := &action{plan: s.plan(planID), id: id}
 	if s.base != nil {
 		b := s.base.action(planID, n)
 		a.fixed, a.row = b.fixed, rows.CloneAction(b.row)
@@ -260,6 +244,9 @@ func (s *State) action(planID string, n uint32) *action {
 	return a
 }
 
+// action returns action n of the plan. It must exist.
+func (p *plan) action(n uint32) *action { return p.s.action(p.id, n) }
+
 // cache counts what a decoded row of so many bytes and leases takes.
 func (s *State) cache(counted *int, bytes, leases int) {
 	if bytes = 2*bytes + leaseBytes*leases; bytes < largeRow {
@@ -271,21 +258,24 @@ func (s *State) cache(counted *int, bytes, leases int) {
 
 func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic,
 	row *rowspb.ActionRow) *action {
-	a := &action{id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true}
-	s.actions[a.id] = a
 	p := s.plan(planID)
+	a := &action{
+		plan: p, id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true,
+	}
+	s.actions[a.id] = a
 	if p.numbers == nil {
 		p.numbers = map[string]uint32{}
 	}
 	p.numbers[fixed.Id] = n
 	name := rows.Name{Plan: planID, Action: fixed.Id}
 	rows.Numbers.Put(s.tx, name, binary.BigEndian.AppendUint32(nil, n))
-	s.change(a)
+	a.change()
 	return a
 }
 
 // change marks an action changed.
-func (s *State) change(a *action) {
+func (a *action) change() {
+	s := a.plan.s
 	if !a.dirty {
 		a.dirty = true
 		s.changed = append(s.changed, a)
@@ -344,7 +334,7 @@ func (s *State) Flush() {
 	for _, p := range s.fresh {
 		size := rows.Plans.Set(s.tx, p.id, p.row)
 		s.cache(&p.bytes, size, len(p.row.Leases))
-		s.list(p)
+		p.list()
 		p.dirty = false
 	}
 	for _, a := range s.changed {
@@ -352,13 +342,13 @@ func (s *State) Flush() {
 		s.cache(&a.bytes[1], size, len(a.row.Leases))
 		if a.begun {
 			s.cache(&a.bytes[0], rows.Statics.Set(s.tx, a.id, a.fixed), 0)
-			s.listAction(a)
+			a.list()
 		}
 		a.dirty, a.begun = false, false
 	}
 	s.fresh, s.changed = s.fresh[:0], s.changed[:0]
-	s.flushFacts()
-	s.todo.flush(s.tx)
+	s.memory.Flush()
+	s.todo.Flush(s.tx)
 	rows.Head.Set(s.tx, struct{}{}, s.meta)
 	if len(s.plans)+len(s.actions) > cachedRowsMax || s.large > cachedLargeMax {
 		s.plans, s.actions, s.large = map[string]*plan{}, map[rows.Action]*action{}, 0
@@ -381,4 +371,45 @@ func without(list []uint32, n uint32) []uint32 {
 		return list
 	}
 	return slices.Delete(list, at, at+1)
+}
+
+// Plans are listed by what people ask for: all of them, by state, agent, capability
+// and label. Each list is in order of opening, the latest first, so that a page of
+// one is a scan from its key and nothing is counted.
+
+// list keeps the entries of a plan in the lists true to its row.
+func (p *plan) list() {
+	was := p.listed
+	if was == p.row.Phase {
+		return
+	}
+	if p.listed = p.row.Phase; was == rowspb.Phase_PHASE_UNSPECIFIED {
+		p.listIn(rows.ListAll, "")
+		p.listIn(rows.ListAgent, p.row.Agent)
+		for _, label := range rows.LabelsOf(p.row) {
+			p.listIn(rows.ListLabel, label)
+		}
+	} else {
+		rows.Orders.Delete(p.s.tx, p.entryIn(rows.ListState, rows.PhaseValue(was)))
+	}
+	p.listIn(rows.ListState, rows.PhaseValue(p.row.Phase))
+}
+
+// list lists the plan of a new action by its capability.
+func (a *action) list() {
+	if capability := a.fixed.Forward.GetCapability(); capability != "" {
+		a.plan.listIn(rows.ListCapability, capability)
+	}
+}
+
+// listIn adds the plan to one list.
+func (p *plan) listIn(dimension byte, value string) {
+	rows.Orders.Add(p.s.tx, p.entryIn(dimension, value))
+}
+
+// entryIn is the plan's entry in one list.
+func (p *plan) entryIn(dimension byte, value string) rows.Listed {
+	return rows.Listed{
+		Dimension: dimension, Value: value, Opened: rows.At(p.row.Opened), Plan: p.id,
+	}
 }

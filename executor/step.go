@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -40,8 +41,9 @@ func superseded(a *action) bool {
 // nextStep says what to do with a ready action at the logical time, and why.
 // Only what crossed or may have crossed is undone (S12, S13, S85); an irreversible
 // effect is its owner's (S86, S87); doubt is asked about first (S97, S104).
-func (s *State) nextStep(a *action) (step, string) {
-	if s.committing(s.plan(a.id.Plan)) {
+func (a *action) nextStep() (step, string) {
+	s := a.plan.s
+	if a.plan.committing() {
 		return commitStep(a)
 	}
 	class, c := a.fixed.Forward.GetClass(), a.fixed.Compensation
@@ -78,7 +80,7 @@ func (s *State) nextStep(a *action) (step, string) {
 			return next, why
 		}
 	}
-	if why := s.needsOwner(a); why != "" && !a.row.Approved {
+	if why := a.needsOwner(); why != "" && !a.row.Approved {
 		return stepQuarantine, why
 	}
 	return stepDispatch, ""
@@ -120,9 +122,9 @@ func probesDoubt(a *action) bool {
 }
 
 // needsOwner says why an undo must not begin without the owner's word.
-func (s *State) needsOwner(a *action) string {
+func (a *action) needsOwner() string {
 	switch {
-	case s.windowClosed(a):
+	case a.windowClosed():
 		return "its undo window closed at " + instant(a.row.ClosesNs)
 	case a.fixed.Forward.Pivot:
 		return "a pivot: going back past it is its owner's decision"
@@ -133,8 +135,8 @@ func (s *State) needsOwner(a *action) string {
 	}
 }
 
-func (s *State) windowClosed(a *action) bool {
-	return a.row.ClosesNs != 0 && s.meta.TimeNs >= a.row.ClosesNs
+func (a *action) windowClosed() bool {
+	return a.row.ClosesNs != 0 && a.plan.s.meta.TimeNs >= a.row.ClosesNs
 }
 
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
@@ -176,4 +178,75 @@ func doubled(delay, limit int64, attempt uint32) int64 {
 		delay *= 2
 	}
 	return min(delay, limit)
+}
+
+// A call that no one takes. It waits for a worker and spends no attempt; but not for
+// ever: after unserved_after its action is its owner's (S50, S102). That no one serves a
+// capability is seen by the host only, and its record says so. For how long, the fold
+// counts itself, from the record that made the call.
+
+func unservedAfter(c *pb.CompensationRegistered) int64 {
+	return cmp.Or(c.GetUnservedAfterNs(), int64(ledger.UnservedDefault))
+}
+
+// unservedFrom is the epoch from which on the call that is out may be given up because
+// no one takes it; 0: never.
+func unservedFrom(a *action) int64 {
+	switch {
+	case a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
+		return 0
+	case a.row.Asking != pb.Question_QUESTION_UNSPECIFIED:
+		return plusNs(a.row.AskedNs, unservedAfter(a.fixed.Compensation))
+	case inMemory(a):
+		return 0
+	default: // not while a worker that has it may be at work
+		return plusNs(max(a.row.DispatchedNs, a.row.AliveUntilNs), unservedAfter(a.fixed.Compensation))
+	}
+}
+
+// reachedBefore reports whether an attempt before the present one, or a copy of it, may
+// have come to a worker that has not said what became of it.
+func reachedBefore(a *action) bool { return a.row.AliveUntilNs != 0 }
+
+// unserved says why an attempt must not be given up for want of a worker, or "".
+func unserved(e ledger.Entry, a *action, inDoubt bool) string {
+	switch from := unservedFrom(a); {
+	case from == 0:
+		return "the undo of action " + a.fixed.Id + " needs no worker"
+	case e.Record.EpochNs < from:
+		return "a worker may take the undo of action " + a.fixed.Id + " until " + instant(from)
+	case reachedBefore(a) && !inDoubt:
+		return "an attempt of action " + a.fixed.Id +
+			" may have come to a worker, and the record has no doubt"
+	}
+	return ""
+}
+
+// unservedQuestion is unserved for a question.
+func unservedQuestion(e ledger.Entry, a *action, k *pb.ProbeAnswered) string {
+	switch from := unservedFrom(a); {
+	case k.Presence != pb.Presence_PRESENCE_UNSPECIFIED:
+		return "nobody answered the question about action " + a.fixed.Id + ", and yet it found something"
+	case e.Record.EpochNs < from:
+		return "a worker may take the question about action " + a.fixed.Id + " until " + instant(from)
+	}
+	return ""
+}
+
+// unservedText says for how long no one has taken a call.
+func unservedText(p *plan, a *action, capability string) string {
+	c := a.fixed.Compensation
+	who := "no worker serves " + capability
+	if c.HandlerVersion != "" && capability == c.Capability {
+		who = "no process offers " + api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
+	}
+	return who + " for " + time.Duration(unservedAfter(c)).String()
+}
+
+// also puts what came of an attempt that no one served after why it was given up.
+func also(a *action, note string) string {
+	if !a.row.Unserved {
+		return note
+	}
+	return clip(a.row.Note + "; " + note)
 }

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -52,7 +56,7 @@ func (g *grower) action(p *modelPlan, branch bool) {
 	}
 	if g.plans < 4 && g.IntN(8) == 0 {
 		a.child, a.class = g.plan(5), pb.Class_CLASS_UNSPECIFIED
-		a.id = entryPrefix + a.child.id
+		a.id = EntryPrefix + a.child.id
 		if branch && i > 0 && p.actions[i-1].child == nil { // under an action that is not the last
 			a.before = []int{g.IntN(i)}
 		}
@@ -238,7 +242,7 @@ func (w *planted) close(p *modelPlan) {
 
 // say is what the model says of a call.
 func (w *planted) say(c Command) *api.Reply {
-	plan := strings.TrimSuffix(c.Plan, undoneSuffix)
+	plan := strings.TrimSuffix(c.Plan, UndoneSuffix)
 	a, ok := w.scripts[plan+"/"+c.Action]
 	if !ok { // an extra effect
 		a = modelAction{tries: [attemptsOfModel]modelTry{{word: "done", check: "gone"}}}
@@ -327,7 +331,7 @@ func (w *planted) found(root *modelPlan, suffix string) *fates {
 	w.t.Helper()
 	f := newFates()
 	root.each(func(p *modelPlan) {
-		shown, ok := NewReaderWith(w.kv, "t", nil, w.state.programs).Plan(p.id + suffix)
+		shown, ok := view.NewReaderWith(w.kv, "t", nil, w.programs).Plan(p.id + suffix)
 		if !ok { // a child that was undone before the commit
 			shown = w.show(p.id)
 		}
@@ -484,6 +488,7 @@ func (w *planted) commit(f *fates) string {
 // TestRandomCommittedPlansAgainstTheModel: undone by their owner, unless a window
 // has closed; once more what is not settled is undone.
 func TestRandomCommittedPlansAgainstTheModel(t *testing.T) {
+	t.Parallel()
 	seen := many(t, 3000, func(programs *triggers.Cache, g *grower) string {
 		root := g.plan(8)
 		root.each(func(p *modelPlan) {
@@ -516,7 +521,7 @@ func TestRandomCommittedPlansAgainstTheModel(t *testing.T) {
 		w.want(f, "") // the old plan stays as it is
 		f.again(root)
 		f.unwind(root, 0)
-		w.want(f, undoneSuffix)
+		w.want(f, UndoneSuffix)
 		return f.states["p"]
 	})
 	some(t, seen, "too late", "compensated", "quarantined")

@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -111,15 +113,15 @@ func TestUnservedSchedules(t *testing.T) {
 // held is what one record of the holder about action a says now.
 func (s *schedule) held(at time.Duration, r *pb.Record) Result {
 	s.t.Helper()
-	a := s.state.byName("p", "a")
-	r.Plan, r.Action, r.About, r.Cause, r.Term, r.EpochNs = "p", "a", a.fixed.Registered, a.row.Dispatched, 1,
+	a := s.actionOf("p", "a")
+	r.Plan, r.Action, r.About, r.Cause, r.Term, r.EpochNs = "p", "a", a.Fixed.Registered, a.Row.Dispatched, 1,
 		epoch0+int64(at)
 	return s.append(holder, r)[0]
 }
 
 func unservedAttempt(attempt uint32, inDoubt bool) *pb.Record {
 	return &pb.Record{Kind: &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
-		Attempt: attempt, Code: codeUnserved, Message: "nobody", Unserved: true, InDoubt: inDoubt}}}
+		Attempt: attempt, Code: CodeUnserved, Message: "nobody", Unserved: true, InDoubt: inDoubt}}}
 }
 
 // TestTheFoldCountsItselfForHowLongNobodyServes: a holder that gives a call up too early,
@@ -192,7 +194,7 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 	if a.Note != why || len(pages) != 1 || pages[0].Reason != why || pages[0].Kind != api.PageQuarantined {
 		t.Fatalf("%+v, %+v", a, pages)
 	}
-	undos, _, err := NewReader(s.kv, "t", nil).Undos(view.UndoQuery{Plan: "p"})
+	undos, _, err := view.NewReader(s.kv, "t", nil).Undos(view.UndoQuery{Plan: "p"})
 	if err != nil || len(undos) != 1 || undos[0].State != "failed" || undos[0].Code != "unserved" {
 		t.Fatalf("%+v, %v", undos, err)
 	}
@@ -206,7 +208,7 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 	s = newSchedule(t)
 	s.play("open a a+ a=late fail turn skip:a turn reply:a#1")
 	shown := s.show("p")
-	if d := shown.Actions[1]; d.Action != "a~1" || d.Note != noteUndone ||
+	if d := shown.Actions[1]; d.Action != "a~1" || d.Note != NoteUndone ||
 		!strings.Contains(shown.Actions[0].Note, "; that is owed as a~1") {
 		t.Fatalf("%+v", shown.Actions)
 	}

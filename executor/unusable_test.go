@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -158,7 +160,7 @@ func TestAPlanWhoseTriggerDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatalf("%+v", results)
 	}
 	w.turn()
-	why, err := NewReader(w.kv, "t", w).Why(view.WhyQuery{Plan: "p"})
+	why, err := view.NewReader(w.kv, "t", w).Why(view.WhyQuery{Plan: "p"})
 	said := "its opening was refused: " + strings.TrimPrefix(want, "refused: ")
 	if err != nil || why.State != ledger.StateFailed || why.Reason != said {
 		t.Fatalf("why says %+v, %v", why, err)
@@ -198,7 +200,7 @@ func TestARefusedOpeningFailsItsPlanAtOnce(t *testing.T) {
 			s.turn()
 			s.wantState("p", "compensated", "1=compensated")
 			shown := s.show("p")
-			if shown.Owner != "ann" || shown.DeadlineNs != 0 || !s.state.plan("p").row.Declared.SecondApprover {
+			if shown.Owner != "ann" || shown.DeadlineNs != 0 || !s.planOf("p").Row.Declared.SecondApprover {
 				t.Fatalf("owner %q, deadline %d", shown.Owner, shown.DeadlineNs)
 			}
 		})
@@ -218,7 +220,7 @@ func TestARefusedOpeningOpensNothing(t *testing.T) {
 	}
 	elsewhere := opened(0)
 	elsewhere.Plan = "q"
-	if got := w.append(a2, elsewhere); got[0].Verdict != Refused || w.state.plan("q") != nil {
+	if got := w.append(a2, elsewhere); got[0].Verdict != Refused || w.planOf("q") != nil {
 		t.Fatalf("%+v, and plan q is there", got)
 	}
 }
@@ -273,16 +275,17 @@ func TestARefusalDependsOnNoCache(t *testing.T) {
 	}
 	for _, max := range []int{1, 3, 4096} {
 		kv := rows.NewMemoryKV()
-		s := open(kv, "t", w, triggers.NewCache(max))
+		programs := triggers.NewCache(max)
+		s := OpenWith(kv, "t", w, programs)
 		for range 2 { // the second time it knows everything
 			for _, m := range w.log {
-				fold(t, s, m)
+				foldMessage(t, s, m)
 			}
 			if rows.Digest(kv) != rows.Digest(w.kv) {
 				t.Fatalf("a cache of %d: another state", max)
 			}
 			kv = rows.NewMemoryKV()
-			s = open(kv, "t", w, s.programs)
+			s = OpenWith(kv, "t", w, programs)
 		}
 	}
 }
@@ -293,14 +296,14 @@ func TestWhatDiffersInLiteralsIsCompiledOnce(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.agent("p", opened(0)))
 	compiled := func(from, to int) uint64 {
-		before := w.state.programs.Compilations()
+		before := w.programs.Compilations()
 		for i := from; i < to; i++ {
 			w.must(w.agent("p", pair(fmt.Sprint("a", i), bind("id", fmt.Sprintf(`"b%d" + output.id`, i), "n", fmt.Sprint(i)),
 				func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 					c.Triggers = []*pb.Trigger{when("x", fmt.Sprintf(`facts["k%d"] == %d`, i, i))}
 				})...))
 		}
-		return w.state.programs.Compilations() - before
+		return w.programs.Compilations() - before
 	}
 	if first, more := compiled(0, 5), compiled(5, 50); first == 0 || more != 0 {
 		t.Fatalf("compiled %d times, then %d times", first, more)
@@ -381,11 +384,11 @@ func BenchmarkFoldDistinct(b *testing.B) {
 			}
 			var took time.Duration
 			for b.Loop() {
-				programs := triggers.NewCache(expressionsMax)
-				s := open(rows.NewMemoryKV(), "t", nil, programs)
+				programs := triggers.NewCache(ExpressionsMax)
+				s := OpenWith(rows.NewMemoryKV(), "t", nil, programs)
 				began := time.Now()
 				for _, m := range log {
-					fold(b, s, m)
+					foldMessage(b, s, m)
 				}
 				took += time.Since(began)
 			}

@@ -1,7 +1,11 @@
 package executor
 
 import (
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -55,11 +59,19 @@ func ordered(r *rowspb.PlanRow) bool {
 
 // move takes an action into another state of its undo. Every list and counter of
 // its plan that depends on the state is kept here and nowhere else.
-func (s *State) move(p *plan, a *action, to rowspb.Undo) {
+func (a *action) move(to rowspb.Undo) {
+	p := a.plan
+	s := p.s
 	r, n, from := p.row, a.id.N, a.row.Undo
 	was := isClear(p, a)
+	if a.row.Ahead != nil {
+		a.callBack()
+	}
 	switch from {
 	case rowspb.Undo_UNDO_DISPATCHED:
+		if to != rowspb.Undo_UNDO_COMPENSATED && to != rowspb.Undo_UNDO_DISPATCHED {
+			a.callBackBehind()
+		}
 		if s.base == nil {
 			s.landed = append(s.landed, About{p.id, a.fixed.Id})
 		}
@@ -99,35 +111,42 @@ func (s *State) move(p *plan, a *action, to rowspb.Undo) {
 		r.ByHand = true
 	}
 	a.row.Undo = to
-	s.count(p, a, from, to)
-	s.change(a)
-	s.touch(p)
+	a.count(from, to)
+	a.change()
+	p.touch()
 	if now := isClear(p, a); now != was && ordered(r) {
 		if now {
-			s.release(p, a)
+			a.release()
 		} else {
-			s.block(p, a)
+			a.block()
 		}
 	}
 }
 
 // count keeps what is held and what is in flight.
-func (s *State) count(p *plan, a *action, from, to rowspb.Undo) {
+func (a *action) count(from, to rowspb.Undo) {
+	p := a.plan
+	s := p.s
 	if flying(to) && !flying(from) {
 		p.row.InFlight++
 	} else if flying(from) && !flying(to) {
 		p.row.InFlight--
-		s.rouseSettled(p)
+		p.admit()
+	}
+	if from == rowspb.Undo_UNDO_SETTLING {
+		p.admit()
 	}
 	registration := a.fixed.Child == ""
 	switch {
 	case settled(to) && !settled(from):
 		p.row.Unsettled--
+		holds(p, -a.conditions())
 		if registration {
 			s.meta.Held--
 		}
 	case settled(from) && !settled(to):
 		p.row.Unsettled++
+		holds(p, a.conditions())
 		if registration {
 			s.meta.Held++
 		}
@@ -135,149 +154,166 @@ func (s *State) count(p *plan, a *action, from, to rowspb.Undo) {
 }
 
 // settle ends an action's part in the unwind.
-func (s *State) settle(p *plan, a *action, undo rowspb.Undo, at *pb.Address) {
-	a.row.Settled, a.row.SettledNs = at, s.meta.TimeNs
-	if settled(undo) {
+func (a *action) settle(undo rowspb.Undo, at *pb.Address) {
+	a.row.Settled, a.row.SettledNs = at, a.plan.s.meta.TimeNs
+	a.move(undo)
+	if settled(undo) { // also what the move has called back
 		a.row.AliveUntilNs = 0
 	}
-	s.move(p, a, undo)
 }
 
 // block makes the predecessors of an action that is not clear wait for it.
-func (s *State) block(p *plan, a *action) {
+func (a *action) block() {
+	p := a.plan
 	for _, m := range a.fixed.Before {
-		b := s.action(p.id, m)
+		b := p.action(m)
 		was := isClear(p, b)
 		b.row.Blockers++
-		s.change(b)
+		b.change()
+		if b.row.Ahead != nil {
+			b.callBack()
+		} else {
+			b.callBackBehind()
+		}
 		if b.row.Undo == rowspb.Undo_UNDO_READY || b.row.Undo == rowspb.Undo_UNDO_SETTLING {
-			s.dropRetry(p, b)
-			s.move(p, b, rowspb.Undo_UNDO_OWED)
+			b.dropRetry()
+			b.move(rowspb.Undo_UNDO_OWED)
 		}
 		if was {
-			s.block(p, b)
+			b.block()
 		}
 	}
 }
 
 // release lets the predecessors of an action that is clear now go.
-func (s *State) release(p *plan, a *action) {
+func (a *action) release() {
+	p := a.plan
 	for _, m := range a.fixed.Before {
-		b := s.action(p.id, m)
+		b := p.action(m)
 		b.row.Blockers--
-		s.change(b)
+		b.change()
 		switch {
 		case b.row.Blockers > 0:
 		case b.row.Undo == rowspb.Undo_UNDO_OWED:
-			s.makeReady(p, b)
+			b.makeReady()
 		case passed(p, b):
-			s.release(p, b)
+			b.release()
 		}
 	}
 }
 
-// startUnwind turns the held set, or what of it came after a savepoint, into what
-// is owed. It is the one pass over a plan's actions; from here on the cost of a
+// startUnwind turns the held set, or the part of it that is to be undone, into what is
+// owed. It is the one pass over a plan's actions; from here on the cost of a
 // step is that step.
-func (s *State) startUnwind(p *plan) {
-	s.disarm(p)
-	p.row.Turned, p.row.Behind = nil, nil
-	p.row.UnwindingNs = s.meta.TimeNs
-	s.phase(p, rowspb.Phase_PHASE_UNWINDING)
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		s.action(p.id, n).row.Blockers = 0
+func (p *plan) startUnwind() {
+	s := p.s
+	p.disarm()
+	if p.row.Turned = nil; !p.row.Rewinding { // else it waits for the plan to be open again
+		p.row.Behind = nil
 	}
+	p.row.UnwindingNs = s.meta.TimeNs
+	p.phase(rowspb.Phase_PHASE_UNWINDING)
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		p.action(n).row.Blockers = 0
+	}
+	reached := p.reach(goesBack(p.row), p.row.Target+1)
 	// Descending: everything that came after n is counted when n is looked at.
 	for n := p.row.Actions; n >= 1; n-- {
-		a := s.action(p.id, n)
-		s.change(a)
-		if a.row.Undo == rowspb.Undo_UNDO_HELD && n > p.row.Target {
+		a := p.action(n)
+		a.change()
+		if a.row.Undo == rowspb.Undo_UNDO_HELD && reached(n) {
 			a.row.Undo = rowspb.Undo_UNDO_OWED
 		}
 		if !isClear(p, a) {
 			for _, m := range a.fixed.Before {
-				s.action(p.id, m).row.Blockers++
+				p.action(m).row.Blockers++
 			}
 		}
 	}
 	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := s.action(p.id, n); a.row.Blockers == 0 && a.row.Undo == rowspb.Undo_UNDO_OWED {
-			s.makeReady(p, a)
+		if a := p.action(n); a.row.Blockers == 0 && a.row.Undo == rowspb.Undo_UNDO_OWED {
+			a.makeReady()
 		}
 	}
-	s.touch(p)
+	p.touch()
 }
 
 // makeReady lets an owed action's undo begin, now or once its forward can no longer
 // land. An entry of a child plan follows that plan.
-func (s *State) makeReady(p *plan, a *action) {
+func (a *action) makeReady() {
 	if a.fixed.Child == "" {
-		if ns := s.settlesAt(p, a); ns != 0 {
-			s.settleUntil(p, a, ns)
+		if a.takeOff() {
+			return
+		}
+		if ns := a.settlesAt(); ns != 0 {
+			a.settleUntil(ns)
 		} else {
-			s.move(p, a, rowspb.Undo_UNDO_READY)
+			a.move(rowspb.Undo_UNDO_READY)
 		}
 		return
 	}
-	switch s.plan(a.fixed.Child).row.Phase {
+	switch a.plan.s.plan(a.fixed.Child).row.Phase {
 	case rowspb.Phase_PHASE_UNWINDING:
-		s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
+		a.move(rowspb.Undo_UNDO_DISPATCHED)
 	case rowspb.Phase_PHASE_QUARANTINED:
-		s.move(p, a, rowspb.Undo_UNDO_QUARANTINED)
+		a.move(rowspb.Undo_UNDO_QUARANTINED)
 	default:
-		s.move(p, a, rowspb.Undo_UNDO_READY)
+		a.move(rowspb.Undo_UNDO_READY)
 	}
 }
 
 // enlist gives a plan its next action, held, or the entry of a child plan.
-func (s *State) enlist(p *plan, fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
+func (p *plan) enlist(fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
+	s := p.s
 	p.row.Actions++
 	p.row.Unsettled++
 	if fixed.Child == "" {
 		s.meta.Held++
 	}
-	s.touch(p)
+	p.touch()
 	return s.addAction(p.id, p.row.Actions, fixed, row)
 }
 
 // joinUnwind adds an action that landed after the unwind began. What it came
 // after, and has not been started, waits for it.
-func (s *State) joinUnwind(p *plan, a *action) {
-	s.reopen(p)
+func (a *action) joinUnwind() {
+	a.plan.reopen()
 	a.row.Undo = rowspb.Undo_UNDO_OWED
-	s.block(p, a)
-	s.makeReady(p, a)
+	a.block()
+	a.makeReady()
 }
 
 // owe gives an action back to the unwind: ready, or waiting for what came after
 // it and joined since.
-func (s *State) owe(p *plan, a *action) {
-	if s.committing(p) {
-		s.weigh(p, a)
+func (a *action) owe() {
+	if a.plan.committing() {
+		a.weigh()
 		return
 	}
-	s.dropRetry(p, a)
-	s.move(p, a, rowspb.Undo_UNDO_OWED)
+	a.dropRetry()
+	a.move(rowspb.Undo_UNDO_OWED)
 	if a.row.Blockers == 0 {
-		s.makeReady(p, a)
+		a.makeReady()
 	}
 }
 
 // park marks an action whose undo cannot go on by itself: Decide quarantines it.
-func (s *State) park(p *plan, a *action) { s.move(p, a, rowspb.Undo_UNDO_EXHAUSTED) }
+func (a *action) park() { a.move(rowspb.Undo_UNDO_EXHAUSTED) }
 
 // phase takes a plan into another phase, and its entry in a parent with it.
-func (s *State) phase(p *plan, to rowspb.Phase) {
-	from := p.row.Phase
+func (p *plan) phase(to rowspb.Phase) {
+	s := p.s
+	from, was := p.row.Phase, armed(p.row)
 	*s.counter(from)--
 	*s.counter(to)++
 	p.row.Phase = to
+	turnsArmed(p, was)
 	if from == rowspb.Phase_PHASE_QUARANTINED || to == rowspb.Phase_PHASE_QUARANTINED ||
 		len(p.row.Orphans) > 0 {
-		s.listOwner(p)
+		p.listOwner()
 	}
-	s.touch(p)
-	s.follow(p, from)
+	p.touch()
+	p.follow(from)
 }
 
 // counter is where a phase is counted.
@@ -296,26 +332,78 @@ func (s *State) counter(phase rowspb.Phase) *uint64 {
 
 // reopen takes a plan that had ended back into its unwind: something is owed
 // again, and a terminal state must mean what it says.
-func (s *State) reopen(p *plan) {
+func (p *plan) reopen() {
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_RESOLVED:
-		s.meta.Held += uint64(s.registrations(p))
+		p.s.meta.Held += uint64(p.registrations())
 	case rowspb.Phase_PHASE_COMPENSATED, rowspb.Phase_PHASE_FAILED, rowspb.Phase_PHASE_QUARANTINED:
 	default:
 		return
 	}
 	p.row.EndedNs, p.row.Ended = 0, nil
-	s.phase(p, rowspb.Phase_PHASE_UNWINDING)
+	p.phase(rowspb.Phase_PHASE_UNWINDING)
 }
 
 // registrations counts the unsettled actions of a plan that are not entries of
 // child plans.
-func (s *State) registrations(p *plan) uint32 {
+func (p *plan) registrations() uint32 {
 	count := p.row.Unsettled
 	for _, n := range p.row.Children {
-		if !settled(s.action(p.id, n).row.Undo) {
+		if !settled(p.action(n).row.Undo) {
 			count--
 		}
 	}
 	return count
+}
+
+// What has turned true beside a lease that fires. It was true while its plan was armed, so that it
+// fires, too: once the plan is open again, if it ever is.
+
+// keepsTurns reports whether what has turned true is acted upon also after the unwind of a part
+// of its plan, for another lease, has begun. Earlier holders forgot it.
+func (s *State) keepsTurns() bool { return s.meta.HolderFold >= ledger.KeptSince }
+
+// takeTurns takes up the turns of a plan of which a lease fires, and returns its own, or nil.
+// The others wait behind it until the plan is open again.
+func (p *plan) takeTurns(ref rows.Lease) *rowspb.Turned {
+	own, first, rest := turnOf(p, ref), p.row.Turned, p.row.Behind
+	p.row.Turned, p.row.Behind = nil, nil
+	if !p.s.keepsTurns() {
+		return own
+	}
+	if first != nil && first != own {
+		p.row.Behind = append(p.row.Behind, first)
+	}
+	for _, t := range rest {
+		if t != own {
+			p.row.Behind = append(p.row.Behind, t)
+		}
+	}
+	return own
+}
+
+// ofSignal reports whether a lease is what was asked for: it holds as long as the signal does.
+func ofSignal(lease string) bool { return lease == leaseFailed || lease == leaseCancelled }
+
+// turnAgain takes up what had turned true before a part of the plan was undone: it is acted upon,
+// whatever its condition is by now (I13), unless it undoes an action only that the part has undone,
+// or which its owner's word keeps. One on the clock is over with its action.
+func (p *plan) turnAgain(stays map[uint32]bool) {
+	p.row.Behind = slices.DeleteFunc(p.row.Behind, func(t *rowspb.Turned) bool {
+		l, a := p.lease(rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease})
+		return l == nil || stopped(l) || inTime(p, l) || ofSignal(l.Name) ||
+			(l.OfAction || t.Clocked) && a != nil && settled(a.row.Undo) || l.OfAction && stays[t.Action]
+	})
+	if len(p.row.Behind) == 0 {
+		return
+	}
+	first := max(0, slices.IndexFunc(p.row.Behind, func(t *rowspb.Turned) bool { return !t.Clocked }))
+	t := p.row.Behind[first]
+	p.row.Turned, p.row.Behind = t, slices.Delete(p.row.Behind, first, first+1)
+	if ref := (rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); t.Clocked {
+		l, a := p.lease(ref)
+		p.s.index(ref, l, wakeNow, nil, false)
+		p.mark(a)
+	}
+	p.touch()
 }

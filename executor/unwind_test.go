@@ -1,9 +1,11 @@
-package executor
+package executor_test
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -127,6 +129,12 @@ var schedules = []struct{ name, setup, want string }{
 	{"only doubt, and nothing there: failed", "open b:probe b? b.probe=absent fail turn", "failed: b=skipped []"},
 	{"the probe finds two: each is undone once", "open a a+ b:probe b? b.probe=duplicate fail turn",
 		"compensated: a=compensated b=compensated b~1=compensated [b~1 b a]"},
+	{"more effects than are kept: none is taken for all of them, its owner decides",
+		"open b:probe b? b.probe=crowded fail turn @1s", "quarantined: b=quarantined []"},
+	{"a name that is not kept whole is its owner's", "open b:probe b? b.probe=long fail turn @1s",
+		"quarantined: b=quarantined []"},
+	{"two effects that are said to be one are its owner's", "open b:probe b? b.probe=both fail turn @1s",
+		"quarantined: b=quarantined []"},
 	{"a duplicate that no argument names is its owner's", "open a:blind a? a=lost,done a.probe=duplicate fail turn @1s",
 		"quarantined: a=compensated a~1=quarantined [a]"},
 	{"the probe does not know: its owner", "open a a+ b:probe b? b.probe=inconclusive fail turn @1s",
@@ -192,6 +200,9 @@ var schedules = []struct{ name, setup, want string }{
 		"compensated: a=compensated [a]"},
 	{"what it came after waits, and nothing else", "open a a+ b< b+ c<a:may c? fail turn",
 		"unwinding: a=owed b=compensated c=settling [b]"},
+	{"a forward completes that its blind undo did not bar: what was asked before is asked again",
+		"open a:blind+refused a=lost,done a.probe=late,present fail turn @1s a+ turn @2s",
+		"compensated: a=compensated [a]"},
 	{"its provider refuses it: undone at once", "open a:refused a? fail turn", "compensated: a=compensated [a]"},
 	{"and unasked", "open a:refused+probe a? a.probe=absent fail turn", "compensated: a=compensated [a]"},
 	{"what completes then was undone", "open a:refused fail turn a+ turn", "compensated: a=compensated [a]"},
@@ -363,7 +374,7 @@ var schedules = []struct{ name, setup, want string }{
 	{"a child of a child", "open a a+ q/open^ q/x q/x+ r/open^q.x r/y r/y+ r/commit q/commit fail turn",
 		"compensated: a=compensated plan:q=compensated [y x a]"},
 	{"a verdict on a committed child's action undoes the root",
-		"open a a+ q/open^ q/x q/x+ q/commit b b+ q/judge:x=block turn",
+		"open a a+ q/open^ q/x q/x+ q/commit b b+ q/judge:x=block* turn",
 		"compensated: a=compensated plan:q=compensated b=compensated [b x a]"},
 	{"a late pair of an ended child", "open q/open^ q/x q/x+ fail turn q/y q/y+ turn",
 		"compensated: plan:q=compensated [x y]"},
@@ -455,14 +466,14 @@ var schedules = []struct{ name, setup, want string }{
 		"quarantined: a=quarantined []"},
 
 	// Verdicts.
-	{"a block undoes (S76)", "open a a+ b b+ judge:a=block turn", "compensated: a=compensated b=compensated [b a]"},
-	{"a redirect undoes", "open a a+ judge:a=redirect turn", "compensated: a=compensated [a]"},
+	{"a block undoes (S76)", "open a a+ b b+ judge:a=block* turn", "compensated: a=compensated b=compensated [b a]"},
+	{"a redirect undoes", "open a a+ judge:a=redirect* turn", "compensated: a=compensated [a]"},
 	{"allow does not", "open a a+ judge:a=allow turn @1h", "open: a=held []"},
-	{"allow, then block", "open a a+ judge:a=allow turn judge:a=block turn", "compensated: a=compensated [a]"},
-	{"block, then allow: it fired", "open a a+ judge:a=block judge:a=allow turn", "compensated: a=compensated [a]"},
-	{"a verdict after the commit", "open a a+ commit judge:a=block turn", "committed: a=retired []"},
-	{"a verdict before the commit (S76)", "open a a+ judge:a=block !commit turn", "compensated: a=compensated [a]"},
-	{"a verdict on nothing", "open !judge:a=block", "open:  []"},
+	{"allow, then block", "open a a+ judge:a=allow turn judge:a=block* turn", "compensated: a=compensated [a]"},
+	{"block, then allow: it fired", "open a a+ judge:a=block* judge:a=allow turn", "compensated: a=compensated [a]"},
+	{"a verdict after the commit", "open a a+ commit judge:a=block* turn", "committed: a=retired []"},
+	{"a verdict before the commit (S76)", "open a a+ judge:a=block* !commit turn", "compensated: a=compensated [a]"},
+	{"a verdict on nothing", "open !judge:a=block*", "open:  []"},
 
 	// Deadlines.
 	{"a deadline", "open@5s a a+ @4999ms @5s", "compensated: a=compensated [a]"},
@@ -472,6 +483,7 @@ var schedules = []struct{ name, setup, want string }{
 }
 
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	for _, c := range schedules {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSchedule(t)
@@ -550,7 +562,7 @@ func TestAttemptsFollowTheClock(t *testing.T) {
 // TestConcurrencyIsBounded: never more undos in flight than the plan allows, and
 // no fewer while there is something to do.
 func TestConcurrencyIsBounded(t *testing.T) {
-	for limit, want := range map[string]int{"open:1": 1, "open:3": 3, "open": concurrencyDefault} {
+	for limit, want := range map[string]int{"open:1": 1, "open:3": 3, "open": ConcurrencyDefault} {
 		s := newSchedule(t)
 		s.play(limit)
 		for _, id := range strings.Fields("a b c d e f g h i j k l") {
@@ -594,11 +606,11 @@ func TestAQuarantineIsExplained(t *testing.T) {
 	if quarantines != 1 || ends != 1 {
 		t.Fatalf("%d quarantines, %d ends", quarantines, ends)
 	}
-	state, _, outstanding, _ := NewReader(s.kv, "t", nil).Outcome("p")
+	state, _, outstanding, _ := view.NewReader(s.kv, "t", nil).Outcome("p")
 	if state != "quarantined" || strings.Join(outstanding, " ") != "b" {
 		t.Fatalf("%s %v", state, outstanding)
 	}
-	if list, next := NewReader(s.kv, "t", nil).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].Plan != "p" ||
+	if list, next := view.NewReader(s.kv, "t", nil).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].Plan != "p" ||
 		len(list[0].Actions) != 1 || next != "" {
 		t.Fatalf("%v", list)
 	}
@@ -608,7 +620,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 func (w *world) effective() []*pb.Record {
 	w.t.Helper()
 	var out []*pb.Record
-	s := open(rows.NewMemoryKV(), "t", w, w.state.programs)
+	s := OpenWith(rows.NewMemoryKV(), "t", w, w.programs)
 	for _, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

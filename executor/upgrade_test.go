@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"slices"
@@ -37,7 +37,7 @@ func TestFieldsOfALaterVersionFoldToTheSameState(t *testing.T) {
 		"open a a+ b b+ c c? fail",
 		"open@5s a:probe a? b:verify b+ fail",
 		"open:continue a a+ b<a b+ c<a:irr c+ fail",
-		"open a a+ fact:x=1 judge:a=block cancel",
+		"open a a+ fact:x=1 judge:a=block* cancel",
 	} {
 		played := newSchedule(t)
 		played.play(line + " turn")
@@ -63,7 +63,7 @@ func TestFieldsOfALaterVersionFoldToTheSameState(t *testing.T) {
 func scriptOver(t *testing.T, log []ledger.Message) *script {
 	t.Helper()
 	s := newScript(t)
-	s.world = worldOf(t, s.state.programs, log)
+	s.world = worldOf(t, s.programs, log)
 	return s
 }
 
@@ -85,7 +85,7 @@ func TestAHaltedFoldIsWhereItWas(t *testing.T) {
 		if entries, err := ledger.Decode("t", newer); err == nil || entries != nil {
 			t.Fatalf("message %d of a later version gives %d entries", n+1, len(entries))
 		}
-		w := worldOf(t, s.state.programs, log[:n])
+		w := worldOf(t, s.programs, log[:n])
 		if got := rows.FormatDigest(rows.Digest(w.kv)); got != before {
 			t.Fatalf("the state before message %d is %s, was %s", n+1, got, before)
 		}

@@ -1,257 +1,44 @@
 package executor
 
 import (
-	"encoding/binary"
+	"iter"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// watcher is who reads a fact: a lease, or a node of equal ones. It has what an
-// evaluation needs, so that a fact which changes nothing reads no other row, but for
-// the program of the condition, which is the cache's. What changes of a lease makes a
-// new one.
-type watcher struct {
-	id     string         // in the index: a lease reference, or a zero byte and a node
-	kept   *triggers.Kept // nil: held again from the rows when it is asked
-	keys   []string       // that it watches; nil: those of the text, which do not change
-	wakeNs int64
-	faulty bool
-	gone   bool  // it left the list that has it
-	bytes  int32 // that it takes in each of the lists it is in, about
-}
+// storedLeases reads watchers from the rows of a state.
+type storedLeases struct{ *State }
 
-// What a watcher and a list of them take in memory beside their names, in bytes, and
-// what is kept of a condition that is not held yet.
-const (
-	watcherBytes = 64
-	listBytes    = 112
-	unheldBytes  = 200
-)
-
-// A lease whose watcher takes more than watcherMax bytes with its lists is held again
-// from the rows when a fact wakes it; one that takes more even so is listed only where
-// others are. keptMax bounds what is kept of its condition.
-const (
-	keptMax    = 384
-	watcherMax = 800
-)
-
-// newWatcher makes the watcher of a condition that is held. eager says that it is small
-// enough for lists of its own.
-func newWatcher(
-	id string, held *triggers.Held, wakeNs int64, keys []string, faulty bool,
-) (w *watcher, eager bool) {
-	w = &watcher{id: id, kept: held.Keep(keptMax), wakeNs: wakeNs, faulty: faulty}
-	bytes := watcherBytes + len(id)
-	if held.Computes() {
-		w.keys = keys
-	}
-	lists := 0
-	for _, key := range keys {
-		lists += listBytes + len(key)
-		if w.keys != nil {
-			bytes += 16
-		}
-	}
-	if w.kept != nil {
-		if size := held.Size(); bytes+size+lists <= watcherMax {
-			bytes += size
-		} else {
-			w.kept = nil
-		}
-	}
-	w.bytes = int32(bytes / max(len(keys), 1))
-	return w, bytes+lists <= watcherMax
-}
-
-// unheldWatcher is a watcher as the rows have it. Whether its keys may change is known
-// once its condition is held.
-func unheldWatcher(id string, wakeNs int64, keys []string, faulty bool) *watcher {
-	bytes := int32(watcherBytes + len(id) + unheldBytes)
-	return &watcher{id: id, wakeNs: wakeNs, keys: keys, faulty: faulty, bytes: bytes}
-}
-
-func (w *watcher) isNode() bool { return w.id[0] == 0 }
-
-// dueKey is where it stands among what falls due.
-func (w *watcher) dueKey() []byte {
-	if w.isNode() {
-		return rows.Due.Key(rows.Instant{Ns: w.wakeNs, Kind: rows.DueNode, Node: []byte(w.id[1:])})
-	}
-	return rows.Due.Key(rows.Instant{
-		Ns: w.wakeNs, Kind: rows.DueLease, Lease: rows.ParseLease([]byte(w.id)),
-	})
-}
-
-// watchersInline is how many watchers of one fact stand in one row. Where there
-// are more, each has a row of its own.
-const watchersInline = 8
-
-// watchersRow is the row of rows.Watchers: the watchers of a fact in ascending
-// order, or how many they are.
-type watchersRow struct {
-	few  []string
-	many uint64
-}
-
-func (r watchersRow) encode() []byte {
-	if r.many > 0 {
-		return binary.AppendUvarint([]byte{1}, r.many)
-	}
-	out := []byte{0}
-	for _, id := range r.few {
-		out = append(binary.AppendUvarint(out, uint64(len(id))), id...)
-	}
-	return out
-}
-
-func (s *State) watchersRow(key string) (r watchersRow) {
-	v, ok := rows.Watchers.Get(s.tx, key)
-	if !ok {
-		return r
-	}
-	if v[0] == 1 {
-		r.many, _ = binary.Uvarint(v[1:])
-		return r
-	}
-	for rest := v[1:]; len(rest) > 0; {
-		n, size := binary.Uvarint(rest)
-		rest = rest[size:]
-		r.few, rest = append(r.few, string(rest[:n])), rest[n:]
-	}
-	return r
-}
-
-// setWatching adds or removes one watcher of a fact.
-func (s *State) setWatching(key, id string, on bool) {
-	row := s.watchersRow(key)
-	at, had := slices.BinarySearch(row.few, id)
-	own := rows.Watch{Key: key, Watcher: id}
-	switch {
-	case on && row.many == 0 && !had && len(row.few) == watchersInline:
-		for _, other := range row.few {
-			rows.Watches.Add(s.tx, rows.Watch{Key: key, Watcher: other})
-		}
-		rows.Watches.Add(s.tx, own)
-		row = watchersRow{many: watchersInline + 1}
-	case on && row.many > 0:
-		rows.Watches.Add(s.tx, own)
-		row.many++
-	case on && !had:
-		if len(row.few) == 0 && s.base == nil {
-			s.watchers.Put(key, newWatchList(key)) // this one is all, and is remembered next
-		}
-		row.few = slices.Insert(row.few, at, id)
-	case !on && row.many > 0:
-		rows.Watches.Delete(s.tx, own)
-		row.many--
-	case !on && had:
-		row.few = slices.Delete(row.few, at, at+1)
-	}
-	if len(row.few) == 0 && row.many == 0 {
-		rows.Watchers.Delete(s.tx, key)
-	} else {
-		rows.Watchers.Put(s.tx, key, row.encode())
-	}
-	if !on {
-		s.forget(key, id)
-	}
-}
-
-// watching lists who reads a fact, in ascending order.
-func (s *State) watching(key string) []string {
-	row := s.watchersRow(key)
-	if row.many == 0 {
-		return row.few
-	}
-	ids := make([]string, 0, row.many)
-	prefix := rows.Watches.WithinSized(key)
-	for k := range s.tx.Scan(prefix, rows.After(prefix)) {
-		ids = append(ids, string(k[len(prefix):]))
-	}
-	return ids
-}
-
-// remember puts a watcher of facts among those kept for them, in place of an older one.
-// A large one makes no list for itself.
-func (s *State) remember(w *watcher, keys []string, eager bool) {
-	if s.base != nil {
-		return
-	}
-	for _, key := range keys {
-		list, kept := s.watchers.Get(key)
-		switch {
-		case !kept:
-		case !eager && list.empty():
-			s.watchers.Remove(key)
-		default:
-			s.watchers.Grown(list.set(w))
-		}
-	}
-}
-
-func (s *State) forget(key, id string) {
-	if s.base != nil {
-		return
-	}
-	if list, kept := s.watchers.Get(key); kept {
-		s.watchers.Grown(list.remove(id))
-	}
-}
-
-// watchersOf returns who reads a fact, from memory or from the rows, in ascending order.
-func (s *State) watchersOf(key string) []*watcher {
-	if s.base == nil {
-		if list, kept := s.watchers.Get(key); kept {
-			all, grown := list.all()
-			s.watchers.Grown(grown)
-			return all
-		}
-	}
-	list := newWatchList(key)
-	for _, id := range s.watching(key) {
-		if w := s.watcher(id); w != nil {
-			list.append(w)
-		}
-	}
-	if s.base == nil && list.bytes <= watchListMax {
-		s.watchers.Put(key, list)
-	}
-	return list.sorted
-}
-
-// watcher reads one watcher from the rows. Its condition is held when it is asked.
-func (s *State) watcher(id string) *watcher {
+// Watcher implements leases.Stored. The condition is held when it is asked.
+func (s storedLeases) Watcher(id string) *leases.Watcher {
 	if id[0] == 0 {
 		return s.nodeWatcher([]byte(id[1:]))
 	}
 	ref := rows.ParseLease([]byte(id))
-	l, _ := s.lease(s.plan(ref.Plan), ref)
-	return unheldWatcher(id, l.WakeNs, l.Keys, l.Faulty)
+	l, _ := s.plan(ref.Plan).lease(ref)
+	return leases.StoredWatcher(id, l.WakeNs, l.Keys, l.Faulty)
 }
 
 // heldBy holds the condition of a watcher: as it is kept, or again from the rows. What
 // it returns is good until the next call; nil: the condition cannot be read.
-func (s *State) heldBy(w *watcher) *triggers.Held {
-	if w.kept != nil && w.kept.Recall(&s.recalled) {
+func (s *State) heldBy(w *leases.Watcher) *triggers.Held {
+	if w.Recall(&s.recalled) {
 		return &s.recalled
 	}
-	p, a, l := s.leaseBehind(w.id)
+	p, a, l := s.leaseBehind(w.ID)
 	if l == nil {
 		return nil
 	}
-	held := s.hold(p, a, l)
+	held := p.hold(a, l)
 	if held == nil {
 		return nil
 	}
-	if !held.Computes() {
-		w.keys = nil
-	}
-	w.kept = held.Keep(keptMax)
+	w.Keep(held)
 	return held
 }
 
@@ -262,13 +49,13 @@ func (s *State) leaseBehind(id string) (p *plan, a *action, l *rowspb.LeaseRow) 
 	}
 	ref := rows.ParseLease([]byte(id))
 	p = s.plan(ref.Plan)
-	l, a = s.lease(p, ref)
+	l, a = p.lease(ref)
 	return p, a, l
 }
 
 // wakeReaders looks at every lease that reads a fact, and at no other (S72).
 func (s *State) wakeReaders(key string, at *pb.Address) {
-	list := s.watchersOf(key)
+	list := s.watchers.Of(key)
 	if len(list) > 1 {
 		list = slices.Clone(list) // what turns leaves it
 	}
@@ -279,45 +66,36 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 		}
 		result := s.ask(held, s.meta.TimeNs)
 		if s.unchanged(w, held, result) {
-			if w.wakeNs != 0 {
-				s.rouse(w.dueKey())
+			if w.WakeNs != 0 {
+				s.due.Rouse(w.DueKey())
 			}
 			continue
 		}
-		if w.isNode() {
+		if w.IsNode() {
 			s.nodeChanged(w, held, result, at)
 			continue
 		}
-		ref := rows.ParseLease([]byte(w.id))
+		ref := rows.ParseLease([]byte(w.ID))
 		if p := s.plan(ref.Plan); p != nil {
-			if l, a := s.lease(p, ref); l != nil {
-				s.evaluate(p, a, l, at)
+			if l, a := p.lease(ref); l != nil {
+				p.evaluate(a, l, at)
 			}
 		}
 	}
 }
 
 // unchanged reports whether an answer leaves everything as it was.
-func (s *State) unchanged(w *watcher, held *triggers.Held, r triggers.Result) bool {
-	if r.Truth == triggers.True || r.Moot || r.WakeNs != w.wakeNs || faulty(r) != w.faulty {
+func (s *State) unchanged(w *leases.Watcher, held *triggers.Held, r triggers.Result) bool {
+	if r.Truth == triggers.True || r.Moot || r.WakeNs != w.WakeNs || faulty(r) != w.Faulty {
 		return false
 	}
-	return !held.Computes() || slices.Equal(held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
-}
-
-// condition compiles a condition, or finds it compiled. A text that no one has compiled
-// yet takes as long as a costly evaluation.
-func (s *State) condition(text string) (*triggers.Condition, error) {
-	if s.between != nil && !s.programs.Knows(text) {
-		s.between(true)
-	}
-	return s.programs.Condition(text)
+	return !held.Computes() || slices.Equal(held.Watched(r, s.meta.TimeNs, s.memory.View()), w.Keys)
 }
 
 // hold reads what a lease's condition needs of its plan and action. It is nil when
 // the condition cannot be read.
-func (s *State) hold(p *plan, a *action, l *rowspb.LeaseRow) *triggers.Held {
-	condition, err := s.condition(conditionOf(p, a, l))
+func (p *plan) hold(a *action, l *rowspb.LeaseRow) *triggers.Held {
+	condition, err := p.s.Condition(conditionOf(p, a, l))
 	if err != nil {
 		return nil
 	}
@@ -357,21 +135,177 @@ func planScope(p *plan) triggers.Plan {
 	return scope
 }
 
-// setWatches moves a watcher from the facts it was indexed by to others.
-func (s *State) setWatches(id string, from, to []string) {
-	if slices.Equal(from, to) {
-		return
-	}
-	for _, k := range from {
-		if _, stays := slices.BinarySearch(to, k); !stays {
-			s.setWatching(k, id, false)
+// A node stands for leases that always have the same answer, such as one condition
+// over facts that a hundred thousand plans hold. It is indexed and asked in their
+// place; they are looked at when it turns true.
+
+func (s *State) nodeRow(node []byte) *rowspb.NodeRow {
+	return rows.Nodes.Find(s.tx, node)
+}
+
+// joinNode makes a lease one of a node. It reports false when it needs a look of its
+// own: the condition is true or moot now.
+func (s *State) joinNode(ref rows.Lease, l *rowspb.LeaseRow, held *triggers.Held,
+	node []byte) bool {
+	row := s.nodeRow(node)
+	// a flip that no one was asked at yet
+	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs {
+		result := s.ask(held, s.meta.TimeNs)
+		if result.Truth == triggers.True || result.Moot {
+			return false
+		}
+		if row == nil {
+			row = new(rowspb.NodeRow)
+			s.indexNode(node, row, held, result, false)
 		}
 	}
-	for _, k := range to {
-		if _, had := slices.BinarySearch(from, k); !had {
-			s.setWatching(k, id, true)
+	row.Leases++
+	rows.Nodes.Set(s.tx, node, row)
+	rows.Members.Add(s.tx, rows.Member{Node: node, Lease: ref})
+	l.Node = node
+	return true
+}
+
+// leaveNode takes a lease out of its node; the last one ends it.
+func (s *State) leaveNode(ref rows.Lease, l *rowspb.LeaseRow) {
+	node := l.Node
+	l.Node = nil
+	rows.Members.Delete(s.tx, rows.Member{Node: node, Lease: ref})
+	row := s.nodeRow(node)
+	if row.Leases--; row.Leases > 0 {
+		rows.Nodes.Set(s.tx, node, row)
+		return
+	}
+	s.watchers.Move(leases.NodeID(node), row.Keys, nil)
+	if row.WakeNs != 0 {
+		s.due.DropKey(row.WakeNs,
+			rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
+	}
+	if _, on := rows.FaultyNodes.Get(s.tx, node); on {
+		s.setFaulty(rows.FaultyNodes.Key(node), false)
+	}
+	rows.Nodes.Delete(s.tx, node)
+}
+
+// indexNode moves a node to the facts and the instant it waits for now; wasFaulty
+// says whether it is on the list of those in error.
+func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held,
+	result triggers.Result, wasFaulty bool) {
+	keys := held.Watched(result, s.meta.TimeNs, s.memory.View())
+	s.watchers.Move(leases.NodeID(node), row.Keys, keys)
+	if row.WakeNs != result.WakeNs {
+		if row.WakeNs != 0 {
+			s.due.DropKey(row.WakeNs,
+				rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
+		}
+		if result.WakeNs != 0 {
+			s.due.SetKey(result.WakeNs,
+				rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
+		}
+	} else if result.WakeNs != 0 {
+		s.due.Rouse(rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
+	}
+	row.Keys, row.WakeNs = keys, result.WakeNs
+	if faulty(result) != wasFaulty {
+		s.setFaulty(rows.FaultyNodes.Key(node), !wasFaulty)
+	}
+	w, eager := leases.NewWatcher(leases.NodeID(node), held, result.WakeNs, keys, faulty(result))
+	s.watchers.Remember(w, keys, eager)
+}
+
+// nodeChanged follows a node whose answer is another now.
+func (s *State) nodeChanged(
+	w *leases.Watcher, held *triggers.Held, result triggers.Result, at *pb.Address,
+) {
+	node := []byte(w.ID[1:])
+	if result.Truth == triggers.True || result.Moot {
+		s.dissolve(node, at)
+		return
+	}
+	if row := s.nodeRow(node); row != nil {
+		s.indexNode(node, row, held, result, w.Faulty)
+		rows.Nodes.Set(s.tx, node, row)
+	}
+}
+
+// dissolve looks at each lease of a node by itself.
+func (s *State) dissolve(node []byte, at *pb.Address) {
+	for _, ref := range slices.Collect(s.members(node)) { // they leave it
+		p := s.plan(ref.Plan)
+		l, a := p.lease(ref)
+		if l == nil || l.Node == nil {
+			continue // an earlier one has ended its plan
+		}
+		s.leaveNode(ref, l)
+		p.mark(a)
+		if held := p.hold(a, l); held != nil && p.live(a, l, ref) {
+			p.consider(a, l, ref, held, at)
 		}
 	}
 }
 
-func nodeID(node []byte) string { return "\x00" + string(node) }
+// members yields the leases of a node, in ascending order.
+func (s *State) members(node []byte) iter.Seq[rows.Lease] {
+	prefix := append(rows.Members.Prefix(), node...)
+	return func(yield func(rows.Lease) bool) {
+		for k := range s.tx.Scan(prefix, rows.After(prefix)) {
+			if !yield(rows.ParseLease(k[len(prefix):])) {
+				return
+			}
+		}
+	}
+}
+
+// member is the first lease of a node: all see the same.
+func (s *State) member(node []byte) (p *plan, a *action, l *rowspb.LeaseRow) {
+	for ref := range s.members(node) {
+		if p = s.plan(ref.Plan); p != nil {
+			if l, a = p.lease(ref); l != nil && l.Node != nil {
+				return p, a, l
+			}
+		}
+	}
+	return nil, nil, nil
+}
+
+// nodeWatcher reads a node. Its condition is held when it is asked, as its first lease
+// sees it.
+func (s *State) nodeWatcher(node []byte) *leases.Watcher {
+	row := s.nodeRow(node)
+	if row == nil {
+		return nil
+	}
+	_, faulty := rows.FaultyNodes.Get(s.tx, node)
+	return leases.StoredWatcher(leases.NodeID(node), row.WakeNs, row.Keys, faulty)
+}
+
+// dueNode asks a node whose wake instant has come, and fires its leases.
+func (d *decider) dueNode(node []byte, ns int64) int64 {
+	w := d.state.nodeWatcher(node)
+	switch {
+	case w == nil || w.WakeNs != ns || d.full():
+		return d.in.EpochNs
+	case d.in.HoldClock:
+		return d.in.EpochNs + heldAgain
+	}
+	held := d.state.heldBy(w)
+	if held == nil {
+		return d.in.EpochNs
+	}
+	result := d.state.answerAt(held, d.in.EpochNs)
+	if result.Truth != triggers.True {
+		return max(result.WakeNs, 0) // 0: only a fact can change it now
+	}
+	for ref := range d.live.members(node) { // what has fired is a member no more
+		if d.full() {
+			break
+		}
+		p := d.state.plan(ref.Plan)
+		l, a := p.lease(ref)
+		if l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil {
+			full := p.hold(a, l).Evaluate(d.in.EpochNs, d.state.memory.View())
+			d.fireDue(p, a, l, readingsOf(full.Readings), p.row.Opened)
+		}
+	}
+	return d.in.EpochNs
+}

@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -26,12 +28,14 @@ type world struct {
 	kv    *rows.MemoryKV
 	state *State
 	log   []ledger.Message
-	now   int64
+	// programs has what is compiled, for its states and its readers.
+	programs *triggers.Cache
+	now      int64
 	// worker answers a command; nil means done.
 	worker func(Command) *api.Reply
 	calls  []string // "capability#attempt" in order of dispatch
 	undone []string // actions whose undo a worker did, in order
-	order  orderCheck
+	order  OrderCheck
 	hold   bool // the clock guard holds
 	limits CascadeLimits
 
@@ -43,6 +47,9 @@ type world struct {
 	audited  int           // messages that it has
 	unserved []Answer      // of commands that nobody takes, as a host gives them again and again
 	deciding bool          // what is appended is what Decide has proposed
+	ahead    int           // dispatches that go behind another one
+	held     []Command     // that were recorded ahead
+	early    []string      // that were sent before they counted
 }
 
 const second = int64(time.Second)
@@ -51,14 +58,14 @@ var epoch0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldWith(t, triggers.NewCache(expressionsMax))
+	return newWorldWith(t, triggers.NewCache(ExpressionsMax))
 }
 
 // newWorldWith shares what is compiled between many worlds.
 func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	t.Helper()
-	w := &world{t: t, kv: rows.NewMemoryKV(), now: epoch0, audit: audit.NewWith("t", programs)}
-	w.state = open(w.kv, "t", w, programs)
+	w := &world{t: t, kv: rows.NewMemoryKV(), now: epoch0, programs: programs, audit: audit.NewWith("t", programs)}
+	w.state = OpenWith(w.kv, "t", w, programs)
 	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
 	return w
@@ -67,8 +74,8 @@ func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 // worldOf is the world behind a ledger.
 func worldOf(t *testing.T, programs *triggers.Cache, log []ledger.Message) *world {
 	t.Helper()
-	w := &world{t: t, kv: rows.NewMemoryKV(), audit: audit.NewWith("t", programs)}
-	w.state = open(w.kv, "t", w, programs)
+	w := &world{t: t, kv: rows.NewMemoryKV(), programs: programs, audit: audit.NewWith("t", programs)}
+	w.state = OpenWith(w.kv, "t", w, programs)
 	for _, m := range log {
 		w.now = m.StampNs
 		w.raw(m.Subject, m.ContentType, m.Data)
@@ -97,35 +104,35 @@ func (w *world) raw(subject, contentType string, data []byte) []Result {
 	}
 	var results []Result
 	for _, e := range entries {
-		broken := w.order.check(w.state, e)
+		broken := w.order.Check(w.state, e)
 		r := w.state.Apply(e)
 		results = append(results, r)
 		if r.Verdict != Effective {
 			continue
 		}
-		if w.order.count(w.state, e); broken != nil {
+		if w.order.Count(w.state, e); broken != nil {
 			w.t.Fatal(broken)
 		}
 	}
 	w.state.Flush()
-	if err := checkKept(w.state); err != nil {
+	if err := CheckKept(w.state, w); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := checkRows(w.t, w.kv); err != nil {
+	if err := CheckRows(w.t, w.kv); err != nil {
 		w.t.Fatal(err)
 	}
 	for ; w.audited < len(w.log)-1; w.audited++ { // what a broken fold has left out
 		w.audit.Add(w.log[w.audited])
 	}
 	w.audited++
-	if err := follow(w.audit, w.state, m, results, w.deciding); err != nil {
+	if err := Follow(w.audit, w.state, m, results, w.deciding); err != nil {
 		w.t.Fatal(err)
 	}
 	return results
 }
 
-// fold folds one message and flushes.
-func fold(t testing.TB, s *State, m ledger.Message) []Result {
+// foldMessage folds one message and flushes.
+func foldMessage(t testing.TB, s *State, m ledger.Message) []Result {
 	t.Helper()
 	entries, err := ledger.Decode("t", m)
 	if err != nil {
@@ -225,11 +232,7 @@ func (w *world) do(plan string, ids ...string) {
 func (w *world) turn(answers ...Answer) {
 	w.t.Helper()
 	for range 10_000 {
-		for _, c := range w.state.Commands() {
-			if answer := w.work(c); answer != nil {
-				answers = append(answers, *answer)
-			}
-		}
+		answers = append(answers, w.workAll(w.state.Commands())...)
 		gone := func(a Answer) bool { return !w.state.Awaits(a) }
 		answers, w.unserved = slices.DeleteFunc(answers, gone), slices.DeleteFunc(w.unserved, gone)
 		records := w.decide(slices.Concat(answers, w.unserved))
@@ -247,6 +250,51 @@ func (w *world) turn(answers ...Answer) {
 	w.t.Fatal("decisions never end")
 }
 
+// workAll has workers answer commands, and those that were recorded behind one that is done.
+func (w *world) workAll(commands []Command) (answers []Answer) {
+	for len(commands) > 0 {
+		c := commands[0]
+		commands = commands[1:]
+		if c.Behind != "" {
+			w.held = append(w.held, c)
+			continue
+		}
+		w.held = slices.DeleteFunc(w.held, func(x Command) bool { return x.Plan == c.Plan && x.Action == c.Action })
+		name := fmt.Sprintf("%s/%s %s#%d", c.Plan, c.Action, c.Purpose, c.Attempt)
+		if i := slices.Index(w.early, name); i >= 0 && c.UntilNs == 0 {
+			w.early = slices.Delete(w.early, i, i+1)
+			continue
+		}
+		if c.UntilNs != 0 {
+			w.early = append(w.early, name)
+		}
+		answer := w.work(c)
+		if answer == nil {
+			continue
+		}
+		answers = append(answers, *answer)
+		i := slices.IndexFunc(w.held, func(x Command) bool { return x.Plan == c.Plan && x.Behind == c.Action })
+		for _, x := range commands { // it may be known only now
+			if i < 0 && x.Plan == c.Plan && x.Behind == c.Action {
+				w.held = append(w.held, x)
+				i = len(w.held) - 1
+			}
+		}
+		if i < 0 || answer.Reply == nil || answer.Reply.Status != api.StatusDone {
+			continue
+		}
+		next := w.held[i]
+		w.held = slices.Delete(w.held, i, i+1)
+		if commands = slices.DeleteFunc(commands, func(x Command) bool {
+			return x.Behind != "" && x.Plan == next.Plan && x.Action == next.Action
+		}); w.state.Expected(next.Plan, next.Number, next.Purpose, next.Attempt) {
+			next.Behind = ""
+			commands = append(commands, next)
+		}
+	}
+	return answers
+}
+
 // settling is when the next action is done with its grace, where only that of tests is
 // waited for.
 func (w *world) settling() (ns int64, ok bool) {
@@ -259,10 +307,10 @@ func (w *world) settling() (ns int64, ok bool) {
 		if ns > w.now+2*graceOfTests+int64(ledger.NeverSettles) {
 			return 0, false
 		}
-		a := w.state.action(ref.Plan, ref.N)
-		soon := ns <= w.now+2*graceOfTests || a.fixed.Forward.GetGraceNs() == graceOfTests &&
-			a.fixed.Forward.GetLate() == pb.Late_LATE_NEVER
-		if ns > w.now && soon && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
+		a := w.planOf(ref.Plan).Action(ref.N)
+		soon := ns <= w.now+2*graceOfTests || a.Fixed.Forward.GetGraceNs() == graceOfTests &&
+			a.Fixed.Forward.GetLate() == pb.Late_LATE_NEVER
+		if ns > w.now && soon && a.Row.Undo == rowspb.Undo_UNDO_SETTLING {
 			return ns, true
 		}
 	}
@@ -273,7 +321,7 @@ func (w *world) settling() (ns int64, ok bool) {
 func (w *world) decide(answers []Answer) []*pb.Record {
 	w.t.Helper()
 	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, Cascade: w.limits, SizeMax: 60 << 10,
-		MemoryMax: w.memoryMax}
+		MemoryMax: w.memoryMax, Ahead: w.ahead}
 	records := w.state.Decide(in)
 	if !sameRecords(records, w.state.Decide(in)) {
 		w.t.Fatal("two runs of Decide differ")
@@ -323,11 +371,32 @@ func (w *world) at(d time.Duration) {
 
 func (w *world) show(plan string) view.Plan {
 	w.t.Helper()
-	shown, ok := NewReaderWith(w.kv, "t", w, w.state.programs).Plan(plan)
+	shown, ok := view.NewReaderWith(w.kv, "t", w, w.programs).Plan(plan)
 	if !ok {
 		w.t.Fatalf("no plan %s", plan)
 	}
 	return shown
+}
+
+// planOf is a plan as the state has it; nil: there is none.
+func (w *world) planOf(id string) *Plan { return w.state.Reading().Plan(id) }
+
+// actionOf is an action of a plan; nil: there is none.
+func (w *world) actionOf(plan, action string) *Action {
+	p := w.planOf(plan)
+	if p == nil {
+		return nil
+	}
+	return p.Named(action)
+}
+
+// plansOf are the plans of a flushed state.
+func plansOf(kv rows.KV) (plans []*Plan) {
+	reading := NewReading(kv, "t", nil, nil)
+	for k := range kv.Scan(rows.Plans.Prefix(), rows.After(rows.Plans.Prefix())) {
+		plans = append(plans, reading.Plan(string(k[1:])))
+	}
+	return plans
 }
 
 // undos is "a=compensated b=skipped ..." in order of registration.
@@ -353,7 +422,7 @@ func (w *world) wantState(plan, state, undos string) {
 func (w *world) refold(batch int) *rows.MemoryKV {
 	w.t.Helper()
 	kv := rows.NewMemoryKV()
-	s := open(kv, "t", w, w.state.programs)
+	s := OpenWith(kv, "t", w, w.programs)
 	for i, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

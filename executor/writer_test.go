@@ -1,4 +1,4 @@
-package executor
+package executor_test
 
 import (
 	"crypto/sha256"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -107,13 +109,13 @@ func TestAnOrphanKeepsItsPlan(t *testing.T) {
 		!strings.Contains(got.Reason, "1@4-0") {
 		t.Fatalf("commit: %+v", got)
 	}
-	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
+	if list, _ := view.NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
 		list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
 		t.Fatalf("its owner's list has %+v", list)
 	}
 	s.must(s.agent("p", by("w1", planFailed())...))
 	s.turn()
-	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
+	if list, _ := view.NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
 		list[0].State != ledger.StateQuarantined {
 		t.Fatalf("its owner's list has %+v", list)
 	}
@@ -179,6 +181,43 @@ func TestAResumedPlanTakesTheNewWriter(t *testing.T) {
 	}
 }
 
+// TestALateResumeDoesNotTakeThePlanBack: a copy of it, or one that was long on its way, comes after
+// another process has resumed the plan. What it names is no longer whom it would follow.
+func TestALateResumeDoesNotTakeThePlanBack(t *testing.T) {
+	follows := func(sequence int) *pb.Record {
+		r := resumed()
+		r.GetPlanResumed().Follows = uint64(sequence)
+		return r
+	}
+	s := writers(t)
+	const first = 2 // the sequence of the opening
+	s.must(s.agent("p", by("w2", follows(first))...))
+	second := len(s.log)
+	s.must(s.agent("p", by("w3", follows(second))...))
+	third := len(s.log)
+	late := func(writer string, sequence int) {
+		t.Helper()
+		got := s.agent("p", by(writer, follows(sequence))...)[0]
+		if got.Verdict != Refused || !strings.HasPrefix(got.Reason, "plan_resumed.follows: ") {
+			t.Fatalf("%s after %d: %+v", writer, sequence, got)
+		}
+	}
+	late("w2", first)
+	late("w4", first) // it never came before
+	late("w4", second)
+	s.must(s.agent("p", by("w3", pair("2")...)...))
+	s.must(s.agent("p", by("w2", follows(third))...)) // it resumes the plan once more
+	late("w3", second)
+	s.must(s.agent("p", by("w2", pair("3")...)...))
+	s.must(s.agent("p", by("w5", resumed())...)) // of an earlier version: it names none
+
+	old := writers(t)
+	old.must(old.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1",
+			FoldVersion: ledger.FollowsSince - 1}}}))
+	old.must(old.agent("p", by("w2", follows(99))...)) // under an earlier holder nothing is compared
+}
+
 // TestACompletionWithoutItsPlanIsKept: its pair and its opening were lost.
 func TestACompletionWithoutItsPlanIsKept(t *testing.T) {
 	s := newSchedule(t)
@@ -219,12 +258,12 @@ func TestAnActThatIsTakenBackLetsItsPlanEnd(t *testing.T) {
 // again for the next one.
 func TestManyOrphansAreKeptInBounds(t *testing.T) {
 	s := writers(t)
-	for n := range orphansMax + 10 {
+	for n := range OrphansMax + 10 {
 		s.agent("p", by("w2", completed(fmt.Sprint("x", n)))...)
 	}
 	names := s.show("p").Orphans
 	last := names[len(names)-1]
-	if len(names) != orphansMax || !strings.HasPrefix(last, "others@") {
+	if len(names) != OrphansMax || !strings.HasPrefix(last, "others@") {
 		t.Fatalf("%d orphans, the last one %s", len(names), last)
 	}
 	for _, name := range names {
@@ -246,7 +285,7 @@ func TestAnActionCalledOthersAnswersForNoOther(t *testing.T) {
 	} {
 		s := newSchedule(t)
 		s.must(s.agent("p", opened(0)))
-		for n := range orphansMax + 10 {
+		for n := range OrphansMax + 10 {
 			s.agent("p", by("w2", completed(fmt.Sprint("x", n)))...)
 		}
 		before := s.show("p").Orphans

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,9 +27,17 @@ const LeafSize = sha256.Size
 // record 0 is the whole message, of the others its SHA-256. What is not hashed
 // may not influence the fold.
 func Leaf(tenant string, m Message, index, count, minReader uint32, body []byte) [LeafSize]byte {
-	buf := make([]byte, 0, 1+len(leafTag)+44+len(tenant)+len(m.Subject)+len(m.ContentType)+len(body))
-	buf = append(buf, 0)
-	return sha256.Sum256(AppendLeaf(buf, tenant, m, index, count, minReader, body))
+	leaf, _ := leafIn(nil, tenant, m, index, count, minReader, body)
+	return leaf
+}
+
+// leafIn is Leaf with a buffer that is used again.
+func leafIn(buf []byte, tenant string, m Message, index, count, minReader uint32, body []byte,
+) ([LeafSize]byte, []byte) {
+	size := 1 + len(leafTag) + 44 + len(tenant) + len(m.Subject) + len(m.ContentType) + len(body)
+	buf = append(slices.Grow(buf[:0], size), 0)
+	buf = AppendLeaf(buf, tenant, m, index, count, minReader, body)
+	return sha256.Sum256(buf), buf
 }
 
 // leafTag begins all leaf data.
@@ -64,8 +73,10 @@ func FormatAddress(a *pb.Address) string {
 // FormatFullAddress is FormatAddress with all 64 digits of the leaf, for
 // programs.
 func FormatFullAddress(a *pb.Address) string {
-	return strconv.FormatUint(a.GetSequence(), 10) + "." +
-		strconv.FormatUint(uint64(a.GetIndex()), 10) + "-" + hex.EncodeToString(a.GetLeaf())
+	text := make([]byte, 0, 2*LeafSize+32)
+	text = append(strconv.AppendUint(text, a.GetSequence(), 10), '.')
+	text = append(strconv.AppendUint(text, uint64(a.GetIndex()), 10), '-')
+	return string(hex.AppendEncode(text, a.GetLeaf()))
 }
 
 // ParseAddress reads what FormatAddress writes, with a leaf of 8 to 64 digits.
@@ -92,14 +103,13 @@ const (
 // of SHA-256 over tenant, plan and action. It is the same for every attempt and
 // every holder, and it is known before the forward is registered.
 func Key(tenant, plan, action, purpose string) string {
-	h := sha256.New()
+	buf := make([]byte, 0, 256)
 	for _, s := range [...]string{"sagenbaum/key/v1", tenant, plan, action, purpose} {
-		var n [4]byte
-		binary.BigEndian.PutUint32(n[:], uint32(len(s)))
-		h.Write(n[:])
-		h.Write([]byte(s))
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(s)))
+		buf = append(buf, s...)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	sum := sha256.Sum256(buf)
+	return hex.EncodeToString(sum[:16])
 }
 
 // ContractDigest is the content address of a contract: SHA-256 over a tag and its

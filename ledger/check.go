@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -44,9 +45,9 @@ func checkNames(r *pb.Record, kind Kind, s Source) error {
 	}
 	switch {
 	case kind.NeedsPlan && !valid(r.Plan), r.Plan != "" && !valid(r.Plan), r.Plan == ManyPlans:
-		return Refuse("plan", fmt.Sprintf("%q is not a plan id", r.Plan), tokenWant)
+		return Refuse("plan", fmt.Sprintf("%q is not a plan id", r.Plan), TokenWanted)
 	case kind.NeedsAction && !valid(r.Action), r.Action != "" && !valid(r.Action):
-		return Refuse("action", fmt.Sprintf("%q is not an action id", r.Action), tokenWant)
+		return Refuse("action", fmt.Sprintf("%q is not an action id", r.Action), TokenWanted)
 	case s.Class == ClassAgent && s.Plan != ManyPlans && s.Plan != r.Plan:
 		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan),
 			"the plan of the subject")
@@ -55,13 +56,14 @@ func checkNames(r *pb.Record, kind Kind, s Source) error {
 	case s.Class != ClassAgent && r.Writer != "":
 		return Refuse("writer", "set outside an agent's records", "no writer")
 	case r.Writer != "" && !ValidToken(r.Writer):
-		return Refuse("writer", fmt.Sprintf("%q", cut(r.Writer)), tokenWant)
+		return Refuse("writer", fmt.Sprintf("%q", cut(r.Writer)), TokenWanted)
 	case s.Class == ClassExecutor && r.Term == 0:
 		return Refuse("term", "missing", "the holder's term")
 	case r.EpochNs < 0:
 		return Refuse("epoch_ns", "negative", "unix nanoseconds")
 	}
-	for _, a := range [...]*pb.Address{r.About, r.Cause} {
+	for _, a := range [...]*pb.Address{r.About, r.Cause,
+		r.GetCompensationDispatched().GetBehind()} {
 		if a != nil && len(a.Leaf) != 0 && len(a.Leaf) != LeafSize {
 			return Refuse("address.leaf", fmt.Sprintf("%d bytes", len(a.Leaf)), "32 bytes")
 		}
@@ -162,9 +164,14 @@ func checkRequest(r *pb.Record, s Source) error {
 		return checkRepaired(k.LedgerRepaired)
 	case *pb.Record_KeyRotated:
 		return checkRotated(s.Tenant, k.KeyRotated)
+	case *pb.Record_TermStarted:
+		return checkTenant("term_started.tenant", k.TermStarted.Tenant)
+	case *pb.Record_TenantChanged:
+		return checkTenant("tenant_changed", k.TenantChanged)
 	case *pb.Record_CompensationProgressed:
 		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key),
-			text("compensation_progressed.note", k.CompensationProgressed.Note))
+			text("compensation_progressed.note", k.CompensationProgressed.Note),
+			text("compensation_progressed.token", k.CompensationProgressed.Token))
 	}
 	return nil
 }
@@ -213,11 +220,11 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 	for _, f := range [...]struct{ name, id string }{{"parent_plan", p.ParentPlan},
 		{"parent_action", p.ParentAction}, {"function", p.Function}} {
 		if f.id != "" && !ValidToken(f.id) {
-			return Refuse("plan_opened."+f.name, fmt.Sprintf("%q is not a name", f.id), tokenWant)
+			return Refuse("plan_opened."+f.name, fmt.Sprintf("%q is not a name", f.id), TokenWanted)
 		}
 	}
 	return firstOf(text("plan_opened.label", p.Label), text("plan_opened.owner", p.Owner),
-		checkTriggers("plan_opened", p.Triggers))
+		checkTriggers("plan_opened", p.Triggers), checkPlanScopes(p.Triggers))
 }
 
 func checkForward(f *pb.ForwardRegistered) error {
@@ -298,11 +305,35 @@ func checkTriggers(at string, triggers []*pb.Trigger) error {
 	for i, t := range triggers {
 		field := fmt.Sprintf("%s.triggers[%d]", at, i)
 		if !ValidToken(t.Name) || seen[t.Name] {
-			return Refuse(field+".name", fmt.Sprintf("%q is no name or not unique", t.Name), tokenWant)
+			return Refuse(field+".name", fmt.Sprintf("%q is no name or not unique", t.Name), TokenWanted)
 		}
 		seen[t.Name] = true
 		if len(t.Condition) == 0 || len(t.Condition) > ExpressionMax || !utf8.ValidString(t.Condition) {
 			return Refuse(field+".condition", "empty, too long or not UTF-8", "1 to 4096 bytes of CEL")
+		}
+		if err := checkScope(field+".scope", t.Scope); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkScope checks what a condition or a verdict on an action undoes.
+func checkScope(field string, s pb.Scope) error {
+	switch s {
+	case pb.Scope_SCOPE_UNSPECIFIED, pb.Scope_SCOPE_ACTION, pb.Scope_SCOPE_PLAN:
+		return nil
+	default:
+		return Refuse(field, fmt.Sprint(int32(s)), "action, plan or none")
+	}
+}
+
+// checkPlanScopes checks the conditions of a plan, which has no action to undo alone.
+func checkPlanScopes(triggers []*pb.Trigger) error {
+	for i, t := range triggers {
+		if t.Scope == pb.Scope_SCOPE_ACTION {
+			return Refuse(fmt.Sprintf("plan_opened.triggers[%d].scope", i),
+				"action, of a condition on a plan", "plan or none")
 		}
 	}
 	return nil
@@ -322,7 +353,8 @@ func checkVerdict(v *pb.VerdictGiven) error {
 	switch v.Outcome {
 	case pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
 		pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT:
-		return text("verdict_given.reason", v.Reason)
+		return firstOf(text("verdict_given.reason", v.Reason),
+			checkScope("verdict_given.scope", v.Scope))
 	default:
 		return Refuse("verdict_given.outcome", "not given", "allow, block or redirect")
 	}
@@ -382,7 +414,17 @@ func checkKeys(at string, keys []string, reason, actor string) error {
 func checkRequested(k *pb.CompensationRequested) error {
 	if k.ToSavepoint != "" && !ValidToken(k.ToSavepoint) {
 		return Refuse("compensation_requested.to_savepoint",
-			fmt.Sprintf("%q is not a name", k.ToSavepoint), tokenWant)
+			fmt.Sprintf("%q is not a name", k.ToSavepoint), TokenWanted)
+	}
+	entry, _ := strings.CutPrefix(k.FromAction, "plan:") // of a child plan
+	switch {
+	case k.FromAction == "":
+	case k.ToSavepoint != "":
+		return Refuse("compensation_requested.from_action", "given beside to_savepoint",
+			"one of the two")
+	case !ValidDerived(entry):
+		return Refuse("compensation_requested.from_action",
+			fmt.Sprintf("%q is not a name", k.FromAction), TokenWanted)
 	}
 	return firstOf(text("compensation_requested.reason", k.Reason),
 		text("compensation_requested.actor", k.Actor))
@@ -395,6 +437,7 @@ func checkReported(c *pb.CompensationReported) error {
 		return Refuse("compensation_reported.answer", "not given", "done, failed or stop")
 	}
 	return firstOf(text("compensation_reported.key", c.Key),
+		text("compensation_reported.token", c.Token),
 		text("compensation_reported.code", c.Code), text("compensation_reported.message",
 			c.Message), text("compensation_reported.external_ref", c.ExternalRef))
 }

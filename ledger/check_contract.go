@@ -39,9 +39,9 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 	case c.UnservedAfterNs < 0 || c.UnservedAfterNs > int64(UnservedMax):
 		return Refuse(at+"unserved_after_ns", "out of range", "0 to 720h")
 	case c.Page != "" && !ValidToken(c.Page):
-		return Refuse(at+"page", fmt.Sprintf("%q", c.Page), tokenWant)
+		return Refuse(at+"page", fmt.Sprintf("%q", c.Page), TokenWanted)
 	case c.HandlerVersion != "" && !ValidToken(c.HandlerVersion):
-		return Refuse(at+"handler_version", fmt.Sprintf("%q", c.HandlerVersion), tokenWant)
+		return Refuse(at+"handler_version", fmt.Sprintf("%q", c.HandlerVersion), TokenWanted)
 	}
 	return firstOf(checkBindings(at, c.Bindings), text(at+"key", c.Key),
 		text(at+"worker_version", c.WorkerVersion),

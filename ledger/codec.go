@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -45,7 +46,7 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 	}
 	buf := make([]byte, 0, size)
 	buf = protowire.AppendTag(buf, fieldMinReader, protowire.VarintType)
-	buf = protowire.AppendVarint(buf, ReaderVersion)
+	buf = protowire.AppendVarint(buf, readerOf(records))
 	for _, r := range records {
 		n := r.SizeVT()
 		buf = protowire.AppendTag(buf, fieldRecords, protowire.BytesType)
@@ -61,6 +62,54 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 			fmt.Sprintf("at most %d bytes; pass larger arguments by reference", CommitSizeMax))
 	}
 	return buf, nil
+}
+
+// readerOf is the version of the reader that a commit needs.
+func readerOf(records []*pb.Record) uint64 {
+	version := uint64(1)
+	for _, r := range records {
+		switch {
+		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:
+			version = max(version, 6)
+		case r.GetTermStarted().GetFoldVersion() >= BoundedSince:
+			version = max(version, 5)
+		case isScoped(r):
+			version = max(version, 4)
+		case r.GetTermStarted().GetTenant() != nil, r.GetTenantChanged() != nil:
+			version = max(version, 3)
+		case r.GetCompensationDispatched().GetBehind() != nil:
+			version = max(version, 2)
+		}
+	}
+	return version
+}
+
+// isScoped reports whether a record says what is undone, where earlier readers know of whole
+// plans only, or changes what is meant where nothing is said.
+func isScoped(r *pb.Record) bool {
+	switch k := r.Kind.(type) {
+	case *pb.Record_PlanOpened:
+		return anyScope(k.PlanOpened.Triggers)
+	case *pb.Record_CompensationRegistered:
+		return anyScope(k.CompensationRegistered.Triggers)
+	case *pb.Record_VerdictGiven:
+		return k.VerdictGiven.Scope != pb.Scope_SCOPE_UNSPECIFIED
+	case *pb.Record_CompensationRequested:
+		return k.CompensationRequested.FromAction != ""
+	case *pb.Record_UnwindStarted:
+		return k.UnwindStarted.FromAction != ""
+	case *pb.Record_PlanRewound:
+		return k.PlanRewound.FromAction != ""
+	case *pb.Record_TermStarted:
+		return k.TermStarted.FoldVersion >= ScopedSince
+	default:
+		return false
+	}
+}
+
+func anyScope(triggers []*pb.Trigger) bool {
+	return slices.ContainsFunc(triggers,
+		func(t *pb.Trigger) bool { return t.Scope != pb.Scope_SCOPE_UNSPECIFIED })
 }
 
 // RecordSize is what a record adds to a commit, in bytes.
@@ -120,6 +169,12 @@ func newerReader(tenant string, m Message, source Source, version uint64) ([]Ent
 		fmt.Sprintf("at most %d: the holder raises it, then the others", ReaderVersion))), nil
 }
 
+// addressed is an address with its leaf, which are made together.
+type addressed struct {
+	address pb.Address
+	leaf    [LeafSize]byte
+}
+
 func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 	minReader, bodies, err := splitCommit(m.Data)
 	if err != nil {
@@ -129,10 +184,13 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		return newerReader(tenant, m, source, minReader)
 	}
 	entries := make([]Entry, len(bodies))
+	var buf []byte
 	for i, body := range bodies {
-		leaf := Leaf(tenant, m, uint32(i), uint32(len(bodies)), uint32(minReader), body)
+		at := new(addressed)
+		at.leaf, buf = leafIn(buf, tenant, m, uint32(i), uint32(len(bodies)), uint32(minReader), body)
+		at.address.Sequence, at.address.Index, at.address.Leaf = m.Sequence, uint32(i), at.leaf[:]
 		e := &entries[i]
-		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
+		e.Address = &at.address
 		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(bodies)), uint32(
 			minReader), body
 		record := new(pb.Record)

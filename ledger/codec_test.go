@@ -209,14 +209,14 @@ func TestMessagesThatAreNotTheTenantsOrNotReadableAreRefused(t *testing.T) {
 }
 
 func TestACommitForANewerReader(t *testing.T) {
-	record := `{"factRetracted":{"key":"k"}}`
+	record, newer := `{"factRetracted":{"key":"k"}}`, fmt.Sprint(ledger.ReaderVersion+1)
 	for what, m := range map[string]ledger.Message{
 		"protobuf": message(factSource, "",
 			append([]byte{8, ledger.ReaderVersion + 1}, encode(t, good()[0].record)[2:]...)),
 		"a newer envelope":    message(factSource, "", []byte{8, ledger.ReaderVersion + 1, 0x18, 1}),
-		"json":                message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":2,"records":[`+record+`]}`)),
-		"json, other case":    message(factSource, ledger.ContentTypeJSON, []byte(`{"min_reader":2,"records":[`+record+`]}`)),
-		"json, unknown field": message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":2,"frames":[]}`)),
+		"json":                message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":`+newer+`,"records":[`+record+`]}`)),
+		"json, other case":    message(factSource, ledger.ContentTypeJSON, []byte(`{"min_reader":`+newer+`,"records":[`+record+`]}`)),
+		"json, unknown field": message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":`+newer+`,"frames":[]}`)),
 	} {
 		if e := decode(t, m); len(e) != 1 || refusedField(e[0].Err) != "commit.min_reader" {
 			t.Errorf("%s, from anybody: %d entries, %v", what, len(e), e[0].Err)

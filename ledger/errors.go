@@ -39,10 +39,12 @@ type Refused struct {
 func (e *Refused) Error() string {
 	text := "refused: " + e.Field + ": " + e.Problem
 	if e.Want != "" {
-		text += "; want " + e.Want
+		text += wants + e.Want
 	}
 	return text
 }
+
+const wants = "; want "
 
 // Refuse returns a *Refused for field; problem and want are as in Refused.
 func Refuse(field, problem, want string) error {

@@ -17,7 +17,7 @@ func text(field, s string) error {
 
 func token(field, s string) error {
 	if !ValidToken(s) {
-		return Refuse(field, fmt.Sprintf("%q is not a name", s), tokenWant)
+		return Refuse(field, fmt.Sprintf("%q is not a name", s), TokenWanted)
 	}
 	return nil
 }

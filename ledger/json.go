@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 // A record in JSON is written by someone who has no compiler to find a misspelt field.
@@ -159,7 +160,7 @@ func unknownField(d protoreflect.MessageDescriptor, name, at string) error {
 	for i := range d.Fields().Len() {
 		names = append(names, d.Fields().Get(i).JSONName())
 	}
-	want := DidYouMean(name, names)
+	want := nearest.DidYouMean(name, names)
 	switch {
 	case want != "":
 	case len(names) == 0:

@@ -141,6 +141,8 @@ func kindOfHolder(r *pb.Record) Kind {
 		return Kind{"commit_waits", ClassExecutor, true, true}
 	case *pb.Record_KeyRotated:
 		return Kind{"key_rotated", ClassExecutor, false, false}
+	case *pb.Record_TenantChanged:
+		return Kind{"tenant_changed", ClassExecutor, false, false}
 	}
 	return Kind{}
 }

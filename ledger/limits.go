@@ -56,5 +56,27 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose
-// min_reader is at most this.
-const ReaderVersion = 1
+// min_reader is at most this. A commit asks for the lowest that folds it: 6 if it begins the
+// term of a holder that has FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if
+// it says what a condition, a verdict or a request undoes, or begins the term of a holder that
+// has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that goes behind
+// another one; else 1.
+const ReaderVersion = 6
+
+// ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
+// action that does not say what it undoes undoes that action, and not its plan.
+const ScopedSince = 10
+
+// BoundedSince is the version of a holder's fold from which on a plan that an outcome opens is
+// bounded by what its tenant may do, as one that its agent opens; and a suspended tenant takes
+// facts, and any tenant retractions, because they may undo what is committed otherwise.
+const BoundedSince = 11
+
+// KeptSince is the version of a holder's fold from which on a condition that has turned is
+// acted upon after the unwind of a part, and what that part does not undo is asked for apart.
+const KeptSince = 11
+
+// FollowsSince is the version of a holder's fold from which on a process that resumes a plan
+// and names the writer that it follows does so only while that one is the plan's; and a worker's
+// own record about a command shows the token that came with it, where the dispatch asks for one.
+const FollowsSince = 13

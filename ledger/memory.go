@@ -25,9 +25,6 @@ const (
 // safe for concurrent use, starts no goroutine and promises nothing beyond the
 // process. The methods below Head break it on purpose, so that guards can be tried.
 type Memory struct {
-	// Replicated models a stream of several replicas: it looks at an append's ID
-	// before its fence, one of a single replica the other way round. Set it before use.
-	Replicated bool
 	// BytesMax is the stream's capacity, 0: none. A message takes its subject, its
 	// bytes and messageOverhead; one that has no room is ErrFull. Set it before use.
 	BytesMax int64
@@ -104,12 +101,11 @@ func (m *Memory) Append(ctx context.Context, a Append) (uint64, error) {
 	return sequence, err
 }
 
-// store appends a unless its ID is known or its fence has moved. Which of the two a
-// server looks at first is its own; and jetstream.Store finds the retry of what is
-// last on its subject by itself, remembered or not.
+// store appends a unless its ID is known or its fence has moved. As jetstream.Store does,
+// it finds the retry of what is last on its subject, remembered or not.
 func (m *Memory) store(a Append) (uint64, error) {
 	first, known := m.ids[a.ID]
-	if known && m.Replicated {
+	if known {
 		return first, nil
 	}
 	if a.FenceSubject != "" && m.last[a.FenceSubject] != a.Fence {
@@ -117,9 +113,6 @@ func (m *Memory) store(a Append) (uint64, error) {
 			return last, nil
 		}
 		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, ErrConflict)
-	}
-	if known {
-		return first, nil
 	}
 	if m.muted {
 		return 0, fmt.Errorf("cannot append to %s: %w: no reply since a write error", a.Subject,

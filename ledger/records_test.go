@@ -120,6 +120,8 @@ func good() []struct {
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: rotation()}})},
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for by the customer", Actor: "me"}}})},
 		{holderSource, holder(action(&pb.Record{Kind: &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{Reason: "no probe"}}}))},
+		{holderSource, holder(&pb.Record{Kind: &pb.Record_TenantChanged{TenantChanged: &pb.TenantChanged{
+			Revision: 3, Suspended: true, By: "ana", Reason: "not paid", Limits: &pb.TenantLimits{OpenPlans: 9}}}})},
 	}
 }
 

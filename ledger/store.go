@@ -121,10 +121,9 @@ type Store interface {
 	// ErrConflict or ErrBusy, of which ErrFull is one (not stored by this call),
 	// ErrInDoubt (unknown).
 	// A commit whose ID the store still remembers is not stored again; its first
-	// sequence is returned. A retry after ErrInDoubt that gets ErrConflict may have
-	// been stored the first time: whoever is fenced stops and reads. The store sees
-	// that it is there while the commit is still the last of its subject, and over a
-	// stream of several replicas, which look at the ID first, while they remember it.
+	// sequence is returned, wherever its fence has moved. A retry after ErrInDoubt that
+	// gets ErrConflict may have been stored the first time, and forgotten: who is fenced
+	// stops and reads. While the commit is the last of its subject, the store sees it.
 	Append(ctx context.Context, a Append) (uint64, error)
 
 	// Read yields the stream from sequence `from` (1 or more) on, in order, and

@@ -202,12 +202,19 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		return RoleCause, "fact " + k.FactRetracted.Key + " was retracted"
 	case *pb.Record_VerdictGiven:
 		name := strings.ToLower(strings.TrimPrefix(k.VerdictGiven.Outcome.String(), "VERDICT_OUTCOME_"))
+		switch k.VerdictGiven.Scope {
+		case pb.Scope_SCOPE_ACTION:
+			name += ", for the action"
+		case pb.Scope_SCOPE_PLAN:
+			name += ", for the plan"
+		}
 		return RoleCause, storyText("the verdict was "+name, k.VerdictGiven.Reason)
 	case *pb.Record_CompensationRequested:
 		text = "an unwind was asked for"
 		if k.CompensationRequested.ToSavepoint != "" {
 			text += ", back to savepoint " + k.CompensationRequested.ToSavepoint
 		}
+		text += storyFrom(k.CompensationRequested.FromAction)
 		return RoleCause, asked(text, k.CompensationRequested.Reason, k.CompensationRequested.Actor)
 	case *pb.Record_CancelRequested:
 		return RoleCause, asked("the plan was cancelled", k.CancelRequested.Reason,
@@ -248,6 +255,14 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 	return storyOfDecisions(r)
 }
 
+// storyFrom says that an unwind undoes one action, and what came after it.
+func storyFrom(action string) string {
+	if action == "" {
+		return ""
+	}
+	return ", of action " + action + " and what came after it"
+}
+
 // storyOfDecisions tells what a holder decided.
 func storyOfDecisions(r *pb.Record) (role, text string) {
 	switch k := r.Kind.(type) {
@@ -262,6 +277,8 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 		switch {
 		case k.UnwindStarted.ToSavepoint != "":
 			text += ", back to savepoint " + k.UnwindStarted.ToSavepoint
+		case k.UnwindStarted.FromAction != "":
+			text += storyFrom(k.UnwindStarted.FromAction)
 		case k.UnwindStarted.ParentPlan != "":
 			text += ", as a part of plan " + k.UnwindStarted.ParentPlan
 		}
@@ -269,6 +286,10 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 	case *pb.Record_CompensationDispatched:
 		text = fmt.Sprintf("attempt %d of %s was dispatched", k.CompensationDispatched.Attempt,
 			k.CompensationDispatched.Capability)
+		if k.CompensationDispatched.Behind != nil {
+			text = fmt.Sprintf("attempt %d of %s was recorded ahead, to be sent once the undo before "+
+				"it is done", k.CompensationDispatched.Attempt, k.CompensationDispatched.Capability)
+		}
 		return RoleCommand, text + map[bool]string{true: ", blind: the outcome of the forward is not " +
 			"known"}[k.CompensationDispatched.BlindCleanup]
 	case *pb.Record_ProbeAsked:
@@ -284,6 +305,12 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 		return RoleOwner, "its undo window closes at " + storyMoment(k.UndoWindowClosing.ClosesNs)
 	case *pb.Record_OwnerPaged:
 		return RoleOwner, fmt.Sprintf("hook %s took the page: %s", k.OwnerPaged.Hook, k.OwnerPaged.Kind)
+	case *pb.Record_TenantChanged:
+		text = "what the tenant may do was changed"
+		if k.TenantChanged.Suspended {
+			text = "the tenant was suspended"
+		}
+		return RoleDecision, asked(text, k.TenantChanged.Reason, k.TenantChanged.By)
 	case *pb.Record_RecordRefused:
 		return RoleDecision, fmt.Sprintf("the record at %d.%d was refused: %s", k.RecordRefused.Sequence,
 			k.RecordRefused.Index, k.RecordRefused.Reason)
@@ -333,8 +360,13 @@ func storyOfOutcomes(r *pb.Record) (role, text string) {
 	case *pb.Record_CommitWaits:
 		return RoleOwner, storyText("the commit waits for its owner", k.CommitWaits.Reason)
 	case *pb.Record_PlanRewound:
-		return RoleEnd, storyText("the plan is open again", map[bool]string{true: "back at savepoint " +
-			k.PlanRewound.Savepoint}[k.PlanRewound.Savepoint != ""])
+		switch {
+		case k.PlanRewound.FromAction != "":
+			text = "without action " + k.PlanRewound.FromAction + " and what came after it"
+		case k.PlanRewound.Savepoint != "":
+			text = "back at savepoint " + k.PlanRewound.Savepoint
+		}
+		return RoleEnd, storyText("the plan is open again", text)
 	case *pb.Record_PlanEnded:
 		end := strings.ToLower(strings.TrimPrefix(k.PlanEnded.End.String(), "PLAN_END_"))
 		text = fmt.Sprintf("the plan ended %s: %d undone, %d skipped", end, k.PlanEnded.Compensated,

@@ -131,8 +131,8 @@ func digits(text string, most int) bool {
 	return 0 < len(text) && len(text) <= most
 }
 
-// tokenWant is what a Refused says about a bad token.
-const tokenWant = "1 to 64 letters, digits, '-' or '_'"
+// TokenWanted is what a Refused says about a bad token.
+const TokenWanted = "1 to 64 letters, digits, '-' or '_'"
 
 // ValidCapability reports whether name can name a capability: tokens joined by
 // dots, as in "git.branch.create", at most TokenLenMax bytes in all.

@@ -10,19 +10,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A ledger is kept a second time as tiles, in the layout of C2SP tlog-tiles. Each
-// record is one leaf of a Merkle tree, in the order of the fold: the tree's size is
-// the number of records, not of messages.
+// A ledger is kept a second time as the tiles of a Merkle tree. Each record is one leaf, in
+// the order of the fold: the tree's size is the number of records, not of messages. C2SP
+// tlog-tiles has these files:
 //
-//	tile/<L>/<N>          the N-th 256 hashes of level L: of leaves at level 0, of whole tiles below
-//
-// above it
-//
+//	tile/<L>/<N>          the N-th 256 hashes of level L: of leaves at level 0, above it of
+//	                      whole tiles of the level below
 //	tile/entries/<N>      the leaf data of the N-th 256 records
 //	....p/<W>             the same of a tile that has only W yet
 //
-// An entry is the leaf data of Leaf after its length, u32 big endian: the
-// standard's u16 cannot say 64 KiB, which one record may have (ADR 0015).
+// The host has full tiles of level 1 and above as such files, and the rest in few that grow
+// (ADR 0032). An entry is the leaf data of Leaf after its length, u32 big endian: the standard's
+// u16 cannot say 64 KiB, which one record may have (ADR 0015).
 const (
 	TileWidth  = 256 // hashes, or entries, of one full tile
 	tileHeight = 8   // levels of the tree that one tile spans

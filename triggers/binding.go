@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -239,6 +238,9 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	if run.lost != nil {
 		return nil, fmt.Errorf("cannot evaluate binding: %w", run.lost)
 	}
+	if v.Strict && run.nowhere {
+		return nil, fmt.Errorf("cannot evaluate binding: %w", ErrNotThere)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot evaluate binding: %s", firstLine(err.Error()))
 	}
@@ -250,6 +252,7 @@ type bindingRun struct {
 	vars    *BindingVars
 	missing bool     // a path led nowhere in the part that is being computed
 	gap     bool     // and it was one below output
+	nowhere bool     // a path led nowhere in some part
 	lost    *Missing // of an output that was not kept
 	decoded [len(bindingVariables)]ref.Val
 }
@@ -259,6 +262,7 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 	case partPath:
 		raw, found := follow(r.vars, p.path)
 		if !found {
+			r.nowhere = true
 			r.lose(p.path[0].(string), p.reads(nil))
 		}
 		return raw, nil
@@ -295,6 +299,7 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 func (r *bindingRun) run(p *part) (ref.Val, error) {
 	r.missing, r.gap = false, false
 	value, _, err := p.program.Eval(r)
+	r.nowhere = r.nowhere || r.missing
 	if r.gap {
 		r.lose(outputVariable, p.computes)
 	}
@@ -345,33 +350,6 @@ func (r *bindingRun) lose(variable string, reads []Read) {
 func (b *Binding) readsWhole(variable string) bool {
 	return slices.ContainsFunc(b.paths,
 		func(r Read) bool { return len(r.Path) == 1 && r.Path[0] == variable })
-}
-
-// follow returns the bytes at the end of a path as they are; where it leads nowhere,
-// null and false.
-func follow(vars *BindingVars, path []any) (json.RawMessage, bool) {
-	null := json.RawMessage("null")
-	raw := vars.of(path[0].(string))
-	for _, step := range path[1:] {
-		switch s := step.(type) {
-		case string:
-			var fields map[string]json.RawMessage
-			if json.Unmarshal(raw, &fields) != nil {
-				return null, false
-			}
-			raw = fields[s]
-		case int64:
-			var items []json.RawMessage
-			if json.Unmarshal(raw, &items) != nil || s < 0 || s >= int64(len(items)) {
-				return null, false
-			}
-			raw = items[s]
-		}
-	}
-	if trimmed := strings.TrimSpace(string(raw)); trimmed != "" {
-		return json.RawMessage(trimmed), true
-	}
-	return null, false
 }
 
 // Parent ends the chain of activations.

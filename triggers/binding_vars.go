@@ -2,6 +2,7 @@ package triggers
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,7 +37,15 @@ type BindingVars struct {
 	// was too large to be kept. A path below it that leads nowhere is an error then, a
 	// *Missing, unless the expression reckons with it, as output.?id and has(output.id) do.
 	Incomplete bool
+
+	// Strict: a path of any variable that leads nowhere is an error, unless the expression
+	// reckons with it: for conditions whose null would pass for an answer.
+	Strict bool
 }
+
+// ErrNotThere is the error of an expression that reads, with BindingVars.Strict, what is not
+// there.
+var ErrNotThere = errors.New("it reads what is not there")
 
 // Missing is the error of an expression that reads what was not kept.
 type Missing struct{ Path []string }

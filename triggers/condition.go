@@ -1,14 +1,15 @@
 package triggers
 
 import (
-	"cel.dev/cel-go/common/functions"
-	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 	"crypto/sha256"
 	"encoding/json"
 	"iter"
 	"slices"
 	"strings"
+
+	"cel.dev/cel-go/common/functions"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 )
 
 // Truth is the answer of a condition. Its zero value is Unknown.

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
+
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 // Error says where and why an expression is refused, and what would be right.
@@ -69,12 +71,12 @@ func issueError(issues *cel.Issues, d dialect, expression, brief string) *Error 
 		Message: firstLine(first.Message), brief: brief}
 	if name, found := strings.CutPrefix(first.Message, undeclared); found {
 		name, _, _ = strings.Cut(name, "'")
-		if root, _, path := strings.Cut(name, "."); path && didYouMean(name, d.names) == "" {
+		if root, _, path := strings.Cut(name, "."); path && nearest.DidYouMean(name, d.names) == "" {
 			name = root // cel-go names the path, and places it at one of its dots
 			e.Column = columnBefore(expression, e.Line, e.Column, root)
 		}
 		e.Message, e.brief = fmt.Sprintf("undeclared name %q", name), ""
-		if e.Hint = didYouMean(name, d.names); e.Hint == "" {
+		if e.Hint = nearest.DidYouMean(name, d.names); e.Hint == "" {
 			e.Hint = d.reads
 		}
 	}
@@ -132,44 +134,4 @@ func usage(name string) string {
 		return "use " + f.usage
 	}
 	return "convert one side, as in double(x), string(x) or timestamp(x)"
-}
-
-// didYouMean returns a hint that names the nearest candidate, or nothing when none is
-// near. Hints are stored, so that a reader says them as the ledger package does; a test
-// compares the two.
-func didYouMean(name string, names []string) string {
-	best, bound := "", 1+len(name)/3
-	for _, candidate := range names {
-		if d := distance(name, candidate); d <= bound {
-			best, bound = candidate, d-1
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "did you mean " + best + "?"
-}
-
-// distance counts the letters to insert, delete or replace between a and b.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -1,8 +1,6 @@
 package triggers
 
 import (
-	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/types"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +9,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 )
 
 // RecordView is what a Filter may read of a record.

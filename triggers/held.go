@@ -1,12 +1,13 @@
 package triggers
 
 import (
-	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/common/types/traits"
 	"crypto/sha256"
 	"slices"
 	"strings"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
 )
 
 // Held is a condition together with what it reads of its scope: all that an

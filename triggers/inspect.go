@@ -9,6 +9,8 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 func sortStrings(s []string) { slices.Sort(s) }
@@ -137,7 +139,7 @@ func (i *inspector) selection(e ast.Expr, selected bool) {
 	switch root {
 	case "plan", "verdict":
 		if fields := fieldsOf(root); !slices.Contains(fields, field) {
-			hint := didYouMean(field, fields)
+			hint := nearest.DidYouMean(field, fields)
 			if hint == "" {
 				hint = "there is " + strings.Join(fields, ", ")
 			}

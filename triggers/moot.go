@@ -1,13 +1,14 @@
 package triggers
 
 import (
+	"fmt"
+	"slices"
+
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
-	"fmt"
-	"slices"
 )
 
 // A condition is moot when no future makes it true: then its lease is retired.

@@ -8,12 +8,14 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 // An agent may write any text, and what is wrong with it must not cost more to find than
 // a text that is right. cel-go reports all that is wrong, looks for names that were meant
-// among all that it knows, and writes everything out with its lines: 4 KiB took up to
-// 400 ms. So what would be reported many times is refused here at the first.
+// among all that it knows, and writes everything out with its lines, which in 4 KiB
+// is a long text. So what would be reported many times is refused here at the first.
 
 // Bounds on names that nothing has: up to these, cel-go says what is wrong.
 const (
@@ -58,7 +60,7 @@ func (d dialect) strange(parsed *ast.AST) *Error {
 	if unknown <= unknownMax && !long {
 		return nil
 	}
-	hint := didYouMean(name, d.names)
+	hint := nearest.DidYouMean(name, d.names)
 	if hint == "" {
 		hint = d.reads
 	}

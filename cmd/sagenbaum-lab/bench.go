@@ -29,11 +29,14 @@ type benching struct {
 	each        time.Duration
 	concurrency []int
 	held        int
+	within      time.Duration // in which the deadlines of the wakes figure fall due
 	leases      []int
 	rows        int
 	plans       int
 	only        string
 	profile     string
+	peers       string // folder of a harness of other systems
+	rounds      int
 	server      string // a binary of sagenbaum; empty: found or built by serverBinary
 }
 
@@ -53,11 +56,16 @@ Figures vary with the machine; read them as ratios.
   held    memory and start time with many held registrations and deadlines
   leases  facts, memory and disk with many held conditions
   timescales  triggers over the traces of the Timescales benchmark, beside an oracle
-  wakes   lateness of 10,000 deadlines within a second, and what idle leases cost
+  wakes   lateness of 10,000 deadlines --within a time, and what idle leases cost
   neighbours  what a quiet tenant feels of tenants with costly conditions
-  console  the first byte of its pages with many plans, and what an open page costs`,
+  limits  what a steady tenant feels of one whose clients are at its limits
+  console  the first byte of its pages with many plans, and what an open page costs
+
+With --peers, undo5 alone is measured, beside other systems: in turns, by a harness that runs
+them all on the same workload. The table says the ratio to the best of them.`,
 		Example: `  sagenbaum-lab bench
-  sagenbaum-lab bench --only undo5 --each 5s --concurrency 1,16,128`,
+  sagenbaum-lab bench --only undo5 --each 5s --concurrency 1,16,128
+  sagenbaum-lab bench --peers ../shared/peers --rounds 5 --each 4s`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command,
 			_ []string) error {
@@ -70,6 +78,8 @@ Figures vary with the machine; read them as ratios.
 	flags.IntSliceVar(&b.concurrency, "concurrency", []int{1, 16, 128}, "agents' calls at once")
 	flags.IntVar(&b.held, "held", 100_000,
 		"registrations for the held figure, held leases beside the wakes")
+	flags.DurationVar(&b.within, "within", time.Second,
+		"in which the 10,000 deadlines of the wakes figure fall due")
 	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000},
 		"held conditions for the leases figures")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "rows of each trace for the timescales figure")
@@ -77,6 +87,10 @@ Figures vary with the machine; read them as ratios.
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	flags.StringVar(&b.server, "sagenbaum", "",
 		"`FILE` of the server binary that held starts (default beside this one, else built)")
+	flags.StringVar(&b.peers, "peers", "",
+		"`FOLDER` of a harness of other systems, to measure undo5 beside them")
+	flags.IntVar(&b.rounds, "rounds", 5,
+		"rounds of all systems with --peers, and of the limits figure")
 	flags.StringVar(&b.only, "only", "", strings.Join(benchParts(), ", ")+" (default all)")
 	return cmd
 }
@@ -84,7 +98,7 @@ Figures vary with the machine; read them as ratios.
 // benchParts lists what can be measured by itself.
 func benchParts() []string {
 	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours",
-		"console"}
+		"limits", "console"}
 }
 
 func (b *benching) wants(name string) bool { return b.only == "" || b.only == name }
@@ -94,7 +108,8 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	case b.only != "" && !slices.Contains(benchParts(), b.only):
 		return cli.Fail(cli.ExitUsage, "--only "+strings.Join(benchParts(), ", "),
 			"unknown figure %q", b.only)
-	case b.each <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || len(b.concurrency) == 0 ||
+	case b.each <= 0 || b.within <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || b.rounds < 1 ||
+		len(b.concurrency) == 0 ||
 		slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return cli.Fail(cli.ExitUsage, "sagenbaum-lab bench --help",
 			"durations, counts and concurrency must be positive")
@@ -119,6 +134,9 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	}
 	fmt.Fprintf(out, "%s/%s, %d processors, %s, in %s\n", runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), runtime.Version(), dir)
+	if b.peers != "" {
+		return benchPeers(ctx, out, b, dir)
+	}
 	for _, durable := range []bool{true, false} {
 		if !b.wants("pairs") && !b.wants("undo5") && !b.wants("fold") {
 			break // what is left needs no server, or makes its own
@@ -132,7 +150,8 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 		run  func(ctx context.Context, out io.Writer, b *benching, dir string) error
 	}{
 		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales},
-		{"wakes", benchWakes}, {"neighbours", benchNeighbours}, {"console", benchConsole},
+		{"wakes", benchWakes}, {"neighbours", benchNeighbours}, {"limits", benchLimits},
+		{"console", benchConsole},
 	} {
 		if !b.wants(part.name) {
 			continue
@@ -170,6 +189,7 @@ func benchMode(ctx context.Context, out io.Writer, b *benching, dir string, dura
 type bench struct {
 	dir     string
 	tenants []string
+	follow  bool // the executor follows the control stream
 	server  *embedded.Server
 	conn    *nats.Conn // of the executor, in process
 	client  *nats.Conn // of agents and workers, over loopback
@@ -209,7 +229,7 @@ func startBench(ctx context.Context, dir string, durable bool, tenants ...string
 // startHost runs an executor until stopHost.
 func (b *bench) startHost(ctx context.Context) error {
 	h, err := host.New(host.Config{
-		Conn: b.conn, Tenants: b.tenants, Dir: filepath.Join(b.dir, "executor"),
+		Conn: b.conn, Tenants: b.tenants, Follow: b.follow, Dir: filepath.Join(b.dir, "executor"),
 		DurableServer: b.server.DurableID(), AcceptLossyBroker: b.server.DurableID() == "",
 		Logger: slog.New(slog.DiscardHandler),
 	})

@@ -56,7 +56,7 @@ func benchConsole(ctx context.Context, out io.Writer, b *benching, dir string) e
 		return err
 	}
 	server, err := console.Start(console.Config{Listen: "127.0.0.1:0",
-		Operators: filepath.Join(dir, "operators"), OpenRead: true})
+		Users: filepath.Join(dir, "operators"), OpenRead: true})
 	if err != nil {
 		return err
 	}

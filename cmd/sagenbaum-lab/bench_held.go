@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -70,7 +71,11 @@ func holding(ctx context.Context, p *process.Process) (view.Status, error) {
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
 		return view.Status{}, fmt.Errorf("serve said %q: %w", line, err)
 	}
-	conn, err := nats.Connect(r.URL)
+	options, _, err := connect.File(r.Creds, benchTenant)
+	if err != nil {
+		return view.Status{}, err
+	}
+	conn, err := nats.Connect(r.URL, options...)
 	if err != nil {
 		return view.Status{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
@@ -18,7 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// wakesAtOnce is how many deadlines fall due within one second.
+// wakesAtOnce is how many deadlines fall due within the time that is asked for.
 const wakesAtOnce = 10_000
 
 // benchWakes measures how late a lease fires that waits for the clock, and what
@@ -29,8 +30,8 @@ func benchWakes(ctx context.Context, out io.Writer, b *benching, dir string) err
 		if !durable {
 			name = "no-sync"
 		}
-		fmt.Fprintf(out, "\nwakes, %s: %d deadlines within one second, beside %d held leases\n",
-			name, wakesAtOnce, b.held)
+		fmt.Fprintf(out, "\nwakes, %s: %d deadlines within %s, beside %d held leases\n",
+			name, wakesAtOnce, b.within, b.held)
 		if err := benchWakesMode(ctx, out, b, filepath.Join(dir, name), durable); err != nil {
 			return err
 		}
@@ -51,11 +52,8 @@ func benchWakesMode(ctx context.Context, out io.Writer, b *benching, dir string,
 		return err
 	}
 	defer func() { _ = w.Close(ctx) }()
-	if err := w.Handle("bench.undo",
-		func(context.Context, api.Command) (worker.Result, error) {
-			return worker.Result{},
-				nil
-		}); err != nil {
+	calls := &calledAt{at: map[string]time.Time{}}
+	if err := w.Handle("bench.undo", calls.call); err != nil {
 		return err
 	}
 	if err := rig.hold(ctx, benchTenant, b.held,
@@ -68,21 +66,49 @@ func benchWakesMode(ctx context.Context, out io.Writer, b *benching, dir string,
 		}
 	}
 	for range 3 {
-		if err := wakeOnce(ctx, out, rig); err != nil {
+		if err := wakeOnce(ctx, out, rig, calls, b.within); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// calledAt is when a worker was called for each plan.
+type calledAt struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (c *calledAt) call(_ context.Context, command api.Command) (worker.Result, error) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, again := c.at[command.Plan]; !again {
+		c.at[command.Plan] = now
+	}
+	return worker.Result{}, nil
+}
+
+// late returns how long after its deadline each plan was called for, and forgets them.
+func (c *calledAt) late(deadlines map[string]int64) (late []time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for plan, at := range c.at {
+		late = append(late, time.Duration(at.UnixNano()-deadlines[plan]))
+	}
+	clear(c.at)
+	return late
+}
+
 // wakeOnce lets deadlines fall due and prints how late each was taken.
-func wakeOnce(ctx context.Context, out io.Writer, rig *bench) error {
+func wakeOnce(ctx context.Context, out io.Writer, rig *bench, calls *calledAt,
+	within time.Duration) error {
 	start := time.Now().Add(3 * time.Second)
 	deadlines := map[string]int64{}
 	var records []*pb.Record
 	for i := range wakesAtOnce {
 		plan := fmt.Sprintf("w%d-%d", start.Unix(), i)
-		deadlines[plan] = start.Add(time.Duration(i) * time.Second / wakesAtOnce).UnixNano()
+		deadlines[plan] = start.Add(time.Duration(i) * within / wakesAtOnce).UnixNano()
 		records = append(records,
 			&pb.Record{Plan: plan,
 				Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: deadlines[plan]}}})
@@ -103,22 +129,24 @@ func wakeOnce(ctx context.Context, out io.Writer, rig *bench) error {
 	}
 	var epoch, stored []time.Duration
 	var undone time.Time
+	waiting := len(deadlines)
 	err = rig.records(ctx, benchTenant, last+1, func(m ledger.Message, r *pb.Record) bool {
 		switch {
 		case r.GetLeaseFired() != nil:
 			epoch = append(epoch, time.Duration(r.EpochNs-deadlines[r.Plan]))
 			stored = append(stored, time.Duration(m.StampNs-deadlines[r.Plan]))
 		case r.GetPlanEnded() != nil:
-			delete(deadlines, r.Plan)
+			waiting--
 			undone = time.Unix(0, m.StampNs)
 		}
-		return len(deadlines) > 0
+		return waiting > 0
 	})
 	if err != nil {
 		return err
 	}
 	printLateness(out, "deadline to the epoch it fires at", epoch)
 	printLateness(out, "deadline to the firing in the stream", stored)
+	printLateness(out, "deadline to the call of the worker", calls.late(deadlines))
 	fmt.Fprintf(out, "  %-46s %9s\n", "first deadline to the end of the last plan",
 		short(undone.Sub(start)))
 	return nil

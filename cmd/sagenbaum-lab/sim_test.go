@@ -15,7 +15,7 @@ import (
 func lab(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = execute(t.Context(), args, &out, &errs)
+	code = cli.Execute(t.Context(), newRoot(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 

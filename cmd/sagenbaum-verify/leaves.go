@@ -12,6 +12,19 @@ import (
 // leafLen is what a leaf takes in the file: the hash, and whether it was refused.
 const leafLen = ledger.LeafSize + 1
 
+// leafRow is a leaf as it is kept, and readLeaf reads it back.
+func leafRow(leaf [ledger.LeafSize]byte, refused bool) []byte {
+	row := append(leaf[:], 0)
+	if refused {
+		row[ledger.LeafSize] = 1
+	}
+	return row
+}
+
+func readLeaf(row []byte) (leaf [ledger.LeafSize]byte, refused bool) {
+	return [ledger.LeafSize]byte(row), row[ledger.LeafSize] == 1
+}
+
 // tailMax is how much of a file is kept in memory until it is written, in bytes.
 const tailMax = 1 << 20
 
@@ -21,9 +34,9 @@ const tailMax = 1 << 20
 type leafFile struct {
 	leaves, firsts growing // firsts: of each sequence the number of its first record, u64
 	last           uint64
-	behind         audit.Leaves
-	gap            bool  // there was one
-	err            error // of the first read or write that failed
+	shelf          audit.Leaves // what comes after a gap
+	gap            bool         // there was one
+	err            error        // of the first read or write that failed
 }
 
 // growing is a file that only grows, and is read anywhere.
@@ -34,7 +47,7 @@ type growing struct {
 }
 
 func newLeafFile(shelf *fileShelf) (*leafFile, error) {
-	l := &leafFile{behind: shelvedLeaves{shelf}}
+	l := &leafFile{shelf: shelvedLeaves{shelf}}
 	for _, g := range []*growing{&l.leaves, &l.firsts} {
 		file, err := temporary()
 		if err != nil {
@@ -76,7 +89,7 @@ func (g *growing) read(into []byte, at int64) error {
 func (l *leafFile) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]byte, refused bool) {
 	l.gap = l.gap || sequence != l.last && sequence != l.last+1
 	if l.gap {
-		l.behind.Put(sequence, index, leaf, refused)
+		l.shelf.Put(sequence, index, leaf, refused)
 		return
 	}
 	var err error
@@ -84,12 +97,7 @@ func (l *leafFile) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]byte
 		err = l.firsts.add(binary.BigEndian.AppendUint64(nil, uint64(l.leaves.size/leafLen)))
 		l.last = sequence
 	}
-	var row [leafLen]byte
-	copy(row[:], leaf[:])
-	if refused {
-		row[ledger.LeafSize] = 1
-	}
-	l.failed(errors.Join(err, l.leaves.add(row[:])))
+	l.failed(errors.Join(err, l.leaves.add(leafRow(leaf, refused))))
 }
 
 // Get implements audit.Leaves.
@@ -97,7 +105,7 @@ func (l *leafFile) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize]byt
 	known bool) {
 	if sequence == 0 || sequence > l.last {
 		if l.gap {
-			return l.behind.Get(sequence, index)
+			return l.shelf.Get(sequence, index)
 		}
 		return leaf, false, false
 	}
@@ -110,7 +118,8 @@ func (l *leafFile) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize]byt
 	}
 	var row [leafLen]byte
 	l.failed(l.leaves.read(row[:], int64(first+uint64(index))*leafLen))
-	return [ledger.LeafSize]byte(row[:]), row[ledger.LeafSize] == 1, true
+	leaf, refused = readLeaf(row[:])
+	return leaf, refused, true
 }
 
 func (l *leafFile) first(sequence uint64) uint64 {

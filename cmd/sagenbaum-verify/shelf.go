@@ -239,11 +239,7 @@ func leafKey(sequence uint64, index uint32) string {
 // Put implements audit.Leaves.
 func (l shelvedLeaves) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]byte,
 	refused bool) {
-	row := append(leaf[:], 0)
-	if refused {
-		row[ledger.LeafSize] = 1
-	}
-	l.shelf.Put(leafKey(sequence, index), row)
+	l.shelf.Put(leafKey(sequence, index), leafRow(leaf, refused))
 }
 
 // Get implements audit.Leaves.
@@ -253,5 +249,6 @@ func (l shelvedLeaves) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize
 	if !known || len(row) != leafLen {
 		return leaf, false, false
 	}
-	return [ledger.LeafSize]byte(row), row[ledger.LeafSize] == 1, true
+	leaf, refused = readLeaf(row)
+	return leaf, refused, true
 }

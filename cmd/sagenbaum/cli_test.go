@@ -77,7 +77,7 @@ var wrongLines = []struct{ line, hint string }{
 	{"serve --max-store -1", "--max-store"},
 	{"serve --tls-cert cert.pem", "--tls-cert FILE --tls-key FILE"},
 	{"serve --tls-key key.pem", "--tls-cert FILE --tls-key FILE"},
-	{"serve --listen 0.0.0.0:0", "--tls-cert, --tls-key and --users"},
+	{"serve --listen 0.0.0.0:0 --open", "without --open"}, {"serve --users x", "sagenbaum user add"},
 	{"serve --console nowhere", "--console 127.0.0.1:4280"},
 	{"serve --console-cert cert.pem", "--console-cert FILE --console-key FILE"},
 	{"plan cancel p --wait --wait-timeout -1s", "--wait-timeout 1m"},
@@ -105,6 +105,7 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 }
 
 func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
+	t.Parallel()
 	for _, line := range []string{
 		"plan ls", "plan show p", "plan tree p", "plan cancel p", "quarantine ls",
 		"quarantine resolve p 1 --as done --reason x --evidence y", "quarantine show p 1",
@@ -113,8 +114,9 @@ func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
 		"ledger tail", "status",
 		"doctor", "doctor --plan p",
 	} {
-		args := append(strings.Fields(line), "--server", "nats://secret:word@127.0.0.1:1")
-		r := finished(t, sagenbaum(t, args...))
+		command := sagenbaum(t, strings.Fields(line)...)
+		command.Env = append(command.Env, "SAGENBAUM_SERVER=nats://secret:word@127.0.0.1:1") // doctors read arguments
+		r := finished(t, command)
 		r.wants(t, line, cli.ExitNoServer, "127.0.0.1:1", "next: sagenbaum serve")
 		if r.stdout != "" || strings.Contains(r.stderr, "word@") {
 			t.Errorf("%s: stdout %q, or a password in stderr %q", line, r.stdout, r.stderr)
@@ -123,6 +125,7 @@ func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
 }
 
 func TestEveryCommandExplainsItselfWithAnExample(t *testing.T) {
+	t.Parallel()
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if cmd.Short == "" || cmd.Example == "" {

@@ -25,7 +25,6 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // arena is a NATS cluster, hosts on it, and agents at work.
@@ -92,8 +91,10 @@ func (a *arena) start(t *testing.T, name string) *served {
 		urls = own
 	}
 	dir := filepath.Join(a.dir, name)
-	command := serveCommand(t, dir, "--nats", urls, "--system-nats", a.cluster.urls("system"),
-		"--replicas", fmt.Sprint(nodeCount), "--holder", name, "--lease-ttl", a.ttl.String())
+	command := serveCommand(t, dir, "--replicas", fmt.Sprint(nodeCount), "--holder", name,
+		"--lease-ttl", a.ttl.String())
+	// Not as arguments, which doctor finds on the machine.
+	command.Env = append(command.Env, "SAGENBAUM_NATS="+urls, "SAGENBAUM_SYSTEM_NATS="+a.cluster.urls("system"))
 	if namespace := a.inside[name]; namespace != "" {
 		ip, err := exec.LookPath("ip")
 		if err != nil {
@@ -258,7 +259,7 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 	for id := range l.ends {
 		until(t, ctx, "the end of "+id, func() bool {
 			plan, err := a.client.Plan(ctx, id, 0)
-			return err == nil && demo.Ended(plan.State)
+			return err == nil && hasEnded(plan.State)
 		})
 	}
 	status := settled(t, ctx, a.client)
@@ -279,7 +280,8 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 	}
 	terms := checkTerms(t, messages)
 	for name, s := range a.hosts {
-		if r := s.end(t); r.code != cli.ExitGood {
+		// The last append to a server that was mute may time out just now.
+		if r := s.end(t); r.code != cli.ExitGood && (!a.mayEnd[name] || r.code != cli.ExitFailed) {
 			t.Errorf("%s ended with %d", name, r.code)
 		}
 	}
@@ -394,6 +396,6 @@ func appliedBy(t *testing.T, s *served) uint64 {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	return executor.NewReader(stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}, tortureTenant,
+	return view.NewReader(stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}, tortureTenant,
 		nil).Applied()
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,10 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 const (
@@ -64,10 +68,13 @@ type natsNode struct {
 	command         *exec.Cmd
 }
 
-// natsCluster is three of them, with the configuration that deploy/cluster has.
+// natsCluster is three of them, with testdata/cluster.conf.
 type natsCluster struct {
 	nodes [nodeCount]*natsNode
 	mode  string
+	// folder is what `sagenbaum cluster config` has written, with TLS and roles; empty: the
+	// servers run testdata/cluster.conf.
+	folder string
 }
 
 // clustersMade gives every cluster of a test process addresses of its own.
@@ -126,7 +133,7 @@ func (c *natsCluster) startNode(t *testing.T, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := filepath.Abs(filepath.Join("..", "..", "deploy", "cluster", "nats.conf"))
+	conf, err := filepath.Abs(filepath.Join("testdata", "cluster.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +142,9 @@ func (c *natsCluster) startNode(t *testing.T, i int) {
 		args = append([]string{"ip", "netns", "exec", n.inNamespace}, args...)
 	}
 	n.command = exec.Command(args[0], args[1:]...)
+	if c.folder != "" {
+		n.command.Args[2], n.command.Dir = "nats.conf", filepath.Join(c.folder, n.name)
+	}
 	n.command.Env = []string{
 		asNATS + "=" + c.mode, "PATH=" + os.Getenv("PATH"), "NATS_NAME=" + n.name, "NATS_HOST=" + n.host,
 		"NATS_STORE=" + n.dir,
@@ -171,22 +181,78 @@ func (n *natsNode) interrupt(t *testing.T) {
 	_ = n.command.Wait() // its code says nothing that matters here
 }
 
+// configured writes the files of a cluster with TLS and roles for these hosts, the agent
+// "tester" and the worker "maker", and starts its servers.
+func configured(t *testing.T, ctx context.Context, hosts ...string) *natsCluster {
+	t.Helper()
+	c := newCluster(t)
+	c.folder = filepath.Join(t.TempDir(), "cluster")
+	args := []string{"cluster", "config", c.folder, "--store-dir", "store"}
+	for _, n := range c.nodes {
+		args = append(args, "--server", n.name+"="+n.host)
+	}
+	for _, host := range hosts {
+		args = append(args, "--host", host)
+	}
+	c.addUser(t, "tester", "--role", "agent")
+	c.addUser(t, "maker", "--role", "worker", "--serve", "thing.>")
+	finished(t, sagenbaum(t, args...)).wants(t, "cluster config", cli.ExitGood, "next: copy")
+	credsOf.Store(c.urls(""), filepath.Join(c.folder, "operator.creds"))
+	c.start(t, ctx)
+	return c
+}
+
 // urls are the servers as a user writes them.
 func (c *natsCluster) urls(user string) string {
 	var urls []string
+	if c.folder != "" {
+		for _, n := range c.nodes {
+			urls = append(urls, "tls://"+n.host+":4222")
+		}
+		return strings.Join(urls, ",")
+	}
 	for _, n := range c.nodes {
 		urls = append(urls, fmt.Sprintf("nats://%s:%s-secret@%s:4222", user, user, n.host))
 	}
 	return strings.Join(urls, ",")
 }
 
+// credsOf is the file of a user's credentials in a configured cluster; "host" is host-a.
+func (c *natsCluster) credsOf(user string) string {
+	if user == "host" {
+		return filepath.Join(c.folder, "host-a", "host.creds")
+	}
+	return filepath.Join(c.folder, user+".creds")
+}
+
+// addUser adds a user to a configured cluster. The servers know it after the next configuration.
+func (c *natsCluster) addUser(t *testing.T, name string, args ...string) {
+	t.Helper()
+	r := finished(t, sagenbaum(t, append([]string{"user", "add", name, "--tenant", tortureTenant, "--file",
+		filepath.Join(c.folder, "users")}, args...)...))
+	r.wants(t, "user add", cli.ExitGood)
+	if err := os.WriteFile(c.credsOf(name), []byte(r.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // connect retries until any of the servers answers.
 func (c *natsCluster) connect(t *testing.T, ctx context.Context, user string) (conn *nats.Conn) {
 	t.Helper()
+	options := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(time.Second)}
+	if c.folder != "" {
+		own, creds, err := connect.File(c.credsOf(user), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if options = append(options, own...); creds.CA == "" { // made before there was an authority
+			options = append(options, nats.RootCAs(filepath.Join(c.folder, "ca.pem")))
+		}
+	}
 	until(t, ctx, "a server of the cluster lets "+user+" in", func() bool {
 		var err error
-		conn, err = nats.Connect(c.urls(user), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
-			nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(time.Second))
+		conn, err = nats.Connect(c.urls(user), options...)
 		return err == nil
 	})
 	t.Cleanup(conn.Close)
@@ -212,17 +278,20 @@ func (c *natsCluster) awaitWhole(t *testing.T, ctx context.Context) {
 // leader is the index of the server that leads the ledger's stream.
 func (c *natsCluster) leader(t *testing.T, ctx context.Context, conn *nats.Conn) (leader int) {
 	t.Helper()
-	leader = -1
 	until(t, ctx, "the ledger has a leader", func() bool {
-		info := c.info(ctx, conn)
-		for i, n := range c.nodes {
-			if info != nil && info.Cluster != nil && info.Cluster.Leader == n.name {
-				leader = i
-			}
-		}
+		leader = c.leaderNow(ctx, conn)
 		return leader >= 0
 	})
 	return leader
+}
+
+// leaderNow is leader, or -1 while there is none.
+func (c *natsCluster) leaderNow(ctx context.Context, conn *nats.Conn) int {
+	info := c.info(ctx, conn)
+	if info == nil || info.Cluster == nil {
+		return -1
+	}
+	return slices.IndexFunc(c.nodes[:], func(n *natsNode) bool { return n.name == info.Cluster.Leader })
 }
 
 // info is what the leader of the ledger's stream says of it; nil: nobody answers.

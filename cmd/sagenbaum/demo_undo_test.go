@@ -117,6 +117,7 @@ func inverse(t *testing.T, capability string) func(context.Context, demo.UndoArg
 }
 
 func TestEveryInversePutsTheWorldBackAndCanRunTwice(t *testing.T) {
+	t.Parallel()
 	for i, capability := range inversesInOrder {
 		t.Run(capability, func(t *testing.T) {
 			world, arguments, states := play(t, i+1)
@@ -134,6 +135,7 @@ func TestEveryInversePutsTheWorldBackAndCanRunTwice(t *testing.T) {
 }
 
 func TestEveryInverseIsHarmlessWhenItsForwardNeverHappened(t *testing.T) {
+	t.Parallel()
 	for i, capability := range inversesInOrder {
 		t.Run(capability, func(t *testing.T) {
 			world, arguments, states := play(t, i)

@@ -17,13 +17,15 @@ func TestTheSystemdUnitStartsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(unit),
-		"\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum --listen 127.0.0.1:4222 --metrics "+
-			"127.0.0.1:9464 ")
+		"\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum "+
+			"--tenant-keys /var/lib/sagenbaum-keys --listen 127.0.0.1:4222 --metrics 127.0.0.1:9464 ")
 	if !found {
-		t.Fatal("the unit does not start serve on /var/lib/sagenbaum and 127.0.0.1:4222, with metrics on 127.0.0.1:9464")
+		t.Fatal("the unit does not start serve on /var/lib/sagenbaum, with its keys beside that, " +
+			"on 127.0.0.1:4222, with metrics on 127.0.0.1:9464")
 	}
 	line, _, _ := strings.Cut(rest, "\n")
 	s := serveFor(t, dataDir(t),
-		append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, strings.Fields(line)...)...)
+		append([]string{"--tenant-keys", t.TempDir(), "--listen", "127.0.0.1:0",
+			"--metrics", "127.0.0.1:0"}, strings.Fields(line)...)...)
 	s.ask(t, "default", "status").wants(t, "status", cli.ExitGood)
 }

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,6 +24,38 @@ func findingOf(t *testing.T, r result, check string) doctor.Finding {
 	}
 	t.Fatalf("the doctor does not look at %s: %s", check, r.stdout)
 	return doctor.Finding{}
+}
+
+// An agent of this server that runs as the same user is warned of, one of another server is not:
+// both are processes of this machine.
+func TestTheDoctorSeesAgentsOfItsOwnServer(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("SKIPPED: this system does not show the environment of its processes")
+	}
+	with := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	without := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	file := filepath.Join(t.TempDir(), "coder.creds")
+	added := with.ask(t, "default", "user", "add", "coder", "--role", "agent")
+	added.wants(t, "user add", cli.ExitGood)
+	if err := os.WriteFile(file, []byte(added.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.Command("sleep", "600")
+	agent.Env = append(os.Environ(), "SAGENBAUM_CREDS="+file)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
+	got := findingOf(t, with.ask(t, "default", "doctor", "-o", "json"), "seed")
+	if got.State != "warn" ||
+		!strings.HasPrefix(got.Text, fmt.Sprintf("agent coder, process %d,", agent.Process.Pid)) {
+		t.Errorf("its own server: %+v", got)
+	}
+	got = findingOf(t, without.ask(t, "default", "doctor", "-o", "json"), "seed")
+	if got.State != "ok" {
+		t.Errorf("another server: %+v", got)
+	}
 }
 
 // Trouble of every kind on real servers is found, said to be what it is, and comes with

@@ -305,7 +305,7 @@ func TestServeRefusesAMasterKeyThatIsNone(t *testing.T) {
 		mode os.FileMode
 		says string
 	}{{"", 0, "cannot read the master key"}, {"abc", 0o600, "is not 64 hex digits"},
-		{strings.Repeat("ab", 32), 0o644, "can be read by others"}} {
+		{strings.Repeat("ab", 32), 0o644, "others may read"}} {
 		if c.mode != 0 {
 			if err := errors.Join(os.WriteFile(file, []byte(c.text), 0o600), os.Chmod(file, c.mode)); err != nil {
 				t.Fatal(err)

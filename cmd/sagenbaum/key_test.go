@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
@@ -42,7 +42,7 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	}
 	listed := s.ask(t, "default", "key", "ls", "--keys", keys, "-o", "json")
 	listed.wants(t, "key ls", cli.ExitGood)
-	if have := decoded[[]host.Key](t, listed); len(have) != 2 || have[0].Verifier != first ||
+	if have := decoded[[]proof.Key](t, listed); len(have) != 2 || have[0].Verifier != first ||
 		have[1].Verifier != answer.NewKey || !have[1].Signs {
 		t.Fatalf("%+v", have)
 	}
@@ -148,14 +148,14 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 			t.Errorf("key ls of %s prints %q", keys, r.stdout)
 		}
 	}
-	if have := decoded[[]host.Key](t, list(t.TempDir())); len(have) != 0 {
+	if have := decoded[[]proof.Key](t, list(t.TempDir())); len(have) != 0 {
 		t.Errorf("in an empty folder: %+v", have)
 	}
-	if have := decoded[[]host.Key](t, list(filepath.Join(dir, "second"))); len(have) != 0 {
+	if have := decoded[[]proof.Key](t, list(filepath.Join(dir, "second"))); len(have) != 0 {
 		t.Errorf("where another tenant's keys are: %+v", have)
 	}
 	folder("ours", "default/notes.txt", "default/copy.pub", "default/9.pub")
-	have := decoded[[]host.Key](t, list(ours))
+	have := decoded[[]proof.Key](t, list(ours))
 	if len(have) != 1 || have[0].Verifier != strings.TrimSpace(made.stdout) || !have[0].Signs || have[0].Problem != "" {
 		t.Fatalf("beside other files: %+v", have)
 	}
@@ -163,7 +163,7 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("not a key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if have := decoded[[]host.Key](t, list(ours)); len(have) != 1 || have[0].Signs ||
+	if have := decoded[[]proof.Key](t, list(ours)); len(have) != 1 || have[0].Signs ||
 		!strings.Contains(have[0].Problem, "is no key") {
 		t.Errorf("with a key that is none: %+v", have)
 	}

@@ -65,7 +65,7 @@ func (u *undoCounter) count(capability, key string) {
 // server once n commits were published. It reports false when the plan ended
 // with fewer, so that nothing was killed.
 func killedAfter(t *testing.T, n int) bool {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	world, err := demo.MakeWorld(ctx, t.TempDir())
 	if err != nil {
@@ -76,7 +76,7 @@ func killedAfter(t *testing.T, n int) bool {
 		t.Fatal(err)
 	}
 	before := look(t, world)
-	server := serveFor(t, world.Data(), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
+	server := serveFor(t, world.Data(), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant, "--open")
 	address, err := url.Parse(server.url)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func killedAfter(t *testing.T, n int) bool {
 	select {
 	case hit = <-killed:
 		server.command.Wait()
-		server = serveFor(t, world.Data(), "--listen", address.Host, "--tenant", demo.Tenant)
+		server = serveFor(t, world.Data(), "--listen", address.Host, "--tenant", demo.Tenant, "--open")
 		plan = <-ended
 	case plan = <-ended:
 	}
@@ -162,7 +162,7 @@ func playInBackground(ctx context.Context, conn *nats.Conn, world demo.World, ac
 		err := func() error {
 			agent, err := coordinator.New(coordinator.Config{
 				Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName, Contracts: demo.Contracts(),
-				AppendTimeout: 30 * time.Second,
+				AppendTimeout: testenv.Patience,
 			})
 			if err != nil {
 				return err
@@ -181,7 +181,7 @@ func playInBackground(ctx context.Context, conn *nats.Conn, world demo.World, ac
 func awaitCompensated(ctx context.Context, c *cli.Client, id string) view.Plan {
 	for ctx.Err() == nil {
 		plan, err := c.Plan(ctx, id, 0)
-		if err == nil && demo.Ended(plan.State) {
+		if err == nil && hasEnded(plan.State) {
 			return plan
 		}
 		select {
@@ -215,4 +215,10 @@ func checkOnce(t *testing.T, ctx context.Context, n int, c *cli.Client, plan str
 			t.Errorf("after %d appends: %s came under %d keys", n, capability, len(keys))
 		}
 	}
+}
+
+// hasEnded reports whether a plan's state is one that stays by itself.
+func hasEnded(state string) bool {
+	return state != "" && state != ledger.StateOpen && state != ledger.StateCommitting &&
+		state != ledger.StateUnwinding
 }

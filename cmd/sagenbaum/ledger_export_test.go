@@ -130,7 +130,7 @@ func TestAFileOfAnotherLedgerIsNotContinued(t *testing.T) {
 func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
-	s := serveFor(t, data, "--listen", "127.0.0.1:0")
+	s := serveFor(t, data, "--listen", "127.0.0.1:0", "--open") // the test listens to what hosts are asked
 	conn := dial(t, s.url)
 	source := ledger.Source{Tenant: "default", Class: ledger.ClassFact, Name: "filler"}
 	const messages, facts = 120, 40
@@ -161,7 +161,7 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	asked := 0
 	watcher, server := dial(t, s.url), s.command.Process
 	_, err = watcher.Subscribe(api.AdminSubject("default", "ledger.export"), func(*nats.Msg) {
-		if asked++; asked == 4 {
+		if asked++; asked == 7 {
 			server.Kill()
 		}
 	})
@@ -179,7 +179,7 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	if part.Size == 0 || part.Size >= messages*facts || len(part.Findings) > 0 || part.Verdict != verify.CannotTell {
 		t.Fatalf("what came of it: %d records, %+v %+v", part.Size, part.Findings, part.Doubts)
 	}
-	s = serveFor(t, data, "--listen", address.Host)
+	s = serveFor(t, data, "--listen", address.Host, "--open")
 	s.ask(t, "default", "ledger", "export", "-f", file).wants(t, "the export goes on", cli.ExitGood)
 	key := decoded[view.Status](t, s.ask(t, "default", "status", "-o", "json")).Checkpoint.Key
 	whole := checkedFile(t, file, verify.Options{Keys: []string{key}, AtRest: true})

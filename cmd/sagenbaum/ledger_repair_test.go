@@ -15,6 +15,7 @@ import (
 // A flipped bit of the ledger's file is seen by status and doctor, the stream is made
 // anew from the tiles, which lie elsewhere, and every audit shows it.
 func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
+	t.Parallel()
 	dir, tiles := dataDir(t), filepath.Join(t.TempDir(), "tiles")
 	s := serveFor(t, dir, "--tiles", tiles)
 	for i := range 8 {
@@ -47,11 +48,10 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 	if err := os.WriteFile(blocks[0], b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "executor", "state")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "executor", "snapshots")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"state", "snapshots"} {
+		if err := os.RemoveAll(filepath.Join(dir, "executor", name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s = serveFor(t, dir, "--tiles", tiles)
 	s.ask(t, "default", "status").wants(t, "status of a halted tenant", cli.ExitLook)

@@ -12,9 +12,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
@@ -52,7 +56,37 @@ func sagenbaum(t *testing.T, args ...string) *exec.Cmd {
 	command.Dir = t.TempDir()
 	command.Env = []string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + command.Dir,
 		"TMPDIR=" + command.Dir, "USER=tester"}
+	for i, arg := range args[:max(len(args)-1, 0)] {
+		if creds, ok := localOf(args[i+1]); ok && arg == "--server" {
+			command.Env = append(command.Env, "SAGENBAUM_CREDS="+creds)
+		}
+	}
 	return command
+}
+
+// credsOf has the credentials of who runs a server, a file, by the server's URL.
+var credsOf sync.Map
+
+// localOf is the file of the credentials of who runs the server at a URL, once it is there.
+func localOf(url string) (string, bool) {
+	file, ok := credsOf.Load(url)
+	if !ok {
+		return "", false
+	}
+	_, err := os.Stat(file.(string))
+	return file.(string), err == nil
+}
+
+// asLocal connects as who runs a server, where a test runs it.
+func asLocal(url string, options ...nats.Option) (*nats.Conn, error) {
+	if creds, ok := localOf(url); ok {
+		own, _, err := connect.File(creds, "")
+		if err != nil {
+			return nil, err
+		}
+		options = append(own, options...)
+	}
+	return nats.Connect(url, options...)
 }
 
 // result is how a command line ended.
@@ -96,8 +130,17 @@ func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	if !slices.Contains(args, "--listen") && !slices.Contains(args, "--nats") {
 		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
 	}
+	if i := slices.Index(args, "--listen"); i >= 0 {
+		credsOf.LoadOrStore("nats://"+args[i+1], filepath.Join(dir, "auth", "local.creds"))
+		// The torture is about disks and deaths; its actors are several tenants' on one connection,
+		// and its judges read the streams.
+		if strings.HasPrefix(args[i+1], "127.78.") && !slices.Contains(args, "--open") {
+			args = append(args, "--open")
+		}
+	}
 	return sagenbaum(t,
-		append([]string{"serve", "--data", dir, "--console", serve.ConsoleOff, "--stop-on-eof", "-o", "json"},
+		append([]string{"serve", "--data", dir, "--console", serve.ConsoleOff, "--http", serve.HTTPOff,
+			"--stop-on-eof", "-o", "json"},
 			args...)...)
 }
 
@@ -140,6 +183,9 @@ func startServed(dir string, command *exec.Cmd) (*served, error) {
 		return nil, fmt.Errorf("serve said %q: %v", lines.Text(), err)
 	}
 	s.url, s.console, s.said = r.URL, r.Console, lines.Text()
+	if r.Creds != "" {
+		credsOf.Store(r.URL, r.Creds)
+	}
 	return s, nil
 }
 
@@ -147,7 +193,7 @@ func startServed(dir string, command *exec.Cmd) (*served, error) {
 func (s *served) end(t *testing.T) result {
 	t.Helper()
 	s.stdin.Close()
-	late := time.AfterFunc(30*time.Second, func() { s.command.Process.Kill() })
+	late := time.AfterFunc(testenv.Patience, func() { s.command.Process.Kill() })
 	defer late.Stop()
 	s.command.Wait()
 	r := result{code: s.command.ProcessState.ExitCode(), stderr: s.stderr.String()}

@@ -5,17 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
-
-// manDate is in the pages instead of today, so that the same binary always writes
-// the same pages.
-var manDate = time.Unix(0, 0).UTC()
 
 func newMan() *cobra.Command {
 	return &cobra.Command{
@@ -52,22 +46,54 @@ func writeManual(cmd *cobra.Command, dir string) (pages int, err error) {
 		}
 		pages += n
 	}
-	cmd.DisableAutoGenTag = true
 	cmd.InitDefaultHelpFlag()
 	for _, name := range []string{"actor", "source"} { // whoever writes the pages
 		if f := cmd.Flags().Lookup(name); f != nil {
 			f.DefValue = ""
 		}
 	}
-	file, err := os.Create(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
-	if err != nil {
-		return 0, err
-	}
-	header := &doc.GenManHeader{Section: "1", Source: "sagenbaum " + cli.ReadVersion().Version,
-		Manual: "Sagenbaum", Date: &manDate}
-	if err := doc.GenMan(cmd, header, file); err != nil {
-		file.Close()
-		return 0, err
-	}
-	return pages + 1, file.Close()
+	path := filepath.Join(dir, pageOf(cmd)+".1")
+	return pages + 1, os.WriteFile(path, []byte(manual(cmd)), 0o644)
 }
+
+func pageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// manual is the page of one command in roff. Its text is that of --help, laid out for a
+// terminal already, so that nothing is filled or hyphenated.
+func manual(cmd *cobra.Command) string {
+	var page strings.Builder
+	fmt.Fprintf(&page, ".TH \"%s\" \"1\" \"\" \"sagenbaum %s\" \"Sagenbaum\"\n",
+		strings.ToUpper(pageOf(cmd)), cli.ReadVersion().Version)
+	section := func(name, text string) {
+		if text = strings.Trim(text, "\n"); text != "" {
+			fmt.Fprintf(&page, ".SH %s\n.nf\n%s\n.fi\n", name, roff.Replace("\n" + text)[1:])
+		}
+	}
+	long := cmd.Long
+	if long == "" {
+		long = cmd.Short
+	}
+	var also []string
+	if cmd.HasParent() {
+		also = append(also, pageOf(cmd.Parent())+"(1)")
+	}
+	for _, child := range cmd.Commands() {
+		if child.IsAvailableCommand() {
+			also = append(also, pageOf(child)+"(1)")
+		}
+	}
+	fmt.Fprintf(&page, ".SH NAME\n%s \\- %s\n", roff.Replace(pageOf(cmd)), roff.Replace(cmd.Short))
+	section("SYNOPSIS", cmd.UseLine())
+	section("DESCRIPTION", long)
+	section("OPTIONS", cmd.NonInheritedFlags().FlagUsagesWrapped(manWidth))
+	section("OPTIONS INHERITED FROM PARENT COMMANDS", cmd.InheritedFlags().FlagUsagesWrapped(manWidth))
+	section("EXAMPLE", cmd.Example)
+	section("SEE ALSO", strings.Join(also, ",\n"))
+	return page.String()
+}
+
+const manWidth = 72 // columns, so that a page with its margin fits a terminal of 80
+
+// roff has what troff would read otherwise: its escape, a point that begins a line, and the
+// hyphen and the quote, which are others in print.
+var roff = strings.NewReplacer(`\`, `\e`, "\n.", "\n\\&.", "-", `\-`, "'", `\(aq`)

@@ -34,7 +34,7 @@ import (
 // when it never is.
 func eventually(t *testing.T, what string, seen func() (string, bool)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -245,7 +245,17 @@ func metricsNamed(t *testing.T, path ...string) []string {
 func TestWhatDashboardAndAlertsNameIsThere(t *testing.T) {
 	t.Parallel()
 	s, url := serveWatched(t)
-	_, body := get(t, url+"/metrics")
+	body := ""
+	until(t, t.Context(), "the limits of the tenant are in force", func() bool {
+		_, body = get(t, url+"/metrics")
+		return strings.Contains(body, `sagenbaum_limit{limit="open_plans",tenant="default"} 1e+06`)
+	})
+	for _, line := range []string{`sagenbaum_limit{limit="held_conditions",tenant="default"} 1e+07`,
+		`sagenbaum_limit_used{limit="held_conditions",tenant="default"} 0`} {
+		if !strings.Contains(body, line) {
+			t.Errorf("the endpoint does not have %s", line)
+		}
+	}
 	for _, file := range [][]string{{"prometheus", "alerts.yml"}, {"grafana", "sagenbaum.json"}} {
 		for _, name := range metricsNamed(t, file...) {
 			if !strings.Contains(body, "\n"+name+"{") && !strings.Contains(body, "\n"+name+" ") {

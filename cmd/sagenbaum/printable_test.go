@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -44,7 +46,10 @@ func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 
 func TestErrorsNeverSendEscapesToTheTerminal(t *testing.T) {
 	var out strings.Builder
-	if code := cli.Finish(&out, cli.Fail(cli.ExitFailed, "see "+evil, "broken: %s", evil)); code != cli.ExitFailed {
+	broken := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+		return cli.Fail(cli.ExitFailed, "see "+evil, "broken: %s", evil)
+	}}
+	if code := cli.Execute(t.Context(), broken, nil, nil, &out); code != cli.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	checkPrintable(t, "finish", out.String())

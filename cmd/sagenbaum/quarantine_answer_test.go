@@ -53,8 +53,10 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	release := make(chan struct{})
 	let := sync.OnceFunc(func() { close(release) })
 	defer let()
+	given := make(chan api.Command, 16)
 	s.now(func() { // at work beyond its time: an answer would race the executor's own clock
-		s.shut = func(context.Context, api.Command) (worker.Result, error) {
+		s.shut = func(_ context.Context, c api.Command) (worker.Result, error) {
+			given <- c
 			<-release
 			return worker.Result{}, nil
 		}
@@ -63,8 +65,8 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	until := time.Now().Add(time.Hour)
 	progress := fmt.Sprintf(
-		`{"records":[{"plan":"p1","action":"1","compensationProgressed":{"attempt":1,"key":%q,"untilNs":"%d"}}]}`,
-		s.plan(t, "p1").Actions[0].Key, until.UnixNano())
+		`{"records":[{"plan":"p1","action":"1","compensationProgressed":{"attempt":1,"key":%q,"token":%q,"untilNs":"%d"}}]}`,
+		s.plan(t, "p1").Actions[0].Key, (<-given).ReportToken, until.UnixNano())
 	said := &nats.Msg{Subject: "saga.default.worker.hotel",
 		Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}}, Data: []byte(progress)}
 	stored, err := s.conn.RequestMsgWithContext(t.Context(), said)

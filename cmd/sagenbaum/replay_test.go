@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -23,10 +24,10 @@ func TestAHandlerThatNoProcessOffersIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(t.Context())
-		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: "p1"}, Function: "report"},
-			func(ctx context.Context, p *coordinator.ReplayPlan) error {
-				_, err := p.Do(ctx, coordinator.Action{ID: "draft", Capability: "file.write", Undo: &coordinator.Undo{
-					Handler: func(context.Context, coordinator.UndoCall) error { return nil },
+		return replay.Run(ctx, c, replay.Config{Plan: coordinator.PlanSpec{ID: "p1"}, Function: "report"},
+			func(ctx context.Context, p *replay.Plan) error {
+				_, err := p.Do(ctx, replay.Action{ID: "draft", Capability: "file.write", Undo: &replay.Undo{
+					Handler: func(context.Context, replay.UndoCall) error { return nil },
 				}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 					return coordinator.Outcome{}, nil
 				})

@@ -1,13 +1,17 @@
 package main
 
 import (
+	stdcontext "context"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/clock"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cluster"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/complete"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/console"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/context"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/contract"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
@@ -17,15 +21,18 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/key"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/lease"
 	ledgercmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/memory"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/quarantine"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/rebuild"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/review"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/tenant"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/trigger"
 	undocmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/undo"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/user"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/worker"
 )
 
@@ -44,12 +51,13 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
   sagenbaum serve                 # run it
   sagenbaum plan ls               # look at plans`,
 	},
-		serve.Command(s), demo.Command(s, execute), plan.Command(s), quarantine.Command(s),
-		undocmd.Command(s), contract.Command(s), trigger.Command(s), fact.Command(s),
+		serve.Command(s), demo.Command(s, again), plan.Command(s), quarantine.Command(s),
+		review.Command(s), undocmd.Command(s), contract.Command(s), trigger.Command(s), fact.Command(s),
 		memory.Command(s), ledgercmd.Command(s), key.Command(s), rebuild.Command(s),
-		worker.Command(s), host.Command(s), tenant.Command(s), lease.Command(s),
+		worker.Command(s), mcp.Command(s), host.Command(s), console.Command(s), tenant.Command(s),
+		lease.Command(s),
 		cli.Watchable(s, status.Command(s)), cli.Watchable(s, doctor.Command(s)), clock.Command(s),
-		context.Command(s),
+		context.Command(s), user.Command(s), cluster.Command(s),
 		moved("bench"), moved("sim"), newVersion(s), newCompletion(), newMan(),
 		demo.WorkerCommand(s), demo.AgentCommand(s))
 	cli.Prepare(root, s)
@@ -57,6 +65,11 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
 	complete.Live(root, s)
 	context.Complete(root, s)
 	return root
+}
+
+// again runs a command line of this binary in this process.
+func again(ctx stdcontext.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.Execute(ctx, newRoot(), args, stdout, stderr)
 }
 
 func newCompletion() *cobra.Command {

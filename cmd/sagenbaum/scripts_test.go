@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // The scripts of testdata/scripts run the binary as an operator does. `server` starts
@@ -75,6 +75,9 @@ func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s := serveScript(ts)
 	ts.Setenv("SAGENBAUM_SERVER", s.url)
+	if creds, ok := localOf(s.url); ok {
+		ts.Setenv("SAGENBAUM_CREDS", creds)
+	}
 }
 
 // serveScript starts a server with its plans.
@@ -88,7 +91,7 @@ func serveScript(ts *testscript.TestScript) *served {
 	ts.Check(err)
 	ts.Defer(func() {
 		s.stdin.Close()
-		late := time.AfterFunc(30*time.Second, func() { s.command.Process.Kill() })
+		late := time.AfterFunc(testenv.Patience, func() { s.command.Process.Kill() })
 		defer late.Stop()
 		s.command.Wait()
 	})
@@ -98,9 +101,9 @@ func serveScript(ts *testscript.TestScript) *served {
 
 // scriptPlans leaves the plans of the scripts.
 func scriptPlans(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
-	conn, err := nats.Connect(url)
+	conn, err := asLocal(url)
 	if err != nil {
 		return err
 	}

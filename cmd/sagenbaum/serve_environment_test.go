@@ -4,8 +4,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	natsd "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -14,26 +15,28 @@ import (
 // list of processes. And a host has the inboxes that its user may subscribe.
 func TestServeTakesItsServerFromTheEnvironment(t *testing.T) {
 	t.Parallel()
-	const host = "host s3cret pub=> sub=query.> sub=admin.> sub=key.> sub=reveal.> sub=reply.>\n"
-	users, err := embedded.ParseUsers([]byte(host))
+	server, err := natsd.NewServer(&natsd.Options{Host: "127.0.0.1", Port: -1, JetStream: true,
+		StoreDir: t.TempDir(), NoSigs: true, NoLog: true, Users: []*natsd.User{{Username: "host", Password: "s3cret",
+			Permissions: &natsd.Permissions{Subscribe: &natsd.SubjectPermission{Allow: []string{"_INBOX_host.>",
+				"query.>", "hosts.*", "admin.>", "key.>", "reveal.>", "reply.>", "server.>"}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users})
-	if err != nil {
-		t.Fatal(err)
+	server.Start()
+	t.Cleanup(server.Shutdown)
+	if !server.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server is not ready")
 	}
-	t.Cleanup(server.Close)
-	url := strings.Replace(server.URL(), "nats://", "nats://host:s3cret@", 1)
+	url := strings.Replace(server.ClientURL(), "nats://", "nats://host:s3cret@", 1)
 	dir := dataDir(t)
-	command := serveCommand(t, dir, "--accept-lossy-broker", "--inbox", embedded.InboxPrefix("host"))
+	command := serveCommand(t, dir, "--accept-lossy-broker", "--inbox", "_INBOX_host")
 	command.Env = append(command.Env, "SAGENBAUM_NATS="+url)
 	s := serveAs(t, dir, command)
 	if strings.Contains(s.said, "s3cret") {
 		t.Errorf("it says the password: %s", s.said)
 	}
 	s.url = url
-	s.ask(t, "default", "status", "--inbox", embedded.InboxPrefix("host")).wants(t, "status", cli.ExitGood)
+	s.ask(t, "default", "status", "--inbox", "_INBOX_host").wants(t, "status", cli.ExitGood)
 	help := finished(t, func() *exec.Cmd {
 		c := sagenbaum(t, "serve", "--help")
 		c.Env = append(c.Env, "SAGENBAUM_NATS="+url, "SAGENBAUM_SYSTEM_NATS="+url)

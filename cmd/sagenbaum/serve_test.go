@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +21,7 @@ import (
 // dial connects a test's own client to a server.
 func dial(t *testing.T, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect(url, append(options, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
+	conn, err := asLocal(url, append(options, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +54,7 @@ func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
 }
 
 func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
+	t.Parallel()
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "second")
 	openPlan(t, dial(t, s.url), "default", "p1")
 	cancelled := s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait", "-o", "json")
@@ -80,6 +79,7 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 }
 
 func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
+	t.Parallel()
 	dir := dataDir(t)
 	first := serveFor(t, dir, "--listen", "127.0.0.1:0")
 	openPlan(t, dial(t, first.url), "default", "p1")
@@ -97,10 +97,10 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 }
 
 func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {
+	t.Parallel()
 	dir := dataDir(t)
-	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "0.0.0.0:0"))
-	open.wants(t, "an open address without TLS and users", cli.ExitUsage, "without TLS and credentials",
-		"next: --listen", "--tls-cert, --tls-key and --users")
+	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "0.0.0.0:0", "--open"))
+	open.wants(t, "an open address", cli.ExitUsage, "without TLS and credentials", "next: --listen", "without --open")
 	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
 	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0"))
 	twice.wants(t, "a second server on one folder", cli.ExitFailed, "cannot lock folder", "next: stop the other server",
@@ -113,6 +113,7 @@ func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {
 }
 
 func TestAnExternalServerMustKeepWhatItAcknowledged(t *testing.T) {
+	t.Parallel()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -125,36 +126,10 @@ func TestAnExternalServerMustKeepWhatItAcknowledged(t *testing.T) {
 	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
-func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
-	users := filepath.Join(t.TempDir(), "users")
-	text := "root pw\nreader pw pub=query.default.>\n"
-	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", users)
-	as := func(user string) *served {
-		other := *s
-		other.url = strings.Replace(s.url, "nats://", "nats://"+user+"@", 1)
-		return &other
-	}
-	s.ask(t, "default", "status").wants(t, "nobody", cli.ExitNotAllowed, "does not let us in")
-	as("root:wrong").ask(t, "default", "status").wants(t, "a wrong password", cli.ExitNotAllowed, "--creds")
-	as("root:pw").ask(t, "default", "status").wants(t, "root", cli.ExitGood)
-	openPlan(t, dial(t, as("root:pw").url), "default", "p1")
-	reader := as("reader:pw")
-	reader.ask(t, "default", "plan", "ls", "--inbox", "_INBOX_reader").wants(t, "a reader", cli.ExitGood)
-	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t,
-		"a reader who cancels", cli.ExitNotAllowed, "saga.default.operator.tester")
-	plan := decoded[view.Plan](t, as("root:pw").ask(t, "default", "plan", "show", "p1", "-o", "json"))
-	if plan.State != ledger.StateOpen {
-		t.Errorf("the plan is %s after a cancel that was not allowed", plan.State)
-	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
-}
-
 // A foreign client that misspells a field, and one whose opening is refused, so that its
 // plan has failed: who looks at the plan reads the field and what would be right.
 func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
+	t.Parallel()
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	conn := dial(t, s.url)
 	openPlan(t, conn, "default", "p1")
@@ -196,6 +171,7 @@ func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
 // A foreign client that sends a forward without its registration: the record is
 // refused, the doctor says so, and the plan's owner has the last word on it.
 func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
+	t.Parallel()
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	conn := dial(t, s.url)
 	openPlan(t, conn, "default", "p1")

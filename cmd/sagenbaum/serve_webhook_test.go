@@ -15,12 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
+	t.Parallel()
 	pages := make(chan api.Page, 10)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var page api.Page
@@ -41,13 +43,14 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 			page.Tenant != "default" {
 			t.Errorf("%+v", page)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("nobody is paged")
 	}
 	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		given []string
 		want  string
@@ -110,7 +113,7 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 					t.Errorf("%+v is not signed with the secret", c)
 				}
 				byKind[c.page.Kind] = c
-			case <-time.After(30 * time.Second):
+			case <-time.After(testenv.Patience):
 				t.Fatalf("only %v are called", byKind)
 			}
 		}
@@ -140,6 +143,7 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 }
 
 func TestServeRefusesASecretThatIsNone(t *testing.T) {
+	t.Parallel()
 	for text, mode := range map[string]os.FileMode{
 		"whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)): 0o644,
 		"whsec_c2hvcnQ=": 0o600,

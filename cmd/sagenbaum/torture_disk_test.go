@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -403,7 +404,7 @@ func TestDiskOfTheStateGoneEndsTheServerAndLosesNothing(t *testing.T) {
 	l := startLoad(t, ctx, s, false)
 	l.await(t, ctx, acksMin)
 	d.cut(t)
-	late := time.AfterFunc(20*time.Second, func() { s.command.Process.Kill() })
+	late := time.AfterFunc(testenv.Patience, func() { s.command.Process.Kill() })
 	_ = s.command.Wait() // it says with which code
 	late.Stop()
 	r := result{code: s.command.ProcessState.ExitCode(), stderr: s.stderr.String()}

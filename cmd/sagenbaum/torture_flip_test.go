@@ -29,7 +29,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // What becomes of a flipped bit of the ledger.
@@ -260,14 +259,14 @@ func (f flipTrial) repaired(t *testing.T, ctx context.Context, s *served, c *cli
 		if plan, _ := was.reader.Plan(id); strings.HasSuffix(id, forgotten) && plan.State == ledger.StateOpen {
 			until(t, ctx, "the deadline of "+id, func() bool {
 				plan, err := c.Plan(ctx, id, 0)
-				return err == nil && demo.Ended(plan.State)
+				return err == nil && hasEnded(plan.State)
 			})
 		}
 	}
 	settled(t, ctx, c)
-	behind := storedFrom(t, ctx, c)
 	s.ask(t, tortureTenant, "ledger", "scrub").wants(t, "ledger scrub behind a repair", cli.ExitGood)
 	s.ask(t, tortureTenant, "rebuild", "--check").wants(t, "rebuild --check behind a repair", cli.ExitGood)
+	behind := storedFrom(t, ctx, c) // the last thing: a checkpoint may be signed at any moment
 	s.end(t).wants(t, "serve", cli.ExitGood)
 	if answer.Through > uint64(len(kept)) {
 		return // it kept records of a session behind those that are known here
@@ -288,7 +287,7 @@ func (f flipTrial) checkPlans(t *testing.T, was, now refolded, undone []string) 
 		if want == ledger.StateUnwinding || want == ledger.StateOpen && strings.HasSuffix(id, forgotten) {
 			want = ledger.StateCompensated
 		}
-		if want == ledger.StateOpen && now.ends[id] && demo.Ended(after.State) {
+		if want == ledger.StateOpen && now.ends[id] && hasEnded(after.State) {
 			// its agent had ended it, and the executor had not yet taken that up; or its end was carried
 			want = after.State
 		}

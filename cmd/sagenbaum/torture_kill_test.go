@@ -56,7 +56,7 @@ func TestKillAfterEveryAppend(t *testing.T) {
 				if !killed {
 					t.Logf("killed after %d of %d commits; from start to ready: %s", len(recoveries), n-1,
 						spread(recoveries))
-					if n < 10 {
+					if n < 8 {
 						t.Errorf("only %d commits: the plan was not played", n-1)
 					}
 					return
@@ -74,14 +74,14 @@ func TestKillAfterEveryAppend(t *testing.T) {
 // false when there were fewer.
 func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	variant := killVariants[v]
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	// An address of its own, so that no other test takes the port while it is down.
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" {
 		host = fmt.Sprintf("127.77.%d.%d", v, n)
 	}
-	server := serveFor(t, dataDir(t), "--listen", host+":0")
+	server := serveFor(t, dataDir(t), "--listen", host+":0", "--open")
 	world := newProvider()
 	maker := world.serveUnmake(t, dial(t, server.url))
 	c, agentConn := tortureClient(t, server), dial(t, server.url)
@@ -252,7 +252,9 @@ func checkEnd(t *testing.T, n int, plan view.Plan, world *provider, v killVarian
 	}
 	// A blind undo of what never happened reaches the worker too; here only things
 	// that were made count, and those in their order.
-	if plan.State != ledger.StateCompensated || plan.Skipped != skipped || plan.Held != 0 ||
+	ended := plan.State == ledger.StateCompensated ||
+		len(want) == 0 && plan.State == ledger.StateFailed && plan.Compensated == 0 // nothing was made
+	if !ended || plan.Skipped != skipped || plan.Held != 0 ||
 		plan.Compensated < len(want) || !slices.Equal(world.order, want) {
 		t.Errorf("after %d commits: plan %s, %d compensated, %d skipped, %d held; unmade %v, want %v", n, plan.State,
 			plan.Compensated, plan.Skipped, plan.Held, world.order, want)

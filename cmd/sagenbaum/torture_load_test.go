@@ -18,7 +18,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 const (
@@ -210,17 +209,17 @@ func (l *load) finish(t *testing.T, ctx context.Context, s *served) {
 	for id := range l.ends {
 		until(t, ctx, "the end of "+id, func() bool {
 			plan, err := c.Plan(ctx, id, 0)
-			return err == nil && demo.Ended(plan.State)
+			return err == nil && hasEnded(plan.State)
 		})
 	}
 	status := settled(t, ctx, c)
-	messages := stored(t, ctx, c)
 	if err := l.maker.Close(ctx); err != nil {
 		t.Error(err)
 	}
 	if r := s.end(t); r.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 	}
+	messages := s.left(t, ctx, c)
 	f := refold(t, messages)
 	if missing := lost(f, l.acked, l.ends); len(missing) > 0 {
 		t.Errorf("acknowledged and lost: %v", missing)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -360,9 +361,14 @@ func (g *gitPlay) finish(r *rig) {
 	until(r.t, r.ctx, "the git plan has ended", func() bool {
 		var err error
 		plan, err = c.Plan(r.ctx, id, 0)
-		return err == nil && demo.Ended(plan.State)
+		return err == nil && hasEnded(plan.State)
 	})
-	if plan.State != ledger.StateCompensated || plan.Compensated != 4 || plan.Skipped != 1 {
+	right := plan.State == ledger.StateCompensated && plan.Compensated == 4 && plan.Skipped == 1
+	if strings.Contains(said, coordinator.ErrUnheard.Error()) {
+		// A restart took so long that the agent gave up a call: it got less far.
+		right = plan.State == ledger.StateCompensated || plan.State == ledger.StateFailed && plan.Compensated == 0
+	}
+	if !right {
 		r.tally.wrong++
 		r.t.Errorf("the git plan is %s, %d compensated, %d skipped; its agent said %q", plan.State, plan.Compensated,
 			plan.Skipped, said)

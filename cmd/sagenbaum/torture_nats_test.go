@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,13 +13,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// A server that only lends its NATS to others serves another tenant.
-const lender = "lender"
+// soleServer starts a NATS server of its own on an address, over what it has stored in dir, and
+// returns when it takes connections.
+func soleServer(t *testing.T, ctx context.Context, dir, address string) *natsNode {
+	t.Helper()
+	conf := filepath.Join(dir, "nats.conf")
+	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q, sync_interval: always, strict: true }\n", address,
+		filepath.Join(dir, "store"))
+	self, err := os.Executable()
+	if err := errors.Join(err, os.MkdirAll(dir, 0o700), os.WriteFile(conf, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	n := &natsNode{name: "sole", dir: dir, command: exec.Command(self, "-c", conf, "-l", filepath.Join(dir, "log"))}
+	n.command.Env = []string{asNATS + "=" + keepToAddress, "PATH=" + os.Getenv("PATH")}
+	if _, err := n.command.StdinPipe(); err != nil { // it ends with this process
+		t.Fatal(err)
+	}
+	if err := n.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, "the NATS server takes connections", func() bool {
+		conn, err := nats.Connect("nats://" + address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return n
+}
 
 // goneFor is how long the NATS server of others stays away.
 const goneFor = 3 * time.Second
@@ -29,8 +58,10 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
 	defer cancel()
-	broker := serveFor(t, filepath.Join(t.TempDir(), "broker"), "--listen", "127.78.3.1:0", "--tenant", lender)
-	s := serveFor(t, dataDir(t), "--nats", broker.url, "--accept-lossy-broker")
+	const address = "127.78.3.1:4222"
+	folder := filepath.Join(t.TempDir(), "broker")
+	broker := soleServer(t, ctx, folder, address)
+	s := serveFor(t, dataDir(t), "--nats", "nats://"+address, "--accept-lossy-broker")
 	s.confess(t)
 	l := startLoad(t, ctx, s, false)
 	var working []time.Duration
@@ -40,7 +71,7 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 		s.ask(t, tortureTenant, "status").wants(t, "status without a server", cli.ExitNoServer, "no server at")
 		<-time.After(goneFor)
 		before := l.count()
-		broker = broker.again(t, "--tenant", lender)
+		broker = soleServer(t, ctx, folder, address)
 		back := time.Now()
 		l.await(t, ctx, before+1)
 		working = append(working, time.Since(back))
@@ -52,7 +83,7 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 	}
 	t.Logf("2 times gone for %v; to the first new acknowledgement: %s", goneFor, spread(working))
 	l.finish(t, ctx, s)
-	broker.end(t).wants(t, "the NATS server", cli.ExitGood)
+	broker.interrupt(t)
 }
 
 // failFsyncs makes every fsync of a server fail with EIO until the returned

@@ -144,7 +144,7 @@ func TestKillAtEveryDurableSystemCall(t *testing.T) {
 						break
 					}
 					if !every {
-						n += n + n/2 // 1, 3, 8, 21, ...
+						n += 4 * n // 1, 6, 31, 156, ...
 					}
 				}
 			}
@@ -177,7 +177,15 @@ func (l *life) play(t *testing.T) []string {
 	l.start(t, "start")
 	world := newProvider()
 	up := nats.RetryOnFailedConnect(true) // it may have been killed by now
-	maker := world.serveUnmake(t, dial(t, l.s.url, up))
+	maker := newMaker(t, dial(t, l.s.url, up))
+	until(t, ctx, "a server takes the worker", func() bool {
+		l.revive(t, ctx, "")
+		err := world.unmake(maker)
+		if err != nil && !errors.Is(err, ledger.ErrBusy) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	agentConn := dial(t, l.s.url, up)
 	c := &cli.Client{Conn: dial(t, l.s.url, up), Tenant: tortureTenant, Server: l.s.url, Timeout: 5 * time.Second}
 	played := make(chan error, 1)
@@ -321,7 +329,7 @@ func (l *life) end(t *testing.T, phase string) {
 // be its fold.
 func (l *life) checkAgain(t *testing.T, ctx context.Context, before []ledger.Message, world *provider) {
 	t.Helper()
-	s := serveFor(t, l.dir, "--listen", l.listen+":0")
+	s := serveFor(t, l.dir, "--listen", l.listen+":0", "--open")
 	c := tortureClient(t, s)
 	settled(t, ctx, c)
 	after := stored(t, ctx, c)

@@ -29,6 +29,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -140,21 +141,32 @@ func differing(a, b map[string]bool) (only []string) {
 // runs; without one it ends with its connection.
 func (p *provider) serveUnmake(t *testing.T, conn *nats.Conn) *worker.Worker {
 	t.Helper()
+	w := newMaker(t, conn)
+	if err := p.unmake(w); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func newMaker(t *testing.T, conn *nats.Conn) *worker.Worker {
+	t.Helper()
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: tortureTenant, Name: "maker"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Handle(unmakeThing, func(_ context.Context, c api.Command) (worker.Result, error) {
+	return w
+}
+
+// unmake has a worker undo what agents make. The error is ledger.ErrBusy while no server is there.
+func (p *provider) unmake(w *worker.Worker) error {
+	return w.Handle(unmakeThing, func(_ context.Context, c api.Command) (worker.Result, error) {
 		var arguments struct{ Thing string }
 		if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
 			return worker.Result{}, err
 		}
 		p.act(unmakeThing, arguments.Thing, c.Key)
 		return worker.Result{}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	})
 }
 
 // tortureAgent is an agent that makes things; it tries on over any crash.
@@ -178,6 +190,9 @@ func (s *served) again(t *testing.T, args ...string) *served {
 	address, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if slices.Contains(s.command.Args, "--open") {
+		args = append(args, "--open")
 	}
 	return serveFor(t, s.dir, append([]string{"--listen", address.Host}, args...)...)
 }
@@ -272,6 +287,27 @@ func stored(t *testing.T, ctx context.Context, c *cli.Client) (messages []ledger
 	return messages
 }
 
+// left reads the ledger that a server has left, whole: while it runs it may sign a checkpoint
+// at any moment. c is a client of the NATS server where that runs elsewhere.
+func (s *served) left(t *testing.T, ctx context.Context, c *cli.Client) []ledger.Message {
+	t.Helper()
+	dir := filepath.Join(s.dir, "nats")
+	if _, err := os.Stat(dir); err != nil {
+		return stored(t, ctx, c)
+	}
+	server, err := embedded.Start(embedded.Config{Dir: dir, Port: -1, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	conn, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return stored(t, ctx, &cli.Client{Conn: conn, Tenant: tortureTenant, Server: dir, Timeout: c.Timeout})
+}
+
 // readAll reads all messages of a ledger, from the first one that there ever was.
 func readAll(ctx context.Context, store *jetstream.Store) (messages []ledger.Message, err error) {
 	head, err := store.Head(ctx)
@@ -293,7 +329,7 @@ func readAll(ctx context.Context, store *jetstream.Store) (messages []ledger.Mes
 type refolded struct {
 	kv         *rows.MemoryKV
 	state      *executor.State
-	reader     *executor.Reader
+	reader     *view.Reader
 	actions    map[string]bool   // "plan/action" with an effective pair
 	ends       map[string]bool   // plans with an effective end by their agent
 	succeeded  map[string]int    // "plan/action" -> effective CompensationSucceeded
@@ -324,7 +360,7 @@ func refold(t *testing.T, messages []ledger.Message) refolded {
 // flush makes what was applied readable.
 func (f *refolded) flush() {
 	f.state.Flush()
-	f.reader = executor.NewReader(f.kv, tortureTenant, nil)
+	f.reader = view.NewReader(f.kv, tortureTenant, nil)
 }
 
 func (f *refolded) apply(t *testing.T, m ledger.Message) {
@@ -421,7 +457,7 @@ func checkDigest(t *testing.T, s *served, f refolded, messages []ledger.Message)
 	}
 	defer db.Close()
 	stored := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}
-	applied := executor.NewReader(stored, tortureTenant, nil).Applied()
+	applied := view.NewReader(stored, tortureTenant, nil).Applied()
 	if applied != uint64(len(messages)) {
 		t.Errorf("the state has folded %d of %d messages", applied, len(messages))
 	}

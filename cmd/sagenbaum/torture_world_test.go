@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // outside is the world as agents and workers of other processes see it: a
@@ -240,7 +241,7 @@ func (o *outside) checkLedger(t *testing.T) {
 // happened and never will, because its undo came first.
 func callOutside(ctx context.Context, service, verb, thing, key string) (refused bool, err error) {
 	query := url.Values{"verb": {verb}, "thing": {thing}, "key": {key}}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, testenv.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, service+"/?"+query.Encode(), nil)
 	if err != nil {

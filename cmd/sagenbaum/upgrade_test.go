@@ -17,6 +17,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -38,8 +39,21 @@ func raised(t *testing.T, file, constant string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return rewritten(t, file, found[0], found[1]+strconv.Itoa(value+1))
+}
+
+// rewritten is a source file in which one text, which is there once, is another one.
+func rewritten(t *testing.T, file, was, is string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), was); n != 1 {
+		t.Fatalf("%s has %q %d times", file, was, n)
+	}
 	changed := filepath.Join(t.TempDir(), filepath.Base(file))
-	if err := os.WriteFile(changed, declared.ReplaceAll(text, fmt.Appendf(nil, "${1}%d", value+1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), was, is, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return changed
@@ -53,13 +67,17 @@ func laterVersion(t *testing.T) (path string) {
 		t.Skipf("SKIPPED: no later version can be built: %v", err)
 	}
 	replace := map[string]string{}
-	for file, constant := range map[string]string{"../../ledger/limits.go": "ReaderVersion",
-		"../../executor/doc.go": "FoldVersion"} {
+	for file, changed := range map[string]string{
+		"../../ledger/limits.go": raised(t, "../../ledger/limits.go", "ReaderVersion"),
+		"../../ledger/codec.go": rewritten(t, "../../ledger/codec.go", "version := uint64(1)",
+			"version := uint64(ReaderVersion)"),
+		"../../executor/doc.go": raised(t, "../../executor/doc.go", "FoldVersion"),
+	} {
 		absolute, err := filepath.Abs(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		replace[absolute] = raised(t, file, constant)
+		replace[absolute] = changed
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -91,10 +109,14 @@ func serveLater(t *testing.T, path, dir string) *served {
 // and says which version it needs; nothing of it is dispatched or skipped, another
 // tenant goes on, and under the later one its plan is undone.
 func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
+	if !testenv.Long() {
+		t.Skip("builds a second binary, for minutes: a long run does")
+	}
 	t.Parallel()
 	later, dir := laterVersion(t), dataDir(t)
+	// The second tenant is added under this version: the later one would hold it, too.
 	both := []string{"--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "second"}
-	s := serveFor(t, dir, both...)
+	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
 	unservedPlan(t, dial(t, s.url), "p1")
 	s.end(t).wants(t, "this version", cli.ExitGood)
 

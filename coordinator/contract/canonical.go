@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
-	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Canonical returns the contract as it is published: JSON with every default
@@ -21,29 +19,30 @@ import (
 // the contract; its errors are those of argument values that are no JSON, and are
 // *ledger.Refused.
 func (c Contract) Canonical() ([]byte, error) {
-	x := &compiler{at: at(c.Capability)}
-	c = x.normalise(c)
-	if err := x.first(); err != nil {
-		return nil, err
+	var refused error
+	c = c.Normal(func(field, problem, want string) {
+		if refused == nil {
+			refused = ledger.Refuse(at(c.Capability)+"."+field, problem, want)
+		}
+	})
+	if refused != nil {
+		return nil, refused
 	}
-	return c.canonical()
-}
-
-// canonical encodes a contract that is normalised.
-func (c Contract) canonical() ([]byte, error) {
-	text, err := encode(c)
+	text, err := argument.Encode(c)
 	if err != nil {
 		return nil, ledger.Refuse(at(c.Capability), err.Error(), "a contract of JSON values")
 	}
 	var sorted any
-	if sorted, err = decode(text); err == nil {
-		text, err = encode(sorted) // encoding/json sorts the keys of a map
+	if sorted, err = argument.Decode(text); err == nil {
+		text, err = argument.Encode(sorted) // encoding/json sorts the keys of a map
 	}
 	if err != nil {
 		return nil, ledger.Refuse(at(c.Capability), err.Error(), "a contract of JSON values")
 	}
 	return text, nil
 }
+
+func at(capability string) string { return "contract[" + capability + "]" }
 
 // Decode reads what Canonical writes. It is strict; errors are *ledger.Refused.
 func Decode(canonical []byte) (Contract, error) {
@@ -61,45 +60,31 @@ func Decode(canonical []byte) (Contract, error) {
 	return c, nil
 }
 
-func encode(v any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
-}
-
-// decode reads a JSON value and keeps numbers as they are written.
-func decode(text []byte) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var v any
-	err := decoder.Decode(&v)
-	return v, err
-}
-
-// normalise returns the contract as it is meant. Nothing in it is shared with c.
-func (x *compiler) normalise(c Contract) Contract {
+// Normal returns the contract as it is meant: every default written out, expressions and
+// arguments in their normal form. Nothing in it is shared with c. refuse gets what is wrong with
+// an argument: its field below the contract, as in inverse.with.sha, the problem, and what would
+// be right.
+func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	c.Lift = slices.Compact(slices.Sorted(slices.Values(c.Lift)))
 	c.Sensitive = slices.Compact(slices.Sorted(slices.Values(c.Sensitive)))
-	c.ValidUntil = expression(c.ValidUntil)
+	c.ValidUntil = argument.Expression(c.ValidUntil)
 	if c.Probe != nil {
 		p := *c.Probe
-		p.With = x.arguments("probe.with", p.With)
-		p.Answer, p.ExternalRef = expression(p.Answer), expression(p.ExternalRef)
+		p.With = argument.Normal("probe.with", p.With, refuse)
+		p.Answer, p.ExternalRef = argument.Expression(p.Answer), argument.Expression(p.ExternalRef)
 		p.Timeout, p.Attempts, p.Backoff = cmp.Or(p.Timeout, timeoutDefault), cmp.Or(p.Attempts,
 			askAttemptsDefault), cmp.Or(p.Backoff, backoffDefault)
 		c.Probe = &p
 	}
 	if c.Before != nil {
 		b := *c.Before
-		b.With = x.arguments("before.with", b.With)
+		b.With = argument.Normal("before.with", b.With, refuse)
 		b.Timeout, b.Attempts, b.Backoff = cmp.Or(b.Timeout, timeoutDefault), cmp.Or(b.Attempts,
 			askAttemptsDefault), cmp.Or(b.Backoff, backoffDefault)
 		c.Before = &b
 	}
 	if c.Inverse != nil {
-		c.Inverse = x.normaliseInverse(*c.Inverse)
+		c.Inverse = c.Inverse.normal(refuse)
 	}
 	if c.Class == Compensable {
 		standard := InDoubtCompensate
@@ -128,14 +113,16 @@ func (x *compiler) normalise(c Contract) Contract {
 	}
 	conditions := map[string]string{}
 	for name, condition := range c.Triggers {
-		conditions[name] = expression(condition)
+		conditions[name] = argument.Expression(condition)
 	}
 	c.Triggers = conditions
+	c.Scopes = maps.Clone(c.Scopes)
+	maps.DeleteFunc(c.Scopes, func(_ string, s Scope) bool { return s == ScopeAction })
 	return c
 }
 
-func (x *compiler) normaliseInverse(i Inverse) *Inverse {
-	i.With = x.arguments("inverse.with", i.With)
+func (i Inverse) normal(refuse func(field, problem, want string)) *Inverse {
+	i.With = argument.Normal("inverse.with", i.With, refuse)
 	if i.Agent != nil {
 		a := *i.Agent
 		a.Tools = slices.Compact(slices.Sorted(slices.Values(a.Tools)))
@@ -150,73 +137,14 @@ func (x *compiler) normaliseInverse(i Inverse) *Inverse {
 		jitter = *i.Jitter
 	}
 	i.Jitter = &jitter
-	i.Done, i.Stop = expression(i.Done), expression(i.Stop)
+	i.Done, i.Stop = argument.Expression(i.Done), argument.Expression(i.Stop)
 	if i.Verify != nil {
 		v := *i.Verify
-		v.With = x.arguments("inverse.verify.with", v.With)
-		v.Ok = expression(v.Ok)
+		v.With = argument.Normal("inverse.verify.with", v.With, refuse)
+		v.Ok = argument.Expression(v.Ok)
 		v.Timeout, v.Attempts, v.Backoff = cmp.Or(v.Timeout, timeoutDefault), cmp.Or(v.Attempts,
 			askAttemptsDefault), cmp.Or(v.Backoff, backoffDefault)
 		i.Verify = &v
 	}
 	return &i
-}
-
-// expression returns the normal form of a field that is always CEL.
-func expression(text string) string { return triggers.Normalise(celOf(text)) }
-
-// celOf takes the '=' from an expression that has one. No CEL begins with it.
-func celOf(text string) string {
-	return strings.TrimPrefix(strings.TrimLeft(text, " \t\r\n"), "=")
-}
-
-// arguments normalises argument values: JSON, numbers as they are written, paths
-// translated, expressions in their normal form.
-func (x *compiler) arguments(field string, with map[string]any) map[string]any {
-	out := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(with)) {
-		place := field + "." + name
-		text, err := encode(with[name])
-		if err != nil {
-			x.refuse(place, err.Error(), "a JSON value, or CEL after '='")
-			continue
-		}
-		value, err := decode(text)
-		if err != nil {
-			x.refuse(place, err.Error(), "a JSON value, or CEL after '='")
-			continue
-		}
-		out[name] = x.value(place, value, 0)
-	}
-	return out
-}
-
-func (x *compiler) value(field string, value any, depth int) any {
-	if depth > literalDepthMax {
-		x.refuse(field, fmt.Sprintf("nested deeper than %d", literalDepthMax), "a flatter value")
-		return nil
-	}
-	switch v := value.(type) {
-	case string:
-		if text, ok := strings.CutPrefix(v, "="); ok {
-			return "=" + triggers.Normalise(text)
-		}
-	case []any:
-		for i := range v {
-			v[i] = x.value(fmt.Sprintf("%s[%d]", field, i), v[i], depth+1)
-		}
-	case map[string]any:
-		if path, ok := pathIn(v); ok {
-			text, err := translate(path)
-			if err != nil {
-				x.refuse(field+".from", err.Error(), "a path as in $.output.id or $.input.items[0].sku")
-				return nil
-			}
-			return "=" + text
-		}
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			v[name] = x.value(field+"."+name, v[name], depth+1)
-		}
-	}
-	return value
 }

@@ -49,6 +49,15 @@ const (
 	LateNever   Late = "never"   // it happens in the agent's own process, and ends with the call
 )
 
+// Scope says what a condition that turns true undoes.
+type Scope string
+
+// What is undone. The default is ScopeAction.
+const (
+	ScopeAction Scope = "action" // the action and what came after it; then the plan goes on
+	ScopePlan   Scope = "plan"   // the whole plan
+)
+
 // Fidelity says how true to the state before an undo is.
 type Fidelity string
 
@@ -101,7 +110,8 @@ type Contract struct {
 	Lift      []string `json:"lift,omitempty" jsonschema:"Top-level fields of input and output that triggers may read; the others are payload."`
 	Sensitive []string `json:"sensitive,omitempty" jsonschema:"Fields of input, output and before that are sealed in the ledger and can be erased, as in input.card or output.items.*.token."`
 
-	Triggers map[string]string `json:"triggers,omitempty" jsonschema:"Standing conditions, name to CEL; one that turns true unwinds the plan."`
+	Triggers map[string]string `json:"triggers,omitempty" jsonschema:"Standing conditions, name to CEL; one that turns true undoes the action and what came after it, or the plan."`
+	Scopes   map[string]Scope  `json:"scopes,omitempty" jsonschema:"What a condition undoes, by its name: action, which is the default, or plan."`
 	Page     string            `json:"page,omitempty" jsonschema:"Name of the hook that pages the owner. Default: default."`
 
 	Review        bool          `json:"review,omitempty" jsonschema:"The forward waits for a supervisor's verdict before it crosses."`

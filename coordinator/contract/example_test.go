@@ -5,6 +5,7 @@ import (
 	"log"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 )
 
 // A contract in a file: what a capability does, and what undoes it. Lint says everything
@@ -29,7 +30,7 @@ inverse:
 		log.Fatal(err)
 	}
 	fmt.Println(sources[0].Capability, "is undone by", sources[0].Inverse.Call)
-	for _, finding := range contract.Lint(sources) {
+	for _, finding := range compile.Lint(sources) {
 		fmt.Println(finding)
 	}
 	// Output:

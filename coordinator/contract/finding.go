@@ -68,7 +68,8 @@ func (f Findings) Errors() int {
 	return n
 }
 
-func (f Findings) sort() {
+// Sort puts findings in the order of their places.
+func (f Findings) Sort() {
 	slices.SortStableFunc(f, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
 	})

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/triggers"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Format writes a contract as a YAML document that Parse reads back to the same
@@ -89,7 +91,7 @@ func shown(node *yaml.Node) string {
 		return "[]"
 	case node.Tag == "!!str" && (node.Value == "" || json.Valid([]byte(node.Value)) ||
 		strings.TrimSpace(node.Value) != node.Value || strings.Contains(node.Value, "\n")):
-		return quote(node.Value)
+		return argument.Quote(node.Value)
 	}
 	return node.Value
 }

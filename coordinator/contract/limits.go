@@ -12,10 +12,6 @@ const (
 
 	// FileSizeMax is how many bytes a file of contracts may have.
 	FileSizeMax = 1 << 20
-
-	literalDepthMax = 32   // nesting of a literal argument
-	programsMax     = 1024 // compiled expressions that Lint remembers
-	turnsMax        = 128  // of an agent task
 )
 
 const (

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 // Parse reads a file of contracts: one or more YAML documents. It is strict: an
@@ -116,11 +118,11 @@ func readContract(at Document, node *yaml.Node) (Source, Findings) {
 	var d document
 	r.read(node, "", reflect.ValueOf(&d).Elem())
 	if d.APIVersion != APIVersion && len(r.findings) == 0 {
-		r.findings = append(r.findings, s.finding(Error, "apiVersion", fmt.Sprintf("%q", d.APIVersion),
+		r.findings = append(r.findings, s.Finding("apiVersion", fmt.Sprintf("%q", d.APIVersion),
 			"write "+APIVersion))
 	}
 	if d.Kind != Kind && len(r.findings) == 0 {
-		r.findings = append(r.findings, s.finding(Error, "kind", fmt.Sprintf("%q", d.Kind),
+		r.findings = append(r.findings, s.Finding("kind", fmt.Sprintf("%q", d.Kind),
 			"write "+Kind))
 	}
 	s.Contract, s.Examples = d.Contract, d.Examples
@@ -228,7 +230,7 @@ func (r *reader) member(key *yaml.Node, field, name string, value *yaml.Node, in
 			names = append(names, tag)
 		}
 	}
-	hint := ledger.DidYouMean(name, names)
+	hint := nearest.DidYouMean(name, names)
 	if hint == "" {
 		hint = "there is " + strings.Join(names, ", ")
 	}
@@ -297,8 +299,8 @@ func (r *reader) nonzero(node *yaml.Node, field string, into reflect.Value) {
 func (r *reader) value(node *yaml.Node, field string, depth int) any {
 	r.source.places[field] = node
 	switch {
-	case depth > literalDepthMax:
-		r.refuse(node, field, fmt.Sprintf("nested deeper than %d", literalDepthMax), "a flatter value")
+	case depth > argument.DepthMax:
+		r.refuse(node, field, fmt.Sprintf("nested deeper than %d", argument.DepthMax), "a flatter value")
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
 		r.refuse(node, field, "a YAML anchor or alias",
 			"write the value out: a file is read without looking elsewhere")

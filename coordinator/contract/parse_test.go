@@ -7,10 +7,14 @@ import (
 	"testing/fstest"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-const rest = "capability: a.b\nclass: effectless\n"
+const (
+	head = "apiVersion: sagenbaum/v1\nkind: Contract\n"
+	rest = "capability: a.b\nclass: effectless\n"
+)
 
 func TestParseIsStrict(t *testing.T) {
 	for text, want := range map[string]string{
@@ -99,13 +103,13 @@ func FuzzParse(f *testing.F) {
 	programs := triggers.NewCache(64)
 	f.Fuzz(func(t *testing.T, text string) {
 		sources, _ := contract.Parse("f.yaml", []byte(text))
-		for _, found := range contract.Lint(sources) {
+		for _, found := range compile.Lint(sources) {
 			if found.Line < 1 || found.Column < 1 || found.Line > strings.Count(text, "\n")+1 {
 				t.Errorf("%q has a finding outside: %s", text, found)
 			}
 		}
 		for _, s := range sources {
-			c, err := contract.Compile(s.Contract, programs)
+			c, err := compile.Contract(s.Contract, programs)
 			if err != nil {
 				continue
 			}
@@ -113,7 +117,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q has the canonical form %s: %v", text, c.Canonical, err)
 			}
-			if again, err := contract.Compile(back, programs); err != nil || again.Digest != c.Digest {
+			if again, err := compile.Contract(back, programs); err != nil || again.Digest != c.Digest {
 				t.Fatalf("%q has the canonical form %s, which comes back otherwise (%v)", text, c.Canonical, err)
 			}
 		}

@@ -42,6 +42,11 @@ func (d *Document) Finding(field, message, hint string) Finding {
 	return d.finding(Error, field, message, hint)
 }
 
+// Warning is Finding for what is allowed, and probably not meant.
+func (d *Document) Warning(field, message, hint string) Finding {
+	return d.finding(Warning, field, message, hint)
+}
+
 // Problem is what is wrong with the text of an expression, and where in it.
 type Problem struct {
 	Line, Column int // from 1

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 const guide = "../../docs/guide"
@@ -128,7 +130,7 @@ func asJSON(t *testing.T, text string) any {
 		t.Fatal(err)
 	}
 	r := &reader{source: &Document{places: map[string]*yaml.Node{}}}
-	encoded, err := encode(r.value(root.Content[0], "", 0))
+	encoded, err := argument.Encode(r.value(root.Content[0], "", 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,12 +108,12 @@ func LoadDir(fsys fs.FS) ([]Source, error) {
 			findings = append(findings, problems...)
 		}
 	}
-	findings = append(findings, declaredTwice(sources)...)
+	findings = append(findings, DeclaredTwice(sources)...)
 	return sources, findings.err()
 }
 
-// declaredTwice finds capabilities that several documents declare.
-func declaredTwice(sources []Source) Findings {
+// DeclaredTwice finds capabilities that several documents declare.
+func DeclaredTwice(sources []Source) Findings {
 	var findings Findings
 	first := map[string]*Source{}
 	for i := range sources {
@@ -124,7 +124,7 @@ func declaredTwice(sources []Source) Findings {
 		case before == nil:
 			first[s.Capability] = s
 		default:
-			findings = append(findings, s.finding(Error, "capability", fmt.Sprintf("%s is declared twice",
+			findings = append(findings, s.Finding("capability", fmt.Sprintf("%s is declared twice",
 				s.Capability),
 				fmt.Sprintf("the first is %s:%d", before.File, before.Line)))
 		}

@@ -19,7 +19,7 @@ import (
 // A worker that deletes branches, and says whether one is there. It gives the key of the
 // command to the tool that it calls, because a command may come more than once.
 func Example() {
-	nc, stop := server() // in production: nats.Connect("nats://127.0.0.1:4222")
+	nc, stop := server() // in production: connect.Default()
 	defer stop()
 	ctx := context.Background()
 	branches := map[string]bool{"feature": true}

@@ -1,6 +1,10 @@
 package worker
 
-import "time"
+import (
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
 
 const (
 	// ConcurrencyDefault and ConcurrencyMax bound the handlers that run at once.
@@ -19,4 +23,4 @@ const (
 
 // QueueGroup is the NATS queue group of all workers, whatever their language: of
 // those that serve a capability, one gets each command.
-const QueueGroup = "workers"
+const QueueGroup = api.WorkersGroup

@@ -41,7 +41,7 @@ func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Reco
 	}
 	r := spoken(reply(result, problem), c)
 	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code,
-		Message: r.Message, ExternalRef: r.ExternalRef}
+		Message: r.Message, ExternalRef: r.ExternalRef, Token: c.ReportToken}
 	if t := result.Timing; t != (Timing{}) {
 		report.Timing = &pb.Timing{SetupNs: t.Setup.Nanoseconds(), ToolNs: t.Tool.Nanoseconds(),
 			LlmNs: t.LLM.Nanoseconds()}

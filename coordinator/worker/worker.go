@@ -100,7 +100,7 @@ func (f *flight) same(c api.Command) bool {
 // do.
 // Errors: *ledger.Refused.
 func New(config Config) (*Worker, error) {
-	const name = "1 to 64 letters, digits, '-' or '_'"
+	const name = ledger.TokenWanted
 	if config.Concurrency == 0 {
 		config.Concurrency = ConcurrencyDefault
 	}

@@ -14,12 +14,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-const patience = 10 * time.Second
+const patience = testenv.Patience
 
 // wired is a worker on a server, and a connection that plays the executor.
 type wired struct {
@@ -31,21 +33,19 @@ type wired struct {
 
 func wire(t *testing.T, change func(*Config)) *wired {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
-		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"},
-			Subscribe: []string{"undo.default.>", "ask.default.>"}},
-	}})
+	users := testenv.Users(t, access.User{Name: "w1", Role: access.Worker, Tenant: "default",
+		Capabilities: []string{">"}})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	conn, err := nats.Connect(server.URL(), nats.UserInfo("w1", "secret"),
-		nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
+	conn, err := nats.Connect(server.URL(), users.As("w1")...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	executor, err := server.Connect(nats.CustomInboxPrefix("reply.default.executor"))
+	executor, err := server.Connect(nats.CustomInboxPrefix("reply.default"), nats.UseOldRequestStyle())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +456,7 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 			return ledger.FaultNone
 		}
 		c := command("k1")
-		c.Attempt = 2
+		c.Attempt, c.ReportToken = 2, "token"
 		if err := w.Report(t.Context(), c, Result{Output: 1, ExternalRef: "r"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -474,7 +474,7 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 		}
 		r := entries[0].Record
 		if d := r.GetCompensationReported(); m.Subject != "saga.default.worker.w1" || r.Plan != "p1" || r.Action != "a" ||
-			d.Attempt != 2 || d.Key != "k1" ||
+			d.Attempt != 2 || d.Key != "k1" || d.Token != "token" ||
 			d.Answer != pb.Answer_ANSWER_DONE || d.ExternalRef != "r" || string(r.Payload.Output) != "1" {
 			t.Errorf("record %v on %s", r, m.Subject)
 		}

@@ -3,21 +3,21 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/actuators"
-	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
+	"github.com/sagenbaum/sagenbaum/executor/host/repair"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -26,330 +26,87 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// actor runs one tenant. All fields belong to its goroutine, except those
-// behind mu.
+// actor runs one tenant: its goroutine drives the turn machine. All fields belong to that
+// goroutine, except where they say otherwise.
 type actor struct {
 	host   *Host
 	tenant string
 	log    *slog.Logger
+	kv     *store.KV // the folded state on disk
+	fresh  bool      // the next session folds from the beginning, from no snapshot
+	stint  *stint
+	opened sync.Once // the first attachment, or that there is none
 
-	tiles    *tiles.Writer   // of the session
-	created  int64           // when the stream was made, unix ns
-	fresh    bool            // the next session folds from the beginning, from no snapshot
-	session  context.Context // ends with the attachment to the ledger
-	store    ledger.Store
-	kv       *store.KV
-	state    *executor.State
-	stint    *stint
-	dispatch *dispatcher
-	actuator *actuators.NATS // of the term
-	pages    *pager
-	eraser   *eraser
-	keys     *keyring
-	paging   sync.WaitGroup // its goroutines
-
-	machine  *turn.Machine // of the session
-	acks     chan ack      // buffered 1: at most one append is in flight
-	wake     *time.Timer
-	opened   sync.Once
-	doubt    chan struct{} // buffered 1: another term has begun, is the lease still this host's?
-	released chan struct{} // buffered 1: the holder has given the lease back
-
-	asking   asking
-	feed     feed
-	requests chan request        // of operators, for the actor to carry out
-	alarms   chan *ledger.Halted // buffered 1: what a scrub has found
-	scrubs   scrubs
-
+	// Of a session: from the attachment to the ledger to its end.
+	session   context.Context
+	store     ledger.Store
+	stream    *jetstream.Store // below store
+	created   int64            // when the stream was made, unix ns
+	tiles     *tiles.Writer
+	state     *executor.State
+	machine   *turn.Machine
+	acks      chan ack // buffered 1: at most one append is in flight
+	wake      *time.Timer
+	readAhead atomic.Uint64 // last sequence that the reader has seen; for any goroutine
+	termRead  atomic.Uint64 // latest term that the reader has seen; for any goroutine
+	torn      bool          // what was folded and not written must not be: it is no whole message
 	progress  progress
-	signing   signing
-	witnesses *witnessing      // nil: none
-	digested  chan stateDigest // buffered 1: of the last snapshot
-	heard     heard
-	refusals  refusals
-	meter     *meter // nil: none
-	levels    levels // as the meter shows them
-	traces    *tracing
-	sent      map[turn.About]int64 // undos under way: when they were first dispatched, unix ns
-	readAhead atomic.Uint64        // last sequence that the reader has seen
 
-	mu        sync.Mutex
-	mode      string
-	problem   string
-	halt      *view.Halt   // in ModeHalted
-	sinceNs   int64        // stamp of the term in the ledger; 0: none yet
-	elsewhere bool         // halted here, and another host holds the tenant
-	refusal   string       // why the stream refuses appends now
-	seen      ledger.Store // store, for queries
-	copies    *tiles.Files // tiles, for queries
-	last      uint64       // last sequence known to be in the stream
-	applied   uint64
-	waiters   []*waiter
-	shown     *dispatcher // dispatch, for queries
+	out   *outbound      // of a term; nil in between
+	sends sync.WaitGroup // its goroutines, of all terms of the session
+
+	// Machines of their own, for as long as the host runs.
+	governed chan struct{} // buffered 1: the control stream has said something of the tenant
+	bound    *bound
+	erasing  chan struct{} // buffered 1: another host erases the tenant
+	erasure  *erasure      // of the tenant; nil: it is not erased
+
+	lead     *leadership
+	keys     *vault.Keyring
+	proof    *proof.Signer
+	scrubber *repair.Scrubber
+	observer *observe.Observer
+	workers  *ask.Workers
+	board    *ask.Board // what others see of the tenant
+	desk     *ask.Desk  // answers about the tenant, beside this goroutine
 }
 
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
 		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1),
-		mode: view.ModeStarting,
-		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1),
-		asking:   asking{gone: make(chan struct{})},
-		requests: make(chan request), alarms: make(chan *ledger.Halted, 1),
-		digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
-		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant),
-		sent: map[turn.About]int64{},
+		erasing: make(chan struct{}, 1), governed: make(chan struct{}, 1), bound: newBound(),
+		wake: time.NewTimer(time.Hour), lead: newLeadership(h.cfg.Conn, tenant, h.cfg.Holder),
+		keys:     h.newKeyring(tenant),
+		observer: observe.NewObserver(tenant, h.cfg.Metrics, h.cfg.Tracer, h.clock.now),
 	}
 	a.progress.log, a.progress.every = a.log, progressEvery
-	a.signing.timer = time.NewTimer(time.Hour)
-	a.witnesses = newWitnessing(h.cfg.Witness, h.hooks, tenant, &a.signing, a.log)
-	a.meter.mode("", a.mode)
+	a.scrubber = repair.NewScrubber(a.log)
+	a.proof = proof.New(proof.Config{Tenant: tenant, KeysDir: h.keysRoot(), Witness: h.cfg.Witness,
+		Client: h.hooks, Times: h.cfg.signing, Log: a.log})
+	meter := a.observer.Meter
+	a.board, a.workers = ask.NewBoard(meter), ask.NewWorkers(meter, h.clock.now, a.log)
+	a.desk = ask.New(ask.Config{
+		Tenant: tenant, Holder: h.cfg.Holder, Conn: h.cfg.Conn, DB: h.db, Dir: h.cfg.Dir, Log: a.log,
+		Now: h.clock.now, Board: a.board, Workers: a.workers, Keys: a.keys, Proof: a.proof,
+		Scrubber: a.scrubber, Meter: meter, Shared: &h.asked, Released: a.lead.takeSoon,
+		Erased:  a.eraseSoon,
+		Folding: a.progress.folding, Disks: func() []view.Disk { return observe.Disks(h.disks()) },
+		Interest: h.cfg.Interest, Cascade: view.Cascade(h.cfg.Cascade.OrDefault()),
+		MemoryBytes: h.cfg.MemoryBytes, Lossy: h.cfg.AcceptLossyBroker, Room: a.bound.room,
+	})
 	return a
 }
 
-// run runs the tenant until ctx ends. It returns an error only for what the
-// whole process must act on.
-func (a *actor) run(ctx context.Context) error {
-	defer a.opened.Do(a.host.attaching.Done)
-	delay := retryDelayMin
-	for ctx.Err() == nil {
-		err := a.attend(ctx)
-		var halted *ledger.Halted
-		var refused *ledger.Refused
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, ErrMute), errors.Is(err, ErrState):
-			return err
-		case store.Failing(err): // of the tiles, and for this process it stays so
-			return fmt.Errorf("%w: %w", ErrState, err)
-		case store.Unwritable(err): // of the tiles; without them nothing may be folded
-			a.degraded(ctx, err)
-			if !pause.For(ctx, retryDelayMax) {
-				return nil
-			}
-			delay = retryDelayMin
-			continue
-		case errors.As(err, &halted):
-			a.setHalted(halted)
-			a.opened.Do(a.host.attaching.Done)
-			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard",
-				halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
-			a.keepHalt(halted)
-			watching, stop := context.WithCancel(ctx)
-			var watch sync.WaitGroup
-			watch.Go(func() { a.watchHolder(watching) })
-			again := a.stayHalted(ctx, halted)
-			stop()
-			watch.Wait()
-			if !again {
-				return nil
-			}
-			delay = retryDelayMin
-			continue
-		case errors.Is(err, errRefold):
-			delay = retryDelayMin
-			continue
-		case errors.As(err, &refused):
-			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
-		}
-		a.setMode(view.ModeStarting, err.Error())
-		a.log.Warn("tenant interrupted; it starts again", "error", err, "in", delay)
-		if !pause.For(ctx, delay) {
-			return nil
-		}
-		delay = min(delay*2, retryDelayMax)
-	}
-	return nil
-}
-
-// attend attaches to the ledger and runs turns until something breaks. State
-// that contradicts itself is thrown away and folded again.
-func (a *actor) attend(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	a.session = ctx
-	var readers sync.WaitGroup
-	defer func() {
-		cancel()
-		readers.Wait()
-		a.endSession()
-		if r := recover(); r != nil {
-			if _, over := r.(interrupted); over {
-				err = context.Cause(ctx)
-				return
-			}
-			broken, ok := r.(*rows.StoreError)
-			if !ok {
-				// A broken rule of ours stops this tenant, not the others.
-				a.log.Error("the fold or a decision is impossible", "panic", r, "stack", string(debug.Stack()))
-				err = &ledger.Halted{Guard: "core", Sequence: a.state.Meta().GetApplied().GetSequence(),
-					Problem: fmt.Sprint(r)}
-				return
-			}
-			if errors.Is(broken, executor.ErrArchive) {
-				err = broken // the state is as good as before; the ledger was not there
-				return
-			}
-			if errors.Is(broken, ErrState) {
-				a.host.failed.Store(true)
-				err = broken
-				return
-			}
-			a.log.Error("state store is broken; folding the ledger again", "error", broken)
-			if wipe := a.kv.Wipe(); wipe != nil {
-				err = fmt.Errorf("cannot wipe the state: %w", wipe)
-				return
-			}
-			err = broken
-		}
-	}()
-	if err := a.attach(ctx); err != nil {
-		return err
-	}
-	messages := make(chan ledger.Message, readAheadMax)
-	broke := make(chan error, 1)
-	from := a.state.Meta().GetApplied().GetSequence() + 1
-	readers.Go(func() { a.read(ctx, from, messages, broke) })
-	turns := make(chan holderEvent, 1)
-	readers.Go(func() { a.keepLease(ctx, turns) })
-	readers.Go(func() { a.scrubDaily(ctx) })
-	if a.witnesses != nil {
-		readers.Go(func() { a.witnesses.run(ctx, a.host.witnessRetry) })
-	}
-	return a.loop(ctx, messages, broke, turns)
-}
-
-func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Message,
-	broke chan<- error) {
-	for m, err := range a.store.Read(ctx, from) {
-		if err != nil {
-			broke <- err
-			return
-		}
-		a.readAhead.Store(m.Sequence)
-		select {
-		case messages <- m:
-		case <-ctx.Done():
-			return
-		}
-	}
-	broke <- errors.New("the stream ended")
-}
-
-// endSession forgets what must not outlive a session: the claim and what was
-// on its way. The ledger has the rest.
-func (a *actor) endSession() {
-	a.stepDown()
-	a.paging.Wait()
-	a.endSigning()
-	a.progress.end()
-	clear(a.sent)
-	a.acks = make(chan ack, 1)
-	a.kv.Abandon()
-	if a.tiles != nil {
-		if err := a.tiles.Close(); err != nil {
-			a.log.Warn("tiles not closed as they should be; they are looked through at the next start",
-				"error", err)
-		}
-		a.tiles = nil
-	}
-}
-
-// attach opens the stream and the state, and holds the one against the other
-// (guards G1 and G2).
-func (a *actor) attach(ctx context.Context) error {
-	select {
-	case <-a.alarms: // of a session that is over
-	default:
-	}
-	var err error
-	if a.tiles, err = tiles.Open(a.host.tilesRoot(), a.tenant, a.log, a.session.Done()); err != nil {
-		return err
-	}
-	store, head, err := a.openLedger(ctx)
-	if err != nil {
-		return err
-	}
-	a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
-	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
-		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is",
-			executor.FoldVersion)
-		if err := a.kv.Wipe(); err != nil {
-			return err
-		}
-		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
-	}
-	if a.state.Meta().Applied == nil && !a.fresh && a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
-		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
-	}
-	a.fresh = false
-	a.state.Between(a.stint.between)
-	if err := a.guards().Check(ctx, head, a.state.Meta()); err != nil {
-		return err
-	}
-	if err := a.noteTerm(ctx); err != nil {
-		return err
-	}
-	a.openSigning()
-	a.machine = turn.New(turn.Config{
-		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade,
-		MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID,
-	}, a.state, head.Last)
-	a.mu.Lock()
-	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
-	a.mu.Unlock()
-	a.progress.Begin(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
-	a.setMode(view.ModeStandby, "")
-	a.opened.Do(a.host.attaching.Done)
-	a.log.Info("attached", "applied", a.applied, "last", head.Last)
-	return nil
-}
-
-// openLedger opens the stream, with the tiles in front of it where it was repaired.
-// A repair that was cut off goes on first.
-func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, error) {
-	if err := a.resumeRepair(ctx); err != nil {
-		return nil, ledger.Head{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
-	defer cancel()
-	stream, err := jetstream.Open(ctx, a.host.ledgerConfig(a.tenant))
-	if err != nil {
-		return nil, ledger.Head{}, err
-	}
-	head, err := stream.Head(ctx)
-	if err != nil {
-		return nil, head, err
-	}
-	a.store, a.created = tiles.Span(stream, head, a.tiles.Files), head.CreatedNs
-	a.mu.Lock()
-	a.seen, a.copies = a.store, a.tiles.Files
-	a.mu.Unlock()
-	return a.store, head, nil
-}
-
-// guards hold the stream, the tiles and the state of the session against each other.
-func (a *actor) guards() *tiles.Guard {
-	return tiles.NewGuard(a.tenant, a.store, a.tiles, a.log, &a.progress)
-}
-
-// keepHalt keeps a halt for the next session. It is only a note: where it cannot be
-// written, a scrub finds the reason again.
-func (a *actor) keepHalt(halted *ledger.Halted) {
-	if err := tiles.KeepHalt(a.host.tilesRoot(), a.tenant, halted, a.created); err != nil {
-		a.log.Warn("cannot keep the halt for the next start", "error", err)
-	}
-}
-
 // loop is the actor: it waits for whatever comes first and takes a turn.
-func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error,
+func (a *actor) loop(ctx context.Context, messages <-chan decoded, broke <-chan error,
 	lease <-chan holderEvent) error {
 	for {
 		var answered, paged, destroyed <-chan struct{}
-		if a.dispatch != nil {
-			answered, paged, destroyed = a.dispatch.wake, a.pages.wake, a.eraser.wake
+		if a.out != nil {
+			answered, paged, destroyed = a.out.dispatch.wake, a.out.pages.Wake(), a.out.eraser.Wake()
 		}
-		var first *ledger.Message
+		var first *decoded
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -363,23 +120,26 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 			}
 		case e := <-lease:
 			a.leaseEvent(e)
-		case r := <-a.requests:
+		case <-a.board.Wanted():
+			a.board.AnswerOutcomes(nil, a.reader)
+		case r := <-a.desk.Requests():
 			if err := a.requested(r); err != nil {
 				return err
 			}
-		case halted := <-a.alarms:
+		case halted := <-a.scrubber.Alarms():
 			return halted
+		case <-a.governed:
+			a.govern()
+		case <-a.erasing:
+			return errErasing // the next session finds out
 		case <-answered:
 			a.takeAnswers()
 		case <-paged:
-			if a.pages.hasRoom() {
-				a.pages.add(a.state.Unpaged())
+			if a.out.pages.HasRoom() {
+				a.out.pages.Add(a.state.Unpaged())
 			}
-		case r := <-a.signing.results:
-			a.signedNow(r)
-		case d := <-a.digested:
-			a.signing.digest = &d
-		case <-a.signing.timer.C:
+		case <-a.proof.Wake():
+			a.proof.Take()
 		case <-destroyed:
 		case <-a.wake.C:
 		}
@@ -393,7 +153,7 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 // answer do so first: answers that share a commit share its fsync. It gives up
 // the processor, never waits, and stops when nothing more has come.
 func (a *actor) takeAnswers() {
-	for more := a.dispatch.take(); len(more) > 0; more = a.dispatch.take() {
+	for more := a.out.dispatch.take(); len(more) > 0; more = a.out.dispatch.take() {
 		a.noteStale(more)
 		a.machine.Answer(more...)
 		runtime.Gosched()
@@ -401,7 +161,7 @@ func (a *actor) takeAnswers() {
 }
 
 // turn folds what is there, sends what became valid, decides and appends.
-func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) error {
+func (a *actor) turn(first *decoded, messages <-chan decoded) error {
 	a.stint.begin(a.session.Done())
 	defer a.stint.end()
 	if first != nil {
@@ -417,54 +177,100 @@ func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) erro
 		}
 		more = ready.More
 	}
-	a.sign()
+	if err := a.write(a.board.WantsWrite()); err != nil {
+		return err
+	}
+	if err := a.proof.Sign(a.holding(), func() error { return a.write(true) }); err != nil {
+		return err
+	}
+	a.bound.hold(a.holding())
 	a.measure()
 	return nil
 }
 
+// write makes what was folded durable, if it is time.
+func (a *actor) write(now bool) error {
+	written, err := a.machine.Write(a.host.clock.instant().MonoNs, now, a.tiles, a.kv)
+	if err != nil {
+		a.torn = true
+		return fmt.Errorf("cannot write the tiles: %w", err)
+	}
+	if written {
+		a.board.Written()
+	}
+	return nil
+}
+
+// reader shows the state as it is folded, to the loop itself.
+func (a *actor) reader() *view.Reader { return view.Live(a.state, a.kv, a.tenant) }
+
+// measure shows the numbers that the turn has changed.
+func (a *actor) measure() {
+	if a.observer.Meter == nil {
+		return
+	}
+	m := a.state.Meta()
+	is := observe.Levels{
+		Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined, Cuts: m.Cut,
+		Faulty: m.Faulty,
+		Behind: max(a.board.Last(), a.readAhead.Load(), a.cursor()) - a.cursor(),
+	}
+	is.Used = observe.LimitLevels{OpenPlans: m.Open, Facts: m.Facts + m.Evicted,
+		HeldConditions: m.Conditions}
+	limits := m.Tenant.GetLimits()
+	is.Limits = observe.LimitLevels{OpenPlans: limits.GetOpenPlans(), Facts: limits.GetFacts(),
+		HeldConditions: limits.GetHeldConditions()}
+	is.Used.Bytes, is.Limits.Bytes, _ = a.bound.room()
+	if a.holding() {
+		is.NextDueNs, _ = a.state.NextWake()
+	}
+	if a.out != nil {
+		a.out.pages.ShowOldest()
+	}
+	a.observer.Show(is)
+}
+
 func (a *actor) cursor() uint64 { return a.state.Meta().GetApplied().GetSequence() }
 
-// foldBatch folds a bounded run of messages as one Pebble batch.
-func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) error {
+// foldBatch folds a bounded run of messages.
+func (a *actor) foldBatch(m decoded, messages <-chan decoded) error {
 	for start := time.Now(); ; {
 		a.stint.step()
 		if err := a.fold(m); err != nil {
 			return err
 		}
 		if a.machine.Full() || time.Since(start) > turnTimeMax {
-			break
+			return nil
 		}
 		select {
 		case m = <-messages:
 			continue
 		default:
 		}
-		break
+		return nil
 	}
-	if err := a.machine.Flush(a.tiles, a.kv); err != nil {
-		return fmt.Errorf("cannot write the tiles: %w", err)
-	}
-	return nil
 }
 
 // fold folds one message.
-func (a *actor) fold(m ledger.Message) error {
+func (a *actor) fold(m decoded) error {
 	if err := a.machine.Begin(m.Sequence, len(m.Data)); err != nil {
 		return err
 	}
-	entries, err := ledger.Decode(a.tenant, m)
-	if err != nil {
-		return err
+	if m.err != nil {
+		return m.err
 	}
-	a.host.folded.Add(uint64(len(entries)))
-	for _, e := range entries {
-		if err := a.tiles.Keep(m, e); err != nil {
+	a.torn = true
+	a.host.folded.Add(uint64(len(m.entries)))
+	for _, e := range m.entries {
+		if err := a.tiles.Keep(m.Message, e); err != nil {
 			return err
 		}
 		result := a.machine.Fold(e)
-		a.noteSigned(e, result)
-		a.observe(e, result.Verdict)
-		a.feed.touch(e.Record)
+		a.proof.Folded(e, result.Verdict == executor.Effective, result.Reason)
+		if m.Sequence > a.machine.Attached() {
+			a.observer.Folded(e, result.Verdict, a.holding())
+		}
+		a.board.Feed.Touch(e.Record)
 		if result.Verdict == executor.Effective {
 			a.seenTo(e)
 		}
@@ -473,6 +279,7 @@ func (a *actor) fold(m ledger.Message) error {
 				m.Subject, "reason", result.Reason)
 		}
 	}
+	a.torn = false
 	return nil
 }
 
@@ -480,21 +287,13 @@ func (a *actor) fold(m ledger.Message) error {
 func (a *actor) seenTo(e ledger.Entry) {
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_TermStarted:
-		a.termBegan(e.StampNs)
+		a.board.TermBegan(e.StampNs)
 	case *pb.Record_ClockConfirmed:
 		if e.Address.Sequence > a.machine.Attached() {
 			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason",
 				k.ClockConfirmed.Reason)
 		}
 	}
-}
-
-// purposeOf is the purpose of the command that asks a question.
-func purposeOf(q pb.Question) string {
-	if q == pb.Question_QUESTION_VERIFY {
-		return api.PurposeVerify
-	}
-	return api.PurposeProbe
 }
 
 // inputs are the clocks, and what waits for a decision if the next step takes one.
@@ -504,8 +303,8 @@ func (a *actor) inputs() (turn.Instant, turn.Inputs) {
 		return now, turn.Inputs{}
 	}
 	a.guarded(ahead, now.Held)
-	return now, turn.Inputs{Paged: a.pages.taken(), Destroyed: a.eraser.destroyed(),
-		Proof: a.proofRecords()}
+	return now, turn.Inputs{Paged: a.out.pages.Taken(), Destroyed: a.out.eraser.Destroyed(),
+		Proof: a.proof.Records(a.machine.Term(), now.EpochNs)}
 }
 
 // carryOut does what a step of the machine asks for, in the order of turn.Ready.
@@ -522,18 +321,18 @@ func (a *actor) carryOut(r turn.Ready, in turn.Inputs) error {
 		a.host.clock.confirm()
 	}
 	for _, e := range r.Erased {
-		a.keys.forget(e.Plan)
+		a.keys.Forget(e.Plan)
 	}
-	if a.dispatch != nil {
-		a.send(r)
+	if a.out != nil {
+		a.out.send(r, a.state.Expected, a.observer.Send)
 	}
 	if r.Folded {
 		a.tell(r)
 	}
 	if r.Settled { // what was taken and destroyed is about what is settled by now
-		a.pages.forgetTaken(in.Paged)
+		a.out.pages.Settled(in.Paged)
 		for _, plan := range in.Destroyed {
-			a.eraser.recorded(plan)
+			a.out.eraser.Recorded(plan)
 		}
 	}
 	if r.Append != nil {
@@ -545,53 +344,31 @@ func (a *actor) carryOut(r turn.Ready, in turn.Inputs) error {
 	return nil
 }
 
-// send has commands, pages and the destruction of keys go on their way, while this host
-// holds the tenant.
-func (a *actor) send(r turn.Ready) {
-	a.dispatch.prune(r.Looked, a.state.Outstanding)
-	for _, e := range r.Erased {
-		if e.Destroyed {
-			a.eraser.recorded(e.Plan)
-		}
-	}
-	for _, s := range r.Send {
-		s.Command = a.traces.send(s.Command)
-		a.dispatch.send(s)
-	}
-	for _, t := range r.Taken { // before what was asked for since, which has a row
-		a.pages.recorded(turn.PageKey{About: t.About, Kind: t.Kind})
-	}
-	for _, c := range r.Closed {
-		a.pages.recorded(turn.KeyOf(c.Page))
-	}
-	a.pages.add(r.Pages)
-	a.eraser.add(r.Erase)
-}
-
-// tell lets agents, and whoever asks this host, know what was folded.
+// tell publishes what was folded, to agents and to the questions about the tenant.
 func (a *actor) tell(r turn.Ready) {
 	if r.Tells {
 		a.notify(r.Notices)
 	}
-	a.advanced(r.Notices)
+	a.board.Folded(a.cursor())
+	a.board.AnswerOutcomes(r.Notices, a.reader)
 	a.progress.At(a.cursor(), a.state.Meta().Records)
-	a.feed.publish(a.state)
+	a.board.Feed.Publish(view.PulseOf(a.state.Meta()))
 }
 
 // notify tells agents, best effort.
 func (a *actor) notify(notices []executor.Notice) {
 	for _, n := range notices {
-		if n.Action == "" && n.State != ledger.StateUnwinding && n.State != ledger.StateCommitting {
-			a.traces.ended(n.Plan, n.State)
-		}
+		a.observer.Told(n)
 		body, err := json.Marshal(api.Notice{
 			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
+			FromAction: n.FromAction, Parts: n.Parts, Asked: n.Asked, At: n.At,
 			Action: n.Action, Verdict: n.Verdict, By: n.By,
 		})
 		if err != nil {
 			panic("host: cannot encode a notice: " + err.Error())
 		}
-		if err := a.host.cfg.Conn.Publish(api.NoticeSubject(a.tenant, n.Agent, n.Plan), body); err != nil {
+		subject := api.NoticeSubject(a.tenant, n.Agent, n.Plan)
+		if err := a.host.cfg.Conn.Publish(subject, body); err != nil {
 			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
 		}
 	}

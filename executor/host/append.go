@@ -2,11 +2,13 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // ack is the result of an append.
@@ -28,7 +30,7 @@ func (a *actor) publish(p turn.Append) {
 		defer cancel()
 		began := time.Now()
 		sequence, err := store.Append(ctx, p.Append)
-		a.meter.stored(began, err)
+		a.observer.Meter.Stored(began, err)
 		acks <- ack{p, sequence, err}
 	}()
 }
@@ -38,10 +40,8 @@ func (a *actor) acknowledged(k ack) error {
 	reachable := a.host.cfg.Conn.IsConnected()
 	switch a.machine.Acknowledged(k.sequence, k.err, reachable, a.host.clock.instant().MonoNs) {
 	case turn.Stored:
-		a.mu.Lock()
-		a.refusal = ""
-		a.last = max(a.last, k.sequence)
-		a.mu.Unlock()
+		a.board.Refused("")
+		a.board.Stored(k.sequence)
 	case turn.Beaten:
 		a.log.Warn("another holder has begun a term")
 		if k.append.Claim {
@@ -53,9 +53,10 @@ func (a *actor) acknowledged(k ack) error {
 		return fmt.Errorf("%w: %d appends in a row, the last: %w", ErrMute, turn.MissesMax, k.err)
 	case turn.Refused:
 		a.log.Error("append refused; it is tried again", "error", k.err)
-		a.mu.Lock()
-		a.refusal = k.err.Error()
-		a.mu.Unlock()
+		a.board.Refused(k.err.Error())
+		if errors.Is(k.err, ledger.ErrFull) {
+			a.bound.met()
+		}
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -42,8 +44,9 @@ type dispatcher struct {
 	flying  map[*turn.Flight]*flight // the same ones
 	answers []executor.Answer
 	stopped bool
-	meter   *meter // nil: none
-	heard   *heard // nil: nothing is remembered
+	meter   *observe.Meter // nil: none
+	// notes an answer, at an instant in unix ns; nil: nothing is remembered
+	heard func(c api.Command, reply api.Reply, ns int64)
 
 	stuckAfter time.Duration
 	stuck      func(f *flight, since time.Time) // called once for a command, mu is held; may be nil
@@ -51,7 +54,7 @@ type dispatcher struct {
 	unstuck func(f *flight)
 }
 
-func newDispatcher(a Actuator, now func() turn.Instant, m *meter) *dispatcher {
+func newDispatcher(a Actuator, now func() turn.Instant, m *observe.Meter) *dispatcher {
 	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1),
 		flying: map[*turn.Flight]*flight{}, meter: m}
 }
@@ -72,11 +75,26 @@ func (d *dispatcher) send(s turn.Sending) {
 		d.mu.Unlock()
 		return
 	}
-	f := &flight{Flight: taken, since: time.Now()}
-	d.flying[taken] = f
-	d.meter.flying(1, 0)
+	f := d.fly(taken)
 	d.mu.Unlock()
 	d.try(f)
+}
+
+// hold keeps a command that was recorded ahead of its turn.
+func (d *dispatcher) hold(s turn.Sending) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped {
+		d.flights.Hold(s)
+	}
+}
+
+// fly follows a command that was taken on its way; d.mu is held.
+func (d *dispatcher) fly(taken *turn.Flight) *flight {
+	f := &flight{Flight: taken, since: time.Now()}
+	d.flying[taken] = f
+	d.meter.Flying(1, 0)
+	return f
 }
 
 // try sends a copy of the command, if it may leave.
@@ -90,7 +108,7 @@ func (d *dispatcher) try(f *flight) {
 	}
 	if d.open != nil && f.Command.Actuator != ledger.ActuatorMemory &&
 		seal.Sealed(f.Command.Arguments) {
-		go d.unsealed(f, actuator) // ends with the sending, or with keyTimeout
+		go d.unsealed(f, actuator) // ends with the sending, or after seconds
 		return
 	}
 	actuator.Send(f.Command.Command, func(r actuators.Result) { d.result(f, r) })
@@ -128,7 +146,7 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 			r.Reply = seal.ScrubReply(r.Reply, opened)
 			d.result(f, r)
 		})
-	case gone(err):
+	case vault.Gone(err):
 		d.result(f, actuators.Result{Fate: actuators.Replied,
 			Reply: api.Reply{Status: api.StatusStop, Code: codeSealed, Message: problem}})
 	default:
@@ -138,23 +156,34 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 
 // result handles what became of one sending.
 func (d *dispatcher) result(f *flight, r actuators.Result) {
+	if next := d.noted(f, r); next != nil {
+		d.try(next)
+	}
+}
+
+// noted is result; next is a command that may leave now, behind the one that is done.
+func (d *dispatcher) noted(f *flight, r actuators.Result) (next *flight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped {
-		return
+		return nil
 	}
 	now, before, flies := d.now(), waits(f), d.flights.Flies(f.Flight)
 	if flies && r.Fate == actuators.Replied && d.heard != nil {
-		d.heard.note(f.Command.Command, r.Reply, now.EpochNs)
+		d.heard(f.Command.Command, r.Reply, now.EpochNs)
 	}
 	verdict := d.flights.Result(f.Flight, r, now)
 	if flies && !verdict.Ended {
-		d.meter.flying(0, waits(f)-before)
+		d.meter.Flying(0, waits(f)-before)
 		if f.Tries > 0 || r.Fate == actuators.Replied {
 			d.tellStuck(f)
 		}
 	}
 	d.follow(f, verdict)
+	if verdict.Next == nil {
+		return nil
+	}
+	return d.fly(verdict.Next)
 }
 
 // follow does what follows from the result of a sending; d.mu is held.
@@ -165,10 +194,27 @@ func (d *dispatcher) follow(f *flight, v turn.Verdict) {
 	if v.Again {
 		f.again = time.AfterFunc(time.Duration(v.InNs), func() { d.try(f) })
 	}
-	if len(v.Answers) == 0 {
+	if run := v.Run; run != nil {
+		time.AfterFunc(turn.RunHoldMax, func() { d.handOver(run) })
+	}
+	d.hear(v.Answers)
+}
+
+// handOver takes the answers of a run that have waited long enough for those after them.
+func (d *dispatcher) handOver(run *turn.Run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped {
+		d.hear(d.flights.HandOver(run))
+	}
+}
+
+// hear has the tenant's loop take answers; d.mu is held.
+func (d *dispatcher) hear(answers []executor.Answer) {
+	if len(answers) == 0 {
 		return
 	}
-	d.answers = append(d.answers, v.Answers...)
+	d.answers = append(d.answers, answers...)
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -216,7 +262,7 @@ func (d *dispatcher) end(x *turn.Flight) {
 		f.again.Stop()
 	}
 	delete(d.flying, x)
-	d.meter.flying(-1, -waits(f))
+	d.meter.Flying(-1, -waits(f))
 	if f.told && d.unstuck != nil {
 		d.unstuck(f)
 	}
@@ -254,7 +300,7 @@ func (d *dispatcher) stop() {
 		if f.again != nil {
 			f.again.Stop()
 		}
-		d.meter.flying(-1, -waits(f))
+		d.meter.Flying(-1, -waits(f))
 	}
 	clear(d.flying)
 	d.flights, d.answers = turn.Flights{}, nil

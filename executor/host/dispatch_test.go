@@ -1,13 +1,16 @@
 package host
 
 import (
+	"context"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -196,4 +199,63 @@ func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
 		}
 		d.stop()
 	})
+}
+
+// A command without a worker, and one whose worker says working for ever, call
+// operators once each, after a while and not before.
+func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lost := executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a",
+			Attempt: 1, Capability: "x.y", Address: "1.0-ab", Tenant: "t"}}
+		busy := lost
+		busy.Action = "b"
+		answers := func(c api.Command) actuators.Result {
+			if c.Action == "a" {
+				return actuators.Result{Fate: actuators.NoWorker}
+			}
+			return actuators.Result{Fate: actuators.Replied,
+				Reply: api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
+		}
+		d := newDispatcher(always(answers), instant, nil)
+		var said []api.Page
+		d.stuckAfter = time.Minute
+		d.stuck = func(f *flight, since time.Time) { said = append(said, page.Stuck(f.Command, f.Working, since)) }
+		d.send(turn.Sending{Command: lost})
+		d.send(turn.Sending{Command: busy})
+		wait(t, 55*time.Second)
+		d.mu.Lock()
+		if len(said) != 0 {
+			t.Errorf("said too early: %+v", said)
+		}
+		d.mu.Unlock()
+		wait(t, 5*time.Minute)
+		d.mu.Lock()
+		if len(said) != 2 || said[0].ID == said[1].ID && said[0].Action == said[1].Action {
+			t.Errorf("%+v", said)
+		}
+		for _, page := range said {
+			want := map[string]string{"a": "no worker serves x.y, since ",
+				"b": "a worker of x.y says that it is still working, since "}[page.Action]
+			if !strings.HasPrefix(page.Reason, want) || page.Kind != api.PageStuckWorker {
+				t.Errorf("%+v", page)
+			}
+		}
+		d.mu.Unlock()
+		d.stop()
+	})
+}
+
+// always answers every sending at once.
+type always func(api.Command) actuators.Result
+
+func (a always) Send(c api.Command, done func(actuators.Result)) { go done(a(c)) }
+
+// wait lets time pass in a bubble.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	<-ctx.Done()
+	synctest.Wait()
 }

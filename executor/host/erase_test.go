@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -22,7 +24,7 @@ import (
 
 // crashing is a store of keys whose next destruction fails, before it or behind it.
 type crashing struct {
-	KeyStore
+	vault.KeyStore
 	mu     sync.Mutex
 	before bool // nothing was destroyed
 	behind bool // all was, and nobody hears of it
@@ -52,18 +54,28 @@ func (c *crashing) Destroy(ctx context.Context, plan string) error {
 func keyRig(t *testing.T) (*rig, *crashing) {
 	t.Helper()
 	r := newRig(t)
-	r.master = bytes.Repeat([]byte{7}, MasterKeySize)
+	r.master = bytes.Repeat([]byte{7}, vault.MasterKeySize)
 	store, err := jetstream.OpenKeys(t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &crashing{KeyStore: store, tried: make(chan struct{}, 1)}
-	r.keys = func(context.Context, string) (KeyStore, error) { return c, nil }
+	r.keys = func(context.Context, string) (vault.KeyStore, error) { return c, nil }
 	return r, c
 }
 
-// key asks for a plan's key as an agent does.
+// sealKey asks for a plan's key as an agent does, which has opened the plan unless it is there.
 func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer) {
+	r.t.Helper()
+	if r.askKey(agent, plan).Error == "plan "+plan+" is not in the ledger; its agent opens it before it "+
+		"asks for its key" {
+		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: agent, Plan: plan},
+			&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
+	}
+	return r.askKey(agent, plan)
+}
+
+func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer) {
 	r.t.Helper()
 	body, _ := json.Marshal(api.KeyQuery{Plan: plan})
 	m, err := r.conn.Request(api.KeySubject("t", agent), body, 5*time.Second)
@@ -215,14 +227,13 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 		!strings.Contains(r.show("lost").Actions[0].Note, "the key was destroyed") {
 		t.Errorf("a lost key: %+v", end)
 	}
-	r.charge("late", sealed(key("late"), "t", "late", "a1", card))
 	stop()
-	r.master = bytes.Repeat([]byte{8}, MasterKeySize)
-	r.host("h3")
-	r.fail("late")
-	if end := r.ended("late"); end.State != ledger.StateQuarantined ||
-		!strings.Contains(r.show("late").Actions[0].Note, "wrapped under another master key") {
-		t.Errorf("another master key: %+v", end)
+	_, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, "h3"),
+		MasterKey: bytes.Repeat([]byte{8}, vault.MasterKeySize), TenantKeysDir: filepath.Join(r.dir, "keys")})
+	var refused *ledger.Refused
+	if !errors.As(err, &refused) || refused.Field != "master key" ||
+		!strings.Contains(refused.Problem, "wrapped under another master key") {
+		t.Errorf("another master key: %v", err)
 	}
 }
 
@@ -292,5 +303,28 @@ func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
 	}
 	if said != 2 {
 		t.Errorf("%d records have something taken out", said)
+	}
+}
+
+// TestAKeyIsMadeOnlyForAPlanThatTheLedgerHas: so no agent takes the ids of others, or makes keys
+// without end.
+func TestAKeyIsMadeOnlyForAPlanThatTheLedgerHas(t *testing.T) {
+	t.Parallel()
+	r, keys := keyRig(t)
+	r.host("h1")
+	for range 3 {
+		if answer := r.askKey("thief", "p"); answer.Key != nil ||
+			!strings.Contains(answer.Error, "plan p is not in the ledger") {
+			t.Fatalf("%+v", answer)
+		}
+	}
+	if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrNoKey) {
+		t.Errorf("a key was made: %v", err)
+	}
+	if answer := r.sealKey("agent", "p"); len(answer.Key) == 0 {
+		t.Errorf("its owner: %+v", answer)
+	}
+	if answer := r.askKey("thief", "p"); answer.Key != nil || !strings.Contains(answer.Error, "is agent agent's") {
+		t.Errorf("%+v", answer)
 	}
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -33,12 +34,12 @@ func TestOnlyTheNextMessageIsFolded(t *testing.T) {
 	t.Parallel()
 	a := foldingActor(t)
 	for sequence := uint64(1); sequence <= 3; sequence++ {
-		if err := a.foldBatch(factAt(t, sequence), nil); err != nil {
+		if err := a.foldAndWrite(a.decode(factAt(t, sequence)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, wrong := range []uint64{1, 3, 5, 900} {
-		err := a.fold(factAt(t, wrong))
+		err := a.fold(a.decode(factAt(t, wrong)))
 		var halted *ledger.Halted
 		if !errors.As(err, &halted) || halted.Guard != "G1" || halted.Sequence != 4 {
 			t.Errorf("message %d behind 3: %v", wrong, err)
@@ -47,7 +48,7 @@ func TestOnlyTheNextMessageIsFolded(t *testing.T) {
 	if a.cursor() != 3 || a.tiles.Last() != 3 {
 		t.Errorf("folded up to %d, and the tiles to %d", a.cursor(), a.tiles.Last())
 	}
-	if err := a.foldBatch(factAt(t, 4), nil); err != nil {
+	if err := a.foldAndWrite(a.decode(factAt(t, 4)), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -99,7 +100,7 @@ func TestAStreamThatBeginsLateBeginsWithItsRepair(t *testing.T) {
 	t.Parallel()
 	a := foldingActor(t)
 	for sequence := uint64(1); sequence <= 4; sequence++ {
-		if err := a.foldBatch(factAt(t, sequence), nil); err != nil {
+		if err := a.foldAndWrite(a.decode(factAt(t, sequence)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +135,7 @@ func TestAStreamThatBeginsLateBeginsWithItsRepair(t *testing.T) {
 func TestAClaimThatIsRefusedAsksWhetherItsTermIsStillThere(t *testing.T) {
 	t.Parallel()
 	a := foldingActor(t)
-	if err := a.foldBatch(factAt(t, 1), nil); err != nil {
+	if err := a.foldAndWrite(a.decode(factAt(t, 1)), nil); err != nil {
 		t.Fatal(err)
 	}
 	other := factAt(t, 1)
@@ -163,11 +164,11 @@ func TestStateAndTilesAreOfOneLedger(t *testing.T) {
 	b := foldingActor(t)
 	for sequence := uint64(1); sequence <= 3; sequence++ {
 		m := factAt(t, sequence)
-		if err := a.foldBatch(m, nil); err != nil {
+		if err := a.foldAndWrite(a.decode(m), nil); err != nil {
 			t.Fatal(err)
 		}
 		m.StampNs += int64(sequence) / 3 // the last one differs
-		if err := b.foldBatch(m, nil); err != nil {
+		if err := b.foldAndWrite(b.decode(m), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +197,7 @@ func TestAStateOfOtherRulesIsFoldedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, key, meta := h.actors[0].kv, []byte("m"), new(rowspb.Meta)
+	kv, key, meta := h.roster.order[0].kv, []byte("m"), new(rowspb.Meta)
 	row, ok := kv.Get(key)
 	if err := meta.UnmarshalVT(row); err != nil || !ok || meta.FoldVersion != executor.FoldVersion || held != 2 {
 		t.Fatalf("%v: version %d, %d held", err, meta.FoldVersion, held)
@@ -215,4 +216,44 @@ func TestAStateOfOtherRulesIsFoldedAgain(t *testing.T) {
 	if now := r.status().Held; now != held {
 		t.Errorf("%d registrations are held, want %d", now, held)
 	}
+}
+
+// TestARecordIsInTheTilesBeforeItIsState: where the tiles cannot be written, nothing of the
+// turn is kept as state.
+func TestARecordIsInTheTilesBeforeItIsState(t *testing.T) {
+	t.Parallel()
+	a := foldingActor(t)
+	for _, broken := range []bool{false, true} {
+		data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{
+			FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sequence := a.cursor() + 1
+		if broken {
+			a.tiles.Entries.Close()
+		}
+		m := ledger.Message{Sequence: sequence, Subject: "saga.t.fact.src", Data: data}
+		if err := a.foldAndWrite(a.decode(m), nil); (err != nil) != broken {
+			t.Fatalf("broken=%v: %v", broken, err)
+		}
+		a.kv.Forget()
+		kept := executor.Open(a.kv, "t", nil).Meta().GetApplied().GetSequence()
+		if kept != 1 || a.tiles.Last() != 1 {
+			t.Errorf("broken=%v: the state is that of %d, and the tiles have %d", broken, kept, a.tiles.Last())
+		}
+	}
+	var err error
+	if a.tiles.Entries, err = os.OpenFile(a.tiles.Entries.Name(), os.O_RDWR, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// foldAndWrite folds messages, and writes them at once.
+func (a *actor) foldAndWrite(m decoded, messages <-chan decoded) error {
+	if err := a.foldBatch(m, messages); err != nil {
+		return err
+	}
+	return a.write(true)
 }

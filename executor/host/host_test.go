@@ -16,6 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -33,20 +36,29 @@ type rig struct {
 	conn *nats.Conn
 
 	webhooks    map[string]string // of hosts that start from now on
-	metrics     *Metrics          // likewise; nil: none
+	metrics     *observe.Metrics  // likewise; nil: none
 	cascade     executor.CascadeLimits
 	memoryBytes int64
-	witness     Witness
+	witness     proof.Witness
 	leaseTTL    time.Duration // 0: a second
 	signAfter   time.Duration // 0: as always
 	master      []byte        // key of hosts that start from now on
-	keys        func(context.Context, string) (KeyStore, error)
+	keys        func(context.Context, string) (vault.KeyStore, error)
 	clock       *Clock
+	erasing     func(step string) error // likewise
+	restarted   bool                    // hosts have started since the tenant was erased
+	ownKeys     bool                    // each host has a folder of tenants' keys of its own
 
 	mu      sync.Mutex
 	effects map[string]int // by key
 	order   []string       // actions, in order of their first effect
 	calls   []api.Command
+
+	follow  bool // the control stream
+	first   string
+	tenants []string // nil: t
+
+	maxBytes int64 // of a new ledger; 0: no bound
 
 	appended uint64 // last sequence that this test has appended
 }
@@ -85,16 +97,23 @@ func (r *rig) host(name string) (*Host, func()) {
 		shown = slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}).
 			WithAttrs([]slog.Attr{slog.String("host", name)})
 	}
+	keys := filepath.Join(r.dir, "keys")
+	if r.ownKeys {
+		keys += "-" + name
+	}
 	log := slog.New(testenv.KeysOnce(r.t, shown))
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name),
+	tenants := r.tenants
+	if tenants == nil {
+		tenants = []string{"t"}
+	}
+	h, err := New(Config{Conn: r.conn, Tenants: tenants, Follow: r.follow, First: r.first, Dir: filepath.Join(r.dir, name),
 		LeaseTTL: cmp.Or(r.leaseTTL, time.Second), Logger: log, DurableServer: r.srv.DurableID(),
 		StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Metrics: r.metrics, Cascade: r.cascade,
-		MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
+		MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock,
+		TenantKeysDir: keys, erasing: r.erasing, MaxBytes: r.maxBytes,
+		signing: proof.Times{After: r.signAfter, Retry: r.signAfter, WitnessRetry: r.signAfter}})
 	if err != nil {
 		r.t.Fatal(err)
-	}
-	if r.signAfter > 0 {
-		h.checkpointAfter, h.checkpointRetry, h.witnessRetry = r.signAfter, r.signAfter, r.signAfter
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -157,7 +176,7 @@ func (r *rig) append(source ledger.Source, records ...*pb.Record) uint64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	sequence, err := appender.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
@@ -213,7 +232,7 @@ func (r *rig) ask(verb string, question, answer any) error {
 // ended waits for a plan's end.
 func (r *rig) ended(plan string) api.OutcomeAnswer {
 	r.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	for {
 		var answer api.OutcomeAnswer
 		err := r.ask("plan.outcome", api.OutcomeQuery{Plan: plan, Ended: true, WaitMs: 1000}, &answer)

@@ -1,14 +1,11 @@
 package host
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -208,7 +205,7 @@ func TestRebuildComparesStateAndLedger(t *testing.T) {
 		len(got.Differ) != 0 {
 		t.Fatalf("%+v", got)
 	}
-	left, err := filepath.Glob(filepath.Join(r.dir, "h1", rebuildPrefix+"*"))
+	left, err := filepath.Glob(filepath.Join(r.dir, "h1", "rebuild-*"))
 	if err != nil || len(left) != 0 {
 		t.Fatalf("left behind: %v %v", left, err)
 	}
@@ -219,64 +216,6 @@ func TestRebuildComparesStateAndLedger(t *testing.T) {
 	if got := r.rebuild(); got.Equal || got.State == got.Rebuilt || got.Facts == got.Refolded || len(got.Differ) != 1 ||
 		got.Differ[0] != `fact "k1": not the same` {
 		t.Fatalf("%+v", got)
-	}
-}
-
-// TestOnlyOneRebuildRuns.
-func TestOnlyOneRebuildRuns(t *testing.T) {
-	t.Parallel()
-	a := &actor{host: &Host{}}
-	a.host.rebuilding.Store(true)
-	if answer, ok := a.askRebuild().(view.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
-		t.Fatalf("%+v", answer)
-	}
-}
-
-// failing is a store whose records cannot be read back.
-type failing struct {
-	ledger.Store
-	err error
-}
-
-func (f failing) Get(context.Context, uint64) (ledger.Message, error) { return ledger.Message{}, f.err }
-
-// TestAnArchiveTellsALostLedgerFromOneThatIsNotThere.
-func TestAnArchiveTellsALostLedgerFromOneThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	at := &pb.Address{Sequence: 7, Leaf: make([]byte, ledger.LeafSize)}
-	var halted *ledger.Halted
-	var refused *ledger.Refused
-	if _, err := newArchive("t", failing{err: &ledger.Halted{Guard: "G1"}}).Value(at, "k"); !errors.As(err, &halted) {
-		t.Errorf("missing: %v", err)
-	}
-	_, err := newArchive("t", failing{err: ledger.Refuse("sequence", "7", "less")}).Value(at, "k")
-	if errors.As(err, &halted) || errors.As(err, &refused) || err == nil {
-		t.Errorf("behind the end, which ends no process: %v", err)
-	}
-	if _, err := newArchive("t", nil).Value(at, "k"); err == nil {
-		t.Error("no ledger has a value")
-	}
-	store := ledger.NewMemory("t", func() int64 { return time.Now().UnixNano() })
-	data, err := ledger.EncodeCommit(
-		[]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sequence := store.Put(desk.Subject(), "", data)
-	m, err := store.Get(t.Context(), sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, err := ledger.Decode("t", m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := newArchive("t", store)
-	for range 2 { // the second time from memory
-		if value, err := a.Value(entries[0].Address, "k"); err != nil || string(value) != "1" {
-			t.Fatalf("%s %v", value, err)
-		}
-		store.Drop(sequence)
 	}
 }
 

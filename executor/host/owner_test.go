@@ -9,8 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -38,7 +40,7 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHook(t, func(n int, _ *http.Request) int {
+	h := testenv.NewHook[api.Page](t, func(n int, _ *http.Request) int {
 		if n < 2 {
 			return http.StatusBadGateway
 		}
@@ -54,15 +56,15 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateQuarantined {
 		t.Fatalf("%+v", got)
 	}
-	first := h.next(t)
-	if first.page.Kind != api.PageQuarantined || first.page.Plan != "p" || first.page.Action != "a" ||
-		first.page.Owner != "owner1" ||
-		first.page.Capability != "charge.create" || !strings.Contains(first.page.Reason, "settled") ||
-		first.page.Hook != "payments" {
+	first := h.Next(t)
+	if first.Body.Kind != api.PageQuarantined || first.Body.Plan != "p" || first.Body.Action != "a" ||
+		first.Body.Owner != "owner1" ||
+		first.Body.Capability != "charge.create" || !strings.Contains(first.Body.Reason, "settled") ||
+		first.Body.Hook != "payments" {
 		t.Errorf("%+v", first)
 	}
-	for _, again := range []post{h.next(t), h.next(t)} {
-		if again.id != first.id || again.page != first.page {
+	for _, again := range []testenv.Post[api.Page]{h.Next(t), h.Next(t)} {
+		if again.ID != first.ID || again.Body != first.Body {
 			t.Errorf("%+v, then %+v", first, again)
 		}
 	}
@@ -79,11 +81,11 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 	if got := r.ended("q"); got.State != ledger.StateQuarantined {
 		t.Fatalf("%+v", got)
 	}
-	if next := h.next(t); next.page.Plan != "q" || next.id == first.id {
+	if next := h.Next(t); next.Body.Plan != "q" || next.ID == first.ID {
 		t.Errorf("%+v", next)
 	}
-	if n := len(r.paged(2)); n != 2 || len(h.posts) != 0 {
-		t.Errorf("%d recorded, %d posts too many", n, len(h.posts))
+	if n := len(r.paged(2)); n != 2 || len(h.Posts) != 0 {
+		t.Errorf("%d recorded, %d posts too many", n, len(h.Posts))
 	}
 	for _, plan := range []string{"p", "q"} {
 		m, err := published.NextMsg(5 * time.Second)
@@ -104,14 +106,14 @@ func TestS102APageThatNobodyHearsStaysOpen(t *testing.T) {
 	r := newRig(t)
 	p := r.provide("r1")
 	p.undo = refuses
-	r.metrics = NewMetrics()
+	r.metrics = observe.NewMetrics()
 	_, stop := r.host("h1")
 	r.charged("p", "r1", charge())
 	if got := r.ended("p"); got.State != ledger.StateQuarantined {
 		t.Fatalf("%+v", got)
 	}
 	r.eventually("two rounds", func() bool { // and when the page was asked for
-		text := scrape(t, r.metrics)
+		text := testenv.Scrape(t, r.metrics.Handler())
 		return strings.Contains(text, `sagenbaum_pages_total{result="failed",tenant="t"} 2`) &&
 			strings.Contains(text, `sagenbaum_pages_waiting{tenant="t"} 1`) &&
 			!strings.Contains(text, `sagenbaum_pages_oldest_timestamp_seconds{tenant="t"} 0`)
@@ -182,7 +184,7 @@ func TestS102APageThatItsHostDidNotSeeTakenComesAgainUnderItsID(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	posted := make(chan struct{})
-	h := newHook(t, func(n int, request *http.Request) int {
+	h := testenv.NewHook[api.Page](t, func(n int, request *http.Request) int {
 		if n == 0 {
 			close(posted)
 			<-request.Context().Done() // until the host that asks is gone
@@ -198,8 +200,8 @@ func TestS102APageThatItsHostDidNotSeeTakenComesAgainUnderItsID(t *testing.T) {
 	stop()
 	r.host("h2")
 	r.paged(1)
-	if a, b := h.next(t), h.next(t); a != b || a.page.Plan != "p" || len(h.posts) != 0 {
-		t.Errorf("%+v, then %+v, and %d more", a, b, len(h.posts))
+	if a, b := h.Next(t), h.Next(t); a != b || a.Body.Plan != "p" || len(h.Posts) != 0 {
+		t.Errorf("%+v, then %+v, and %d more", a, b, len(h.Posts))
 	}
 }
 
@@ -214,9 +216,12 @@ func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
 	r.charged("p", "r1", c)
 	// Its worker says when it will be done, and then nothing: it may be at work.
 	r.eventually("the attempt is out", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.undos) == 1 })
+	p.mu.Lock()
+	given := p.undos[0]
+	p.mu.Unlock()
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, &pb.Record{Plan: "p", Action: "a",
-		Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{
-			Attempt: 1, Key: ledger.Key("t", "p", "a", ledger.PurposeUndo), UntilNs: time.Now().Add(time.Hour).UnixNano()}}})
+		Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Attempt: 1,
+			Key: given.Key, Token: given.ReportToken, UntilNs: time.Now().Add(time.Hour).UnixNano()}}})
 	if got := r.ended("p"); got.State != ledger.StateQuarantined {
 		t.Fatalf("%+v", got)
 	}

@@ -28,6 +28,7 @@ func nobodyElseReadsTheFilesOfAHost(t *testing.T) {
 	r.fail("p1")
 	r.ended("p1")
 	r.caughtUp()
+	r.stored(h)
 	if err := h.copies.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (r *rig) folding() (log *lockedLog, end func()) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, a := range h.actors {
+	for _, a := range h.roster.all() {
 		a.progress.every = 0
 	}
 	ctx, cancel := context.WithCancel(r.t.Context())

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -34,8 +35,8 @@ func digest(t *testing.T, dir string) (digest string, applied uint64) {
 			t.Error(err)
 		}
 	}()
-	kv := h.actors[0].kv
-	return rows.FormatDigest(rows.Digest(kv)), executor.NewReader(kv, "t", nil).Applied()
+	kv := h.roster.order[0].kv
+	return rows.FormatDigest(rows.Digest(kv)), view.NewReader(kv, "t", nil).Applied()
 }
 
 func (r *rig) caughtUp() {
@@ -49,15 +50,24 @@ func (r *rig) caughtUp() {
 	})
 }
 
-// eventually polls the query API, which paces it.
+// stored waits until h's store has what was folded, which is written behind the fold.
+func (r *rig) stored(h *Host) (applied uint64) {
+	r.t.Helper()
+	r.eventually("the rows are written", func() bool {
+		s := h.db.NewSnapshot()
+		applied = view.NewReader(store.NewView(s, "t"), "t", nil).Applied()
+		if err := s.Close(); err != nil {
+			r.t.Error(err)
+		}
+		return applied == r.status().Applied
+	})
+	return applied
+}
+
+// eventually asks again until something holds.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	most := 20 * time.Second
-	if testenv.Race { // everything takes several times as long
-		most *= 5
-	}
-	deadline := time.Now().Add(most)
-	for !ok() {
+	for deadline := time.Now().Add(testenv.Patience); !ok(); <-time.After(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("not in time: %s; status %+v", what, r.status())
 		}
@@ -102,7 +112,7 @@ func (r *rig) wantDigest(want string, upTo uint64) {
 // foldTo folds the stream into kv, up to a sequence.
 func foldTo(t *testing.T, r *rig, kv rows.KV, upTo uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	store, err := jetstream.Open(ctx, jetstream.Config{Conn: r.conn, Tenant: "t", DurableServer: r.srv.DurableID()})
 	if err != nil {
@@ -184,7 +194,7 @@ func TestTwoHostsThatBothBelieveTheyHoldAreHarmless(t *testing.T) {
 // zombie makes a host believe that it holds the lease, whoever has it.
 func zombie(t *testing.T, r *rig, h *Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	current, err := h.holders.Holder(ctx, "t")
 	if err != nil {
@@ -213,7 +223,7 @@ func (r *rig) wantOnce(t *testing.T) {
 	}
 	r.mu.Unlock()
 	kv := rows.NewMemoryKV()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	store, err := jetstream.Open(ctx, jetstream.Config{Conn: r.conn, Tenant: "t", DurableServer: r.srv.DurableID()})
 	if err != nil {
@@ -405,9 +415,18 @@ func TestALongUndoReportsByRecord(t *testing.T) {
 	r.plan("p", 1, 0)
 	r.fail("p")
 	r.eventually("the worker works", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.calls) == 1 })
-	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w"}, &pb.Record{Plan: "p", Action: "a1",
-		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: 1,
-			Key: ledger.Key("t", "p", "a1", "undo"), Answer: pb.Answer_ANSWER_DONE}}})
+	r.mu.Lock()
+	c := r.calls[0]
+	r.mu.Unlock()
+	report := func(worker, token string) {
+		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: worker}, &pb.Record{Plan: "p", Action: "a1",
+			Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: 1, Key: c.Key,
+				Token: token, Answer: pb.Answer_ANSWER_DONE}}})
+	}
+	report("other", "") // it was not given the command
+	refused := func(rec *pb.Record) bool { return rec.GetRecordRefused() != nil }
+	r.eventually("it is refused", func() bool { return len(r.records(refused)) == 1 })
+	report("w", c.ReportToken)
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/repair"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -172,7 +173,7 @@ func (r *rig) actorOf(name string) *actor {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a := h.actors[0]
+	a := h.roster.order[0]
 	if a.tiles, err = tiles.Open(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
 		r.t.Fatal(err)
 	}
@@ -204,8 +205,8 @@ func TestWhatAStreamLostBeforeItsFirstMessageIsListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.facts("k", left)
-		plan := repairPlan{Problem: "a test", Reason: "a test", Actor: "tester"}
-		if err := a.planRepair(t.Context(), &plan, true); err != nil {
+		plan := repair.Plan{Problem: "a test", Reason: "a test", Actor: "tester"}
+		if err := repair.New(a.repairs(), a.tiles).Plan(t.Context(), &plan, true); err != nil {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf("%d-%d", end+1, end+4)
@@ -225,10 +226,10 @@ func TestWhatOnlyTheStateWasFoldedFromIsListedAsLost(t *testing.T) {
 	r.caughtUp()
 	stop()
 	_, folded := digest(t, filepath.Join(r.dir, "h1"))
-	edge := filepath.Join(r.dir, "h1", "tiles", "t", tiles.EdgeHashes)
-	info, err := os.Stat(edge)
+	hashes := filepath.Join(r.dir, "h1", "tiles", "t", tiles.HashesName)
+	info, err := os.Stat(hashes)
 	if err == nil {
-		err = os.Truncate(edge, info.Size()-4*ledger.LeafSize)
+		err = os.Truncate(hashes, info.Size()-4*ledger.LeafSize)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +261,7 @@ func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
 	r.caughtUp()
+	r.stored(h)
 	if err := h.copies.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
-	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -22,25 +26,27 @@ func served() (subjects []string) {
 	for _, name := range []string{
 		"plan.ls", "plan.find", "plan.show", "plan.why", "plan.outcome", "plan.preview", "trigger.explain",
 		"undo.ls", "contract.ls", "quarantine.ls", "refused.ls", "due.ls", "capability.ls", "worker.ls", "worker.served",
-		"status", "host", "ledger.read", "fact.get", "fact.ls", "fact.history", "memory.status", "memory.queue",
-		"memory.rebuild", "released", "history.a1",
+		"status", "host", "ledger.read", "ledger.stream", "fact.get", "fact.ls", "fact.history",
+		"memory.status", "memory.queue", "memory.rebuild", "review.ls", "released", "erased", "history.a1", "preview.a1",
 	} {
 		subjects = append(subjects, api.QuerySubject("t", name))
 	}
 	for _, name := range []string{
 		"ledger.scrub", "ledger.export", "ledger.sign", "ledger.repair", "key.rotate", "rebuild",
+		"tenant.erase",
 	} {
 		subjects = append(subjects, api.AdminSubject("t", name))
 	}
-	return append(subjects, api.KeySubject("t", "a1"), api.RevealSubject("t"))
+	return append(subjects, api.KeySubject("t", "a1"), api.RevealSubject("t"), api.HostsSubject("t"))
 }
 
 func TestEveryVerbIsInTheTestsOfRequests(t *testing.T) {
 	var want []string
-	for _, name := range slices.Sorted(maps.Keys(questions)) {
+	questions, requests := ask.Verbs()
+	for _, name := range questions {
 		want = append(want, api.QuerySubject("t", name))
 	}
-	for _, name := range slices.Sorted(maps.Keys(administered)) {
+	for _, name := range requests {
 		want = append(want, api.AdminSubject("t", name))
 	}
 	for _, subject := range want {
@@ -48,13 +54,13 @@ func TestEveryVerbIsInTheTestsOfRequests(t *testing.T) {
 			t.Errorf("%s is not among them", subject)
 		}
 	}
-	if n := len(want) + 3; len(served()) != n { // a history, a key and reveal
+	if n := len(want) + 5; len(served()) != n { // a history, a preview, a key, reveal and the hosts
 		t.Errorf("%d subjects, want %d", len(served()), n)
 	}
 }
 
 // watched runs a host whose log and numbers a test reads.
-func (r *rig) watched(log *lockedLog, numbers *Metrics) *Host {
+func (r *rig) watched(log *lockedLog, numbers *observe.Metrics) *Host {
 	r.t.Helper()
 	h, err := New(Config{
 		Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, "watched"), LeaseTTL: time.Second,
@@ -85,8 +91,8 @@ func (r *rig) watched(log *lockedLog, numbers *Metrics) *Host {
 // which a message has an effect.
 func TestWhatCannotBeAnsweredIsNoRequest(t *testing.T) {
 	r := newRig(t)
-	log, numbers := new(lockedLog), NewMetrics()
-	h := r.watched(log, numbers)
+	log, numbers := new(lockedLog), observe.NewMetrics()
+	r.watched(log, numbers)
 	r.plan("p1", 1, time.Hour)
 	r.caughtUp()
 	replies := []string{"", "saga.t.executor.term", "admin.t.rebuild", "query.t.status", "undo.t.x", "$JS.API.INFO"}
@@ -103,7 +109,10 @@ func TestWhatCannotBeAnsweredIsNoRequest(t *testing.T) {
 			sent++
 		}
 	}
-	r.eventually("all were refused", func() bool { return h.actors[0].meter.requestsRefused() == sent })
+	r.eventually("all were refused", func() bool {
+		const counter = `sagenbaum_requests_refused_total{reason="reply_to",tenant="t"} %d`
+		return strings.Contains(testenv.Scrape(t, numbers.Handler()), "\n"+fmt.Sprintf(counter, sent)+"\n")
+	})
 	if log.says("state dropped") {
 		t.Error("the state was dropped")
 	}
@@ -163,27 +172,6 @@ func TestAStandInAnswersNowhereThatHasAnEffect(t *testing.T) {
 	}
 }
 
-// requestsRefused is the counter of messages without a reply subject to answer on.
-func (t *meter) requestsRefused() int {
-	families, err := t.of.registry.Gather()
-	if err != nil {
-		return -1
-	}
-	for _, f := range families {
-		if f.GetName() != "sagenbaum_requests_refused_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "reason" && l.GetValue() == "reply_to" {
-					return int(m.GetCounter().GetValue())
-				}
-			}
-		}
-	}
-	return 0
-}
-
 // TestEveryVerbRefusesWhatItDoesNotKnow: an unknown field is named, and nothing is done.
 func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
 	r := newRig(t)
@@ -222,5 +210,44 @@ func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
 	var answer struct{ Error, Field string }
 	if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != "request.plan" {
 		t.Errorf("a field of another type: %+v, %v", answer, err)
+	}
+}
+
+// Every verb is in the matrix of roles (ledger/access/testdata), which says who may ask it: one
+// that nobody has thought of belongs to no role.
+func TestEveryVerbBelongsToARole(t *testing.T) {
+	matrix, err := os.ReadFile("../../ledger/access/testdata/matrix.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range served() {
+		line := " pub " + strings.Replace(subject, ".t", ".t1", 1) + " to the hub\n"
+		if !strings.Contains(string(matrix), line) {
+			t.Errorf("%s is in no line of the matrix", subject)
+		}
+	}
+}
+
+// A request that another tenant's account has sent is refused, whatever it came through: the
+// server says from which account it is.
+func TestARequestFromTheAccountOfAnotherTenantIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.host("a")
+	ask := func(header nats.Header) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.conn.RequestMsgWithContext(ctx, &nats.Msg{Subject: api.QuerySubject("t", "status"), Header: header})
+		return err
+	}
+	for from, want := range map[string]bool{`{"acc":"C_t"}`: true, `{"acc":"OPERATORS"}`: true, "": true,
+		`{"acc":"C_other"}`: false, `nonsense`: false} {
+		header := nats.Header{}
+		if from != "" {
+			header.Set("Nats-Request-Info", from)
+		}
+		if err := ask(header); (err == nil) != want {
+			t.Errorf("%s: %v", from, err)
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // lot takes a place for it, and there is one place fewer than processors: a tenant
 // that does little, and the connections, find a processor whatever the others do.
 type share struct {
-	places  chan struct{} // who waits for one is served in order
+	places  chan struct{} // those that wait for one are served in order
 	waiting atomic.Int32
 }
 

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +43,11 @@ func slowCondition(n int) string {
 
 // TestConditionsOfOneTenantHoldUpNoOther: while the plans of a tenant are folded whose
 // conditions take seconds to compile, what another stores is folded in between, though
-// that works a lot as well.
+// that works a lot as well. How long it waits is measured in processor time of this process:
+// what works beside it.
 func TestConditionsOfOneTenantHoldUpNoOther(t *testing.T) {
 	const plans, tries = 30, 5
-	most := 50 * time.Millisecond
+	most := time.Duration(min(2, runtime.GOMAXPROCS(0))) * 50 * time.Millisecond
 	if testenv.Race {
 		most *= 20
 	}
@@ -58,16 +60,17 @@ func TestConditionsOfOneTenantHoldUpNoOther(t *testing.T) {
 		}
 		slices.Sort(took)
 		late := took[len(took)*95/100]
-		t.Logf("%d facts: half of them in %v, 95 %% in %v, all in %v", len(took), took[len(took)/2], late, took[len(took)-1])
+		t.Logf("%d facts: half of them in %v of processor time, 95 %% in %v, all in %v", len(took),
+			took[len(took)/2], late, took[len(took)-1])
 		if late <= most {
 			return
 		}
 		slow = append(slow, late)
 	}
-	t.Errorf("95 %% of the facts of the other tenant are folded within %v, want %v", slow, most)
+	t.Errorf("95 %% of the facts of the other tenant are folded within %v of processor time, want %v", slow, most)
 }
 
-// besideSlow returns how long facts of a tenant took to be folded while another tenant
+// besideSlow returns how much processor time passed until facts of a tenant were folded while another tenant
 // of the host folds plans with slow conditions.
 func besideSlow(t *testing.T, plans int) (took []time.Duration) {
 	t.Helper()
@@ -83,7 +86,7 @@ func besideSlow(t *testing.T, plans int) (took []time.Duration) {
 	go func() { done <- h.Run(ctx) }()
 	<-h.Ready()
 	actors, store := map[string]*actor{}, map[string]func(ledger.Source, ...*pb.Record) uint64{}
-	for _, a := range h.actors {
+	for _, a := range h.roster.all() {
 		actors[a.tenant] = a
 		store[a.tenant] = appending(t, r, a.tenant)
 	}
@@ -94,20 +97,20 @@ func besideSlow(t *testing.T, plans int) (took []time.Duration) {
 	for n := range 200 { // enough that this tenant needs a place, too
 		last = agent("other", openedWith(n, func(i int) string { return fmt.Sprintf(`facts["k"] == -%d`, i+1) }))
 	}
-	if !actors["other"].await(&waiter{sequence: last}, 30*time.Second) {
+	if !actors["other"].board.Await(last, testenv.Patience) {
 		t.Fatal("the plans of the other tenant are not folded")
 	}
 	for n := range plans {
 		last = agent("slow", openedWith(n, slowCondition))
 	}
 	fact := &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}
-	for len(took) < 2000 && !actors["slow"].await(&waiter{sequence: last}, 0) {
-		began := time.Now()
+	for len(took) < 2000 && !actors["slow"].board.Await(last, 0) {
+		began := testenv.CPU()
 		sequence := store["other"](ledger.Source{Class: ledger.ClassFact, Name: "s"}, fact)
-		if !actors["other"].await(&waiter{sequence: sequence}, 30*time.Second) {
+		if !actors["other"].board.Await(sequence, testenv.Patience) {
 			t.Fatal("a fact is not folded")
 		}
-		took = append(took, time.Since(began))
+		took = append(took, testenv.CPU()-began)
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -178,13 +178,13 @@ func TestACostlyTenantLeavesAQuietOneAlone(t *testing.T) {
 		h.share.places <- struct{}{}
 	}
 	c := new(handClock)
-	h.actors[0].stint.now = func() time.Duration { c.ns += freeMax; return c.ns } // slow at every look
+	h.roster.order[0].stint.now = func() time.Duration { c.ns += freeMax; return c.ns } // slow at every look
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()
 	<-h.Ready()
-	for _, a := range h.actors {
-		folded := a.await(&waiter{sequence: appendFact(t, r, a.tenant)},
+	for _, a := range h.roster.all() {
+		folded := a.board.Await(appendFact(t, r, a.tenant),
 			map[string]time.Duration{"quiet": 30 * time.Second}[a.tenant])
 		if want := a.tenant == "quiet"; folded != want {
 			t.Errorf("%s folded: %v, want %v", a.tenant, folded, want)

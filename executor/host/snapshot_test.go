@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -73,7 +74,7 @@ func readStore(dir string) (digest [32]byte, applied uint64, err error) {
 // ledger folded again, or the state is one that the fold had after some turn.
 func TestAFlippedBitInTheStateStoreNeverGivesAWrongState(t *testing.T) {
 	t.Parallel()
-	flips := testenv.Cases(40, 200)
+	flips := testenv.Cases(20, 200)
 	if many, err := strconv.Atoi(os.Getenv("SAGENBAUM_TORTURE")); err == nil {
 		flips = max(flips, many)
 	}
@@ -127,10 +128,10 @@ func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
 	r.caughtUp()
+	at := r.stored(h)
 	if err := h.copies.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	at := r.status().Applied
 	r.plan("q", 3, 0)
 	r.caughtUp()
 	stop()
@@ -146,14 +147,14 @@ func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := h.actors[0]
+		a := h.roster.order[0]
 		if a.tiles, err = tiles.Open(h.tilesRoot(), "t", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
 			t.Fatal("no snapshot was used")
 		}
-		if got := executor.NewReader(a.kv, "t", nil).Applied(); got != at {
+		if got := view.NewReader(a.kv, "t", nil).Applied(); got != at {
 			t.Fatalf("the snapshot is of %d, want %d", got, at)
 		}
 		if err := errors.Join(a.tiles.Close(), h.Close()); err != nil {
@@ -195,6 +196,7 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
 	r.caughtUp()
+	r.stored(h)
 	for range 3 {
 		if err := h.copies.Take(t.Context()); err != nil {
 			t.Fatal(err)
@@ -220,14 +222,14 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := h.actors[0]
+		a := h.roster.order[0]
 		if a.tiles, err = tiles.Open(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.host.copies.RestoreFrom(newest, a.kv, a.tenant, a.tiles); err == nil {
 			t.Errorf("%d: a snapshot with a flipped bit in %s was used", i, name)
 		}
-		a.kv.Abandon()
+		a.kv.Forget()
 		if !a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
 			t.Errorf("%d: the one before it was not used", i)
 		}
@@ -238,7 +240,7 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 		if other.host.copies.Restore(other.kv, other.tenant, other.tiles) {
 			t.Error("a snapshot of another tenant was used")
 		}
-		if err := errors.Join(a.kv.Wipe(), a.tiles.Close(), other.tiles.Close(), other.kv.Close(), h.Close(),
+		if err := errors.Join(a.kv.Wipe(), a.tiles.Close(), other.tiles.Close(), h.Close(),
 			os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
 			t.Fatal(err)
 		}

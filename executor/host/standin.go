@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -20,12 +22,13 @@ type StandInConfig struct {
 	// Elsewhere: another host may hold the tenants, and answers for them. The stand-in
 	// answers the one question that every host answers.
 	Elsewhere bool
-	Disks     []Disk   // shown with the status
-	Metrics   *Metrics // nil: none
+	Disks     []observe.Disk   // shown with the status
+	Metrics   *observe.Metrics // nil: none
 }
 
-// StandIn answers for tenants while no Host can run, because a disk cannot be written: who
-// asks for their status learns why, instead of hearing no one. It reads and writes nothing.
+// StandIn answers for tenants while no Host can run, because a disk cannot be written: a
+// question for their status has the reason for an answer, instead of none. It reads and writes
+// nothing.
 type StandIn struct {
 	cfg  StandInConfig
 	subs []*nats.Subscription
@@ -38,8 +41,10 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 	}
 	s := &StandIn{cfg: cfg}
 	for _, tenant := range cfg.Tenants {
-		for _, prefix := range [...]string{api.QuerySubject(tenant, ""), api.AdminSubject(tenant, "")} {
-			sub, err := cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
+		query, admin := api.QuerySubject(tenant, ""), api.AdminSubject(tenant, "")
+		for subject, prefix := range map[string]string{query + ">": query, admin + ">": admin,
+			api.HostsSubject(tenant): ""} {
+			sub, err := cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
 				s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix))
 			})
 			if err != nil {
@@ -48,7 +53,7 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 			}
 			s.subs = append(s.subs, sub)
 		}
-		cfg.Metrics.tenant(tenant).mode("", view.ModeDegraded)
+		cfg.Metrics.Tenant(tenant).Mode("", view.ModeDegraded)
 	}
 	return s, nil
 }
@@ -59,7 +64,7 @@ func (s *StandIn) Close() {
 		_ = sub.Unsubscribe() // a connection that is closed has ended it
 	}
 	for _, tenant := range s.cfg.Tenants {
-		s.cfg.Metrics.tenant(tenant).mode(view.ModeDegraded, "")
+		s.cfg.Metrics.Tenant(tenant).Mode(view.ModeDegraded, "")
 	}
 }
 
@@ -68,16 +73,17 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	switch {
 	case api.CheckReplyTo(m.Reply) != nil: // as every host: it would be published there
 		return
-	case verb == verbReleased:
+	case verb == ask.VerbReleased:
 		return
-	case verb == "host":
+	case verb == "host", verb == api.HostsSubject(tenant):
 		answer = view.HostAnswer{Host: view.Host{Host: s.cfg.Holder, Mode: view.ModeDegraded,
 			Problem: s.cfg.Problem}}
 	case s.cfg.Elsewhere:
 		return
 	case verb == "status":
 		answer = view.StatusAnswer{Status: view.Status{
-			Tenant: tenant, Mode: view.ModeDegraded, Problem: s.cfg.Problem, Disks: disksOf(s.cfg.Disks),
+			Tenant: tenant, Mode: view.ModeDegraded, Problem: s.cfg.Problem,
+			Disks: observe.Disks(s.cfg.Disks),
 		}}
 	default:
 		answer = view.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
@@ -90,13 +96,13 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 }
 
 // degraded shows that the tiles cannot be written, until they can: questions are answered
-// from the state as it is, unless another host holds the tenant, which has its lease by now.
+// from the state as it is, unless another host holds the tenant, which has its lock by now.
 func (a *actor) degraded(ctx context.Context, err error) {
-	if was := a.currentMode(); was != view.ModeDegraded {
+	if was := a.board.Mode(); was != view.ModeDegraded {
 		a.log.Error("tenant degraded: nothing is folded or dispatched until the disk can be written",
 			"error", err)
 	}
-	a.setMode(view.ModeDegraded, err.Error())
+	a.board.Enter(view.ModeDegraded, err.Error())
 	a.opened.Do(a.host.attaching.Done)
-	a.lookForHolder(ctx)
+	a.board.Elsewhere(a.lead.elsewhere(ctx))
 }

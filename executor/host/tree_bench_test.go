@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -98,6 +100,16 @@ func BenchmarkTheTreeBesideTheFold(b *testing.B) {
 	b.ReportMetric(float64(records), "records")
 }
 
+// signedSoFar is what a fold says of checkpoints.
+type signedSoFar struct {
+	row  *rowspb.CheckpointRow
+	meta rowspb.Meta
+}
+
+func (s *signedSoFar) Signed() *rowspb.CheckpointRow { return s.row }
+func (s *signedSoFar) Key() string                   { return "" }
+func (s *signedSoFar) Meta() *rowspb.Meta            { return &s.meta }
+
 // foldWithTiles is foldOnce with tiles; signed, with a checkpoint for each thousand
 // records, one at a time beside the fold, as a host has it.
 func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Duration {
@@ -107,41 +119,37 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 	if err != nil {
 		b.Fatal(err)
 	}
-	key, err := NewKey(dir, "t")
-	if err != nil {
-		b.Fatal(err)
+	fold, count := &signedSoFar{}, 0
+	signer := proof.New(proof.Config{Tenant: "t", KeysDir: dir, Times: proof.Times{After: time.Hour}, Log: tl.Log})
+	signer.Open(fold, tl)
+	take := func() {
+		signer.Take()
+		for _, record := range signer.Records(1, 1) {
+			count++
+			fold.row = &rowspb.CheckpointRow{Signed: record.GetCheckpointSigned()}
+			signer.Folded(ledger.Entry{Record: record}, true, "")
+		}
+		if problem := signer.View(view.Checkpoint{}).Problem; problem != "" {
+			b.Fatal(problem)
+		}
 	}
-	results, busy, size, last := make(chan signed, 1), false, uint64(0), (*pb.CheckpointSigned)(nil)
-	count := 0
 	took := foldOnce(b, messages, func(m ledger.Message, e ledger.Entry) {
 		if err := tl.Add(m, e); err != nil {
 			b.Fatal(err)
 		}
+		fold.meta.Records++
+		signer.Folded(e, true, "")
 	}, func() {
 		if err := tl.Flush(); err != nil {
 			b.Fatal(err)
 		}
-		select {
-		case r := <-results:
-			if busy = false; r.err != nil {
-				b.Fatal(r.err)
-			}
-			count++
-			last = &pb.CheckpointSigned{Size: r.checkpoint.Size, Root: r.checkpoint.Root[:], Note: string(r.note)}
-		default:
-		}
-		if signs && !busy && tl.Edge.Size() >= size+checkpointRecords {
-			busy, size = true, tl.Edge.Size()
-			go signJob{
-				tenant: "t", keys: dir, named: key.Verifier, last: last, tree: tiles.NewTree(tl.Files, tl.Edge.Clone()),
-				file: new(sync.Mutex), results: results, log: tl.Log,
-			}.run()
+		take()
+		if err := signer.Sign(signs, nothing); err != nil {
+			b.Fatal(err)
 		}
 	})
-	if busy {
-		<-results
-		count++
-	}
+	signer.Close()
+	take()
 	if signs {
 		b.ReportMetric(float64(count), "signed")
 	}

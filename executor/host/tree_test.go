@@ -98,6 +98,7 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 	if v := r.preview("root", ""); fmt.Sprint(previewed(v)) != "[compensate a2 compensate c2 compensate c1 compensate a1]" || v.End != ledger.StateCompensated {
 		t.Errorf("%+v", v)
 	}
+	r.asksOfItsOwn()
 	told := r.notices("helper", "part")
 	r.append(agentOf("lead", "root"),
 		&pb.Record{Plan: "root", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "test"}}})
@@ -110,6 +111,42 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 	}
 	if a, b := told(), told(); a.State != ledger.StateUnwinding || b.State != ledger.StateCompensated {
 		t.Errorf("the child's agent is told %+v, then %+v", a, b)
+	}
+}
+
+// asksOfItsOwn has agent lead ask for the preview of its plan root, of which plan part of agent
+// helper is a part, and has both ask for what is not theirs.
+func (r *rig) asksOfItsOwn() {
+	r.t.Helper()
+	var answer api.PreviewAnswer
+	if err := r.ask("preview.lead", api.PreviewQuery{Plan: "root", Action: "a1"}, &answer); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, step := range answer.Preview.Steps {
+		if own := step.Plan == "root"; own != (len(step.Arguments) > 0) {
+			r.t.Errorf("of plan %s the arguments are %s", step.Plan, step.Arguments)
+		}
+	}
+	u := answer.Preview.Undoable
+	if u == nil || !u.Can || fmt.Sprint(u.With) != "[a2 part/c2 part/c1]" || u.Class != "compensable" {
+		r.t.Errorf("%+v %+v", answer, u)
+	}
+	for _, test := range []struct {
+		agent    string
+		question any
+		want     string
+	}{
+		{"helper", api.PreviewQuery{Plan: "root"}, "agent helper has no plan root"},
+		{"lead", api.PreviewQuery{Plan: "part"}, "agent lead has no plan part"},
+		{"lead", api.PreviewQuery{Plan: "nothing"}, "agent lead has no plan nothing"},
+		{"lead", api.PreviewQuery{Plan: "root", To: "s", Action: "a1"}, "given beside a savepoint"},
+		{"lead", map[string]string{"plan": "root", "reveal": "yes"}, "reveal"},
+	} {
+		var answer api.PreviewAnswer
+		if err := r.ask("preview."+test.agent, test.question, &answer); err != nil ||
+			!strings.Contains(answer.Error, test.want) || answer.Preview.Plan != "" {
+			r.t.Errorf("%+v: %+v, %v", test, answer, err)
+		}
 	}
 }
 

@@ -7,21 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // changed waits for the next change of a watch.
-func changed(t *testing.T, w *Watch) Change {
+func changed(t *testing.T, w *ask.Watch) ask.Change {
 	t.Helper()
 	select {
 	case <-w.Ready():
 		return w.Take()
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("no change")
-		return Change{}
+		return ask.Change{}
 	}
 }
 
@@ -41,7 +43,8 @@ func TestAWatchNamesWhatTheFoldTouchesWithinItsBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const plans = changedMax + 5
+	const changedMost = 256 // plans that one change names
+	const plans = changedMost + 5
 	for i := range plans {
 		plan := fmt.Sprintf("p%d", i)
 		r.agent(plan, &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
@@ -50,7 +53,7 @@ func TestAWatchNamesWhatTheFoldTouchesWithinItsBounds(t *testing.T) {
 	}
 	r.await(h, r.appended)
 	late := changed(t, slow)
-	if !late.All || len(late.Plans) != changedMax || late.Pulse.Open != plans || !slices.Contains(late.Plans, "p0") {
+	if !late.All || len(late.Plans) != changedMost || late.Pulse.Open != plans || !slices.Contains(late.Plans, "p0") {
 		t.Errorf("one that was slow: all %v, %d plans, %d open", late.All, len(late.Plans), late.Pulse.Open)
 	}
 	if again := slow.Take(); again.All || len(again.Plans) != 0 || again.Pulse != late.Pulse {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	cosign "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -142,7 +142,7 @@ func TestAWitnessCosignsAndOneThatIsAwayDelaysNothing(t *testing.T) {
 	t.Parallel()
 	w := newTestWitness(t)
 	r := newSigningRig(t)
-	r.witness = Witness{URL: w.server.URL + "/sub/", Key: w.key}
+	r.witness = proof.Witness{URL: w.server.URL + "/sub/", Key: w.key}
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
 	r.checkpoint()
@@ -228,13 +228,10 @@ func TestAWitnessThatHasSeenAnotherLedgerAlarms(t *testing.T) {
 			r.asserts("k", 1)
 			r.checkpoint()
 			stop()
-			last, err := r.signAlone("h1") // of all records; the next start says it, and asks
-			if err != nil {
-				t.Fatal(err)
-			}
+			last := r.signAlone("h1") // of all records; the next start says it, and asks
 			w.trusts(r.key("h1").Verifier)
-			w.size, w.root = size(last.checkpoint.Size), ledger.LeafHash([]byte("of another history"))
-			r.witness = Witness{URL: w.server.URL + "/sub", Key: w.key}
+			w.size, w.root = size(last.Size), ledger.LeafHash([]byte("of another history"))
+			r.witness = proof.Witness{URL: w.server.URL + "/sub", Key: w.key}
 			r.host("h1")
 			r.eventually("the alarm", func() bool { return r.status().Checkpoint.WitnessAlarm })
 			r.asserts("k", 2)
@@ -252,7 +249,7 @@ func TestAnAnswerThatIsNoCosignatureIsNotTaken(t *testing.T) {
 	forged := newTestWitness(t)
 	forged.signer = foreign.signer // of the same name, with another key
 	r := newSigningRig(t)
-	r.witness = Witness{URL: forged.server.URL + "/sub", Key: forged.key}
+	r.witness = proof.Witness{URL: forged.server.URL + "/sub", Key: forged.key}
 	r.host("h1")
 	r.asserts("k", 1)
 	r.checkpoint()
@@ -261,22 +258,5 @@ func TestAnAnswerThatIsNoCosignatureIsNotTaken(t *testing.T) {
 	if own, text := r.key("h1").Verifier, r.file("h1"); !ledger.SignedBy(text, "t", own) ||
 		bytes.Count(text, []byte("\n— ")) != 1 {
 		t.Fatalf("%s", text)
-	}
-}
-
-func TestAWitnessIsAURLAndAVerifierKey(t *testing.T) {
-	t.Parallel()
-	key := newTestWitness(t).key
-	for _, w := range []Witness{{}, {"https://w.example/x", key}, {"http://127.0.0.1:9/x", key}} {
-		if err := CheckWitness(w); err != nil {
-			t.Errorf("%+v: %v", w, err)
-		}
-	}
-	for _, w := range []Witness{{"", key}, {"https://w.example", ""}, {"http://w.example", key}, {"ftp://w.example", key},
-		{"https://w.example", "nonsense"}} {
-		var refused *ledger.Refused
-		if err := CheckWitness(w); !errors.As(err, &refused) {
-			t.Errorf("%+v: %v", w, err)
-		}
 	}
 }

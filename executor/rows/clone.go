@@ -24,8 +24,9 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Reported: slices.Clone(r.Reported),
 		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting),
 		Duplicated: slices.Clone(r.Duplicated), Orphans: CloneOrphans(r), Writer: r.Writer,
-		Opener: r.Opener, ResumedNs: r.ResumedNs, Leases: cloneLeases(r.Leases),
+		Opener: r.Opener, ResumedNs: r.ResumedNs, ResumedAt: r.ResumedAt, Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint,
+		FromAction: r.FromAction, Parts: r.Parts, PartWords: slices.Clone(r.PartWords),
 		Rewinding: r.Rewinding, Target: r.Target,
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren,
 		Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
@@ -36,7 +37,7 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Firing:      r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
 		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
 		Doubts: r.Doubts, InDoubt: r.InDoubt, Erased: r.Erased, Erasure: r.Erasure,
-		Shredded: r.Shredded,
+		Shredded: r.Shredded, Conditions: r.Conditions,
 	}
 }
 
@@ -61,7 +62,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		OutcomeNs: r.OutcomeNs, AskedNs: r.AskedNs, AbsentNs: r.AbsentNs,
 		DoubtedAs: r.DoubtedAs, OutputIncomplete: r.OutputIncomplete,
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
-		Undone: r.Undone, Answered: r.Answered,
+		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 	}
 }
 
@@ -74,7 +75,7 @@ func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 		out[i] = &rowspb.LeaseRow{
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
 			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Faulty: l.Faulty,
-			Cascade: l.Cascade,
+			Cascade: l.Cascade, OfAction: l.OfAction,
 		}
 	}
 	return out

@@ -49,11 +49,11 @@ func scalar(f protoreflect.FieldDescriptor, n int) protoreflect.Value {
 	case protoreflect.EnumKind:
 		return protoreflect.ValueOfEnum(1)
 	case protoreflect.Uint32Kind:
-		return protoreflect.ValueOfUint32(uint32(n))
+		return protoreflect.ValueOfUint32(uint32(n) << 20)
 	case protoreflect.Uint64Kind:
-		return protoreflect.ValueOfUint64(uint64(n))
+		return protoreflect.ValueOfUint64(uint64(n) << 40)
 	case protoreflect.Int64Kind:
-		return protoreflect.ValueOfInt64(int64(n))
+		return protoreflect.ValueOfInt64(-int64(n))
 	default:
 		panic("a kind of field that no row has yet: " + f.Kind().String())
 	}

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strings"
 
@@ -37,6 +38,11 @@ type Place struct {
 
 // At returns the place of an address.
 func At(a *pb.Address) Place { return Place{a.GetSequence(), a.GetIndex()} }
+
+// Compare orders places as the ledger does.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Sequence, q.Sequence), cmp.Compare(p.Index, q.Index))
+}
 
 // Bytes writes a place as keys have it.
 func (p Place) Bytes() []byte { return p.append(make([]byte, 0, placeSize)) }

@@ -58,6 +58,9 @@ const blockMax = 256
 // NewMemoryKV returns an empty MemoryKV.
 func NewMemoryKV() *MemoryKV { return &MemoryKV{} }
 
+// Empty reports whether m has no item.
+func (m *MemoryKV) Empty() bool { return len(m.blocks) == 0 }
+
 // find returns the block whose range key lies in, and the place of the first
 // item at or after key there, which may be after its last. There must be a block.
 func (m *MemoryKV) find(key []byte) (b *block, i int, found bool) {

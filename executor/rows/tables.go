@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"bytes"
+
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -40,6 +42,7 @@ var (
 	Checkpoints = table[struct{}, rowspb.CheckpointRow]('T', "", only)
 	CurrentKey  = table[struct{}, rowspb.KeyRow]('K', "", only)
 	Rotations   = table[Place, rowspb.KeyRow]('K', "sequence index", ofPlace)
+	Rates       = table[string, rowspb.RateRow]('v', "class of the writer, and its name", named)
 
 	// Working memory.
 	Facts     = table[string, rowspb.FactRow]('f', "key", named)
@@ -47,7 +50,7 @@ var (
 	Large     = index('E', "^size key", "", ofLarge)
 	Occurred  = index('o', "length key ns sequence index", "", ofOccurred)
 	Chronicle = index('O', "length key sequence index", "kind of the record", ofSizedPlace)
-	Evictions = index('O', "0000 sequence index", "key of the fact", ofEviction)
+	Evictions = evictions{index('O', "0000 sequence index", "key of the fact", ofEviction)}
 
 	// Leases.
 	Watchers = index('w', "key", "the watchers of a fact, or how many they are", named)
@@ -75,3 +78,23 @@ const (
 	ListCapability = 'c'
 	ListLabel      = 'l' // the label, or key=value of one of the labels
 )
+
+// evictions shares its first byte with Chronicle, whose keys have the length of a fact's key
+// next. No fact has an empty key, so that the length 0 marks an eviction.
+type evictions struct{ Index[Place] }
+
+// Prefix is what all keys of the table begin with, and none of Chronicle.
+func (x *evictions) Prefix() []byte { return x.WithinSized("") }
+
+// DropOldest deletes the first row of the table, if it has any.
+func (x *evictions) DropOldest(tx *Tx) {
+	prefix := x.Prefix()
+	var oldest []byte
+	for k := range tx.Scan(prefix, After(prefix)) {
+		oldest = bytes.Clone(k) // valid in the scan only
+		break
+	}
+	if oldest != nil {
+		tx.Delete(oldest)
+	}
+}

@@ -40,6 +40,7 @@ func Example() {
 	// T                                            CheckpointRow
 	// K                                            KeyRow
 	// K  sequence index                            KeyRow
+	// v  class of the writer, and its name         RateRow
 	// f  key                                       FactRow
 	// e  ns key
 	// E  ^size key
@@ -72,6 +73,13 @@ func TestTablesOfOnePrefixKeepTheirKeysApart(t *testing.T) {
 	}
 	if latest := Evictions.Key(at); latest[1] != 0 || latest[2] != 0 { // no fact has an empty key
 		t.Errorf("an eviction has the key of a fact's record, %q", latest)
+	}
+	latest := Evictions.Prefix()
+	if key := Evictions.Key(at); !bytes.HasPrefix(key, latest) {
+		t.Errorf("the eviction %q is not in its list, %q", key, latest)
+	}
+	if key := Chronicle.Key(NamedPlace{Name: "k", At: at}); bytes.HasPrefix(key, latest) {
+		t.Errorf("the record of a fact, %q, is among the evictions, %q", key, latest)
 	}
 	if node := FaultyNodes.Key([]byte("node")); node[1] != 0 { // no plan has an empty name
 		t.Errorf("a node in error has the key of a lease, %q", node)
@@ -129,5 +137,28 @@ func TestAForkIsAnOverlay(t *testing.T) {
 	want(tx, "c", "", false)
 	for k := range second.Scan([]byte("c"), []byte("d")) {
 		t.Errorf("%q is stored", k)
+	}
+}
+
+// TestTheOldestEvictionIsDropped: the list loses its first row, and a fact's chronicle none.
+func TestTheOldestEvictionIsDropped(t *testing.T) {
+	tx := Over(NewMemoryKV())
+	Evictions.DropOldest(tx) // of an empty list
+	record := NamedPlace{Name: "k", At: Place{Sequence: 1}}
+	Chronicle.Put(tx, record, []byte{'e'})
+	for n := range uint64(3) {
+		Evictions.Put(tx, Place{Sequence: 7 + n}, []byte("k"))
+	}
+	for left := uint64(3); left > 0; left-- {
+		Evictions.DropOldest(tx)
+		for n := range uint64(3) {
+			if _, kept := Evictions.Get(tx, Place{Sequence: 7 + n}); kept != (n > 3-left) {
+				t.Errorf("after %d drops eviction %d is listed: %t", 4-left, n, kept)
+			}
+		}
+	}
+	Evictions.DropOldest(tx)
+	if _, kept := Chronicle.Get(tx, record); !kept {
+		t.Error("the record of the fact was dropped")
 	}
 }

@@ -354,7 +354,10 @@ type Meta struct {
 	Cut           uint64                 `protobuf:"varint,27,opt,name=cut,proto3" json:"cut,omitempty"`                                    // plans with a lease that waits for their owner
 	Faulty        uint64                 `protobuf:"varint,30,opt,name=faulty,proto3" json:"faulty,omitempty"`                              // leases in error, and nodes of equal ones
 	Repairs       uint64                 `protobuf:"varint,31,opt,name=repairs,proto3" json:"repairs,omitempty"`                            // LedgerRepaired records
+	HolderFold    uint32                 `protobuf:"varint,52,opt,name=holder_fold,json=holderFold,proto3" json:"holder_fold,omitempty"`    // version of the fold of the holder: what it decided keeps its meaning
 	Decided       uint64                 `protobuf:"varint,45,opt,name=decided,proto3" json:"decided,omitempty"`                            // last sequence with decisions of a holder that say what it had folded
+	Tenant        *v1.TenantChanged      `protobuf:"bytes,51,opt,name=tenant,proto3" json:"tenant,omitempty"`                               // what the tenant may do; none: nothing is limited
+	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,9 +581,83 @@ func (x *Meta) GetRepairs() uint64 {
 	return 0
 }
 
+func (x *Meta) GetHolderFold() uint32 {
+	if x != nil {
+		return x.HolderFold
+	}
+	return 0
+}
+
 func (x *Meta) GetDecided() uint64 {
 	if x != nil {
 		return x.Decided
+	}
+	return 0
+}
+
+func (x *Meta) GetTenant() *v1.TenantChanged {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *Meta) GetConditions() uint64 {
+	if x != nil {
+		return x.Conditions
+	}
+	return 0
+}
+
+// RateRow counts the records of one agent or source in a second, while they are limited.
+type RateRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Second        int64                  `protobuf:"varint,1,opt,name=second,proto3" json:"second,omitempty"` // of logical time, from the epoch
+	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateRow) Reset() {
+	*x = RateRow{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateRow) ProtoMessage() {}
+
+func (x *RateRow) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateRow.ProtoReflect.Descriptor instead.
+func (*RateRow) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RateRow) GetSecond() int64 {
+	if x != nil {
+		return x.Second
+	}
+	return 0
+}
+
+func (x *RateRow) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
 	}
 	return 0
 }
@@ -620,13 +697,17 @@ type PlanRow struct {
 	Writer        string                 `protobuf:"bytes,68,opt,name=writer,proto3" json:"writer,omitempty"`                         // the process whose records it takes
 	Opener        string                 `protobuf:"bytes,69,opt,name=opener,proto3" json:"opener,omitempty"`                         // the one that opened it
 	ResumedNs     int64                  `protobuf:"varint,70,opt,name=resumed_ns,json=resumedNs,proto3" json:"resumed_ns,omitempty"` // logical time at which writer took it over; 0: never
+	ResumedAt     uint64                 `protobuf:"varint,99,opt,name=resumed_at,json=resumedAt,proto3" json:"resumed_at,omitempty"` // sequence of the record by which it did; 0: never
 	Leases        []*LeaseRow            `protobuf:"bytes,31,rep,name=leases,proto3" json:"leases,omitempty"`
 	Resumed       *v1.Address            `protobuf:"bytes,33,opt,name=resumed,proto3" json:"resumed,omitempty"`              // the owner's record that let the unwind go on
 	ByHand        bool                   `protobuf:"varint,32,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"` // an action was resolved by its owner
 	Savepoints    []*Savepoint           `protobuf:"bytes,34,rep,name=savepoints,proto3" json:"savepoints,omitempty"`
 	ToSavepoint   string                 `protobuf:"bytes,35,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`        // what was asked of it: undo only what came after
+	FromAction    string                 `protobuf:"bytes,95,opt,name=from_action,json=fromAction,proto3" json:"from_action,omitempty"`           // or only this action, and what came after it
+	Parts         uint32                 `protobuf:"varint,96,opt,name=parts,proto3" json:"parts,omitempty"`                                      // unwinds from an action on, after which the plan went on
+	PartWords     []*Word                `protobuf:"bytes,97,rep,name=part_words,json=partWords,proto3" json:"part_words,omitempty"`              // what was undone in each, in order, and why; the last 64
 	Rewinding     bool                   `protobuf:"varint,36,opt,name=rewinding,proto3" json:"rewinding,omitempty"`                              // the unwind ends at target and the plan is open again
-	Target        uint32                 `protobuf:"varint,37,opt,name=target,proto3" json:"target,omitempty"`                                    // last action that stays held
+	Target        uint32                 `protobuf:"varint,37,opt,name=target,proto3" json:"target,omitempty"`                                    // last action before all that is undone
 	ParentEntry   uint32                 `protobuf:"varint,38,opt,name=parent_entry,json=parentEntry,proto3" json:"parent_entry,omitempty"`       // number of this plan's entry in its parent
 	OpenChildren  uint32                 `protobuf:"varint,39,opt,name=open_children,json=openChildren,proto3" json:"open_children,omitempty"`    // child plans neither committed nor ended
 	Children      []uint32               `protobuf:"varint,40,rep,packed,name=children,proto3" json:"children,omitempty"`                         // entries of child plans, ascending
@@ -638,6 +719,7 @@ type PlanRow struct {
 	Behind        []*Turned              `protobuf:"bytes,61,rep,name=behind,proto3" json:"behind,omitempty"`                                     // leases that turned true after turned: theirs, should it be cut
 	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
+	Conditions    uint32                 `protobuf:"varint,98,opt,name=conditions,proto3" json:"conditions,omitempty"`                            // declared ones, of the plan and its unsettled actions, while it holds its leases
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
 	RetiredCount  uint32                 `protobuf:"varint,45,opt,name=retired_count,json=retiredCount,proto3" json:"retired_count,omitempty"`    // registrations that its commit retires
@@ -661,7 +743,7 @@ type PlanRow struct {
 
 func (x *PlanRow) Reset() {
 	*x = PlanRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +755,7 @@ func (x *PlanRow) String() string {
 func (*PlanRow) ProtoMessage() {}
 
 func (x *PlanRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +768,7 @@ func (x *PlanRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRow.ProtoReflect.Descriptor instead.
 func (*PlanRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{1}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PlanRow) GetAgent() string {
@@ -920,6 +1002,13 @@ func (x *PlanRow) GetResumedNs() int64 {
 	return 0
 }
 
+func (x *PlanRow) GetResumedAt() uint64 {
+	if x != nil {
+		return x.ResumedAt
+	}
+	return 0
+}
+
 func (x *PlanRow) GetLeases() []*LeaseRow {
 	if x != nil {
 		return x.Leases
@@ -953,6 +1042,27 @@ func (x *PlanRow) GetToSavepoint() string {
 		return x.ToSavepoint
 	}
 	return ""
+}
+
+func (x *PlanRow) GetFromAction() string {
+	if x != nil {
+		return x.FromAction
+	}
+	return ""
+}
+
+func (x *PlanRow) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *PlanRow) GetPartWords() []*Word {
+	if x != nil {
+		return x.PartWords
+	}
+	return nil
 }
 
 func (x *PlanRow) GetRewinding() bool {
@@ -1044,6 +1154,13 @@ func (x *PlanRow) GetCounting() []uint32 {
 		return x.Counting
 	}
 	return nil
+}
+
+func (x *PlanRow) GetConditions() uint32 {
+	if x != nil {
+		return x.Conditions
+	}
+	return 0
 }
 
 func (x *PlanRow) GetRewinds() uint32 {
@@ -1185,7 +1302,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1314,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1327,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{2}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Orphan) GetName() string {
@@ -1292,14 +1409,14 @@ type Word struct {
 	At            *v1.Address            `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`                  // the record
 	AtNs          int64                  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"` // logical time
 	Savepoint     string                 `protobuf:"bytes,6,opt,name=savepoint,proto3" json:"savepoint,omitempty"`    // unwind: back to it
-	Action        string                 `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`          // late, block, redirect: that it is about
+	Action        string                 `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`          // late, block, redirect: that it is about; unwind: it and what came after it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1428,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1441,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{3}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Word) GetSaid() string {
@@ -1391,7 +1508,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1520,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1533,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{4}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Read) GetKey() string {
@@ -1481,7 +1598,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1610,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1623,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Firing) GetPlan() string {
@@ -1602,7 +1719,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1731,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1744,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Made) GetKey() string {
@@ -1696,7 +1813,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1825,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1838,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -1796,7 +1913,7 @@ type Turned struct {
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1925,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1938,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -1885,7 +2002,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2014,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2027,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Savepoint) GetName() string {
@@ -1944,8 +2061,9 @@ type LeaseRow struct {
 	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`                    // facts it is indexed by
 	Fired         bool                   `protobuf:"varint,8,opt,name=fired,proto3" json:"fired,omitempty"`
 	Moot          bool                   `protobuf:"varint,9,opt,name=moot,proto3" json:"moot,omitempty"`
-	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"`      // of its equals, which is indexed in its place
-	Faulty        bool                   `protobuf:"varint,12,opt,name=faulty,proto3" json:"faulty,omitempty"` // its condition does not compile, or its last evaluation ended in an error
+	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"`                          // of its equals, which is indexed in its place
+	Faulty        bool                   `protobuf:"varint,12,opt,name=faulty,proto3" json:"faulty,omitempty"`                     // its condition does not compile, or its last evaluation ended in an error
+	OfAction      bool                   `protobuf:"varint,13,opt,name=of_action,json=ofAction,proto3" json:"of_action,omitempty"` // it undoes its action and what came after it; else the plan
 	Cascade       Cascade                `protobuf:"varint,20,opt,name=cascade,proto3,enum=sagenbaum.rows.Cascade" json:"cascade,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1953,7 +2071,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2083,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2096,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -2037,6 +2155,13 @@ func (x *LeaseRow) GetFaulty() bool {
 	return false
 }
 
+func (x *LeaseRow) GetOfAction() bool {
+	if x != nil {
+		return x.OfAction
+	}
+	return false
+}
+
 func (x *LeaseRow) GetCascade() Cascade {
 	if x != nil {
 		return x.Cascade
@@ -2056,7 +2181,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2193,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2206,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -2124,7 +2249,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2261,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2274,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -2277,13 +2402,15 @@ type ActionRow struct {
 	SaidDone         uint32                    `protobuf:"varint,72,opt,name=said_done,json=saidDone,proto3" json:"said_done,omitempty"`                         // the last attempt that a worker has called done, in a record or behind its owner's back; 0: none
 	Answered         uint32                    `protobuf:"varint,74,opt,name=answered,proto3" json:"answered,omitempty"`                                         // the last attempt of which a worker has said what became of it
 	Undone           bool                      `protobuf:"varint,73,opt,name=undone,proto3" json:"undone,omitempty"`                                             // a duty because of that: there is nothing to undo, and its owner is to know
+	Ahead            *v1.Address               `protobuf:"bytes,75,opt,name=ahead,proto3" json:"ahead,omitempty"`                                                // a dispatch that waits for the success of another; none: none does
+	Behind           uint32                    `protobuf:"varint,76,opt,name=behind,proto3" json:"behind,omitempty"`                                             // number of the action whose success that is
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2422,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2435,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -2682,6 +2809,20 @@ func (x *ActionRow) GetUndone() bool {
 	return false
 }
 
+func (x *ActionRow) GetAhead() *v1.Address {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
+func (x *ActionRow) GetBehind() uint32 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"` // empty: evicted or retracted
@@ -2714,7 +2855,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2867,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2880,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -2924,7 +3065,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3077,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3090,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3007,7 +3148,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3160,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3173,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3079,7 +3220,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3232,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3245,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3170,7 +3311,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3323,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3336,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -3250,13 +3391,15 @@ type AttemptRow struct {
 	BlindCleanup     bool                   `protobuf:"varint,12,opt,name=blind_cleanup,json=blindCleanup,proto3" json:"blind_cleanup,omitempty"`
 	DirtyFailure     bool                   `protobuf:"varint,13,opt,name=dirty_failure,json=dirtyFailure,proto3" json:"dirty_failure,omitempty"`
 	HasForwardOutput bool                   `protobuf:"varint,14,opt,name=has_forward_output,json=hasForwardOutput,proto3" json:"has_forward_output,omitempty"`
+	ReportDigest     []byte                 `protobuf:"bytes,15,opt,name=report_digest,json=reportDigest,proto3" json:"report_digest,omitempty"` // of its dispatch
+	Reporter         string                 `protobuf:"bytes,16,opt,name=reporter,proto3" json:"reporter,omitempty"`                             // the worker that has shown the token
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3411,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3424,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -3382,6 +3525,20 @@ func (x *AttemptRow) GetHasForwardOutput() bool {
 	return false
 }
 
+func (x *AttemptRow) GetReportDigest() []byte {
+	if x != nil {
+		return x.ReportDigest
+	}
+	return nil
+}
+
+func (x *AttemptRow) GetReporter() string {
+	if x != nil {
+		return x.Reporter
+	}
+	return ""
+}
+
 // PageRow is a page to an owner that the hook has not taken yet.
 type PageRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3396,7 +3553,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3565,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3578,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PageRow) GetKind() string {
@@ -3471,7 +3628,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3640,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3653,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -3532,7 +3689,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +3701,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +3714,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -3593,7 +3750,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3762,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3775,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -3646,7 +3803,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x8e\x06\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x84\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -3678,8 +3835,17 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
 	"\x03cut\x18\x1b \x01(\x04R\x03cut\x12\x16\n" +
 	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\x12\x18\n" +
-	"\arepairs\x18\x1f \x01(\x04R\arepairs\x12\x18\n" +
-	"\adecided\x18- \x01(\x04R\adecided\"\x9b\x13\n" +
+	"\arepairs\x18\x1f \x01(\x04R\arepairs\x12\x1f\n" +
+	"\vholder_fold\x184 \x01(\rR\n" +
+	"holderFold\x12\x18\n" +
+	"\adecided\x18- \x01(\x04R\adecided\x123\n" +
+	"\x06tenant\x183 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\x12\x1e\n" +
+	"\n" +
+	"conditions\x185 \x01(\x04R\n" +
+	"conditions\";\n" +
+	"\aRateRow\x12\x16\n" +
+	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xc6\x14\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -3715,14 +3881,21 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06writer\x18D \x01(\tR\x06writer\x12\x16\n" +
 	"\x06opener\x18E \x01(\tR\x06opener\x12\x1d\n" +
 	"\n" +
-	"resumed_ns\x18F \x01(\x03R\tresumedNs\x120\n" +
+	"resumed_ns\x18F \x01(\x03R\tresumedNs\x12\x1d\n" +
+	"\n" +
+	"resumed_at\x18c \x01(\x04R\tresumedAt\x120\n" +
 	"\x06leases\x18\x1f \x03(\v2\x18.sagenbaum.rows.LeaseRowR\x06leases\x12/\n" +
 	"\aresumed\x18! \x01(\v2\x15.sagenbaum.v1.AddressR\aresumed\x12\x17\n" +
 	"\aby_hand\x18  \x01(\bR\x06byHand\x129\n" +
 	"\n" +
 	"savepoints\x18\" \x03(\v2\x19.sagenbaum.rows.SavepointR\n" +
 	"savepoints\x12!\n" +
-	"\fto_savepoint\x18# \x01(\tR\vtoSavepoint\x12\x1c\n" +
+	"\fto_savepoint\x18# \x01(\tR\vtoSavepoint\x12\x1f\n" +
+	"\vfrom_action\x18_ \x01(\tR\n" +
+	"fromAction\x12\x14\n" +
+	"\x05parts\x18` \x01(\rR\x05parts\x123\n" +
+	"\n" +
+	"part_words\x18a \x03(\v2\x14.sagenbaum.rows.WordR\tpartWords\x12\x1c\n" +
 	"\trewinding\x18$ \x01(\bR\trewinding\x12\x16\n" +
 	"\x06target\x18% \x01(\rR\x06target\x12!\n" +
 	"\fparent_entry\x18& \x01(\rR\vparentEntry\x12#\n" +
@@ -3737,7 +3910,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
 	"duplicated\x18< \x03(\rR\n" +
 	"duplicated\x12\x1a\n" +
-	"\bcounting\x181 \x03(\rR\bcounting\x12\x18\n" +
+	"\bcounting\x181 \x03(\rR\bcounting\x12\x1e\n" +
+	"\n" +
+	"conditions\x18b \x01(\rR\n" +
+	"conditions\x12\x18\n" +
 	"\arewinds\x18. \x01(\rR\arewinds\x12%\n" +
 	"\x0esavepoints_set\x18/ \x01(\rR\rsavepointsSet\x12#\n" +
 	"\rretired_count\x18- \x01(\rR\fretiredCount\x12.\n" +
@@ -3826,7 +4002,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\x87\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xa4\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
@@ -3835,7 +4011,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
 	"\x04moot\x18\t \x01(\bR\x04moot\x12\x12\n" +
 	"\x04node\x18\v \x01(\fR\x04node\x12\x16\n" +
-	"\x06faulty\x18\f \x01(\bR\x06faulty\x121\n" +
+	"\x06faulty\x18\f \x01(\bR\x06faulty\x12\x1b\n" +
+	"\tof_action\x18\r \x01(\bR\bofAction\x121\n" +
 	"\acascade\x18\x14 \x01(\x0e2\x17.sagenbaum.rows.CascadeR\acascadeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +
@@ -3855,7 +4032,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x96\x0f\n" +
+	" \x01(\tR\x06writer\"\xdb\x0f\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -3927,7 +4104,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\bunserved\x18G \x01(\bR\bunserved\x12\x1b\n" +
 	"\tsaid_done\x18H \x01(\rR\bsaidDone\x12\x1a\n" +
 	"\banswered\x18J \x01(\rR\banswered\x12\x16\n" +
-	"\x06undone\x18I \x01(\bR\x06undone\"\xb1\x06\n" +
+	"\x06undone\x18I \x01(\bR\x06undone\x12+\n" +
+	"\x05ahead\x18K \x01(\v2\x15.sagenbaum.v1.AddressR\x05ahead\x12\x16\n" +
+	"\x06behind\x18L \x01(\rR\x06behind\"\xb1\x06\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -3988,7 +4167,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\bcontract\x18\x02 \x01(\fR\bcontract\x12%\n" +
 	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
 	"\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\"\xe9\x03\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"\xaa\x04\n" +
 	"\n" +
 	"AttemptRow\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x125\n" +
@@ -4007,7 +4186,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\amessage\x18\v \x01(\tR\amessage\x12#\n" +
 	"\rblind_cleanup\x18\f \x01(\bR\fblindCleanup\x12#\n" +
 	"\rdirty_failure\x18\r \x01(\bR\fdirtyFailure\x12,\n" +
-	"\x12has_forward_output\x18\x0e \x01(\bR\x10hasForwardOutput\"\x85\x01\n" +
+	"\x12has_forward_output\x18\x0e \x01(\bR\x10hasForwardOutput\x12#\n" +
+	"\rreport_digest\x18\x0f \x01(\fR\freportDigest\x12\x1a\n" +
+	"\breporter\x18\x10 \x01(\tR\breporter\"\x85\x01\n" +
 	"\aPageRow\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04hook\x18\x02 \x01(\tR\x04hook\x12\x16\n" +
@@ -4080,7 +4261,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4088,140 +4269,145 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Outcome)(0),                      // 3: sagenbaum.rows.Outcome
 	(Undo)(0),                         // 4: sagenbaum.rows.Undo
 	(*Meta)(nil),                      // 5: sagenbaum.rows.Meta
-	(*PlanRow)(nil),                   // 6: sagenbaum.rows.PlanRow
-	(*Orphan)(nil),                    // 7: sagenbaum.rows.Orphan
-	(*Word)(nil),                      // 8: sagenbaum.rows.Word
-	(*Read)(nil),                      // 9: sagenbaum.rows.Read
-	(*Firing)(nil),                    // 10: sagenbaum.rows.Firing
-	(*Made)(nil),                      // 11: sagenbaum.rows.Made
-	(*Cut)(nil),                       // 12: sagenbaum.rows.Cut
-	(*Turned)(nil),                    // 13: sagenbaum.rows.Turned
-	(*Savepoint)(nil),                 // 14: sagenbaum.rows.Savepoint
-	(*LeaseRow)(nil),                  // 15: sagenbaum.rows.LeaseRow
-	(*NodeRow)(nil),                   // 16: sagenbaum.rows.NodeRow
-	(*ActionStatic)(nil),              // 17: sagenbaum.rows.ActionStatic
-	(*ActionRow)(nil),                 // 18: sagenbaum.rows.ActionRow
-	(*FactRow)(nil),                   // 19: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 20: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 21: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 22: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 23: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 24: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 25: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 26: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 27: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 28: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 29: sagenbaum.v1.Address
-	(*v1.PlanOpened)(nil),             // 30: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 31: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 32: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 33: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 34: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 35: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 36: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 37: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 38: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 39: sagenbaum.v1.CompensationSucceeded
-	(*v1.CompensationDispatched)(nil), // 40: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 41: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 42: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 43: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 44: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 45: sagenbaum.v1.KeyRotated
+	(*RateRow)(nil),                   // 6: sagenbaum.rows.RateRow
+	(*PlanRow)(nil),                   // 7: sagenbaum.rows.PlanRow
+	(*Orphan)(nil),                    // 8: sagenbaum.rows.Orphan
+	(*Word)(nil),                      // 9: sagenbaum.rows.Word
+	(*Read)(nil),                      // 10: sagenbaum.rows.Read
+	(*Firing)(nil),                    // 11: sagenbaum.rows.Firing
+	(*Made)(nil),                      // 12: sagenbaum.rows.Made
+	(*Cut)(nil),                       // 13: sagenbaum.rows.Cut
+	(*Turned)(nil),                    // 14: sagenbaum.rows.Turned
+	(*Savepoint)(nil),                 // 15: sagenbaum.rows.Savepoint
+	(*LeaseRow)(nil),                  // 16: sagenbaum.rows.LeaseRow
+	(*NodeRow)(nil),                   // 17: sagenbaum.rows.NodeRow
+	(*ActionStatic)(nil),              // 18: sagenbaum.rows.ActionStatic
+	(*ActionRow)(nil),                 // 19: sagenbaum.rows.ActionRow
+	(*FactRow)(nil),                   // 20: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 21: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 22: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 23: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 24: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 25: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 26: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 27: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 28: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 29: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 30: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 31: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 32: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 33: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 34: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 35: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 36: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 37: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 38: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 39: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 40: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 41: sagenbaum.v1.CompensationSucceeded
+	(*v1.CompensationDispatched)(nil), // 42: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 43: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 44: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 45: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 46: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 47: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	29, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	29, // 1: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	30, // 2: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
-	0,  // 3: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
-	1,  // 4: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	29, // 5: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	13, // 6: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	29, // 7: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	29, // 8: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	29, // 9: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	29, // 10: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	7,  // 11: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
-	15, // 12: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	29, // 13: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	14, // 14: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
-	22, // 15: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
-	13, // 16: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
-	10, // 17: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
-	12, // 18: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
-	10, // 19: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
-	8,  // 20: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
-	8,  // 21: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	29, // 22: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
-	8,  // 23: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	29, // 24: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
-	12, // 25: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	29, // 26: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	29, // 27: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	29, // 28: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	29, // 29: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
-	11, // 30: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	29, // 31: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
-	8,  // 32: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
-	9,  // 33: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
-	8,  // 34: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	29, // 35: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	29, // 36: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	29, // 37: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
-	10, // 38: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	22, // 39: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
-	8,  // 40: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	29, // 41: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	31, // 42: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
-	10, // 43: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	29, // 44: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 45: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	29, // 46: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	32, // 47: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	33, // 48: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 49: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	29, // 50: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 51: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	29, // 52: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	29, // 53: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	34, // 54: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	35, // 55: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	15, // 56: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	36, // 57: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	29, // 58: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	37, // 59: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	38, // 60: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	39, // 61: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	22, // 62: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	29, // 63: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	29, // 64: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	29, // 65: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	29, // 66: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	29, // 67: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	29, // 68: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	29, // 69: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	29, // 70: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	29, // 71: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	29, // 72: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	40, // 73: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	41, // 74: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	29, // 75: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	29, // 76: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	29, // 77: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	29, // 78: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	42, // 79: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	29, // 80: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	43, // 81: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	29, // 82: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	44, // 83: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	29, // 84: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	45, // 85: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	29, // 86: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	30, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	31, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	30, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	32, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
+	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
+	30, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	14, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
+	30, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	30, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	30, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	30, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	8,  // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
+	16, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	30, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	15, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
+	9,  // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
+	23, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	14, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
+	11, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
+	13, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
+	11, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
+	9,  // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
+	9,  // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
+	30, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	9,  // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
+	30, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	13, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
+	30, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	30, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	30, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	30, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	12, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
+	30, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	9,  // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
+	10, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
+	9,  // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
+	30, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	30, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	30, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	11, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
+	23, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	9,  // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
+	30, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	33, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	11, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
+	30, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 47: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
+	30, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	34, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	35, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 51: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
+	30, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 53: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
+	30, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	30, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	36, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	37, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	16, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	38, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	30, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	39, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	40, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	41, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	23, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	30, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	30, // 66: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	30, // 67: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	30, // 68: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	30, // 69: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	30, // 70: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	30, // 71: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	30, // 72: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	30, // 73: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	30, // 74: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	30, // 75: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	42, // 76: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	43, // 77: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	30, // 78: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	30, // 79: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	30, // 80: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	30, // 81: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	44, // 82: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	30, // 83: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	45, // 84: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	30, // 85: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	46, // 86: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	30, // 87: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	47, // 88: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	30, // 89: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }
@@ -4235,7 +4421,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -52,7 +52,10 @@ func (m *Meta) CloneVT() *Meta {
 	r.Cut = m.Cut
 	r.Faulty = m.Faulty
 	r.Repairs = m.Repairs
+	r.HolderFold = m.HolderFold
 	r.Decided = m.Decided
+	r.Tenant = m.Tenant.CloneVT()
+	r.Conditions = m.Conditions
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -61,6 +64,24 @@ func (m *Meta) CloneVT() *Meta {
 }
 
 func (m *Meta) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *RateRow) CloneVT() *RateRow {
+	if m == nil {
+		return (*RateRow)(nil)
+	}
+	r := new(RateRow)
+	r.Second = m.Second
+	r.Records = m.Records
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *RateRow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -97,9 +118,12 @@ func (m *PlanRow) CloneVT() *PlanRow {
 	r.Writer = m.Writer
 	r.Opener = m.Opener
 	r.ResumedNs = m.ResumedNs
+	r.ResumedAt = m.ResumedAt
 	r.Resumed = m.Resumed.CloneVT()
 	r.ByHand = m.ByHand
 	r.ToSavepoint = m.ToSavepoint
+	r.FromAction = m.FromAction
+	r.Parts = m.Parts
 	r.Rewinding = m.Rewinding
 	r.Target = m.Target
 	r.ParentEntry = m.ParentEntry
@@ -107,6 +131,7 @@ func (m *PlanRow) CloneVT() *PlanRow {
 	r.Origin = m.Origin
 	r.UndoneAs = m.UndoneAs
 	r.Depth = m.Depth
+	r.Conditions = m.Conditions
 	r.Rewinds = m.Rewinds
 	r.SavepointsSet = m.SavepointsSet
 	r.RetiredCount = m.RetiredCount
@@ -159,6 +184,13 @@ func (m *PlanRow) CloneVT() *PlanRow {
 			tmpContainer[k] = v.CloneVT()
 		}
 		r.Savepoints = tmpContainer
+	}
+	if rhs := m.PartWords; rhs != nil {
+		tmpContainer := make([]*Word, len(rhs))
+		for k, v := range rhs {
+			tmpContainer[k] = v.CloneVT()
+		}
+		r.PartWords = tmpContainer
 	}
 	if rhs := m.Children; rhs != nil {
 		tmpContainer := make([]uint32, len(rhs))
@@ -448,6 +480,7 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 	r.Fired = m.Fired
 	r.Moot = m.Moot
 	r.Faulty = m.Faulty
+	r.OfAction = m.OfAction
 	r.Cascade = m.Cascade
 	if rhs := m.Keys; rhs != nil {
 		tmpContainer := make([]string, len(rhs))
@@ -578,6 +611,8 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.SaidDone = m.SaidDone
 	r.Answered = m.Answered
 	r.Undone = m.Undone
+	r.Ahead = m.Ahead.CloneVT()
+	r.Behind = m.Behind
 	if rhs := m.Leases; rhs != nil {
 		tmpContainer := make([]*LeaseRow, len(rhs))
 		for k, v := range rhs {
@@ -775,6 +810,12 @@ func (m *AttemptRow) CloneVT() *AttemptRow {
 	r.BlindCleanup = m.BlindCleanup
 	r.DirtyFailure = m.DirtyFailure
 	r.HasForwardOutput = m.HasForwardOutput
+	r.Reporter = m.Reporter
+	if rhs := m.ReportDigest; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.ReportDigest = tmpBytes
+	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -893,6 +934,32 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Conditions != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xa8
+	}
+	if m.HolderFold != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HolderFold))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xa0
+	}
+	if m.Tenant != nil {
+		size, err := m.Tenant.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0x9a
 	}
 	if m.Decided != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Decided))
@@ -1070,6 +1137,49 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *RateRow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *RateRow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *RateRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Records != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Records))
+		i--
+		dAtA[i] = 0x10
+	}
+	if m.Second != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Second))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *PlanRow) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -1099,6 +1209,50 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.ResumedAt != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ResumedAt))
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.Conditions != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0x90
+	}
+	if len(m.PartWords) > 0 {
+		for iNdEx := len(m.PartWords) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.PartWords[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+			i--
+			dAtA[i] = 0x6
+			i--
+			dAtA[i] = 0x8a
+		}
+	}
+	if m.Parts != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Parts))
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0x80
+	}
+	if len(m.FromAction) > 0 {
+		i -= len(m.FromAction)
+		copy(dAtA[i:], m.FromAction)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.FromAction)))
+		i--
+		dAtA[i] = 0x5
+		i--
+		dAtA[i] = 0xfa
 	}
 	if len(m.InDoubt) > 0 {
 		for iNdEx := len(m.InDoubt) - 1; iNdEx >= 0; iNdEx-- {
@@ -2626,6 +2780,16 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xa0
 	}
+	if m.OfAction {
+		i--
+		if m.OfAction {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x68
+	}
 	if m.Faulty {
 		i--
 		if m.Faulty {
@@ -2906,6 +3070,25 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x5
 		i--
 		dAtA[i] = 0xd0
+	}
+	if m.Behind != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Behind))
+		i--
+		dAtA[i] = 0x4
+		i--
+		dAtA[i] = 0xe0
+	}
+	if m.Ahead != nil {
+		size, err := m.Ahead.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x4
+		i--
+		dAtA[i] = 0xda
 	}
 	if m.Answered != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Answered))
@@ -3932,6 +4115,22 @@ func (m *AttemptRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Reporter) > 0 {
+		i -= len(m.Reporter)
+		copy(dAtA[i:], m.Reporter)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reporter)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x82
+	}
+	if len(m.ReportDigest) > 0 {
+		i -= len(m.ReportDigest)
+		copy(dAtA[i:], m.ReportDigest)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ReportDigest)))
+		i--
+		dAtA[i] = 0x7a
+	}
 	if m.HasForwardOutput {
 		i--
 		if m.HasForwardOutput {
@@ -4378,6 +4577,32 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Decided != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Decided))
 	}
+	if m.Tenant != nil {
+		l = m.Tenant.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.HolderFold != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.HolderFold))
+	}
+	if m.Conditions != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *RateRow) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Second != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Second))
+	}
+	if m.Records != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Records))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4676,6 +4901,25 @@ func (m *PlanRow) SizeVT() (n int) {
 			l = len(s)
 			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	l = len(m.FromAction)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Parts != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Parts))
+	}
+	if len(m.PartWords) > 0 {
+		for _, e := range m.PartWords {
+			l = e.SizeVT()
+			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	if m.Conditions != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
+	}
+	if m.ResumedAt != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ResumedAt))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -5018,6 +5262,9 @@ func (m *LeaseRow) SizeVT() (n int) {
 	if m.Faulty {
 		n += 2
 	}
+	if m.OfAction {
+		n += 2
+	}
 	if m.Cascade != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Cascade))
 	}
@@ -5281,6 +5528,13 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.Answered != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Answered))
+	}
+	if m.Ahead != nil {
+		l = m.Ahead.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Behind != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Behind))
 	}
 	if m.OutputIncomplete {
 		n += 3
@@ -5565,6 +5819,14 @@ func (m *AttemptRow) SizeVT() (n int) {
 	if m.HasForwardOutput {
 		n += 2
 	}
+	l = len(m.ReportDigest)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Reporter)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5666,606 +5928,381 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Meta")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Meta: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Meta: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field FoldVersion", wireType)
+				return wrongWireType(wireType, "FoldVersion")
 			}
-			m.FoldVersion = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.FoldVersion |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.FoldVersion = uint32(value)
+			iNdEx = next
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Applied", wireType)
+				return wrongWireType(wireType, "Applied")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Applied == nil {
 				m.Applied = &v1.Address{}
 			}
-			if err := m.Applied.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Applied.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AppliedCount", wireType)
+				return wrongWireType(wireType, "AppliedCount")
 			}
-			m.AppliedCount = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AppliedCount |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 4:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StampNs", wireType)
-			}
-			m.StampNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.StampNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 5:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TimeNs", wireType)
-			}
-			m.TimeNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.TimeNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 6:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Term", wireType)
-			}
-			m.Term = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Term |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 7:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Holder", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Holder = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 8:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TermSequence", wireType)
-			}
-			m.TermSequence = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.TermSequence |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 9:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Records", wireType)
-			}
-			m.Records = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Records |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 10:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Refused", wireType)
-			}
-			m.Refused = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Refused |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 11:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Voided", wireType)
-			}
-			m.Voided = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Voided |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 12:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Held", wireType)
-			}
-			m.Held = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Held |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 13:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Open", wireType)
-			}
-			m.Open = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Open |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 14:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Unwinding", wireType)
-			}
-			m.Unwinding = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Unwinding |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 15:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Quarantined", wireType)
-			}
-			m.Quarantined = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Quarantined |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 16:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
-			}
-			m.Ended = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Ended |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 17:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fence", wireType)
-			}
-			m.Fence = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Fence |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 20:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field FactBytes", wireType)
-			}
-			m.FactBytes = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.FactBytes |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 21:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Facts", wireType)
-			}
-			m.Facts = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Facts |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 22:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Evicted", wireType)
-			}
-			m.Evicted = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Evicted |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 23:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Evictions", wireType)
-			}
-			m.Evictions = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Evictions |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 24:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Tombstones", wireType)
-			}
-			m.Tombstones = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Tombstones |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 25:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field CascadeHour", wireType)
-			}
-			m.CascadeHour = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.CascadeHour |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 26:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cascaded", wireType)
-			}
-			m.Cascaded = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Cascaded |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 27:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cut", wireType)
-			}
-			m.Cut = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Cut |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 30:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Faulty", wireType)
-			}
-			m.Faulty = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Faulty |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 31:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Repairs", wireType)
-			}
-			m.Repairs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Repairs |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 45:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Decided", wireType)
-			}
-			m.Decided = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Decided |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.AppliedCount = uint32(value)
+			iNdEx = next
+		case 4:
+			if wireType != 0 {
+				return wrongWireType(wireType, "StampNs")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.StampNs = int64(value)
+			iNdEx = next
+		case 5:
+			if wireType != 0 {
+				return wrongWireType(wireType, "TimeNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.TimeNs = int64(value)
+			iNdEx = next
+		case 6:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Term")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Term = uint64(value)
+			iNdEx = next
+		case 7:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Holder")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Holder = string(part)
+			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return wrongWireType(wireType, "TermSequence")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.TermSequence = uint64(value)
+			iNdEx = next
+		case 9:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Records")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Records = uint64(value)
+			iNdEx = next
+		case 10:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Refused")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Refused = uint64(value)
+			iNdEx = next
+		case 11:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Voided")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Voided = uint64(value)
+			iNdEx = next
+		case 12:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Held")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Held = uint64(value)
+			iNdEx = next
+		case 13:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Open")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Open = uint64(value)
+			iNdEx = next
+		case 14:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Unwinding")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Unwinding = uint64(value)
+			iNdEx = next
+		case 15:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Quarantined")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Quarantined = uint64(value)
+			iNdEx = next
+		case 16:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Ended")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Ended = uint64(value)
+			iNdEx = next
+		case 17:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Fence")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Fence = uint64(value)
+			iNdEx = next
+		case 20:
+			if wireType != 0 {
+				return wrongWireType(wireType, "FactBytes")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.FactBytes = uint64(value)
+			iNdEx = next
+		case 21:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Facts")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Facts = uint64(value)
+			iNdEx = next
+		case 22:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Evicted")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Evicted = uint64(value)
+			iNdEx = next
+		case 23:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Evictions")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Evictions = uint64(value)
+			iNdEx = next
+		case 24:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Tombstones")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Tombstones = uint64(value)
+			iNdEx = next
+		case 25:
+			if wireType != 0 {
+				return wrongWireType(wireType, "CascadeHour")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.CascadeHour = int64(value)
+			iNdEx = next
+		case 26:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Cascaded")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Cascaded = uint64(value)
+			iNdEx = next
+		case 27:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Cut")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Cut = uint64(value)
+			iNdEx = next
+		case 30:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Faulty")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Faulty = uint64(value)
+			iNdEx = next
+		case 31:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Repairs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Repairs = uint64(value)
+			iNdEx = next
+		case 45:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Decided")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Decided = uint64(value)
+			iNdEx = next
+		case 51:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Tenant")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Tenant == nil {
+				m.Tenant = &v1.TenantChanged{}
+			}
+			if err := m.Tenant.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 52:
+			if wireType != 0 {
+				return wrongWireType(wireType, "HolderFold")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.HolderFold = uint32(value)
+			iNdEx = next
+		case 53:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Conditions")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Conditions = uint64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *RateRow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "RateRow")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Second")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Second = int64(value)
+			iNdEx = next
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Records")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Records = uint64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -6279,716 +6316,321 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "PlanRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: PlanRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: PlanRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Agent", wireType)
+				return wrongWireType(wireType, "Agent")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Agent = string(dAtA[iNdEx:postIndex])
+			m.Agent = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Opened", wireType)
+				return wrongWireType(wireType, "Opened")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Opened == nil {
 				m.Opened = &v1.Address{}
 			}
-			if err := m.Opened.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Opened.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field OpenedNs", wireType)
+				return wrongWireType(wireType, "OpenedNs")
 			}
-			m.OpenedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.OpenedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.OpenedNs = int64(value)
+			iNdEx = next
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Declared", wireType)
+				return wrongWireType(wireType, "Declared")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Declared == nil {
 				m.Declared = &v1.PlanOpened{}
 			}
-			if err := m.Declared.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Declared.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Implicit", wireType)
+				return wrongWireType(wireType, "Implicit")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Implicit = bool(v != 0)
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Phase", wireType)
+				return wrongWireType(wireType, "Phase")
 			}
-			m.Phase = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Phase |= Phase(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Phase = Phase(value)
+			iNdEx = next
 		case 7:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Signal", wireType)
+				return wrongWireType(wireType, "Signal")
 			}
-			m.Signal = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Signal |= Signal(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Signal = Signal(value)
+			iNdEx = next
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
+				return wrongWireType(wireType, "Reason")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Reason = string(dAtA[iNdEx:postIndex])
+			m.Reason = string(part)
 			iNdEx = postIndex
 		case 9:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Signalled", wireType)
+				return wrongWireType(wireType, "Signalled")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Signalled == nil {
 				m.Signalled = &v1.Address{}
 			}
-			if err := m.Signalled.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Signalled.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 10:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Turned", wireType)
+				return wrongWireType(wireType, "Turned")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Turned == nil {
 				m.Turned = &Turned{}
 			}
-			if err := m.Turned.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Turned.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 11:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
+				return wrongWireType(wireType, "Fired")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Fired == nil {
 				m.Fired = &v1.Address{}
 			}
-			if err := m.Fired.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Fired.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 12:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Unwinding", wireType)
+				return wrongWireType(wireType, "Unwinding")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Unwinding == nil {
 				m.Unwinding = &v1.Address{}
 			}
-			if err := m.Unwinding.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Unwinding.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 13:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Committed", wireType)
+				return wrongWireType(wireType, "Committed")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Committed == nil {
 				m.Committed = &v1.Address{}
 			}
-			if err := m.Committed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Committed.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 14:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Retired", wireType)
+				return wrongWireType(wireType, "Retired")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Retired = bool(v != 0)
 		case 15:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
+				return wrongWireType(wireType, "Ended")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Ended == nil {
 				m.Ended = &v1.Address{}
 			}
-			if err := m.Ended.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Ended.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 16:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EndedNs", wireType)
+				return wrongWireType(wireType, "EndedNs")
 			}
-			m.EndedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.EndedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.EndedNs = int64(value)
+			iNdEx = next
 		case 17:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field LastNs", wireType)
+				return wrongWireType(wireType, "LastNs")
 			}
-			m.LastNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.LastNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.LastNs = int64(value)
+			iNdEx = next
 		case 18:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Actions", wireType)
+				return wrongWireType(wireType, "Actions")
 			}
-			m.Actions = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Actions |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Actions = uint32(value)
+			iNdEx = next
 		case 19:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Unsettled", wireType)
+				return wrongWireType(wireType, "Unsettled")
 			}
-			m.Unsettled = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Unsettled |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Unsettled = uint32(value)
+			iNdEx = next
 		case 20:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field InFlight", wireType)
+				return wrongWireType(wireType, "InFlight")
 			}
-			m.InFlight = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.InFlight |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.InFlight = uint32(value)
+			iNdEx = next
 		case 21:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field InScope", wireType)
+				return wrongWireType(wireType, "InScope")
 			}
-			m.InScope = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.InScope |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.InScope = uint32(value)
+			iNdEx = next
 		case 22:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Compensated", wireType)
+				return wrongWireType(wireType, "Compensated")
 			}
-			m.Compensated = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Compensated |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Compensated = uint32(value)
+			iNdEx = next
 		case 23:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Skipped", wireType)
+				return wrongWireType(wireType, "Skipped")
 			}
-			m.Skipped = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Skipped |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Skipped = uint32(value)
+			iNdEx = next
 		case 24:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Quarantined", wireType)
+				return wrongWireType(wireType, "Quarantined")
 			}
-			m.Quarantined = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Quarantined |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Quarantined = uint32(value)
+			iNdEx = next
 		case 25:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Resolved", wireType)
+				return wrongWireType(wireType, "Resolved")
 			}
-			m.Resolved = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Resolved |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Resolved = uint32(value)
+			iNdEx = next
 		case 26:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Ready = append(m.Ready, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -6997,74 +6639,35 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Ready) == 0 {
 					m.Ready = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Ready = append(m.Ready, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ready", wireType)
+				return wrongWireType(wireType, "Ready")
 			}
 		case 27:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Parked = append(m.Parked, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -7073,74 +6676,35 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Parked) == 0 {
 					m.Parked = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Parked = append(m.Parked, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Parked", wireType)
+				return wrongWireType(wireType, "Parked")
 			}
 		case 28:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Reported = append(m.Reported, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -7149,74 +6713,35 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Reported) == 0 {
 					m.Reported = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Reported = append(m.Reported, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reported", wireType)
+				return wrongWireType(wireType, "Reported")
 			}
 		case 29:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Watchers = append(m.Watchers, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -7225,307 +6750,138 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Watchers) == 0 {
 					m.Watchers = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Watchers = append(m.Watchers, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Watchers", wireType)
+				return wrongWireType(wireType, "Watchers")
 			}
 		case 31:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Leases", wireType)
+				return wrongWireType(wireType, "Leases")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Leases = append(m.Leases, &LeaseRow{})
-			if err := m.Leases[len(m.Leases)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Leases[len(m.Leases)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 32:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ByHand", wireType)
+				return wrongWireType(wireType, "ByHand")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.ByHand = bool(v != 0)
 		case 33:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Resumed", wireType)
+				return wrongWireType(wireType, "Resumed")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Resumed == nil {
 				m.Resumed = &v1.Address{}
 			}
-			if err := m.Resumed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Resumed.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 34:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Savepoints", wireType)
+				return wrongWireType(wireType, "Savepoints")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Savepoints = append(m.Savepoints, &Savepoint{})
-			if err := m.Savepoints[len(m.Savepoints)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Savepoints[len(m.Savepoints)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 35:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ToSavepoint", wireType)
+				return wrongWireType(wireType, "ToSavepoint")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.ToSavepoint = string(dAtA[iNdEx:postIndex])
+			m.ToSavepoint = string(part)
 			iNdEx = postIndex
 		case 36:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Rewinding", wireType)
+				return wrongWireType(wireType, "Rewinding")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Rewinding = bool(v != 0)
 		case 37:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Target", wireType)
+				return wrongWireType(wireType, "Target")
 			}
-			m.Target = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Target |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Target = uint32(value)
+			iNdEx = next
 		case 38:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ParentEntry", wireType)
+				return wrongWireType(wireType, "ParentEntry")
 			}
-			m.ParentEntry = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ParentEntry |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.ParentEntry = uint32(value)
+			iNdEx = next
 		case 39:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field OpenChildren", wireType)
+				return wrongWireType(wireType, "OpenChildren")
 			}
-			m.OpenChildren = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.OpenChildren |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.OpenChildren = uint32(value)
+			iNdEx = next
 		case 40:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Children = append(m.Children, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -7534,74 +6890,35 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Children) == 0 {
 					m.Children = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Children = append(m.Children, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Children", wireType)
+				return wrongWireType(wireType, "Children")
 			}
 		case 41:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Windows = append(m.Windows, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -7610,248 +6927,108 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Windows) == 0 {
 					m.Windows = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Windows = append(m.Windows, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Windows", wireType)
+				return wrongWireType(wireType, "Windows")
 			}
 		case 42:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Origin", wireType)
+				return wrongWireType(wireType, "Origin")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Origin = string(dAtA[iNdEx:postIndex])
+			m.Origin = string(part)
 			iNdEx = postIndex
 		case 43:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field UndoneAs", wireType)
+				return wrongWireType(wireType, "UndoneAs")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.UndoneAs = string(dAtA[iNdEx:postIndex])
+			m.UndoneAs = string(part)
 			iNdEx = postIndex
 		case 44:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Depth", wireType)
+				return wrongWireType(wireType, "Depth")
 			}
-			m.Depth = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Depth |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Depth = uint32(value)
+			iNdEx = next
 		case 45:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field RetiredCount", wireType)
+				return wrongWireType(wireType, "RetiredCount")
 			}
-			m.RetiredCount = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.RetiredCount |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.RetiredCount = uint32(value)
+			iNdEx = next
 		case 46:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Rewinds", wireType)
+				return wrongWireType(wireType, "Rewinds")
 			}
-			m.Rewinds = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Rewinds |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Rewinds = uint32(value)
+			iNdEx = next
 		case 47:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field SavepointsSet", wireType)
+				return wrongWireType(wireType, "SavepointsSet")
 			}
-			m.SavepointsSet = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.SavepointsSet |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.SavepointsSet = uint32(value)
+			iNdEx = next
 		case 48:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Proposals", wireType)
+				return wrongWireType(wireType, "Proposals")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Proposals = append(m.Proposals, &Proposal{})
-			if err := m.Proposals[len(m.Proposals)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Proposals[len(m.Proposals)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 49:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Counting = append(m.Counting, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -7860,303 +7037,129 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Counting) == 0 {
 					m.Counting = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Counting = append(m.Counting, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Counting", wireType)
+				return wrongWireType(wireType, "Counting")
 			}
 		case 50:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Firing", wireType)
+				return wrongWireType(wireType, "Firing")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Firing == nil {
 				m.Firing = &Firing{}
 			}
-			if err := m.Firing.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Firing.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 51:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cascaded", wireType)
+				return wrongWireType(wireType, "Cascaded")
 			}
-			m.Cascaded = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Cascaded |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Cascaded = uint32(value)
+			iNdEx = next
 		case 52:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cuts", wireType)
+				return wrongWireType(wireType, "Cuts")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Cuts = append(m.Cuts, &Cut{})
-			if err := m.Cuts[len(m.Cuts)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Cuts[len(m.Cuts)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 53:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Passed", wireType)
+				return wrongWireType(wireType, "Passed")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Passed == nil {
 				m.Passed = &Firing{}
 			}
-			if err := m.Passed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Passed.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 54:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Asked", wireType)
+				return wrongWireType(wireType, "Asked")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Asked == nil {
 				m.Asked = &Word{}
 			}
-			if err := m.Asked.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Asked.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 55:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Verdicts", wireType)
+				return wrongWireType(wireType, "Verdicts")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Verdicts = append(m.Verdicts, &Word{})
-			if err := m.Verdicts[len(m.Verdicts)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Verdicts[len(m.Verdicts)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 56:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Answered", wireType)
+				return wrongWireType(wireType, "Answered")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Answered = append(m.Answered, &Cut{})
-			if err := m.Answered[len(m.Answered)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Answered[len(m.Answered)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 60:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Duplicated = append(m.Duplicated, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -8165,216 +7168,93 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Duplicated) == 0 {
 					m.Duplicated = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Duplicated = append(m.Duplicated, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Duplicated", wireType)
+				return wrongWireType(wireType, "Duplicated")
 			}
 		case 61:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Behind", wireType)
+				return wrongWireType(wireType, "Behind")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Behind = append(m.Behind, &Turned{})
-			if err := m.Behind[len(m.Behind)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Behind[len(m.Behind)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 62:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Erased", wireType)
+				return wrongWireType(wireType, "Erased")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Erased == nil {
 				m.Erased = &v1.Address{}
 			}
-			if err := m.Erased.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Erased.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 63:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Erasure", wireType)
+				return wrongWireType(wireType, "Erasure")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Erasure == nil {
 				m.Erasure = &Word{}
 			}
-			if err := m.Erasure.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Erasure.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 64:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Shredded", wireType)
+				return wrongWireType(wireType, "Shredded")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Shredded == nil {
 				m.Shredded = &v1.Address{}
 			}
-			if err := m.Shredded.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Shredded.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 65:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Settling = append(m.Settling, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -8383,228 +7263,149 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Settling) == 0 {
 					m.Settling = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Settling = append(m.Settling, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Settling", wireType)
+				return wrongWireType(wireType, "Settling")
 			}
 		case 66:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field UnwindingNs", wireType)
+				return wrongWireType(wireType, "UnwindingNs")
 			}
-			m.UnwindingNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.UnwindingNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.UnwindingNs = int64(value)
+			iNdEx = next
 		case 67:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Orphans", wireType)
+				return wrongWireType(wireType, "Orphans")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Orphans = append(m.Orphans, &Orphan{})
-			if err := m.Orphans[len(m.Orphans)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Orphans[len(m.Orphans)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 68:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Writer", wireType)
+				return wrongWireType(wireType, "Writer")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Writer = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 69:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Opener", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Opener = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 70:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ResumedNs", wireType)
-			}
-			m.ResumedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ResumedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 90:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Doubts", wireType)
-			}
-			m.Doubts = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Doubts |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 91:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field InDoubt", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.InDoubt = append(m.InDoubt, string(dAtA[iNdEx:postIndex]))
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.Writer = string(part)
+			iNdEx = postIndex
+		case 69:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Opener")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.Opener = string(part)
+			iNdEx = postIndex
+		case 70:
+			if wireType != 0 {
+				return wrongWireType(wireType, "ResumedNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.ResumedNs = int64(value)
+			iNdEx = next
+		case 90:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Doubts")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Doubts = uint32(value)
+			iNdEx = next
+		case 91:
+			if wireType != 2 {
+				return wrongWireType(wireType, "InDoubt")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.InDoubt = append(m.InDoubt, string(part))
+			iNdEx = postIndex
+		case 95:
+			if wireType != 2 {
+				return wrongWireType(wireType, "FromAction")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.FromAction = string(part)
+			iNdEx = postIndex
+		case 96:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Parts")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Parts = uint32(value)
+			iNdEx = next
+		case 97:
+			if wireType != 2 {
+				return wrongWireType(wireType, "PartWords")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.PartWords = append(m.PartWords, &Word{})
+			if err := m.PartWords[len(m.PartWords)-1].UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 98:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Conditions")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Conditions = uint32(value)
+			iNdEx = next
+		case 99:
+			if wireType != 0 {
+				return wrongWireType(wireType, "ResumedAt")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.ResumedAt = uint64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -8618,334 +7419,128 @@ func (m *Orphan) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Orphan")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Orphan: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Orphan: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Name", wireType)
+				return wrongWireType(wireType, "Name")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Name = string(dAtA[iNdEx:postIndex])
+			m.Name = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
+				return wrongWireType(wireType, "Action")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Action = string(dAtA[iNdEx:postIndex])
+			m.Action = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Writer", wireType)
+				return wrongWireType(wireType, "Writer")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Writer = string(dAtA[iNdEx:postIndex])
+			m.Writer = string(part)
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Capability", wireType)
+				return wrongWireType(wireType, "Capability")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Capability = string(dAtA[iNdEx:postIndex])
+			m.Capability = string(part)
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Digest", wireType)
+				return wrongWireType(wireType, "Digest")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Digest = append(m.Digest[:0], dAtA[iNdEx:postIndex]...)
+			m.Digest = append(m.Digest[:0], part...)
 			if m.Digest == nil {
 				m.Digest = []byte{}
 			}
 			iNdEx = postIndex
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
+				return wrongWireType(wireType, "Reason")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Reason = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 8:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Happened", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Happened = bool(v != 0)
-		case 9:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Answered", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Answered = bool(v != 0)
-		case 10:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Withdrawn", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Withdrawn = bool(v != 0)
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.Reason = string(part)
+			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Happened")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			v := int(value)
+			iNdEx = next
+			m.Happened = bool(v != 0)
+		case 9:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Answered")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Answered = bool(v != 0)
+		case 10:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Withdrawn")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Withdrawn = bool(v != 0)
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -8959,259 +7554,92 @@ func (m *Word) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Word")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Word: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Word: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Said", wireType)
+				return wrongWireType(wireType, "Said")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Said = string(dAtA[iNdEx:postIndex])
+			m.Said = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field By", wireType)
+				return wrongWireType(wireType, "By")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.By = string(dAtA[iNdEx:postIndex])
+			m.By = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
+				return wrongWireType(wireType, "Reason")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Reason = string(dAtA[iNdEx:postIndex])
+			m.Reason = string(part)
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AtNs", wireType)
+				return wrongWireType(wireType, "AtNs")
 			}
-			m.AtNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AtNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 6:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Savepoint", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Savepoint = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 7:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Action = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.AtNs = int64(value)
+			iNdEx = next
+		case 6:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Savepoint")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.Savepoint = string(part)
+			iNdEx = postIndex
+		case 7:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Action")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Action = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -9225,217 +7653,86 @@ func (m *Read) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Read")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Read: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Read: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Key", wireType)
+				return wrongWireType(wireType, "Key")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Key = string(dAtA[iNdEx:postIndex])
+			m.Key = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AtNs", wireType)
+				return wrongWireType(wireType, "AtNs")
 			}
-			m.AtNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AtNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AtNs = int64(value)
+			iNdEx = next
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Source", wireType)
+				return wrongWireType(wireType, "Source")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Source = string(dAtA[iNdEx:postIndex])
+			m.Source = string(part)
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Value", wireType)
+				return wrongWireType(wireType, "Value")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Value = append(m.Value[:0], dAtA[iNdEx:postIndex]...)
+			m.Value = append(m.Value[:0], part...)
 			if m.Value == nil {
 				m.Value = []byte{}
 			}
 			iNdEx = postIndex
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Retracted", wireType)
+				return wrongWireType(wireType, "Retracted")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Retracted = bool(v != 0)
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			v := int(value)
+			iNdEx = next
+			m.Retracted = bool(v != 0)
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -9449,394 +7746,157 @@ func (m *Firing) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Firing")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Firing: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Firing: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Plan", wireType)
+				return wrongWireType(wireType, "Plan")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Plan = string(dAtA[iNdEx:postIndex])
+			m.Plan = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
+				return wrongWireType(wireType, "Action")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Action = string(dAtA[iNdEx:postIndex])
+			m.Action = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Lease", wireType)
+				return wrongWireType(wireType, "Lease")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Lease = string(dAtA[iNdEx:postIndex])
+			m.Lease = string(part)
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
+				return wrongWireType(wireType, "Fired")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Fired == nil {
 				m.Fired = &v1.Address{}
 			}
-			if err := m.Fired.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Fired.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Depth", wireType)
+				return wrongWireType(wireType, "Depth")
 			}
-			m.Depth = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Depth |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Depth = uint32(value)
+			iNdEx = next
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field By", wireType)
+				return wrongWireType(wireType, "By")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.By == nil {
 				m.By = &Made{}
 			}
-			if err := m.By.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.By.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Passed", wireType)
+				return wrongWireType(wireType, "Passed")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Passed == nil {
 				m.Passed = &v1.Address{}
 			}
-			if err := m.Passed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Passed.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Said", wireType)
+				return wrongWireType(wireType, "Said")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Said == nil {
 				m.Said = &Word{}
 			}
-			if err := m.Said.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Said.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 9:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Read", wireType)
+				return wrongWireType(wireType, "Read")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Read == nil {
 				m.Read = &Read{}
 			}
-			if err := m.Read.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Read.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 10:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TurnedNs", wireType)
+				return wrongWireType(wireType, "TurnedNs")
 			}
-			m.TurnedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.TurnedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.TurnedNs = int64(value)
+			iNdEx = next
 		case 11:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Resumed", wireType)
+				return wrongWireType(wireType, "Resumed")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Resumed == nil {
 				m.Resumed = &Word{}
 			}
-			if err := m.Resumed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Resumed.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -9850,251 +7910,98 @@ func (m *Made) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Made")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Made: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Made: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Key", wireType)
+				return wrongWireType(wireType, "Key")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Key = string(dAtA[iNdEx:postIndex])
+			m.Key = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fact", wireType)
+				return wrongWireType(wireType, "Fact")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Fact == nil {
 				m.Fact = &v1.Address{}
 			}
-			if err := m.Fact.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Fact.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Retracted", wireType)
+				return wrongWireType(wireType, "Retracted")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Retracted = bool(v != 0)
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Depth", wireType)
+				return wrongWireType(wireType, "Depth")
 			}
-			m.Depth = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Depth |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Depth = uint32(value)
+			iNdEx = next
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field UndonePlan", wireType)
+				return wrongWireType(wireType, "UndonePlan")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.UndonePlan = string(dAtA[iNdEx:postIndex])
+			m.UndonePlan = string(part)
 			iNdEx = postIndex
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Undone", wireType)
+				return wrongWireType(wireType, "Undone")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Undone = string(dAtA[iNdEx:postIndex])
+			m.Undone = string(part)
 			iNdEx = postIndex
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
+				return wrongWireType(wireType, "Fired")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Fired == nil {
 				m.Fired = &v1.Address{}
 			}
-			if err := m.Fired.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Fired.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -10108,290 +8015,117 @@ func (m *Cut) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Cut")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Cut: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Cut: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
+				return wrongWireType(wireType, "Action")
 			}
-			m.Action = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Action |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Action = uint32(value)
+			iNdEx = next
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Lease", wireType)
+				return wrongWireType(wireType, "Lease")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Lease = string(dAtA[iNdEx:postIndex])
+			m.Lease = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AtNs", wireType)
+				return wrongWireType(wireType, "AtNs")
 			}
-			m.AtNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AtNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AtNs = int64(value)
+			iNdEx = next
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Why", wireType)
+				return wrongWireType(wireType, "Why")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Why = string(dAtA[iNdEx:postIndex])
+			m.Why = string(part)
 			iNdEx = postIndex
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Firing", wireType)
+				return wrongWireType(wireType, "Firing")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Firing == nil {
 				m.Firing = &Firing{}
 			}
-			if err := m.Firing.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Firing.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Proposal", wireType)
+				return wrongWireType(wireType, "Proposal")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Proposal == nil {
 				m.Proposal = &Proposal{}
 			}
-			if err := m.Proposal.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Proposal.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Answer", wireType)
+				return wrongWireType(wireType, "Answer")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Answer == nil {
 				m.Answer = &Word{}
 			}
-			if err := m.Answer.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Answer.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -10405,240 +8139,101 @@ func (m *Turned) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Turned")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Turned: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Turned: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
+				return wrongWireType(wireType, "Action")
 			}
-			m.Action = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Action |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Action = uint32(value)
+			iNdEx = next
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Lease", wireType)
+				return wrongWireType(wireType, "Lease")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Lease = string(dAtA[iNdEx:postIndex])
+			m.Lease = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ns", wireType)
+				return wrongWireType(wireType, "Ns")
 			}
-			m.Ns = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Ns |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Ns = int64(value)
+			iNdEx = next
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Clocked", wireType)
+				return wrongWireType(wireType, "Clocked")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Clocked = bool(v != 0)
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Readings", wireType)
+				return wrongWireType(wireType, "Readings")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Readings = append(m.Readings, &v1.Reading{})
-			if err := m.Readings[len(m.Readings)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Readings[len(m.Readings)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 20:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Firing", wireType)
+				return wrongWireType(wireType, "Firing")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Firing == nil {
 				m.Firing = &Firing{}
 			}
-			if err := m.Firing.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Firing.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -10652,131 +8247,52 @@ func (m *Savepoint) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Savepoint")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Savepoint: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Savepoint: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Name", wireType)
+				return wrongWireType(wireType, "Name")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Name = string(dAtA[iNdEx:postIndex])
+			m.Name = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Actions", wireType)
+				return wrongWireType(wireType, "Actions")
 			}
-			m.Actions = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Actions |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Actions = uint32(value)
+			iNdEx = next
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -10790,259 +8306,124 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "LeaseRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: LeaseRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: LeaseRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Name", wireType)
+				return wrongWireType(wireType, "Name")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Name = string(dAtA[iNdEx:postIndex])
+			m.Name = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ArmedNs", wireType)
+				return wrongWireType(wireType, "ArmedNs")
 			}
-			m.ArmedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ArmedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.ArmedNs = int64(value)
+			iNdEx = next
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field WakeNs", wireType)
+				return wrongWireType(wireType, "WakeNs")
 			}
-			m.WakeNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.WakeNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.WakeNs = int64(value)
+			iNdEx = next
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Keys", wireType)
+				return wrongWireType(wireType, "Keys")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Keys = append(m.Keys, string(dAtA[iNdEx:postIndex]))
+			m.Keys = append(m.Keys, string(part))
 			iNdEx = postIndex
 		case 8:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
+				return wrongWireType(wireType, "Fired")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Fired = bool(v != 0)
 		case 9:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Moot", wireType)
+				return wrongWireType(wireType, "Moot")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Moot = bool(v != 0)
 		case 11:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Node", wireType)
+				return wrongWireType(wireType, "Node")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Node = append(m.Node[:0], dAtA[iNdEx:postIndex]...)
+			m.Node = append(m.Node[:0], part...)
 			if m.Node == nil {
 				m.Node = []byte{}
 			}
 			iNdEx = postIndex
 		case 12:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Faulty", wireType)
+				return wrongWireType(wireType, "Faulty")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Faulty = bool(v != 0)
-		case 20:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cascade", wireType)
-			}
-			m.Cascade = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Cascade |= Cascade(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			v := int(value)
+			iNdEx = next
+			m.Faulty = bool(v != 0)
+		case 13:
+			if wireType != 0 {
+				return wrongWireType(wireType, "OfAction")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			v := int(value)
+			iNdEx = next
+			m.OfAction = bool(v != 0)
+		case 20:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Cascade")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Cascade = Cascade(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -11056,114 +8437,47 @@ func (m *NodeRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "NodeRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: NodeRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: NodeRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Leases", wireType)
+				return wrongWireType(wireType, "Leases")
 			}
-			m.Leases = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Leases |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 2:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field WakeNs", wireType)
-			}
-			m.WakeNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.WakeNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 3:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Keys", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Keys = append(m.Keys, string(dAtA[iNdEx:postIndex]))
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.Leases = uint64(value)
+			iNdEx = next
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "WakeNs")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.WakeNs = int64(value)
+			iNdEx = next
+		case 3:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Keys")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Keys = append(m.Keys, string(part))
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -11177,236 +8491,94 @@ func (m *ActionStatic) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "ActionStatic")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: ActionStatic: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: ActionStatic: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Id", wireType)
+				return wrongWireType(wireType, "Id")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Id = string(dAtA[iNdEx:postIndex])
+			m.Id = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Registered", wireType)
+				return wrongWireType(wireType, "Registered")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Registered == nil {
 				m.Registered = &v1.Address{}
 			}
-			if err := m.Registered.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Registered.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AtNs", wireType)
+				return wrongWireType(wireType, "AtNs")
 			}
-			m.AtNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AtNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AtNs = int64(value)
+			iNdEx = next
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Forward", wireType)
+				return wrongWireType(wireType, "Forward")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Forward == nil {
 				m.Forward = &v1.ForwardRegistered{}
 			}
-			if err := m.Forward.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Forward.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Compensation", wireType)
+				return wrongWireType(wireType, "Compensation")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Compensation == nil {
 				m.Compensation = &v1.CompensationRegistered{}
 			}
-			if err := m.Compensation.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Compensation.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 6:
 			if wireType == 0 {
-				var v uint32
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					v |= uint32(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
+				v := uint32(value)
+				iNdEx = next
 				m.Before = append(m.Before, v)
 			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
 				}
 				var elementCount int
 				var count int
-				for _, integer := range dAtA[iNdEx:postIndex] {
+				for _, integer := range part {
 					if integer < 128 {
 						count++
 					}
@@ -11415,156 +8587,63 @@ func (m *ActionStatic) UnmarshalVT(dAtA []byte) error {
 				if elementCount != 0 && len(m.Before) == 0 {
 					m.Before = make([]uint32, 0, elementCount)
 				}
-				for iNdEx < postIndex {
-					var v uint32
-					for shift := uint(0); ; shift += 7 {
-						if shift >= 64 {
-							return protohelpers.ErrIntOverflow
-						}
-						if iNdEx >= l {
-							return io.ErrUnexpectedEOF
-						}
-						b := dAtA[iNdEx]
-						iNdEx++
-						v |= uint32(b&0x7F) << shift
-						if b < 0x80 {
-							break
-						}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
 					}
+					v := uint32(value)
+					iNdEx = next
 					m.Before = append(m.Before, v)
 				}
 			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Before", wireType)
+				return wrongWireType(wireType, "Before")
 			}
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Child", wireType)
+				return wrongWireType(wireType, "Child")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Child = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 8:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DutyOf", wireType)
-			}
-			m.DutyOf = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.DutyOf |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 9:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Key", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Key = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 10:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Writer", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Writer = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.Child = string(part)
+			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DutyOf")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.DutyOf = uint32(value)
+			iNdEx = next
+		case 9:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Key")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Key = string(part)
+			iNdEx = postIndex
+		case 10:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Writer")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Writer = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -11578,1335 +8657,633 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "ActionRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: ActionRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: ActionRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Outcome", wireType)
+				return wrongWireType(wireType, "Outcome")
 			}
-			m.Outcome = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Outcome |= Outcome(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Outcome = Outcome(value)
+			iNdEx = next
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ExternalRef", wireType)
+				return wrongWireType(wireType, "ExternalRef")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.ExternalRef = string(dAtA[iNdEx:postIndex])
+			m.ExternalRef = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Failure", wireType)
+				return wrongWireType(wireType, "Failure")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Failure = string(dAtA[iNdEx:postIndex])
+			m.Failure = string(part)
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field OutcomeAt", wireType)
+				return wrongWireType(wireType, "OutcomeAt")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.OutcomeAt == nil {
 				m.OutcomeAt = &v1.Address{}
 			}
-			if err := m.OutcomeAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.OutcomeAt.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Undo", wireType)
+				return wrongWireType(wireType, "Undo")
 			}
-			m.Undo = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Undo |= Undo(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Undo = Undo(value)
+			iNdEx = next
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Blockers", wireType)
+				return wrongWireType(wireType, "Blockers")
 			}
-			m.Blockers = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Blockers |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Blockers = uint32(value)
+			iNdEx = next
 		case 7:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Attempt", wireType)
+				return wrongWireType(wireType, "Attempt")
 			}
-			m.Attempt = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Attempt |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Attempt = uint32(value)
+			iNdEx = next
 		case 8:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AttemptsFrom", wireType)
+				return wrongWireType(wireType, "AttemptsFrom")
 			}
-			m.AttemptsFrom = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AttemptsFrom |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AttemptsFrom = uint32(value)
+			iNdEx = next
 		case 9:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Blind", wireType)
+				return wrongWireType(wireType, "Blind")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Blind = bool(v != 0)
 		case 10:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Dispatched", wireType)
+				return wrongWireType(wireType, "Dispatched")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Dispatched == nil {
 				m.Dispatched = &v1.Address{}
 			}
-			if err := m.Dispatched.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Dispatched.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 11:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DueNs", wireType)
+				return wrongWireType(wireType, "DueNs")
 			}
-			m.DueNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.DueNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.DueNs = int64(value)
+			iNdEx = next
 		case 12:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Settled", wireType)
+				return wrongWireType(wireType, "Settled")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Settled == nil {
 				m.Settled = &v1.Address{}
 			}
-			if err := m.Settled.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Settled.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 13:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field SettledNs", wireType)
+				return wrongWireType(wireType, "SettledNs")
 			}
-			m.SettledNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.SettledNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.SettledNs = int64(value)
+			iNdEx = next
 		case 14:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Note", wireType)
+				return wrongWireType(wireType, "Note")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Note = string(dAtA[iNdEx:postIndex])
+			m.Note = string(part)
 			iNdEx = postIndex
 		case 15:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Verdict", wireType)
+				return wrongWireType(wireType, "Verdict")
 			}
-			m.Verdict = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Verdict |= v1.VerdictOutcome(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Verdict = v1.VerdictOutcome(value)
+			iNdEx = next
 		case 16:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field VerdictBy", wireType)
+				return wrongWireType(wireType, "VerdictBy")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.VerdictBy = string(dAtA[iNdEx:postIndex])
+			m.VerdictBy = string(part)
 			iNdEx = postIndex
 		case 17:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field VerdictReason", wireType)
+				return wrongWireType(wireType, "VerdictReason")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.VerdictReason = string(dAtA[iNdEx:postIndex])
+			m.VerdictReason = string(part)
 			iNdEx = postIndex
 		case 18:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Resolution", wireType)
+				return wrongWireType(wireType, "Resolution")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Resolution == nil {
 				m.Resolution = &v1.Resolved{}
 			}
-			if err := m.Resolution.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Resolution.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 19:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Leases", wireType)
+				return wrongWireType(wireType, "Leases")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			m.Leases = append(m.Leases, &LeaseRow{})
-			if err := m.Leases[len(m.Leases)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Leases[len(m.Leases)-1].UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 20:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field LiftedOutput", wireType)
+				return wrongWireType(wireType, "LiftedOutput")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.LiftedOutput = append(m.LiftedOutput[:0], dAtA[iNdEx:postIndex]...)
+			m.LiftedOutput = append(m.LiftedOutput[:0], part...)
 			if m.LiftedOutput == nil {
 				m.LiftedOutput = []byte{}
 			}
 			iNdEx = postIndex
 		case 21:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Late", wireType)
+				return wrongWireType(wireType, "Late")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Late = bool(v != 0)
 		case 22:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reported", wireType)
+				return wrongWireType(wireType, "Reported")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Reported == nil {
 				m.Reported = &v1.CompensationReported{}
 			}
-			if err := m.Reported.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Reported.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 23:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ReportedAt", wireType)
+				return wrongWireType(wireType, "ReportedAt")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.ReportedAt == nil {
 				m.ReportedAt = &v1.Address{}
 			}
-			if err := m.ReportedAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.ReportedAt.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 24:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Asking", wireType)
+				return wrongWireType(wireType, "Asking")
 			}
-			m.Asking = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Asking |= v1.Question(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Asking = v1.Question(value)
+			iNdEx = next
 		case 25:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Asked", wireType)
+				return wrongWireType(wireType, "Asked")
 			}
-			m.Asked = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Asked |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Asked = uint32(value)
+			iNdEx = next
 		case 26:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Presence", wireType)
+				return wrongWireType(wireType, "Presence")
 			}
-			m.Presence = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Presence |= v1.Presence(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Presence = v1.Presence(value)
+			iNdEx = next
 		case 27:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Pending", wireType)
+				return wrongWireType(wireType, "Pending")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Pending == nil {
 				m.Pending = &v1.CompensationSucceeded{}
 			}
-			if err := m.Pending.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Pending.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 28:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AliveUntilNs", wireType)
+				return wrongWireType(wireType, "AliveUntilNs")
 			}
-			m.AliveUntilNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AliveUntilNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AliveUntilNs = int64(value)
+			iNdEx = next
 		case 29:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Approved", wireType)
+				return wrongWireType(wireType, "Approved")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Approved = bool(v != 0)
 		case 30:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Proposal", wireType)
+				return wrongWireType(wireType, "Proposal")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Proposal == nil {
 				m.Proposal = &Proposal{}
 			}
-			if err := m.Proposal.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Proposal.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 31:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ClosesNs", wireType)
+				return wrongWireType(wireType, "ClosesNs")
 			}
-			m.ClosesNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ClosesNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.ClosesNs = int64(value)
+			iNdEx = next
 		case 32:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Warned", wireType)
+				return wrongWireType(wireType, "Warned")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Warned = bool(v != 0)
 		case 33:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field SentNs", wireType)
+				return wrongWireType(wireType, "SentNs")
 			}
-			m.SentNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.SentNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.SentNs = int64(value)
+			iNdEx = next
 		case 34:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Duties", wireType)
+				return wrongWireType(wireType, "Duties")
 			}
-			m.Duties = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Duties |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Duties = uint32(value)
+			iNdEx = next
 		case 35:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ReadyNs", wireType)
+				return wrongWireType(wireType, "ReadyNs")
 			}
-			m.ReadyNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ReadyNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.ReadyNs = int64(value)
+			iNdEx = next
 		case 36:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field VerdictNs", wireType)
+				return wrongWireType(wireType, "VerdictNs")
 			}
-			m.VerdictNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.VerdictNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.VerdictNs = int64(value)
+			iNdEx = next
 		case 37:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Confirmed", wireType)
+				return wrongWireType(wireType, "Confirmed")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Confirmed = bool(v != 0)
 		case 38:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AskedFrom", wireType)
+				return wrongWireType(wireType, "AskedFrom")
 			}
-			m.AskedFrom = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AskedFrom |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AskedFrom = uint32(value)
+			iNdEx = next
 		case 39:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ResolvedBy", wireType)
+				return wrongWireType(wireType, "ResolvedBy")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.ResolvedBy = string(dAtA[iNdEx:postIndex])
+			m.ResolvedBy = string(part)
 			iNdEx = postIndex
 		case 40:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field HasOutput", wireType)
+				return wrongWireType(wireType, "HasOutput")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.HasOutput = bool(v != 0)
 		case 41:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Duplicates", wireType)
+				return wrongWireType(wireType, "Duplicates")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Duplicates = append(m.Duplicates, string(dAtA[iNdEx:postIndex]))
+			m.Duplicates = append(m.Duplicates, string(part))
 			iNdEx = postIndex
 		case 42:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field PresenceAt", wireType)
+				return wrongWireType(wireType, "PresenceAt")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.PresenceAt == nil {
 				m.PresenceAt = &v1.Address{}
 			}
-			if err := m.PresenceAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.PresenceAt.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 43:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AskedToSend", wireType)
+				return wrongWireType(wireType, "AskedToSend")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.AskedToSend = bool(v != 0)
-		case 44:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field OutcomeNs", wireType)
-			}
-			m.OutcomeNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.OutcomeNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 45:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AskedNs", wireType)
-			}
-			m.AskedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AskedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 46:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AbsentNs", wireType)
-			}
-			m.AbsentNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AbsentNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 47:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DoubtedAs", wireType)
-			}
-			m.DoubtedAs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.DoubtedAs |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 70:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DispatchedNs", wireType)
-			}
-			m.DispatchedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.DispatchedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 71:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Unserved", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Unserved = bool(v != 0)
-		case 72:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field SaidDone", wireType)
-			}
-			m.SaidDone = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.SaidDone |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 73:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Undone", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Undone = bool(v != 0)
-		case 74:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Answered", wireType)
-			}
-			m.Answered = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Answered |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 90:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field OutputIncomplete", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.OutputIncomplete = bool(v != 0)
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			v := int(value)
+			iNdEx = next
+			m.AskedToSend = bool(v != 0)
+		case 44:
+			if wireType != 0 {
+				return wrongWireType(wireType, "OutcomeNs")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.OutcomeNs = int64(value)
+			iNdEx = next
+		case 45:
+			if wireType != 0 {
+				return wrongWireType(wireType, "AskedNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.AskedNs = int64(value)
+			iNdEx = next
+		case 46:
+			if wireType != 0 {
+				return wrongWireType(wireType, "AbsentNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.AbsentNs = int64(value)
+			iNdEx = next
+		case 47:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DoubtedAs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DoubtedAs = uint32(value)
+			iNdEx = next
+		case 70:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DispatchedNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DispatchedNs = int64(value)
+			iNdEx = next
+		case 71:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Unserved")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Unserved = bool(v != 0)
+		case 72:
+			if wireType != 0 {
+				return wrongWireType(wireType, "SaidDone")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.SaidDone = uint32(value)
+			iNdEx = next
+		case 73:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Undone")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Undone = bool(v != 0)
+		case 74:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Answered")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Answered = uint32(value)
+			iNdEx = next
+		case 75:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Ahead")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Ahead == nil {
+				m.Ahead = &v1.Address{}
+			}
+			if err := m.Ahead.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 76:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Behind")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Behind = uint32(value)
+			iNdEx = next
+		case 90:
+			if wireType != 0 {
+				return wrongWireType(wireType, "OutputIncomplete")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.OutputIncomplete = bool(v != 0)
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -12920,750 +9297,310 @@ func (m *FactRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "FactRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: FactRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: FactRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Value", wireType)
+				return wrongWireType(wireType, "Value")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Value = append(m.Value[:0], dAtA[iNdEx:postIndex]...)
+			m.Value = append(m.Value[:0], part...)
 			if m.Value == nil {
 				m.Value = []byte{}
 			}
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AssertedNs", wireType)
+				return wrongWireType(wireType, "AssertedNs")
 			}
-			m.AssertedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AssertedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.AssertedNs = int64(value)
+			iNdEx = next
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ChangedNs", wireType)
+				return wrongWireType(wireType, "ChangedNs")
 			}
-			m.ChangedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ChangedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.ChangedNs = int64(value)
+			iNdEx = next
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Source", wireType)
+				return wrongWireType(wireType, "Source")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Source == nil {
 				m.Source = &v1.Address{}
 			}
-			if err := m.Source.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Source.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field By", wireType)
+				return wrongWireType(wireType, "By")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.By = string(dAtA[iNdEx:postIndex])
+			m.By = string(part)
 			iNdEx = postIndex
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Retracted", wireType)
+				return wrongWireType(wireType, "Retracted")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Retracted = bool(v != 0)
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Plan", wireType)
+				return wrongWireType(wireType, "Plan")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Plan = string(dAtA[iNdEx:postIndex])
+			m.Plan = string(part)
 			iNdEx = postIndex
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
+				return wrongWireType(wireType, "Action")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Action = string(dAtA[iNdEx:postIndex])
+			m.Action = string(part)
 			iNdEx = postIndex
 		case 9:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field About", wireType)
+				return wrongWireType(wireType, "About")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.About == nil {
 				m.About = &v1.Address{}
 			}
-			if err := m.About.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.About.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 10:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cause", wireType)
+				return wrongWireType(wireType, "Cause")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Cause == nil {
 				m.Cause = &v1.Address{}
 			}
-			if err := m.Cause.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Cause.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 11:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Undo", wireType)
+				return wrongWireType(wireType, "Undo")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Undo = bool(v != 0)
 		case 12:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Tombstone", wireType)
+				return wrongWireType(wireType, "Tombstone")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Tombstone == nil {
 				m.Tombstone = &v1.Address{}
 			}
-			if err := m.Tombstone.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Tombstone.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 13:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field RetractedNs", wireType)
+				return wrongWireType(wireType, "RetractedNs")
 			}
-			m.RetractedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.RetractedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.RetractedNs = int64(value)
+			iNdEx = next
 		case 14:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Evicted", wireType)
+				return wrongWireType(wireType, "Evicted")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Evicted == nil {
 				m.Evicted = &v1.Address{}
 			}
-			if err := m.Evicted.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Evicted.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 15:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Size", wireType)
+				return wrongWireType(wireType, "Size")
 			}
-			m.Size = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Size |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Size = uint64(value)
+			iNdEx = next
 		case 16:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Digest", wireType)
+				return wrongWireType(wireType, "Digest")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Digest = append(m.Digest[:0], dAtA[iNdEx:postIndex]...)
+			m.Digest = append(m.Digest[:0], part...)
 			if m.Digest == nil {
 				m.Digest = []byte{}
 			}
 			iNdEx = postIndex
 		case 17:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field SinceNs", wireType)
+				return wrongWireType(wireType, "SinceNs")
 			}
-			m.SinceNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.SinceNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.SinceNs = int64(value)
+			iNdEx = next
 		case 18:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Asked", wireType)
+				return wrongWireType(wireType, "Asked")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Asked == nil {
 				m.Asked = &v1.Address{}
 			}
-			if err := m.Asked.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Asked.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 19:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reingested", wireType)
+				return wrongWireType(wireType, "Reingested")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Reingested == nil {
 				m.Reingested = &v1.Address{}
 			}
-			if err := m.Reingested.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Reingested.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 20:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Depth", wireType)
+				return wrongWireType(wireType, "Depth")
 			}
-			m.Depth = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Depth |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Depth = uint32(value)
+			iNdEx = next
 		case 21:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
+				return wrongWireType(wireType, "Fired")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Fired == nil {
 				m.Fired = &v1.Address{}
 			}
-			if err := m.Fired.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Fired.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 22:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field UndonePlan", wireType)
+				return wrongWireType(wireType, "UndonePlan")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.UndonePlan = string(dAtA[iNdEx:postIndex])
+			m.UndonePlan = string(part)
 			iNdEx = postIndex
 		case 23:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Undone", wireType)
+				return wrongWireType(wireType, "Undone")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Undone = string(dAtA[iNdEx:postIndex])
+			m.Undone = string(part)
 			iNdEx = postIndex
 		case 24:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Made", wireType)
+				return wrongWireType(wireType, "Made")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Made == nil {
 				m.Made = &v1.Address{}
 			}
-			if err := m.Made.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Made.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -13677,211 +9614,78 @@ func (m *RefusedRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "RefusedRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: RefusedRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: RefusedRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
+				return wrongWireType(wireType, "Reason")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Reason = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 2:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Subject", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Subject = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 3:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StampNs", wireType)
-			}
-			m.StampNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.StampNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 4:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Voided", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Voided = bool(v != 0)
-		case 5:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Plan", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Plan = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 6:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Kind", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Kind = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.Reason = string(part)
+			iNdEx = postIndex
+		case 2:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Subject")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.Subject = string(part)
+			iNdEx = postIndex
+		case 3:
+			if wireType != 0 {
+				return wrongWireType(wireType, "StampNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.StampNs = int64(value)
+			iNdEx = next
+		case 4:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Voided")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Voided = bool(v != 0)
+		case 5:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Plan")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Plan = string(part)
+			iNdEx = postIndex
+		case 6:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Kind")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Kind = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -13895,184 +9699,73 @@ func (m *CommandRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "CommandRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: CommandRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: CommandRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Dispatched", wireType)
+				return wrongWireType(wireType, "Dispatched")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Dispatched == nil {
 				m.Dispatched = &v1.CompensationDispatched{}
 			}
-			if err := m.Dispatched.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Dispatched.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Arguments", wireType)
+				return wrongWireType(wireType, "Arguments")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Arguments = append(m.Arguments[:0], dAtA[iNdEx:postIndex]...)
+			m.Arguments = append(m.Arguments[:0], part...)
 			if m.Arguments == nil {
 				m.Arguments = []byte{}
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Asked", wireType)
+				return wrongWireType(wireType, "Asked")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Asked == nil {
 				m.Asked = &v1.ProbeAsked{}
 			}
-			if err := m.Asked.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Asked.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Result", wireType)
+				return wrongWireType(wireType, "Result")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Result = append(m.Result[:0], dAtA[iNdEx:postIndex]...)
+			m.Result = append(m.Result[:0], part...)
 			if m.Result == nil {
 				m.Result = []byte{}
 			}
 			iNdEx = postIndex
 		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
-			if err != nil {
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -14086,248 +9779,94 @@ func (m *Proposal) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Proposal")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: Proposal: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Proposal: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Answer", wireType)
+				return wrongWireType(wireType, "Answer")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Answer = string(dAtA[iNdEx:postIndex])
+			m.Answer = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Halt", wireType)
+				return wrongWireType(wireType, "Halt")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Halt = bool(v != 0)
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Force", wireType)
+				return wrongWireType(wireType, "Force")
 			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			v := int(value)
+			iNdEx = next
 			m.Force = bool(v != 0)
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Operator", wireType)
+				return wrongWireType(wireType, "Operator")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Operator = string(dAtA[iNdEx:postIndex])
+			m.Operator = string(part)
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Actor", wireType)
+				return wrongWireType(wireType, "Actor")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Actor = string(dAtA[iNdEx:postIndex])
+			m.Actor = string(part)
 			iNdEx = postIndex
 		case 6:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Orphan", wireType)
+				return wrongWireType(wireType, "Orphan")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Orphan = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.Orphan = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -14341,199 +9880,78 @@ func (m *ContractRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "ContractRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: ContractRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: ContractRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Digest", wireType)
+				return wrongWireType(wireType, "Digest")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Digest = append(m.Digest[:0], dAtA[iNdEx:postIndex]...)
+			m.Digest = append(m.Digest[:0], part...)
 			if m.Digest == nil {
 				m.Digest = []byte{}
 			}
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Contract", wireType)
+				return wrongWireType(wireType, "Contract")
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Contract = append(m.Contract[:0], dAtA[iNdEx:postIndex]...)
+			m.Contract = append(m.Contract[:0], part...)
 			if m.Contract == nil {
 				m.Contract = []byte{}
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AtNs", wireType)
+				return wrongWireType(wireType, "AtNs")
 			}
-			m.AtNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AtNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 5:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field By", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.By = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.AtNs = int64(value)
+			iNdEx = next
+		case 5:
+			if wireType != 2 {
+				return wrongWireType(wireType, "By")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.By = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -14547,416 +9965,198 @@ func (m *AttemptRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "AttemptRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: AttemptRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: AttemptRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Attempt", wireType)
+				return wrongWireType(wireType, "Attempt")
 			}
-			m.Attempt = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Attempt |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.Attempt = uint32(value)
+			iNdEx = next
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Dispatched", wireType)
+				return wrongWireType(wireType, "Dispatched")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Dispatched == nil {
 				m.Dispatched = &v1.Address{}
 			}
-			if err := m.Dispatched.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Dispatched.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
+				return wrongWireType(wireType, "Ended")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Ended == nil {
 				m.Ended = &v1.Address{}
 			}
-			if err := m.Ended.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Ended.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DispatchedNs", wireType)
+				return wrongWireType(wireType, "DispatchedNs")
 			}
-			m.DispatchedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.DispatchedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.DispatchedNs = int64(value)
+			iNdEx = next
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EndedNs", wireType)
+				return wrongWireType(wireType, "EndedNs")
 			}
-			m.EndedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.EndedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.EndedNs = int64(value)
+			iNdEx = next
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field WaitedNs", wireType)
+				return wrongWireType(wireType, "WaitedNs")
 			}
-			m.WaitedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.WaitedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
+			m.WaitedNs = int64(value)
+			iNdEx = next
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Timing", wireType)
+				return wrongWireType(wireType, "Timing")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Timing == nil {
 				m.Timing = &v1.Timing{}
 			}
-			if err := m.Timing.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Timing.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field State", wireType)
+				return wrongWireType(wireType, "State")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.State = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 9:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Worker", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Worker = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 10:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Code", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Code = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 11:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Message", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Message = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 12:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field BlindCleanup", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.BlindCleanup = bool(v != 0)
-		case 13:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DirtyFailure", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.DirtyFailure = bool(v != 0)
-		case 14:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field HasForwardOutput", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.HasForwardOutput = bool(v != 0)
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.State = string(part)
+			iNdEx = postIndex
+		case 9:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Worker")
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.Worker = string(part)
+			iNdEx = postIndex
+		case 10:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Code")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Code = string(part)
+			iNdEx = postIndex
+		case 11:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Message")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Message = string(part)
+			iNdEx = postIndex
+		case 12:
+			if wireType != 0 {
+				return wrongWireType(wireType, "BlindCleanup")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.BlindCleanup = bool(v != 0)
+		case 13:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DirtyFailure")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.DirtyFailure = bool(v != 0)
+		case 14:
+			if wireType != 0 {
+				return wrongWireType(wireType, "HasForwardOutput")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.HasForwardOutput = bool(v != 0)
+		case 15:
+			if wireType != 2 {
+				return wrongWireType(wireType, "ReportDigest")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.ReportDigest = append(m.ReportDigest[:0], part...)
+			if m.ReportDigest == nil {
+				m.ReportDigest = []byte{}
+			}
+			iNdEx = postIndex
+		case 16:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Reporter")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reporter = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -14970,195 +10170,72 @@ func (m *PageRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "PageRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: PageRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: PageRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Kind", wireType)
+				return wrongWireType(wireType, "Kind")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Kind = string(dAtA[iNdEx:postIndex])
+			m.Kind = string(part)
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Hook", wireType)
+				return wrongWireType(wireType, "Hook")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Hook = string(dAtA[iNdEx:postIndex])
+			m.Hook = string(part)
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
+				return wrongWireType(wireType, "Reason")
 			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Reason = string(dAtA[iNdEx:postIndex])
+			m.Reason = string(part)
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AtNs", wireType)
+				return wrongWireType(wireType, "AtNs")
 			}
-			m.AtNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.AtNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.AtNs = int64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -15172,135 +10249,57 @@ func (m *RepairRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "RepairRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: RepairRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: RepairRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Repaired", wireType)
+				return wrongWireType(wireType, "Repaired")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Repaired == nil {
 				m.Repaired = &v1.LedgerRepaired{}
 			}
-			if err := m.Repaired.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Repaired.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StampNs", wireType)
+				return wrongWireType(wireType, "StampNs")
 			}
-			m.StampNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.StampNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.StampNs = int64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -15314,135 +10313,57 @@ func (m *CheckpointRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "CheckpointRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: CheckpointRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: CheckpointRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Signed", wireType)
+				return wrongWireType(wireType, "Signed")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Signed == nil {
 				m.Signed = &v1.CheckpointSigned{}
 			}
-			if err := m.Signed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Signed.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StampNs", wireType)
+				return wrongWireType(wireType, "StampNs")
 			}
-			m.StampNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.StampNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.StampNs = int64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -15456,135 +10377,57 @@ func (m *KeyRow) UnmarshalVT(dAtA []byte) error {
 	iNdEx := 0
 	for iNdEx < l {
 		preIndex := iNdEx
-		var wire uint64
-		for shift := uint(0); ; shift += 7 {
-			if shift >= 64 {
-				return protohelpers.ErrIntOverflow
-			}
-			if iNdEx >= l {
-				return io.ErrUnexpectedEOF
-			}
-			b := dAtA[iNdEx]
-			iNdEx++
-			wire |= uint64(b&0x7F) << shift
-			if b < 0x80 {
-				break
-			}
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "KeyRow")
+		if err != nil {
+			return err
 		}
-		fieldNum := int32(wire >> 3)
-		wireType := int(wire & 0x7)
-		if wireType == 4 {
-			return fmt.Errorf("proto: KeyRow: wiretype end group for non-group")
-		}
-		if fieldNum <= 0 {
-			return fmt.Errorf("proto: KeyRow: illegal tag %d (wire type %d)", fieldNum, wire)
-		}
+		iNdEx = next
 		switch fieldNum {
 		case 1:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Rotated", wireType)
+				return wrongWireType(wireType, "Rotated")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.Rotated == nil {
 				m.Rotated = &v1.KeyRotated{}
 			}
-			if err := m.Rotated.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Rotated.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
+				return wrongWireType(wireType, "At")
 			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
 			}
 			if m.At == nil {
 				m.At = &v1.Address{}
 			}
-			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(part); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StampNs", wireType)
+				return wrongWireType(wireType, "StampNs")
 			}
-			m.StampNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.StampNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		default:
-			iNdEx = preIndex
-			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			if (skippy < 0) || (iNdEx+skippy) < 0 {
-				return protohelpers.ErrInvalidLength
+			m.StampNs = int64(value)
+			iNdEx = next
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
 			}
-			if (iNdEx + skippy) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
-			iNdEx += skippy
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
 		}
 	}
 
@@ -15592,4 +10435,76 @@ func (m *KeyRow) UnmarshalVT(dAtA []byte) error {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
+}
+
+// readVarint reads the varint at i, and where the next value begins.
+func readVarint(b []byte, i int) (v uint64, next int, err error) {
+	if i < len(b) && b[i] < 0x80 {
+		return uint64(b[i]), i + 1, nil // most are this short
+	}
+	for shift := uint(0); ; shift += 7 {
+		if shift >= 64 {
+			return 0, 0, protohelpers.ErrIntOverflow
+		}
+		if i >= len(b) {
+			return 0, 0, io.ErrUnexpectedEOF
+		}
+		c := b[i]
+		i++
+		v |= uint64(c&0x7F) << shift
+		if c < 0x80 {
+			return v, i, nil
+		}
+	}
+}
+
+// readTag reads the tag of a field of a message.
+func readTag(b []byte, i int, message string) (field int32, wireType, next int, err error) {
+	wire, next, err := readVarint(b, i)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	field, wireType = int32(wire>>3), int(wire&0x7)
+	if wireType == 4 {
+		return 0, 0, 0, fmt.Errorf("proto: %s: wiretype end group for non-group", message)
+	}
+	if field <= 0 {
+		return 0, 0, 0, fmt.Errorf("proto: %s: illegal tag %d (wire type %d)", message, field, wire)
+	}
+	return field, wireType, next, nil
+}
+
+// readPart reads what has its length before it.
+func readPart(b []byte, i int) (part []byte, next int, err error) {
+	length, i, err := readVarint(b, i)
+	if err != nil {
+		return nil, 0, err
+	}
+	if int(length) < 0 || i+int(length) < 0 {
+		return nil, 0, protohelpers.ErrInvalidLength
+	}
+	next = i + int(length)
+	if next > len(b) {
+		return nil, 0, io.ErrUnexpectedEOF
+	}
+	return b[i:next], next, nil
+}
+
+// skipField finds the end of a field that is unknown and begins at i.
+func skipField(b []byte, i int) (next int, err error) {
+	skipped, err := protohelpers.Skip(b[i:])
+	if err != nil {
+		return 0, err
+	}
+	if skipped < 0 || i+skipped < 0 {
+		return 0, protohelpers.ErrInvalidLength
+	}
+	if i+skipped > len(b) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return i + skipped, nil
+}
+
+func wrongWireType(wireType int, field string) error {
+	return fmt.Errorf("proto: wrong wireType = %d for field %s", wireType, field)
 }

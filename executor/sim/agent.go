@@ -18,13 +18,17 @@ type agent struct {
 	gone     bool
 	writer   string // in its records; empty: the process that opened the plan
 	replaced bool   // it has heard that another process has resumed the plan
+	resumed  bool   // it is that process
 	stubborn bool   // it goes on although its plan has ended
 	told     string
-	out      int // forwards under way
+	parts    uint32 // of its plan, that were undone, as far as it has heard
+	stalled  bool   // it would go on if its plan did
+	out      int    // forwards under way
 	calls    []*call
 	stored   uint64 // its last commit that is known to be stored
 	idle     func()
 	carried  []*pb.Record // outcomes that go with the next commit
+	cutUntil int64        // it does not reach the server until then
 }
 
 // begin lets an agent start its plan.
@@ -46,7 +50,11 @@ func (a *agent) append(then func(), records ...*pb.Record) {
 		r.Plan, r.Writer = a.p.id, a.writer
 	}
 	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: a.p.agent, Plan: a.p.id}
-	a.w.persist(a.name(), source, records, a.p.r, func() bool { return a.gone },
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	a.w.persistOf(a, a.name(), source, data, records, a.p.r, func() bool { return a.gone },
 		func(sequence uint64, _ bool) {
 			a.stored = max(a.stored, sequence)
 			if !a.gone && then != nil {
@@ -73,6 +81,7 @@ func (a *agent) open() {
 // next takes the next step of the plan.
 func (a *agent) next() {
 	if a.gone || a.replaced || a.at == len(a.p.steps) || a.told != "" && !a.stubborn {
+		a.stalled = a.told != ""
 		return
 	}
 	if a.told != "" {
@@ -122,7 +131,7 @@ func (a *agent) end(kind stepKind) {
 	r := &pb.Record{}
 	switch kind {
 	case stepCommit:
-		r.Kind = &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}
+		r.Kind = &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{Parts: a.parts}}
 	case stepFail:
 		r.Kind = &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "a step failed"}}
 	case stepCancel:
@@ -154,7 +163,7 @@ func (a *agent) act(s *actionSpec) {
 		if a.at < len(a.p.steps) && a.p.steps[a.at].kind == stepCommit && a.out == 0 {
 			a.at++
 			pair = append(pair,
-				&pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+				&pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{Parts: a.parts}}})
 		}
 		a.append(a.next, pair...)
 		return
@@ -240,11 +249,17 @@ func (w *world) notify(notices []executor.Notice) {
 
 func (a *agent) hears(n executor.Notice) {
 	switch {
+	case a.cut():
+		return
 	case n.Writer != "":
 		a.replaced = a.replaced || n.Writer != a.writer
 		return
-	case n.State == ledger.StateOpen && n.Savepoint != "":
-		a.told = ""
+	case n.State == ledger.StateOpen && (n.Savepoint != "" || n.FromAction != ""):
+		a.parts = max(a.parts, n.Parts)
+		if a.told = ""; a.stalled {
+			a.stalled = false
+			a.next()
+		}
 		return
 	}
 	a.told = n.State

@@ -27,6 +27,7 @@ type checker struct {
 	came    map[turn.Attempt]bool      // a copy has come to a worker
 	waiting map[string]bool            // plans whose commit waits
 	acks    []acked
+	resumed map[string]bool // plan and process: it has become the plan's writer
 
 	broken   bool // the stream has lost or changed something
 	lostAt   uint64
@@ -50,7 +51,7 @@ type acked struct {
 func newChecker(w *world) *checker {
 	c := &checker{
 		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{},
-		waiting: map[string]bool{},
+		waiting: map[string]bool{}, resumed: map[string]bool{},
 	}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)
@@ -135,6 +136,13 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 	if c.w.stream.stored[at-1].unusable {
 		c.fail("I17", at, "%s can never be carried out, and is effective", kind.Name)
 	}
+	if e.Record.GetPlanResumed() != nil { // each process of this world resumes its plan once
+		process := e.Record.Plan + " " + e.Record.Writer
+		if c.resumed[process] {
+			c.fail("I31", at, "process %s has taken plan %s back", e.Record.Writer, e.Record.Plan)
+		}
+		c.resumed[process] = true
+	}
 	k, limit := e.Record.GetLeaseFired(), c.w.settings.cascade.OrDefault().Depth
 	if k.GetDepth() > limit && !strings.Contains(k.Lease, ".") {
 		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan,
@@ -188,6 +196,8 @@ func (c *checker) sent(h *host, command executor.Command) {
 			h.name, command.Attempt, command.Plan, command.Action)
 	case command.Tenant != tenant:
 		c.fail("I27", call.sequence, "%s sends a command of tenant %q", h.name, command.Tenant)
+	case c.early(h, command):
+		c.sentEarly(h, command)
 	case !h.state.Outstanding(command.Plan, command.Number, purpose, command.Attempt):
 		c.fail("I18", h.cursor(),
 			"%s sends attempt %d of the %s of %s %s, and it waits for no answer", h.name,
@@ -198,6 +208,48 @@ func (c *checker) sent(h *host, command executor.Command) {
 	case !h.holding() || command.Term != h.machine.Term():
 		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name,
 			command.Term, h.machine.Term())
+	}
+}
+
+// early reports whether a command was recorded ahead and does not count yet.
+func (c *checker) early(h *host, command executor.Command) bool {
+	return command.Behind != "" &&
+		h.state.Expected(command.Plan, command.Number, command.Purpose, command.Attempt) &&
+		!h.state.Outstanding(command.Plan, command.Number, command.Purpose, command.Attempt)
+}
+
+// sentEarly: the undo before is done, and as far as the host can know it holds the tenant.
+func (c *checker) sentEarly(h *host, command executor.Command) {
+	c.w.options.Seen.run("sent early")
+	at := h.cursor()
+	switch epoch := h.clock.instant().EpochNs; {
+	case h.state.Meta().Holder != h.name || !h.holding() || command.Term != h.machine.Term():
+		c.fail("I18", at, "%s sends a command of term %d early, and does not hold it", h.name,
+			command.Term)
+	case c.w.now >= h.safeNs:
+		c.fail("I26", at, "%s sends %s of %s early, and others may have its lease", h.name,
+			command.Action, command.Plan)
+	case c.w.stream.termAt(h.heard) > h.machine.Term():
+		c.fail("I26", at, "%s sends %s of %s early, and has read of term %d", h.name, command.Action,
+			command.Plan, c.w.stream.termAt(h.heard))
+	case epoch > command.UntilNs:
+		c.fail("I21", at, "%s sends %s of %s early at %d, and may until %d", h.name, command.Action,
+			command.Plan, epoch, command.UntilNs)
+	}
+	action := executor.Live(h.state).Plan(command.Plan).Action(command.Number)
+	if n := action.Row.Blockers; n != 1 {
+		c.fail("I21", at, "%s sends %s of %s early, and %d that came after it are not undone", h.name,
+			command.Action, command.Plan, n)
+	}
+	before := c.w.workers.spec(command.Plan, command.Behind)
+	if before == nil || c.clocksWrong() {
+		return
+	}
+	for _, e := range c.w.provider.forward[before.key] {
+		if e.stands && !e.extra {
+			c.fail("I21", at, "%s sends the undo of %s of plan %s, and %s of action %s is there", h.name,
+				command.Action, command.Plan, e.ref, command.Behind)
+		}
 	}
 }
 

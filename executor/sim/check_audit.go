@@ -44,7 +44,11 @@ func (s *auditor) end(c *checker, h *host) {
 		c.fail("I24", 0, "the audit has time %d, term %d, %d held, and the executor %d, %d, %d",
 			s.ledger.Now(), s.ledger.Term(), s.ledger.Held(), meta.TimeNs, meta.Term, meta.Held)
 	}
-	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
+	if s.ledger.HeldConditions() != meta.Conditions {
+		c.fail("I24", 0, "the audit has %d conditions, and the executor %d", s.ledger.HeldConditions(),
+			meta.Conditions)
+	}
+	reader := h.reader()
 	plans := s.ledger.Plans()
 	for _, p := range plans {
 		s.plan(c, reader, p)
@@ -56,7 +60,7 @@ func (s *auditor) end(c *checker, h *host) {
 }
 
 // facts compares working memory, key by key.
-func (s *auditor) facts(c *checker, reader *executor.Reader) {
+func (s *auditor) facts(c *checker, reader *view.Reader) {
 	views, _, err := reader.Facts(view.FactsQuery{Limit: 1000})
 	if err != nil {
 		c.fail("I10", 0, "cannot list the facts: %v", err)
@@ -99,6 +103,9 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
 		d := k.CompensationDispatched
+		if d.Behind != nil {
+			c.w.options.Seen.run("recorded")
+		}
 		c.calls[attemptOf(r.Plan, r.Action, ledger.PurposeUndo, d.Attempt)] = callCheck{at, d.Key}
 	case *pb.Record_ProbeAsked:
 		purpose := api.PurposeProbe
@@ -109,6 +116,14 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			k.ProbeAsked.Key}
 	case *pb.Record_CompensationSucceeded:
 		c.undone(at, r, k.CompensationSucceeded)
+	case *pb.Record_UnwindStarted:
+		if k.UnwindStarted.FromAction != "" {
+			c.w.options.Seen.commit("part")
+		}
+	case *pb.Record_PlanRewound:
+		if k.PlanRewound.FromAction != "" {
+			c.w.options.Seen.commit("goes on")
+		}
 	case *pb.Record_ForwardCompleted:
 		if k.ForwardCompleted.OutputIncomplete && len(r.Payload.GetOutput()) == 0 {
 			c.w.options.Seen.commit("lost")
@@ -130,14 +145,16 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 }
 
 // undone: the effect of an undo that succeeded is gone (E2). One that a probe has found
-// gone may come all the same, and what another process has made is its owner's (I31).
+// gone may come all the same, and what another process has made is its owner's (I31). An owner
+// who has called a doubtful effect there, when it was to be committed, is believed (I36).
 func (c *checker) undone(at uint64, r *pb.Record, k *pb.CompensationSucceeded) {
 	spec := c.w.workers.spec(r.Plan, r.Action)
 	if spec == nil || c.clocksWrong() {
 		return
 	}
 	for _, f := range c.audit.ledger.Effects(r.Plan) {
-		if f.Action != r.Action || f.Claimed || k.Probed && f.Outcome != "completed" {
+		unsure := f.Outcome != "completed"
+		if f.Action != r.Action || f.Claimed || unsure && (k.Probed || f.Answered) {
 			continue
 		}
 		for _, e := range c.w.provider.forward[spec.key] {
@@ -160,7 +177,7 @@ func (s *auditor) judged(c *checker, e ledger.Entry, result executor.Result) {
 	}
 }
 
-func (s *auditor) plan(c *checker, reader *executor.Reader, p audit.Plan) {
+func (s *auditor) plan(c *checker, reader *view.Reader, p audit.Plan) {
 	shown, ok := reader.Plan(p.ID)
 	if !ok || shown.State != p.State || len(shown.Actions) != len(p.Actions) ||
 		!slices.Equal(shown.Orphans, p.Orphans) {

@@ -120,8 +120,9 @@ func (c *checker) checkStates() {
 	s.Flush()
 	want := rows.Digest(kv)
 	for _, h := range c.w.hosts {
+		h.flush(true)
 		if got := rows.Digest(h.kv); got != want {
-			differ := executor.Differences(h.kv, kv, 3)
+			differ := rows.Differences(h.kv, kv, 3)
 			c.fail("I7", last, "%s has other rows than a fold of the ledger: %v", h.name, differ)
 		}
 	}
@@ -131,7 +132,7 @@ func (c *checker) checkStates() {
 // checkPlans: every deadline that has passed by the clock was answered (L2), no call has no
 // answer (L1), and the provider has what the plans say (I15, I29, I36).
 func (c *checker) checkPlans(h *host) {
-	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
+	reader := h.reader()
 	now := h.clock.instant().EpochNs
 	for after := ""; ; {
 		views, next := reader.Plans(view.Filter{After: after, Limit: 1000})
@@ -171,7 +172,7 @@ func (w *world) settleAll() {
 	if h == nil || w.check.broken {
 		return
 	}
-	reader := executor.NewReaderWith(h.kv, tenant, w.archive, w.programs)
+	reader := h.reader()
 	plans, _ := reader.Quarantined(view.ListQuery{Limit: 100})
 	for _, p := range plans {
 		shown, _ := reader.Plan(p.Plan)

@@ -113,7 +113,7 @@ func (c *checker) checkErasures(h *host) {
 	if e == nil {
 		return
 	}
-	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
+	reader := h.reader()
 	views, _ := reader.Plans(view.Filter{Limit: 1000})
 	for _, shown := range views {
 		if erased := shown.Erasure != nil; erased != e.keys[shown.Plan] {

@@ -54,6 +54,11 @@ const (
 	FaultUnserved
 	// a record that was folded long ago is another one: a scrub finds it
 	FaultRotten
+	// another worker reports an undo that it was not given, or shows a token that it has read
+	FaultForged
+	// an agent does not reach the server: what it appends is lost or lands later, another process
+	// resumes its plan meanwhile, and it goes on afterwards
+	FaultAgentCut
 
 	faultCount
 )
@@ -64,7 +69,8 @@ var faultNames = [faultCount]string{
 	"crash", "power-cut", "state-lost", "pause", "partition", "rivals", "clock-forward", "clock-back",
 	"vanish", "late-agent", "forward", "worker-dies", "slow-worker", "working", "doubled-command",
 	"no-worker", "failing", "forgetful",
-	"archive", "page", "foreign", "landing", "second", "unserved", "rotten",
+	"archive", "page", "foreign", "landing", "second", "unserved", "rotten", "forged",
+	"agent-cut",
 }
 
 // String is the fault's name, as in a set.
@@ -158,6 +164,12 @@ func faultsOf(r *random) (set Faults) {
 	}
 	if later.percent(share / 12) {
 		set |= 1 << FaultRotten
+	}
+	if later.percent(share) {
+		set |= 1 << FaultForged
+	}
+	if later.percent(share) {
+		set |= 1 << FaultAgentCut
 	}
 	return set
 }

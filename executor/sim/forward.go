@@ -3,7 +3,8 @@ package sim
 import (
 	"cmp"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -15,31 +16,38 @@ type call struct {
 	a    *agent
 	s    *actionSpec
 	over bool // its outcome was said, or its caller has given it up
+
+	heardNs int64 // when an executor has confirmed its plan, or it began
 }
 
 // startSlack is how long a registration may take before its forward is called unasked:
 // after that the agent asks whether the plan is open, as package coordinator does.
 const startSlack = second
 
-// mayStart reports whether a forward may be called that was registered since.
-func (a *agent) mayStart(queuedNs int64) bool {
-	w := a.w
-	if deadline := a.p.opened.DeadlineNs; deadline > 0 && w.now >= deadline {
+// mayStart reports whether a forward may be called that was registered since: its plan is open
+// and its time is not over.
+func (a *agent) mayStart(s *actionSpec, queuedNs int64) bool {
+	w, timeout := a.w, s.pair.forward.TimeoutNs
+	if deadline := a.p.opened.DeadlineNs; deadline > 0 && w.now >= deadline ||
+		timeout > 0 && w.now >= queuedNs+timeout {
 		return false
 	}
 	if w.now-queuedNs <= startSlack {
 		return true
 	}
-	state, ok := a.ask()
-	return ok && state == ledger.StateOpen
+	state, writer, _, ok := a.asks()
+	return ok && state == ledger.StateOpen && writer == a.writer
 }
 
 // ask asks the executor for the state of the plan, as of all that the agent has stored.
 func (a *agent) ask() (state string, ok bool) {
 	w := a.w
+	if a.cut() {
+		return "", false
+	}
 	for _, h := range w.hosts { // the executor answers, or no one does
 		if h.holding() && h.cursor() >= a.stored {
-			state, _, _, ok = executor.NewReaderWith(h.kv, tenant, w.archive, w.programs).Outcome(a.p.id)
+			state, _, _, ok = view.Live(h.state, h.kv, tenant).Outcome(a.p.id)
 			return state, ok
 		}
 	}
@@ -50,11 +58,16 @@ func (a *agent) ask() (state string, ok bool) {
 // is not taken back when its agent is gone.
 func (a *agent) forward(s *actionSpec, queuedNs int64) {
 	w := a.w
-	if !a.mayStart(queuedNs) {
+	switch {
+	case a.mayStart(s, queuedNs):
+	case a.resumed: // the process before may have called it
+		a.outcome(s, inDoubt(s))
+		return
+	default:
 		a.outcome(s, failed(s))
 		return
 	}
-	c := &call{a: a, s: s}
+	c := &call{a: a, s: s, heardNs: w.now}
 	a.calls = append(a.calls, c)
 	if timeout := s.pair.forward.TimeoutNs; timeout > 0 {
 		w.after(queuedNs+timeout-w.now, c.giveUp)
@@ -103,7 +116,21 @@ func (c *call) interval() int64 {
 	if settle == 0 && f.Late != pb.Late_LATE_NEVER {
 		settle = int64(ledger.SettleDefault)
 	}
+	if c.a.w.faults.Has(FaultAgentCut) {
+		return min(c.patience()/2, 15*second)
+	}
 	return min(max(second/2, max(settle, graceOf(f))/2), 15*second)
+}
+
+// patience is for how long a forward without a timeout runs while no executor confirms its plan:
+// it may be undone where its agent is cut off from.
+func (c *call) patience() int64 {
+	f := c.s.pair.forward
+	settle := cmp.Or(f.SettleNs, int64(ledger.SettleDefault))
+	if f.Late == pb.Late_LATE_NEVER {
+		settle = 0
+	}
+	return max(graceOf(f), settle/2, second)
 }
 
 // watch asks about the plan of a forward: the notice of its unwind may be lost.
@@ -111,11 +138,22 @@ func (c *call) watch() {
 	if c.over || c.a.gone {
 		return
 	}
-	if state, ok := c.a.ask(); ok && state != ledger.StateOpen {
+	w := c.a.w
+	switch state, ok := c.a.ask(); {
+	case ok && state != ledger.StateOpen:
+		c.giveUp()
+		return
+	case ok:
+		c.heardNs = w.now
+	case w.faults.Has(FaultAgentCut) && w.now-c.heardNs >= c.patience():
 		c.giveUp()
 		return
 	}
-	c.a.w.after(c.interval(), c.watch)
+	wait := c.interval()
+	if left := c.heardNs + c.patience() - w.now; w.faults.Has(FaultAgentCut) && left > 0 {
+		wait = min(wait, left)
+	}
+	w.after(wait, c.watch)
 }
 
 // giveUp ends the caller's patience: it does not know what comes of it.
@@ -124,10 +162,13 @@ func (c *call) giveUp() { c.end(inDoubt(c.s)) }
 // local reports whether the forward happens in its caller, and ends with the call.
 func (c *call) local() bool { return c.s.pair.forward.Late == pb.Late_LATE_NEVER }
 
+// ended reports whether the forward ended with its call, which is over.
+func (c *call) ended() bool { return c.local() && (c.over || c.a.gone) }
+
 // lands is the forward at its provider.
 func (c *call) lands() {
 	s, w := c.s, c.a.w
-	if c.local() && (c.over || c.a.gone) {
+	if c.ended() {
 		return
 	}
 	ref, ok := w.provider.do(s, s.luck == luckTwice)
@@ -148,6 +189,9 @@ func (c *call) lands() {
 // mistaken reports a failure of what has happened, and its completion much later.
 func (c *call) mistaken() {
 	s := c.s
+	if c.ended() {
+		return
+	}
 	ref, ok := c.a.w.provider.do(s, false)
 	s.lied = true
 	c.end(failed(s))

@@ -62,7 +62,7 @@ func (l *lease) ask(h *host) {
 		h.leaseGone()
 		return
 	}
-	l.owner, l.until = h, w.now+leaseTTL
+	l.owner, l.until, h.safeNs = h, w.now+leaseTTL, w.now+leaseTTL-leaseTTL/20
 	if !h.wants {
 		h.wants = true
 		w.say(h.name, "has the lease")
@@ -78,7 +78,7 @@ func (l *lease) settle(h *host) {
 			other.leaseGone()
 		}
 	}
-	h.wants = true
+	h.wants, h.safeNs = true, l.until
 	h.leads()
 }
 
@@ -93,7 +93,7 @@ func (h *host) leads() {
 }
 
 func (h *host) leaseGone() {
-	h.wants = false
+	h.wants, h.safeNs = false, 0
 	h.run(h.session, func() {
 		if h.machine != nil {
 			h.machine.Lead(false, "")
@@ -131,8 +131,9 @@ func (h *host) halt(halted *ledger.Halted) {
 
 // die ends the process; its supervisor starts it again.
 func (h *host) die() {
+	h.forget()
 	h.endSession()
-	h.up, h.paused, h.backlog, h.wants = false, false, nil, false
+	h.up, h.paused, h.backlog, h.wants, h.safeNs = false, false, nil, false, 0
 	h.w.after(h.w.strike.between(100*millisecond, 8*second), func() {
 		if !h.up {
 			h.w.say(h.name, "starts")
@@ -198,6 +199,24 @@ func (h *host) try(f *turn.Flight) {
 // follow does what follows from the result of a sending.
 func (h *host) follow(f *turn.Flight, v turn.Verdict) {
 	flights := h.flights
+	if v.Next != nil {
+		if h.w.chance(h.w.haste, FaultPartition, 15) { // nor does it reach the workers
+			h.w.cutOff(h)
+			h.w.workers.away = max(h.w.workers.away, h.w.now+3*second)
+		}
+		h.try(v.Next)
+		h.dies(inARun)
+		if h.w.chance(h.w.strike, FaultPause, 5) {
+			h.w.pauseHost(h)
+		}
+	}
+	if v.Run != nil {
+		h.in(int64(turn.RunHoldMax), func() {
+			if h.flights == flights {
+				h.hear(flights.HandOver(v.Run))
+			}
+		})
+	}
 	if v.Again {
 		h.in(v.InNs, func() {
 			if h.flights == flights {
@@ -205,10 +224,24 @@ func (h *host) follow(f *turn.Flight, v turn.Verdict) {
 			}
 		})
 	}
-	if len(v.Answers) > 0 {
-		h.machine.Answer(v.Answers...)
+	h.hear(v.Answers)
+}
+
+// hear hands answers to the machine.
+func (h *host) hear(answers []executor.Answer) {
+	if len(answers) > 0 {
+		h.machine.Answer(answers...)
 		h.in(0, h.turn)
 	}
+}
+
+// mayRun reports whether a command may leave that does not count yet.
+func (h *host) mayRun() bool {
+	may := h.w.now < h.safeNs && h.w.stream.termAt(h.heard) <= h.machine.Term()
+	if !may {
+		h.w.options.Seen.run("kept back")
+	}
+	return may
 }
 
 // settle ends what the ledger has settled: pages that were taken or answered, and keys

@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	facts "github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -30,6 +32,7 @@ type host struct {
 	machine   *turn.Machine
 	heard     uint64  // delivered to its reader
 	wants     bool    // it has the lease
+	safeNs    int64   // and is told that it has it for sure until then
 	commit    *commit // the last append
 	flights   *turn.Flights
 	pages     *turn.Pages
@@ -37,6 +40,8 @@ type host struct {
 	erasing   bool   // a key is being destroyed
 	copy      copied // on disk
 	clock     clock
+	secret    []byte // of the process, for the tokens of its commands
+	governed  uint64 // revision of what it knows of the tenant
 	confirmed int    // words of operators about the clock, folded since the last step
 	wakes     uint64 // counts the arming of the wake timer
 }
@@ -46,7 +51,7 @@ func newHost(w *world, n int) *host {
 	if w.options.Open != nil {
 		h.kv = w.options.Open()
 	} else {
-		h.kv = newMemory(w.faults&Of(FaultPowerCut, FaultCrash, FaultArchive) != 0)
+		h.kv = newMemory(w.faults.Has(FaultPowerCut))
 	}
 	h.clock, h.copy = clock{w: w}, copied{h: h}
 	if w.faults.Has(FaultRivals) { // no two agree on the time
@@ -86,10 +91,11 @@ func (h *host) survive() {
 	var halted *ledger.Halted
 	switch {
 	case ok && errors.As(broken, &halted):
+		h.forget()
 		h.halt(halted)
-	case ok && errors.Is(broken, executor.ErrArchive):
+	case ok && errors.Is(broken, facts.ErrArchive):
 		h.w.say(h.name, "interrupted: %v", broken)
-		h.kv.Crash(0)
+		h.forget()
 		h.interrupt()
 	default:
 		if _, injected := r.(death); injected {
@@ -108,7 +114,14 @@ func (h *host) start() {
 	h.session++
 	h.up, h.paused, h.cut, h.halted = true, false, false, nil
 	h.clock.begin()
+	h.secret = fmt.Appendf(nil, "%d %s %d", h.w.options.Seed, h.name, h.session)
 	h.attend()
+}
+
+// forget drops what was folded and not written.
+func (h *host) forget() {
+	h.machine, h.copy.mayDie = nil, false
+	h.kv.Crash(0)
 }
 
 // interrupt ends a session; the next one begins after a pause.
@@ -120,6 +133,9 @@ func (h *host) interrupt() {
 func (h *host) endSession() {
 	h.session++
 	h.stepDown()
+	if h.machine != nil {
+		h.flush(true)
+	}
 	h.state, h.machine = nil, nil
 }
 
@@ -150,10 +166,16 @@ func (h *host) attend() {
 	h.w.check.attached(h)
 	h.machine = turn.New(turn.Config{
 		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax,
-		Messages: h.w.settings.batch,
-		NewID:    func() string { return newID(h.w.net) },
-		Decided:  func(in executor.Input, records []*pb.Record) { h.w.check.decided(h, in, records) },
+		Messages: h.w.settings.batch, Ahead: h.w.settings.ahead, Secret: h.secret,
+		NewID:   func() string { return newID(h.w.net) },
+		Decided: func(in executor.Input, records []*pb.Record) { h.w.check.decided(h, in, records) },
 	}, h.state, head.Last)
+	if known := h.w.control.last; known != nil && h.w.control.r.percent(80) { // it has read so far
+		h.governed = known.Revision
+		h.machine.Govern(known)
+	} else {
+		h.governed = 0
+	}
 	h.machine.Lead(h.wants, "")
 	h.heard = head.Last
 	h.w.say(h.name, "attached at %d of %d", h.cursor(), head.Last)
@@ -211,6 +233,7 @@ func (h *host) turn() {
 			h.carryOut(ready, in)
 			more = ready.More
 		}
+		h.write(h.w.ties.below(8) == 0) // as where someone asks
 		more = h.cursor() < h.heard
 	}
 }
@@ -244,11 +267,33 @@ func (h *host) foldBatch() bool {
 			h.w.check.folded(h, e, result)
 		}
 	}
-	if err := h.machine.Flush(&h.copy, h.kv); err != nil {
+	h.dies("folded, not sent")
+	return true
+}
+
+// write makes what was folded durable, if it is time; where the host dies meanwhile, its
+// second copy has it and its state has not.
+func (h *host) write(now bool) {
+	h.copy.mayDie = true
+	written := h.flush(now)
+	h.copy.mayDie = false
+	if written {
+		h.dies("committed")
+	}
+}
+
+func (h *host) flush(now bool) bool {
+	written, err := h.machine.Write(h.clock.instant().MonoNs, now, &h.copy, h.kv)
+	if err != nil {
 		panic("sim: a copy that cannot be written: " + err.Error())
 	}
-	h.dies("committed, not sent")
-	return true
+	return written
+}
+
+// reader answers a question: of what is written, as a host does.
+func (h *host) reader() *view.Reader {
+	h.flush(true)
+	return view.NewReaderWith(h.kv, tenant, h.w.archive, h.w.programs)
 }
 
 // inputs are what waits for a decision, if the next step takes one.
@@ -267,6 +312,7 @@ func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 	if r.Up {
 		h.w.say(h.name, "holds term %d", h.machine.Term())
 		h.flights, h.erases, h.erasing = new(turn.Flights), new(turn.Erasures), false
+		h.flights.MayRun = h.mayRun
 		h.pages = &turn.Pages{EscalateNs: 15 * minute}
 	}
 	if r.Folded {
@@ -277,7 +323,15 @@ func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 	}
 	if h.flights != nil {
 		for _, of := range r.Looked {
-			h.flights.Prune(of, h.state.Outstanding)
+			if x := h.flights.Prune(of, h.state.Expected); x != nil && x.Command.Behind != "" {
+				h.w.options.Seen.run("called back on its way")
+			}
+		}
+		for _, s := range r.Hold {
+			h.flights.Hold(s)
+			h.w.options.Seen.run("held")
+			h.w.hasty(s.Command)
+			h.w.say(h.name, "holds %s of %s %s behind %s", s.Capability, s.Plan, s.Action, s.Behind)
 		}
 		for _, s := range r.Send {
 			h.send(s)
@@ -307,24 +361,27 @@ func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 	h.armWake(r)
 }
 
+// inARun is where a host dies with a run half sent, of which nothing is recorded.
+const inARun = "one of a run sent, the one before not recorded"
+
 // dies may end the process at a named place of a turn.
 func (h *host) dies(where string) {
 	percent := 1
-	if where == "folded, not committed" || where == "committed, not sent" ||
+	if where == "folded, not committed" || where == "folded, not sent" || where == "committed" ||
 		where == "sent, not noted" {
 		percent = 0
 		if h.w.ties.below(250) == 0 {
 			percent = 100
 		}
 	}
+	if where == inARun {
+		percent = 5
+	}
 	if !h.w.chance(h.w.strike, FaultCrash, percent) {
 		return
 	}
 	h.w.point("host: " + where)
 	h.w.sayFault(FaultCrash, h.name, "dies: %s", where)
-	if where == "folded, not committed" {
-		h.kv.Crash(0)
-	}
 	h.die()
 	panic(death{})
 }

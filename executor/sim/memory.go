@@ -3,20 +3,19 @@ package sim
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// memory is a Store in memory. Where the power is cut it keeps what each turn has
+// memory is a Store in memory. Where the power is cut it keeps what each commit has
 // overwritten, so that it can go back.
 type memory struct {
-	*rows.MemoryKV
+	*rows.Pending
+	stored   *rows.MemoryKV
 	undoable bool
-	turn     []row   // what it has overwritten, in order
-	turns    [][]row // committed and not synced, the last one last
+	commits  [][]row // not synced, the last one last, each with what it has overwritten
 }
 
 type row struct {
@@ -25,72 +24,60 @@ type row struct {
 	was   bool
 }
 
-// turnsMax is how many turns a power cut may take.
+// turnsMax is how many commits a power cut may take.
 const turnsMax = 16
 
 func newMemory(undoable bool) *memory {
-	return &memory{MemoryKV: rows.NewMemoryKV(), undoable: undoable}
-}
-
-func (m *memory) note(key []byte) {
-	if m.undoable {
-		value, was := m.MemoryKV.Get(key)
-		m.turn = append(m.turn, row{string(key), value, was})
-	}
-}
-
-// Set implements rows.KV.
-func (m *memory) Set(key, value []byte) {
-	m.note(key)
-	m.MemoryKV.Set(key, value)
-}
-
-// Delete implements rows.KV.
-func (m *memory) Delete(key []byte) {
-	m.note(key)
-	m.MemoryKV.Delete(key)
+	m := &memory{undoable: undoable}
+	m.Wipe()
+	return m
 }
 
 // Commit implements Store.
 func (m *memory) Commit() {
-	if !m.undoable {
-		return
-	}
-	m.turns = append(m.turns, m.turn)
-	if len(m.turns) > turnsMax {
-		m.turns = m.turns[1:]
-	}
-	m.turn = nil
-}
-
-// Crash implements Store: a turn that was not committed is lost, and of the last
-// turns the share that lost says.
-func (m *memory) Crash(lost int) {
-	if !m.undoable {
-		return
-	}
-	m.back(m.turn)
-	m.turn = nil
-	for range len(m.turns) * lost / 100 {
-		last := len(m.turns) - 1
-		m.back(m.turns[last])
-		m.turns = m.turns[:last]
-	}
-}
-
-func (m *memory) back(turn []row) {
-	for _, r := range slices.Backward(turn) {
-		if r.was {
-			m.MemoryKV.Set([]byte(r.key), r.value)
-		} else {
-			m.MemoryKV.Delete([]byte(r.key))
+	var commit []row
+	m.Drain(func(key string, value []byte) {
+		k := []byte(key)
+		if m.undoable {
+			had, was := m.stored.Get(k)
+			commit = append(commit, row{key, had, was})
 		}
+		if value == nil {
+			m.stored.Delete(k)
+		} else {
+			m.stored.Set(k, value)
+		}
+	})
+	if !m.undoable {
+		return
+	}
+	m.commits = append(m.commits, commit)
+	if len(m.commits) > turnsMax {
+		m.commits = m.commits[1:]
+	}
+}
+
+// Crash implements Store: what was not committed is lost, and of the last commits the share
+// that lost says.
+func (m *memory) Crash(lost int) {
+	m.Forget()
+	for range len(m.commits) * lost / 100 {
+		last := len(m.commits) - 1
+		for _, r := range m.commits[last] {
+			if r.was {
+				m.stored.Set([]byte(r.key), r.value)
+			} else {
+				m.stored.Delete([]byte(r.key))
+			}
+		}
+		m.commits = m.commits[:last]
 	}
 }
 
 // Wipe implements Store.
 func (m *memory) Wipe() {
-	m.MemoryKV, m.turn, m.turns = rows.NewMemoryKV(), nil, nil
+	m.stored, m.commits = rows.NewMemoryKV(), nil
+	m.Pending = rows.NewPending(m.stored)
 }
 
 // Close implements Store.
@@ -103,7 +90,7 @@ type archive struct {
 
 var errGone = errors.New("the stream does not answer")
 
-// Value implements executor.Archive.
+// Value implements memory.Archive.
 func (a archive) Value(at *pb.Address, key string) (json.RawMessage, error) {
 	if a.w.chance(a.w.net, FaultArchive, 60) {
 		a.w.sayFault(FaultArchive, "stream", "the value of fact %s cannot be read back", key)

@@ -85,7 +85,7 @@ func (w *world) judge() {
 	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassVerdict, Name: "compliance"},
 		&pb.Record{Plan: a.p.id, Action: s.id,
 			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
-				Reason: "policy"}}})
+				Reason: "policy", Scope: scope(r)}}})
 }
 
 // operate is an operator who asks for something.
@@ -104,8 +104,11 @@ func (w *world) operate() {
 			Actor: "ann"}}
 	case n < 55:
 		k := &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}
-		if r.percent(25) {
+		switch {
+		case r.percent(25):
 			k.ToSavepoint = "s1"
+		case r.percent(40) && len(a.p.actions) > 0:
+			k.FromAction = a.p.actions[r.below(len(a.p.actions))].id
 		}
 		record.Plan, record.Kind = a.p.id, &pb.Record_CompensationRequested{CompensationRequested: k}
 	case n < 65:

@@ -112,6 +112,66 @@ func (w *world) openPlans() {
 			w.begin(p)
 		}
 	}
+	if w.settings.runs && count < plansMax && w.options.Drop>>count&1 == 0 {
+		w.begin(w.drawRun(count))
+	}
+}
+
+// drawRun makes a plan of actions one after the other whose undos ask for nothing else: they
+// may be dispatched ahead.
+func (w *world) drawRun(n int) *planSpec {
+	r := newRandom(w.options.Seed, streamRun)
+	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
+		startNs: r.between(0, loadNs), opened: &pb.PlanOpened{Label: "run", Owner: "ops"}}
+	if r.percent(30) {
+		p.opened.DeadlineNs = epoch0 + p.startNs + r.between(2*second, 30*second)
+	}
+	if r.percent(20) {
+		p.opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	}
+	for range 2 + r.below(6) {
+		f := w.drawPlain(p).pair.forward
+		f.Branch = f.Branch && r.percent(15)
+		if !f.Branch {
+			f.After = nil
+		}
+	}
+	if end := r.below(100); end < 60 {
+		p.steps = append(p.steps, step{kind: stepFail})
+	} else if end < 75 {
+		p.steps = append(p.steps, step{kind: stepCancel})
+	}
+	if r.percent(25) { // one more comes late, after one that may be dispatched ahead by then
+		p.steps = append(p.steps, step{kind: stepWait, waitNs: r.between(0, 100*millisecond)})
+		before := p.actions[r.below(len(p.actions))].id
+		f := w.drawPlain(p).pair.forward
+		f.Branch, f.After = true, []string{before}
+	}
+	return p
+}
+
+// drawPlain adds an action to a plan whose undo asks for nothing else.
+func (w *world) drawPlain(p *planSpec) *actionSpec {
+	r, a := p.r, w.drawAction(p)
+	a.pair.forward.Class, a.pair.forward.Pivot = pb.Class_CLASS_COMPENSABLE, false
+	a.pair.compensation = &pb.CompensationRegistered{
+		Capability: "undo." + a.id, Bindings: bindings(), Attempts: uint32(1 + r.below(3)),
+		BackoffNs: r.between(200*millisecond, 3*second), TimeoutNs: r.between(second, 6*second),
+		Fidelity: "exact", UnservedAfterNs: w.unservedAfter(a.id),
+	}
+	switch n := r.below(100); {
+	case n < 10: // it closes about when the unwind begins
+		a.pair.compensation.ValidForNs = r.between(second/2, 4*second)
+	case n < 20:
+		a.pair.compensation.ValidForNs = r.between(5*second, 60*second)
+	}
+	if a.workNs = r.between(20*millisecond, second); r.percent(85) {
+		a.luck, a.mute, a.detached = 0, false, false
+	}
+	p.actions = append(p.actions, a)
+	p.steps = append(p.steps, step{kind: stepAct, action: a})
+	w.workers.specs[aboutOf(p.id, a.id)] = a
+	return a
 }
 
 // draw makes a plan, and what is part of it, from a stream of its own.
@@ -239,6 +299,7 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 	kept := newRandom(w.options.Seed, streamKept+uint64(p.n*16+len(p.actions)))
 	a.large, a.lost = kept.percent(10), kept.percent(40)
 	c := w.drawCompensation(r, id, f)
+	drawScopes(newRandom(w.options.Seed, streamScope+uint64(p.n*16+len(p.actions))), c)
 	told := c.Capability != "" && c.Actuator != ledger.ActuatorMemory
 	if f.Late == pb.Late_LATE_REFUSED && !told { // no one who could refuse it
 		f.Late = pb.Late_LATE_UNSPECIFIED
@@ -249,6 +310,24 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 		a.pair.image = fmt.Appendf(nil, `{"n":%d,"of":%q}`, len(p.actions), p.id)
 	}
 	return a
+}
+
+// drawScopes says what the conditions of an action undo, where they say it, and gives some
+// actions one more.
+func drawScopes(r *random, c *pb.CompensationRegistered) {
+	if c.Capability != "" && r.percent(12) {
+		c.Triggers = append(c.Triggers,
+			&pb.Trigger{Name: "more", Condition: conditions[r.below(len(conditions))]})
+	}
+	for _, t := range c.Triggers {
+		t.Scope = scope(r)
+	}
+}
+
+// scope is what a condition or a verdict undoes, more often an action than a plan.
+func scope(r *random) pb.Scope {
+	return pick(r, pb.Scope_SCOPE_UNSPECIFIED, pb.Scope_SCOPE_ACTION, pb.Scope_SCOPE_ACTION,
+		pb.Scope_SCOPE_PLAN)
 }
 
 // bindings of every undo and question: the effect by its name, by its forward's key

@@ -52,7 +52,7 @@ func (p *provider) do(a *actionSpec, twice bool) (ref string, ok bool) {
 		return "", false
 	}
 	for _, e := range p.forward[a.key] {
-		if e.stands && !e.extra {
+		if !e.extra { // undone since, perhaps
 			return e.ref, true // it remembers keys: another process of the agent calls it once more
 		}
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -36,13 +35,30 @@ func (w *world) secondOf(a *agent) {
 	})
 }
 
-// resume starts a process that goes on where another one is.
+// resume starts a process that goes on where another one is, once an executor has said whose
+// the plan is.
 func (w *world) resume(a *agent, r *random) {
-	b := &agent{w: w, p: a.p, at: a.at, began: true, writer: fmt.Sprintf("w%d", len(w.agents)+1)}
+	b := &agent{w: w, p: a.p, at: a.at, began: true, resumed: true, stored: a.stored,
+		writer: fmt.Sprintf("w%d", len(w.agents)+1)}
 	w.agents = append(w.agents, b)
+	w.claims(b, r)
+}
+
+// claims has a process say that it resumes its plan. A copy of that may come much later, and a
+// further process by then have resumed the plan.
+func (w *world) claims(b *agent, r *random) {
+	_, _, since, ok := b.asks()
+	if !ok {
+		w.after(second, func() {
+			if !b.gone && !w.healed {
+				w.claims(b, r)
+			}
+		})
+		return
+	}
 	var taken func()
 	taken = func() {
-		switch state, writer, ok := b.asks(); {
+		switch state, writer, _, ok := b.asks(); {
 		case b.gone || w.healed:
 		case !ok:
 			w.after(second, taken)
@@ -50,26 +66,48 @@ func (w *world) resume(a *agent, r *random) {
 			b.next()
 		}
 	}
+	word := func() *pb.Record {
+		return &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{Follows: since}}}
+	}
 	b.append(func() {
 		w.after(r.between(millisecond, second), taken)
-	}, &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}})
+	}, word())
+	if r.percent(40) {
+		w.after(r.between(second, 60*second), func() {
+			if !w.healed {
+				w.sayFault(FaultSecond, b.name(), "a copy of what resumed its plan comes late")
+				b.append(nil, word())
+			}
+		})
+	}
+	if r.percent(25) {
+		w.after(r.between(second/2, 20*second), func() {
+			if b.gone = b.gone || r.percent(30); !w.healed {
+				w.resume(b, r)
+			}
+		})
+	}
 }
 
-// asks is ask, with the process whose records the plan takes.
-func (a *agent) asks() (state, writer string, ok bool) {
+// asks is ask, with the process whose records the plan takes, and since when.
+func (a *agent) asks() (state, writer string, since uint64, ok bool) {
+	if a.cut() {
+		return "", "", 0, false
+	}
 	for _, h := range a.w.hosts {
 		if h.holding() && h.cursor() >= a.stored {
-			reader := executor.NewReaderWith(h.kv, tenant, a.w.archive, a.w.programs)
+			reader := h.reader()
 			state, _, _, ok = reader.Outcome(a.p.id)
-			return state, reader.Writer(a.p.id), ok
+			return state, reader.Writer(a.p.id), reader.WriterAt(a.p.id), ok
 		}
 	}
-	return "", "", false
+	return "", "", 0, false
 }
 
 // careless starts a process that does what the plan does not know of.
 func (w *world) careless(a *agent, r *random) {
-	b := &agent{w: w, p: a.p, began: true, writer: fmt.Sprintf("w%d", len(w.agents)+1)}
+	// w.agents has none of these: no process that resumes the plan may be called the same
+	b := &agent{w: w, p: a.p, began: true, writer: fmt.Sprintf("s%d", len(w.agents)+1)}
 	for n := range 1 + r.below(3) {
 		stray := w.drawStray(a.p, b.writer, n, r)
 		if stray == nil {

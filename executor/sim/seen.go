@@ -16,14 +16,17 @@ type Seen struct {
 	Faults  map[string]int // times that they struck
 	Ends    map[string]int // states in which plans stood at the end
 	Points  map[string]int // places at which hosts and workers died
-	// of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept
+	// of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept;
+	// part: unwinds from one action on; goes on: plans that are open again after one
 	Commits map[string]int
+	// of commands that were recorded ahead: held, sent early, counted, called back
+	Runs map[string]int
 }
 
 // NewSeen returns one in which nothing was seen.
 func NewSeen() *Seen {
 	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{},
-		map[string]int{}, map[string]int{}}
+		map[string]int{}, map[string]int{}, map[string]int{}}
 }
 
 // Add adds what another has seen.
@@ -39,6 +42,13 @@ func (s *Seen) Add(other *Seen) {
 	add(s.Ends, other.Ends)
 	add(s.Points, other.Points)
 	add(s.Commits, other.Commits)
+	add(s.Runs, other.Runs)
+}
+
+func (s *Seen) run(how string) {
+	if s != nil {
+		s.Runs[how]++
+	}
 }
 
 func (s *Seen) commit(how string) {

@@ -138,7 +138,7 @@ func TestGraveyard(t *testing.T) {
 // change and not the day. They are none of TestEverythingHappens.
 const (
 	plainSeed  = 1_000_000
-	plainSeeds = 400
+	plainSeeds = 100
 )
 
 // TestNewSeeds runs as many new worlds as there is time for; in a plain run a few that
@@ -162,19 +162,25 @@ func TestNewSeeds(t *testing.T) {
 		return sim.Options{Seed: first + n - 1}, !done && (*allFlag || !t.Failed())
 	})
 	took := time.Since(start)
-	t.Logf("%d worlds from seed %d, %d records, %.0f worlds a second on %d processors, %d found halted; plans %v", runs,
-		first, records, float64(runs)/took.Seconds(), runtime.GOMAXPROCS(0), halted, seen.Ends)
+	t.Logf("%d worlds from seed %d, %d records, %.0f worlds a second on %d processors, %d found halted; plans %v, "+
+		"runs %v", runs, first, records, float64(runs)/took.Seconds(), runtime.GOMAXPROCS(0), halted, seen.Ends,
+		seen.Runs)
 }
 
 // TestEverythingHappens: a world in which nothing happens proves nothing. Over fixed
 // seeds every fault strikes, every kind of record that this world can produce comes
 // up, effective and refused or void where it can be, every state of a plan is an end
-// of some, and hosts die at every named place.
+// of some, and hosts die at every named place. What is too rare for that many worlds
+// has one of its own.
 func TestEverythingHappens(t *testing.T) {
 	worlds, n := testenv.Cases(1000, 1500), 0
+	rare := []uint64{8118} // an owner answers for a lease that was cut short
 	_, _, halted, seen := runSeeds(t, func() (sim.Options, bool) {
 		n++
-		return sim.Options{Seed: uint64(400 + n)}, n <= worlds
+		if i := n - worlds - 1; i >= 0 && i < len(rare) {
+			return sim.Options{Seed: rare[i]}, true
+		}
+		return sim.Options{Seed: uint64(6400 + n)}, n <= worlds
 	})
 	some := func(what string, counts map[string]int, names ...string) {
 		t.Helper()
@@ -213,10 +219,12 @@ func TestEverythingHappens(t *testing.T) {
 	some("commit", seen.Commits, "waits", "settled", "accepts", "lost")
 	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,
-		"host: between turns", "host: folded, not committed", "host: committed, not sent", "host: sent, not noted",
+		"host: between turns", "host: folded, not committed", "host: folded, not sent",
+		"host: committed", "host: sent, not noted",
 		"host: decided, not appended",
 		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect",
-		"worker: behind its effect")
+		"worker: behind its effect", "host: one of a run sent, the one before not recorded")
+	some("run", seen.Runs, "recorded", "held", "sent early", "called back on its way")
 	if halted < worlds/75 {
 		t.Errorf("only %d of %d worlds found what their stream had lost", halted, worlds)
 	}

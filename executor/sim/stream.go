@@ -32,6 +32,7 @@ type stored struct {
 	entries []ledger.Entry
 	id      string
 	copyOf  uint64 // the first message of the same append; 0: this is it
+	term    uint64 // the latest that has begun
 
 	unusable bool // it says what can never be carried out: nothing of it may count
 }
@@ -87,7 +88,12 @@ func (s *stream) keep(sequence uint64, id string) {
 	if err != nil {
 		panic("sim: a commit for a newer reader: " + err.Error())
 	}
-	kept := stored{message: m, entries: entries, id: id}
+	kept := stored{message: m, entries: entries, id: id, term: s.termAt(sequence - 1)}
+	for _, e := range entries {
+		if e.Source.Term && e.Record.GetTermStarted() != nil {
+			kept.term = max(kept.term, e.Record.Term)
+		}
+	}
 	for i := len(s.stored) - 1; i >= 0 && id != ""; i-- {
 		if s.stored[i].id == id {
 			kept.copyOf = uint64(i) + 1
@@ -105,6 +111,14 @@ func (s *stream) keep(sequence uint64, id string) {
 	for _, h := range s.w.hosts {
 		h.hears(sequence)
 	}
+}
+
+// termAt is the latest term that has begun up to a sequence.
+func (s *stream) termAt(sequence uint64) uint64 {
+	if sequence == 0 {
+		return 0
+	}
+	return s.stored[sequence-1].term
 }
 
 // executes reports whether a subject is that of the executor's decisions.
@@ -144,7 +158,8 @@ type commit struct {
 	from   string // for the trace
 	append ledger.Append
 	asJSON bool
-	host   *host // that sends it; nil: someone else
+	host   *host  // that sends it; nil: someone else
+	agent  *agent // likewise
 }
 
 const replyMax = 5 * second // until an append without a reply is in doubt
@@ -154,6 +169,11 @@ func (w *world) try(c *commit, done func(uint64, error)) {
 	delay := w.net.between(millisecond/2, 20*millisecond)
 	silent := func() { w.after(replyMax, func() { done(0, errSilent) }) }
 	if c.host != nil && c.host.cut {
+		silent()
+		return
+	}
+	if c.agent != nil && c.agent.cut() {
+		w.holdBack(c)
 		silent()
 		return
 	}
@@ -233,7 +253,13 @@ func (w *world) persist(from string, source ledger.Source, records []*pb.Record,
 	if err != nil {
 		panic("sim: " + err.Error())
 	}
-	c := &commit{from: from, append: ledger.Append{Subject: source.Subject(), ID: newID(r),
+	w.persistOf(nil, from, source, data, records, r, gone, done)
+}
+
+// persistOf is persist of an agent's records, which may be cut off.
+func (w *world) persistOf(a *agent, from string, source ledger.Source, data []byte,
+	records []*pb.Record, r *random, gone func() bool, done func(uint64, bool)) {
+	c := &commit{from: from, agent: a, append: ledger.Append{Subject: source.Subject(), ID: newID(r),
 		Data: data}}
 	if w.settings.json && r.percent(30) {
 		c.asJSON, c.append.Data = true, toJSON(records)

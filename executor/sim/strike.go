@@ -31,6 +31,7 @@ func (w *world) faultsBegin() {
 		{FaultLostTail, 1, func(*host) { w.loseTail() }},
 		{FaultChangedRecord, 1, func(*host) { w.changeRecord() }},
 		{FaultRotten, 1, w.rot},
+		{FaultAgentCut, 6, func(*host) { w.cutAgent() }},
 	} {
 		if !w.faults.Has(s.fault) {
 			continue
@@ -88,7 +89,6 @@ func (w *world) endSessions() {
 		if h.up && h.halted == nil && h.state != nil {
 			h.paused = false
 			h.backlog = nil
-			h.kv.Crash(0)
 			h.interrupt()
 		}
 	}
@@ -103,7 +103,6 @@ func (w *world) skewStream() {
 func (w *world) crash(h *host) {
 	w.point("host: between turns")
 	w.sayFault(FaultCrash, h.name, "dies")
-	h.kv.Crash(0)
 	h.die()
 }
 
@@ -216,6 +215,20 @@ func (w *world) impatient(c executor.Command) {
 	w.after(w.early.between(0, 30*second), func() {
 		if !w.healed {
 			w.answer(c.Plan, c.Action, pick(w.early, "ann", "bob"))
+		}
+	})
+}
+
+// hasty lets an owner answer for what is recorded ahead before its turn comes.
+func (w *world) hasty(c executor.Command) {
+	of := aboutOf(c.Plan, c.Action)
+	if w.options.Alone || w.healed || w.impatience[of] || !w.haste.percent(6) {
+		return
+	}
+	w.impatience[of] = true
+	w.after(w.haste.between(0, 30*millisecond), func() {
+		if !w.healed {
+			w.answer(c.Plan, c.Action, pick(w.haste, "ann", "bob"))
 		}
 	})
 }

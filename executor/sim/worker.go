@@ -68,6 +68,7 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 			x.work(command, func(*api.Reply) {})
 		})
 	}
+	w.forge(c)
 	silent := func() { w.after(timeout, func() { done(turn.Silent, nil) }) }
 	slow := w.chance(r, FaultSlowWorker, 12)
 	if slow {
@@ -213,7 +214,7 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 		w.persist("worker", source,
 			[]*pb.Record{{Plan: c.Plan, Action: c.Action, Kind: &pb.Record_CompensationProgressed{
 				CompensationProgressed: &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Note: "half",
-					UntilNs: w.now + 10*second}}}}, r, nil, func(uint64, bool) {})
+					UntilNs: w.now + 10*second, Token: c.ReportToken}}}}, r, nil, func(uint64, bool) {})
 	}
 	w.after(r.between(100*millisecond, 15*second), func() {
 		delete(x.working, c.Key)
@@ -221,7 +222,8 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 			w.sayFault(FaultWorkerDies, "worker", "dies at work on %s %s", c.Plan, c.Action)
 			return
 		}
-		report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Answer: pb.Answer_ANSWER_DONE}
+		report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Answer: pb.Answer_ANSWER_DONE,
+			Token: c.ReportToken}
 		if w.chance(r, FaultFailing, 20) {
 			report.Answer, report.Code = pick(r, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP), "locked"
 		} else {
@@ -229,6 +231,43 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 		}
 		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action,
 			Kind: &pb.Record_CompensationReported{CompensationReported: report}}}, r, nil,
-			func(uint64, bool) {})
+			func(uint64, bool) {
+				if report.Answer != pb.Answer_ANSWER_DONE && c.ReportToken != "" &&
+					w.chance(w.forger, FaultForged, 50) {
+					w.lie(c, c.ReportToken) // the ledger has it in the clear by now
+				}
+			})
 	})
+}
+
+// forge has another worker, now and then, say of a command that it was not given that it is done.
+// It knows plan, action and key, which is made of them; the token it can only guess.
+func (w *world) forge(c api.Command) {
+	if c.Purpose != ledger.PurposeUndo || !w.chance(w.forger, FaultForged, 25) {
+		return
+	}
+	guess := pick(w.forger, "", "0123456789abcdef0123456789abcdef",
+		ledger.ReportToken([]byte("another"), c.Tenant, c.Plan, c.Action, c.Key, c.Attempt))
+	w.after(w.forger.between(0, 10*second), func() {
+		if !w.healed {
+			w.lie(c, guess)
+		}
+	})
+}
+
+// lie is a worker's record about a command that another one was given.
+func (w *world) lie(c api.Command, token string) {
+	w.sayFault(FaultForged, "worker w9", "reports the undo of %s %s, which it was not given", c.Plan,
+		c.Action)
+	record := &pb.Record{Plan: c.Plan, Action: c.Action}
+	if w.forger.percent(20) {
+		record.Kind = &pb.Record_CompensationProgressed{
+			CompensationProgressed: &pb.CompensationProgressed{
+				Attempt: c.Attempt, Key: c.Key, Token: token, UntilNs: w.now + 20*minute}}
+	} else {
+		record.Kind = &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{
+			Attempt: c.Attempt, Key: c.Key, Token: token, Answer: pb.Answer_ANSWER_DONE}}
+	}
+	w.persist("worker w9", ledger.Source{Tenant: tenant, Class: ledger.ClassWorker, Name: "w9"},
+		[]*pb.Record{record}, w.forger, nil, func(uint64, bool) {})
 }

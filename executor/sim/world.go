@@ -31,9 +31,14 @@ const (
 	streamNotary
 	streamErasing
 	streamEarly
+	streamTenant
+	streamForger
+	streamCuts
 	streamDoubt  = 500
 	streamKept   = 600
+	streamRun    = 700
 	streamPlan   = 1000
+	streamScope  = 1 << 19 // and 16 times the number of the plan
 	streamSecond = 1 << 20 // and the number of the agent
 )
 
@@ -48,8 +53,9 @@ type world struct {
 	queue                             queue
 	ties, net, people, labour, strike *random
 	// of no one who serves, and of owners who do not wait
-	early      *random
-	impatience map[turn.About]bool // they have answered
+	early, haste *random
+	impatience   map[turn.About]bool // they have answered
+	forger, cuts *random             // of workers who lie, and of agents who are cut off
 
 	stream   *stream
 	hosts    []*host
@@ -63,6 +69,7 @@ type world struct {
 	archive  archive
 	programs *triggers.Cache
 	notary   notary
+	control  governance
 
 	settings settings
 	steps    int
@@ -77,6 +84,8 @@ type settings struct {
 	cascade   executor.CascadeLimits
 	json      bool // some writers write JSON
 	batch     int  // messages that a turn folds
+	ahead     int  // dispatches recorded behind another one
+	runs      bool // there is a plan whose undos may go so
 }
 
 // Run runs one world to its end.
@@ -104,7 +113,7 @@ func newWorld(o Options) *world {
 		ties: newRandom(o.Seed, streamQueue), net: newRandom(o.Seed, streamNet),
 		people: newRandom(o.Seed, streamPeople),
 		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes),
-		notary: newNotary(o.Seed),
+		notary: newNotary(o.Seed), control: newGovernance(o.Seed),
 	}
 	if w.programs == nil {
 		w.programs = triggers.NewCache(programsMax)
@@ -119,6 +128,8 @@ func newWorld(o Options) *world {
 		w.settings.cascade = executor.CascadeLimits{Depth: uint32(1 + r.below(3)),
 			Plan: uint32(1 + r.below(3))}
 	}
+	run := newRandom(o.Seed, streamRun-1)
+	w.settings.ahead, w.settings.runs = pick(run, 15, 15, 3, 1, 0), run.percent(40)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
 		hosts = 2 + r.below(2)
@@ -128,7 +139,9 @@ func newWorld(o Options) *world {
 	}
 	w.faults &^= o.Without
 	w.erasing = newErasing(o.Seed)
-	w.early, w.impatience = newRandom(o.Seed, streamEarly), map[turn.About]bool{}
+	w.early, w.haste = newRandom(o.Seed, streamEarly), newRandom(o.Seed, streamRun-2)
+	w.forger, w.cuts = newRandom(o.Seed, streamForger), newRandom(o.Seed, streamCuts)
+	w.impatience = map[turn.About]bool{}
 	w.stream = newStream(w)
 	w.archive = archive{w: w}
 	w.provider = newProvider(w)
@@ -143,6 +156,7 @@ func newWorld(o Options) *world {
 // populate lets everything begin that begins by itself.
 func (w *world) populate() {
 	w.openPlans()
+	w.control.begin(w)
 	for _, h := range w.hosts {
 		h.start()
 	}

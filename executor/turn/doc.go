@@ -20,10 +20,10 @@
 //	for each message that is there, at most until m.Full():
 //		m.Begin(sequence, size)
 //		m.Fold(entry), for each entry
-//	m.Flush(copied, rows): the second copy of the ledger, then the state
 //	for {
 //		r := m.Step(now, inputs)
 //		carry out r, in the order of its fields
 //		if !r.More { break }
 //	}
+//	m.Write(now, wanted, copied, rows): the second copy of the ledger, then the state
 package turn

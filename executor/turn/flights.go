@@ -47,12 +47,29 @@ type Flight struct {
 	Reached bool   // a copy may have come to a worker
 	alone   bool   // no worker takes it, as this process has seen without a break
 	aloneNs int64  // since then, monotonic
+	early   bool   // it was recorded ahead and does not count yet
+	run     *Run   // that it is part of; nil: none
+}
+
+// Run is commands that go one behind the other. Its answers are handed over together, so that
+// they share a commit.
+type Run struct {
+	answers []executor.Answer
+	waits   bool // a call of HandOver is on its way
 }
 
 // Flights are the commands of one term on their way. A command is sent until it has an
-// answer, or until the ledger says that none is waited for any more.
+// answer, or until the ledger says that none is waited for any more. One that was recorded
+// ahead is held until the worker of the one before has said done, or until it counts.
 type Flights struct {
+	// MayRun reports whether a command may leave that does not count yet: whether no other host
+	// can have taken the tenant over, as far as this one can know. nil: none may.
+	MayRun func() bool
+
 	flights map[About]*Flight
+	held    map[About]Sending // by the action that is to be undone first
+	first   map[About]About   // the key in held, by the action itself
+	early   map[About]Attempt // that have landed and do not count yet
 }
 
 // Verdict is what follows from the result of a sending.
@@ -61,6 +78,10 @@ type Verdict struct {
 	Ended   bool              // the flight has landed
 	Again   bool              // it is sent once more, in so many ns
 	InNs    int64
+	// Next was held behind the flight and is to be sent now; nil: none.
+	Next *Flight
+	// Run is to be handed over in RunHoldMax; nil: it is not.
+	Run *Run
 }
 
 // Len is how many commands are on their way.
@@ -79,16 +100,45 @@ func (f *Flights) All() []*Flight {
 // place of an earlier command for the same action, which is returned too.
 func (f *Flights) Take(s Sending, monoNs int64) (taken, replaced *Flight) {
 	attempt := Attempt{About{Plan: s.Plan, Action: s.Action}, s.Purpose, s.Attempt}
-	replaced = f.flights[attempt.About]
-	if replaced != nil && replaced.Attempt == attempt {
+	f.drop(attempt.About)
+	if f.early[attempt.About] == attempt {
+		delete(f.early, attempt.About) // its answer is on its way
 		return nil, nil
 	}
+	replaced = f.flights[attempt.About]
+	if replaced != nil && replaced.Attempt == attempt {
+		replaced.early = false
+		return nil, nil
+	}
+	return f.fly(s, monoNs), replaced
+}
+
+func (f *Flights) fly(s Sending, monoNs int64) *Flight {
 	if f.flights == nil {
 		f.flights = map[About]*Flight{}
 	}
-	taken = &Flight{Attempt: attempt, Command: s.Command, SinceNs: monoNs, Reached: s.Resent}
-	f.flights[attempt.About] = taken
-	return taken, replaced
+	attempt := Attempt{About{Plan: s.Plan, Action: s.Action}, s.Purpose, s.Attempt}
+	x := &Flight{Attempt: attempt, Command: s.Command, SinceNs: monoNs, Reached: s.Resent}
+	f.flights[attempt.About] = x
+	return x
+}
+
+// Hold keeps a command that was recorded ahead. It is known before the one that it goes behind
+// is taken, so that no answer of that one comes before it.
+func (f *Flights) Hold(s Sending) {
+	if f.held == nil {
+		f.held, f.first = map[About]Sending{}, map[About]About{}
+	}
+	of, first := About{Plan: s.Plan, Action: s.Action}, About{Plan: s.Plan, Action: s.Behind}
+	f.held[first], f.first[of] = s, first
+}
+
+// drop forgets what is held of an action.
+func (f *Flights) drop(of About) {
+	if first, held := f.first[of]; held {
+		delete(f.held, first)
+		delete(f.first, of)
+	}
 }
 
 // Flies reports whether a flight is still waited for.
@@ -101,11 +151,34 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 	if !f.Flies(x) {
 		return false, v
 	}
+	if x.early && !f.mayRun(x.Command, epochNs) {
+		v.again(int64(WorkerWaitMin)) // by then it counts, or it was called back
+		return false, v
+	}
 	if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {
 		f.land(x, nil, 0, &v)
 		return false, v
 	}
 	return true, v
+}
+
+// mayRun reports whether a command may leave that does not count yet.
+func (f *Flights) mayRun(c executor.Command, epochNs int64) bool {
+	return epochNs <= c.UntilNs && f.MayRun != nil && f.MayRun()
+}
+
+// handOver has the answers before that of a flight come first: it has none yet, or is the last
+// of its run.
+func (f *Flights) handOver(x *Flight, v *Verdict) {
+	if x.run != nil {
+		v.Answers = append(v.Answers, f.HandOver(x.run)...)
+	}
+}
+
+// HandOver returns the answers of a run that wait for those after them.
+func (f *Flights) HandOver(run *Run) (answers []executor.Answer) {
+	answers, run.answers, run.waits = run.answers, nil, false
+	return answers
 }
 
 // Result takes what became of one sending.
@@ -122,11 +195,15 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 	x.Problem = r.Problem
 	if r.Fate == NoWorker || r.Fate == Unsent {
 		x.Tries++ // not a failure: it waits for a worker, visibly
+		f.handOver(x, &v)
 		x.unserved(r.Fate, now, &v)
 		v.again(min(int64(WorkerWaitMin)<<min(x.Tries-1, 10), int64(WorkerWaitMax)))
 		return v
 	}
 	x.Reached, x.alone = true, false
+	if r.Fate == Replied && r.Reply.Status == api.StatusDone && f.goOn(x, r, now, &v) {
+		return v
+	}
 	switch {
 	case r.Fate == Silent && x.Working:
 		v.again(int64(WorkerWaitMax))
@@ -140,10 +217,37 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		f.land(x, nil, 0, &v) // as silent
 	default: // its report comes as a record; it is asked again if that does not come
 		x.Working, x.Tries = true, 0
+		f.handOver(x, &v)
 		until := r.Reply.UntilMs*1_000_000 - now.EpochNs
+		if x.early {
+			until = 0 // a report that it has failed does not count before the attempt does
+		}
 		v.again(min(max(until, int64(WorkingMin)), int64(WorkingMax)))
 	}
 	return v
+}
+
+// goOn takes the next command of a run on its way, behind one that is done. False: there is
+// none, or it has to wait until it counts.
+func (f *Flights) goOn(x *Flight, r Result, now Instant, v *Verdict) bool {
+	next, held := f.held[x.Attempt.About]
+	if !held || !f.mayRun(next.Command, now.EpochNs) {
+		return false
+	}
+	if x.run == nil {
+		x.run = new(Run)
+	}
+	run := x.run
+	f.gone(x)
+	run.answers = append(run.answers, x.answer(&r.Reply, r.Took))
+	v.Ended = true
+	f.drop(About{Plan: next.Plan, Action: next.Action})
+	v.Next = f.fly(next, now.MonoNs)
+	v.Next.early, v.Next.run = true, run
+	if !run.waits {
+		run.waits, v.Run = true, run
+	}
+	return true
 }
 
 // unserved says, again and again, of a command that no worker has taken it for as long as
@@ -168,9 +272,15 @@ func (x *Flight) unserved(fate Fate, now Instant, v *Verdict) {
 }
 
 // Prune drops what flies for an action if its call waits for no answer any more. waits is
-// State.Outstanding.
+// State.Expected.
 func (f *Flights) Prune(of About,
 	waits func(plan string, n uint32, purpose string, attempt uint32) bool) (dropped *Flight) {
+	delete(f.early, of)
+	if first, held := f.first[of]; held {
+		if s := f.held[first]; !waits(of.Plan, s.Number, s.Purpose, s.Attempt) {
+			f.drop(of)
+		}
+	}
 	x := f.flights[of]
 	if x == nil || waits(of.Plan, x.Command.Number, x.Attempt.Purpose, x.Attempt.Number) {
 		return nil
@@ -181,9 +291,22 @@ func (f *Flights) Prune(of About,
 
 // land ends a flight with an answer; a nil reply is silence.
 func (f *Flights) land(x *Flight, reply *api.Reply, took time.Duration, v *Verdict) {
-	delete(f.flights, x.Attempt.About)
+	f.gone(x)
 	v.Ended = true
+	f.handOver(x, v)
 	v.Answers = append(v.Answers, x.answer(reply, took))
+}
+
+// gone takes a flight off that has an answer.
+func (f *Flights) gone(x *Flight) {
+	delete(f.flights, x.Attempt.About)
+	if !x.early {
+		return
+	}
+	if f.early == nil {
+		f.early = map[About]Attempt{}
+	}
+	f.early[x.Attempt.About] = x.Attempt
 }
 
 func (v *Verdict) again(inNs int64) { v.Again, v.InNs = true, inNs }

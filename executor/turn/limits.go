@@ -5,7 +5,8 @@ import "time"
 // Bounds of a turn and pauses between tries. Each names what it bounds.
 const (
 	MessagesMax   = 2048                  // messages folded in one turn
-	BytesMax      = 4 << 20               // bytes folded in one turn
+	BytesMax      = 4 << 20               // bytes folded in one turn, and kept unwritten
+	WriteEvery    = 25 * time.Millisecond // from the first fold that is not written to its write
 	CommitSizeMax = 60 << 10              // bytes of decisions in one commit
 	MissesMax     = 3                     // appends in a row without a reply: the server is mute
 	RetryMin      = 50 * time.Millisecond // before an append in doubt goes out again; doubles
@@ -22,6 +23,10 @@ const (
 	WorkingMin = time.Second
 	// that a worker may put off one answer; then the attempt counts as unanswered
 	WorkingMax = 24 * time.Hour
+	// RunMax bounds the dispatches that are recorded behind another one, and RunHoldMax is for how
+	// long the answer of one of them waits for the next.
+	RunMax     = 15
+	RunHoldMax = 20 * time.Millisecond
 	// UnservedSeen is for how long a process looks itself before it says that no worker
 	// takes a command: after a restart of everything, workers may need a while.
 	UnservedSeen = time.Minute

@@ -17,7 +17,11 @@ type Config struct {
 	Cascade   executor.CascadeLimits
 	MemoryMax int64         // bytes of facts in working memory; 0: no limit
 	Messages  int           // folded in one turn; 0: [MessagesMax]
+	Ahead     int           // dispatches recorded behind another one; 0: none, see [RunMax]
 	NewID     func() string // draws the ID of a commit, under which it is retried
+	// Secret is of this process: it makes the tokens that workers show in their reports. nil: they
+	// need none.
+	Secret []byte
 	// Decided is told of each decision; nil: no one is. It is for those who check it.
 	Decided func(executor.Input, []*pb.Record)
 }
@@ -34,6 +38,9 @@ type Machine struct {
 	bytes    int
 	news     news
 
+	unwritten   int   // bytes folded since the last write; 0: none
+	unwrittenNs int64 // monotonic, of the first step since; 0: there was none yet
+
 	wants   bool   // this host has the tenant's leadership lease
 	term    uint64 // that it has claimed; 0: none
 	fence   uint64 // sequence of its TermStarted
@@ -47,6 +54,7 @@ type Machine struct {
 	lost      bool
 
 	answers []executor.Answer // not settled in the ledger yet
+	tenant  *pb.TenantChanged // what it may do; nil: nothing is said
 }
 
 // pending is an append that was not folded back yet.
@@ -86,6 +94,7 @@ func (m *Machine) Begin(sequence uint64, bytes int) error {
 	m.folded = true
 	m.messages++
 	m.bytes += bytes
+	m.unwritten += max(bytes, 1)
 	return nil
 }
 
@@ -101,17 +110,24 @@ func (m *Machine) Fold(e ledger.Entry) executor.Result {
 // Full reports whether this turn has folded as much as it may.
 func (m *Machine) Full() bool { return m.messages >= m.config.Messages || m.bytes > BytesMax }
 
-// Flush makes what was folded durable, before the next step is taken: first in the second
-// copy of the ledger, then as state. copied.Flush writes what the caller has put there of
-// each message; rows.Commit ends a turn of the store under the state's KV. The error is
-// copied's; nothing is state then.
-func (m *Machine) Flush(copied interface{ Flush() error }, rows interface{ Commit() }) error {
+// Write makes what was folded durable, if it is time: WriteEvery after the first of it, once
+// it is BytesMax, or now, because someone waits for it. First it goes to the second copy of the
+// ledger, then it becomes state: copied.Flush writes what the caller has put there of each
+// message, rows.Commit what was folded into the state's KV. The error is copied's; nothing is
+// state then. What is not written when the process ends is folded again from the ledger.
+func (m *Machine) Write(monoNs int64, now bool, copied interface{ Flush() error },
+	rows interface{ Commit() }) (written bool, err error) {
+	if m.unwritten == 0 || !now && m.unwritten < BytesMax &&
+		m.unwrittenNs != 0 && monoNs-m.unwrittenNs < int64(WriteEvery) {
+		return false, nil
+	}
 	if err := copied.Flush(); err != nil {
-		return err
+		return false, err
 	}
 	m.state.Flush()
 	rows.Commit()
-	return nil
+	m.unwritten, m.unwrittenNs = 0, 0
+	return true, nil
 }
 
 // Lead says whether this host has the tenant's leadership lease: whether it may claim a
@@ -122,6 +138,9 @@ func (m *Machine) Lead(leads bool, by string) {
 		m.stepDown(Down{By: by})
 	}
 }
+
+// Govern takes what the tenant may do by the control stream, the last that it says.
+func (m *Machine) Govern(t *pb.TenantChanged) { m.tenant = t }
 
 // Answer takes what workers have said.
 func (m *Machine) Answer(answers ...executor.Answer) { m.answers = append(m.answers, answers...) }
@@ -191,6 +210,9 @@ type Inputs struct {
 func (m *Machine) Step(now Instant, in Inputs) (r Ready) {
 	if m.folded {
 		m.folded, m.messages, m.bytes = false, 0, 0
+		if m.unwrittenNs == 0 {
+			m.unwrittenNs = now.MonoNs
+		}
 		m.deliver(&r)
 		r.More = true
 		return r
@@ -210,6 +232,12 @@ func (m *Machine) Step(now Instant, in Inputs) (r Ready) {
 	if !r.Wakes {
 		r.Wakes, r.WakeInNs = m.wake(now)
 	}
+	if m.unwritten > 0 {
+		due := max(m.unwrittenNs+int64(WriteEvery)-now.MonoNs, 0)
+		if !r.Wakes || due < r.WakeInNs {
+			r.Wakes, r.WakeInNs = true, due
+		}
+	}
 	return r
 }
 
@@ -226,7 +254,8 @@ func (m *Machine) act(now Instant, in Inputs, r *Ready) {
 	m.answers = slices.DeleteFunc(m.answers,
 		func(a executor.Answer) bool { return !m.state.Awaits(a) })
 	due, waits := m.state.NextWake()
-	working := m.state.HasWork() || m.state.MemoryWork(m.config.MemoryMax)
+	working := m.state.HasWork() || m.state.MemoryWork(m.config.MemoryMax) ||
+		m.state.Governed(m.tenant)
 	if len(m.answers) == 0 && len(in.Paged) == 0 && len(in.Destroyed) == 0 && !working &&
 		(!waits || due > now.EpochNs) {
 		return
@@ -235,6 +264,7 @@ func (m *Machine) act(now Instant, in Inputs, r *Ready) {
 		EpochNs: now.EpochNs, HoldClock: now.Held, Answers: m.answers, Paged: in.Paged,
 		Destroyed: in.Destroyed,
 		Cascade:   m.config.Cascade, MemoryMax: m.config.MemoryMax, SizeMax: CommitSizeMax,
+		Ahead: m.config.Ahead, Tenant: m.tenant, Secret: m.config.Secret,
 	}
 	records := m.state.Decide(input)
 	if m.config.Decided != nil {

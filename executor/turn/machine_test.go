@@ -51,7 +51,7 @@ func (b *bench) stored(source ledger.Source, data []byte) {
 			b.t.Fatalf("%v %+v", e.Err, r)
 		}
 	}
-	if err := b.m.Flush(noDisk{}, noDisk{}); err != nil {
+	if _, err := b.m.Write(0, true, noDisk{}, noDisk{}); err != nil {
 		b.t.Fatal(err)
 	}
 }

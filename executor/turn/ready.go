@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"bytes"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -19,10 +21,13 @@ type Ready struct {
 	// Confirmed: an operator has confirmed the clock since the session began.
 	Confirmed bool
 	// Looked are actions of which something was folded: what flies for one that
-	// State.Outstanding denies waits for no answer any more, and is dropped.
+	// State.Expected denies waits for no answer any more, and is dropped.
 	Looked []About
 	// Erased are plans of whose erasure something was folded: their keys are forgotten.
 	Erased []Erased
+	// Hold are commands that were recorded ahead. They are known before any of Send leaves, and
+	// may be sent as Flights says.
+	Hold []Sending
 	// Send are commands that became valid; each is sent at least once, under its key.
 	Send []Sending
 	// Taken and Closed are pages that are settled, by a record that a hook took them and
@@ -129,7 +134,7 @@ func (m *Machine) deliver(r *Ready) {
 		r.Send = m.outstanding(m.state.InFlight(), true) // unanswered before: the same keys again
 		r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()
 	case r.Tells:
-		r.Send = m.outstanding(commands, false)
+		r.Hold, r.Send = m.ahead(commands), m.outstanding(commands, false)
 		r.Closed, r.Pages, r.Erase = closed, pages, erasures
 	}
 }
@@ -138,9 +143,34 @@ func (m *Machine) deliver(r *Ready) {
 // a dispatch, or with it, may have settled it, as a report does that was fast.
 func (m *Machine) outstanding(commands []executor.Command, resent bool) (list []Sending) {
 	for _, c := range commands {
-		if m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
-			list = append(list, Sending{c, resent})
+		if c.Behind == "" && m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
+			list = append(list, Sending{m.WithToken(c), resent || c.Earlier})
 		}
 	}
 	return list
+}
+
+// ahead are those of some commands that were recorded ahead and do not count yet.
+func (m *Machine) ahead(commands []executor.Command) (list []Sending) {
+	for _, c := range commands {
+		if c.Behind != "" && m.state.Expected(c.Plan, c.Number, c.Purpose, c.Attempt) &&
+			!m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
+			list = append(list, Sending{m.WithToken(c), false})
+		}
+	}
+	return list
+}
+
+// WithToken gives a command the token that its dispatch asks reports for. Only the process that
+// has recorded it knows that one: a copy that another one sends again has none, and its worker is
+// asked again until it answers.
+func (m *Machine) WithToken(c executor.Command) executor.Command {
+	if len(c.ReportDigest) == 0 || len(m.config.Secret) == 0 {
+		return c
+	}
+	token := ledger.ReportToken(m.config.Secret, c.Tenant, c.Plan, c.Action, c.Key, c.Attempt)
+	if bytes.Equal(ledger.ReportDigest(token), c.ReportDigest) {
+		c.ReportToken = token
+	}
+	return c
 }

@@ -21,7 +21,7 @@ func (m *Machine) claim(now Instant, r *Ready) {
 	m.append([]*pb.Record{{
 		Term: m.term,
 		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: m.config.Holder,
-			FoldVersion: executor.FoldVersion}},
+			FoldVersion: executor.FoldVersion, Tenant: m.tenant}},
 	}}, true)
 }
 

@@ -1,6 +1,10 @@
 package view
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
 
 // Plan is one plan. Actions, Leases and Refused are filled by Show only.
 type Plan struct {
@@ -33,7 +37,9 @@ type Plan struct {
 	// Parent: the plan that this one is a part of.
 	Parent string `json:"parent,omitempty"`
 	// ToSavepoint: unwinding: back to here, then open again.
-	ToSavepoint   string      `json:"to_savepoint,omitempty"`
+	ToSavepoint string `json:"to_savepoint,omitempty"`
+	// FromAction: unwinding: this action and what came after it, then open again.
+	FromAction    string      `json:"from_action,omitempty"`
 	Savepoints    []Savepoint `json:"savepoints,omitempty"`
 	OnUndoFailure string      `json:"on_undo_failure"` // halt, continue
 	// Proposals: about orphans, until a second operator says the same.
@@ -57,8 +63,9 @@ type Action struct {
 	Capability string `json:"capability"`
 	Class      string `json:"class"`   // compensable, irreversible, effectless
 	Outcome    string `json:"outcome"` // unknown, completed, failed, in_doubt
-	// Undo: held, retired, owed, ready, dispatched, waiting, compensated, skipped, quarantined,
-	// resolved.
+	// Undo: held, retired, owed, ahead, ready, dispatched, waiting, compensated, skipped,
+	// quarantined, resolved. Ahead: its dispatch is recorded, and counts from the success of the
+	// undo before it on.
 	Undo         string `json:"undo"`
 	Compensation string `json:"compensation,omitempty"`
 	// Handler: version of the handler in the agent's code that undoes it.
@@ -124,6 +131,8 @@ type Action struct {
 type Lease struct {
 	Name      string `json:"name"`
 	Condition string `json:"condition"`
+	// Undoes: action, with what came after it, or plan.
+	Undoes string `json:"undoes"`
 	// Truth: true, unknown, false: now, by the clock of the host that answers.
 	Truth   string `json:"truth"`
 	ArmedNs int64  `json:"armed_ns,omitempty"`
@@ -196,10 +205,13 @@ type Halt struct {
 
 // Status is the state of one tenant.
 type Status struct {
-	Tenant      string `json:"tenant"`
-	Mode        string `json:"mode"` // as ModeHolding and its like
-	Problem     string `json:"problem,omitempty"`
-	Halted      *Halt  `json:"halted,omitempty"` // in ModeHalted: by which guard, and where
+	Tenant  string `json:"tenant"`
+	Mode    string `json:"mode"` // as ModeHolding and its like
+	Problem string `json:"problem,omitempty"`
+	Halted  *Halt  `json:"halted,omitempty"` // in ModeHalted: by which guard, and where
+
+	Erased *TenantErasure `json:"erased,omitempty"` // in ModeErased
+
 	Holder      string `json:"holder"`
 	Term        uint64 `json:"term"`
 	SinceNs     int64  `json:"since_ns,omitempty"` // when that term began
@@ -238,6 +250,8 @@ type Status struct {
 	// Cascaded: leases that fired at a depth above 1 in this hour of logical time.
 	Cascaded uint64   `json:"cascaded"`
 	Folding  *Folding `json:"folding,omitempty"` // while the host catches up with the ledger
+	// May is what the tenant may do from the last record on that says so; nil: nothing is limited.
+	May *TenantMay `json:"may,omitempty"`
 }
 
 // Page is a call to an owner that no hook has taken.
@@ -330,39 +344,13 @@ type Proposal struct {
 	Operator string `json:"operator"`
 }
 
-// Preview is what an unwind would do now.
-type Preview struct {
-	Plan  string `json:"plan"`
-	State string `json:"state"` // of the plan now
-	To    string `json:"to,omitempty"`
-	Owner string `json:"owner,omitempty"`
-	// End: how it would end if every worker says done: compensated, quarantined, failed, open, and so
-	// on.
-	End         string        `json:"end"`
-	Steps       []PreviewStep `json:"steps"`
-	Refused     string        `json:"refused,omitempty"`     // why it could not even start
-	Outstanding []string      `json:"outstanding,omitempty"` // what would be left for the owner
-	Omitted     int           `json:"omitted,omitempty"`     // further steps
-}
-
-// PreviewStep is one step of it, in the order in which it would be taken.
-type PreviewStep struct {
-	Stage      int             `json:"stage"` // steps of one stage run side by side
-	Plan       string          `json:"plan"`  // of a child: its own
-	Number     int             `json:"number"`
-	Action     string          `json:"action"`
-	Capability string          `json:"capability"` // of the forward
-	Step       string          `json:"step"`       // compensate, probe, skip, quarantine
-	Inverse    string          `json:"inverse,omitempty"`
-	Arguments  json.RawMessage `json:"arguments,omitempty"` // as they would be sent
-	Class      string          `json:"class"`
-	Fidelity   string          `json:"fidelity,omitempty"`
-	Outcome    string          `json:"outcome"` // of the forward; unknown and in_doubt are open doubts
-	ClosesNs   int64           `json:"closes_ns,omitempty"`
-	// Reason: of a skip or a quarantine; of a probe: what is assumed.
-	Reason string `json:"reason,omitempty"`
-	Owner  string `json:"owner,omitempty"` // quarantine: who decides
-}
+// Preview is what an unwind would do now, PreviewStep one step of it, and Undoable what it
+// says of one action.
+type (
+	Preview     = api.Preview
+	PreviewStep = api.PreviewStep
+	Undoable    = api.Undoable
+)
 
 // Undo is one attempt of an undo (S31, S32).
 type Undo struct {
@@ -374,7 +362,7 @@ type Undo struct {
 	About            string `json:"about"`        // address of the forward's record
 	Key              string `json:"key"`
 	Attempt          int    `json:"attempt"`
-	State            string `json:"state"` // dispatched, verifying, done, failed, in_doubt
+	State            string `json:"state"` // ahead, dispatched, verifying, done, failed, in_doubt, recalled
 	BlindCleanup     bool   `json:"blind_cleanup"`
 	DirtyFailure     bool   `json:"dirty_failure"`
 	HasForwardOutput bool   `json:"has_forward_output"`

@@ -1,5 +1,7 @@
 package view
 
+import "github.com/sagenbaum/sagenbaum/proto/api"
+
 // PlanQuery asks for one plan (plan.show).
 type PlanQuery struct {
 	Plan     string `json:"plan"`
@@ -34,10 +36,7 @@ type RefusedAnswer struct {
 }
 
 // PreviewQuery asks what an unwind would do (plan.preview).
-type PreviewQuery struct {
-	Plan string `json:"plan"`
-	To   string `json:"to,omitempty"` // savepoint; empty: all of it
-}
+type PreviewQuery = api.PreviewQuery
 
 // ExplainQuery asks what the leases of a plan or an action answer, and why.
 type ExplainQuery struct {
@@ -54,10 +53,7 @@ type ExplainAnswer struct {
 }
 
 // PreviewAnswer answers plan.preview.
-type PreviewAnswer struct {
-	Preview Preview `json:"preview"`
-	Error   string  `json:"error,omitempty"`
-}
+type PreviewAnswer = api.PreviewAnswer
 
 // UndoQuery asks for attempts of undos (undo.ls): of a plan, of one action of it, or
 // of a capability (of the forward); one of plan and capability is required.
@@ -120,6 +116,7 @@ const (
 	ModeHalted   = "halted"      // a guard has failed: nothing is dispatched
 	// a disk cannot be written: nothing is folded or dispatched until it can
 	ModeDegraded = "degraded"
+	ModeErased   = "erased" // for good, or about to be: nothing is read or written any more
 )
 
 // FindQuery asks for plans in order of opening, the latest first (plan.find). Empty
@@ -132,7 +129,7 @@ type FindQuery struct {
 	Text       string `json:"text,omitempty"`       // what its id or its label begins with
 	FromNs     int64  `json:"from_ns,omitempty"`    // opened at or after this
 	UntilNs    int64  `json:"until_ns,omitempty"`   // opened before this
-	After      string `json:"after,omitempty"`      // Next of the page before
+	After      string `json:"after,omitempty"`      // Next of the batch before
 	Limit      int    `json:"limit,omitempty"`      // 1..1000, default 100
 }
 
@@ -140,7 +137,7 @@ type FindQuery struct {
 type FindAnswer struct {
 	Plans []Plan `json:"plans"`
 	Next  string `json:"next,omitempty"` // goes into After; empty: no more
-	// Paused is set where the page ends because it has looked at enough plans, not
+	// Paused is set where the batch ends because it has looked at enough plans, not
 	// because it is full.
 	Paused bool   `json:"paused,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -151,6 +148,6 @@ type Filter struct {
 	State string `json:"state,omitempty"`
 	Agent string `json:"agent,omitempty"`
 	Label string `json:"label,omitempty"`
-	After string `json:"after,omitempty"` // plan id; the page starts behind it
+	After string `json:"after,omitempty"` // plan id; the batch starts after it
 	Limit int    `json:"limit,omitempty"` // 1..1000, default 100
 }

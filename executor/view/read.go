@@ -1,5 +1,7 @@
 package view
 
+import "encoding/json"
+
 // ReadQuery asks a host for messages of the ledger as they are stored (ledger.read), in
 // the order of their sequences. An answer has at most Limit messages of at most BytesMax
 // bytes in all, and one message where there is any: the next question starts after its last one.
@@ -25,4 +27,11 @@ type StoredMessage struct {
 	Subject     string `json:"subject"`
 	ContentType string `json:"content_type,omitempty"` // the only header that has a meaning
 	Data        []byte `json:"data"`
+}
+
+// StreamAnswer answers ledger.stream: what JetStream says of the tenant's stream.
+type StreamAnswer struct {
+	Stream json.RawMessage `json:"stream"` // as $JS.API.STREAM.INFO answers
+	// NotStrict is why JetStream may take requests with unknown fields; empty: it does not.
+	NotStrict string `json:"not_strict,omitempty"`
 }

@@ -83,7 +83,7 @@ type Copy struct {
 type Repair struct {
 	At           string `json:"at"` // address of its record
 	StampNs      int64  `json:"stamp_ns"`
-	Through      uint64 `json:"through"` // last sequence that stands in the tiles only
+	Through      uint64 `json:"through"` // last sequence that only the tiles have
 	Size         uint64 `json:"size"`    // records up to there
 	Root         []byte `json:"root"`
 	OldCreatedNs int64  `json:"old_created_ns"`

@@ -29,6 +29,7 @@ func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 	}
 	b.found(p)
+	b.spent.opened("", p.phase)
 	b.holdLeases(p)
 	if declared.ParentPlan != "" {
 		b.joinParent(e, p)
@@ -108,7 +109,7 @@ func (b *book) addFailedPlan(e ledger.Entry) {
 	}
 	p := b.addPlan(e, declared)
 	p.unopened = true
-	b.wants(p, signalFailed, "its opening was refused", "")
+	b.wants(p, signalFailed, "its opening was refused", back{})
 }
 
 // noteVerdict keeps a supervisor's verdict on an action.
@@ -119,15 +120,35 @@ func noteVerdict(b *book, c *claim) {
 		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now},
 			&lease{name: leaseUnheard, armedNs: b.now})
 	}
+	for _, name := range []string{leaseVerdict, leaseUnheard} {
+		if l := findLease(a.leases, name); a.blocked() {
+			widened := !l.single && !l.fired && c.p.turnOf(a.n, name) != nil
+			l.single = undoesOne(b, k.Scope) && !widened // what turned is not narrowed
+		}
+	}
 	b.lookAction(c.p, a)
+}
+
+// undoesOne: what is on an action undoes that action, and not its plan.
+func undoesOne(b *book, s pb.Scope) bool {
+	if s == pb.Scope_SCOPE_UNSPECIFIED {
+		return b.rules >= ledger.ScopedSince
+	}
+	return s == pb.Scope_SCOPE_ACTION
 }
 
 func asRefused(err error, to **ledger.Refused) bool { return errors.As(err, to) }
 
-type message interface{ MarshalVT() ([]byte, error) }
+// message is a type parameter, not the type of a value: for an interface the linker would keep
+// the encoder of every kind of record in the verifier.
+type message[T any] interface {
+	*T
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
 
 // same reports whether two messages have the same bytes.
-func same(a, b message) bool {
+func same[T any, P message[T]](a, b P) bool {
 	x, err1 := a.MarshalVT()
 	y, err2 := b.MarshalVT()
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
@@ -218,6 +239,7 @@ func noteForward(b *book, c *claim) {
 		b.goOn(p)
 		a.undo = owed
 	}
+	b.failsAway(p, c.begins())
 }
 
 // noteUndo is the other half of the pair (I17).
@@ -226,11 +248,15 @@ func noteUndo(b *book, c *claim) {
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
 	b.setWindow(p, a)
 	if p.holdsLeases() {
+		why := c.adds(k.Triggers)
+		b.spent.leases += uint64(len(k.Triggers))
 		for _, t := range k.Triggers {
-			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now})
+			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now,
+				single: undoesOne(b, t.Scope)})
 		}
 		b.noteAsking(p)
 		b.lookAction(p, a)
+		b.failsAway(p, why)
 	}
 }
 
@@ -291,20 +317,28 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 }
 
-// mayTurnTo reports whether the end of a plan, or of what came after a savepoint, may be
-// asked for. A plan that goes back to a savepoint still takes the end of all of it.
-func (p *plan) mayTurnTo(to string) bool {
-	partly := p.toSavepoint != "" && (p.canStop() || p.rewinding)
-	return partly && to == "" || p.canStop() && p.signal == ""
-}
-
-// wants keeps the end that was asked of a plan, where it may be asked for.
-func (b *book) wants(p *plan, signal, reason, to string) bool {
-	said := p.signal == signal && p.signalled && p.toSavepoint == to && p.reason == reason
-	if said || !p.mayTurnTo(to) {
+// mayTurnTo reports whether the end of a plan, or of a part of it, may be asked for. A plan
+// that goes back still takes the end of all of it; one of which a lease has fired takes nothing
+// less.
+func (p *plan) mayTurnTo(to back, rules uint32) bool {
+	all := to == back{}
+	if !all && remembers(rules) && p.fired != nil {
 		return false
 	}
-	p.signal, p.reason, p.signalled, p.toSavepoint = signal, reason, true, to
+	return p.goesBack() && all || p.canStop() && p.signal == ""
+}
+
+// goesBack: a part of the plan is undone, or is about to be, and the plan goes on then.
+func (p *plan) goesBack() bool { return p.wanted() != back{} && (p.canStop() || p.rewinding) }
+
+// wants keeps the end that was asked of a plan, where it may be asked for.
+func (b *book) wants(p *plan, signal, reason string, to back) bool {
+	said := p.signal == signal && p.signalled && p.wanted() == to && p.reason == reason
+	if said || !p.mayTurnTo(to, b.rules) {
+		return false
+	}
+	p.signal, p.reason, p.signalled = signal, reason, true
+	p.toSavepoint, p.fromAction = to.savepoint, to.action
 	b.lookPlan(p)
 	return true
 }

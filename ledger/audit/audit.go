@@ -31,7 +31,7 @@ type Entry struct {
 	Rule    string // that decided so; empty: effective
 	Clause  string // of that rule
 	Reason  string // what would have been right
-	TimeNs  int64  // logical time behind the record, unix ns
+	TimeNs  int64  // logical time after the record, unix ns
 }
 
 // Plan is a plan as the records leave it, in the words of package executor.
@@ -53,7 +53,7 @@ type Action struct {
 	Key     string // of its undo; empty: none is registered
 }
 
-// Fact is what stands under a key.
+// Fact is what is held under a key.
 type Fact struct {
 	Key     string
 	Value   string // JSON; empty: retracted
@@ -67,10 +67,10 @@ type Ledger struct {
 	tenant string
 	book   *book
 	late   *book            // as the holder that wrote last has seen it
-	behind [][]ledger.Entry // what stands between late and book
+	behind [][]ledger.Entry // what is between late and book
 	log    log
 	last   []Entry
-	stop   *Violation // nothing behind it can be folded
+	stop   *Violation // nothing after it can be folded
 }
 
 // expressionsMax bounds the conditions that are kept parsed.
@@ -163,7 +163,7 @@ func (l *Ledger) judge(e ledger.Entry, commit []ledger.Entry) (v verdict, found 
 	if of, v = b.judge(c); v.ok() {
 		found = append(found, judged(counted, c)...)
 		if len(of.content) > 0 {
-			c.raced = c.p != nil && c.Record.GetPlanEnded() != nil && l.raced(c.p)
+			c.raced = l.raced(c.p, c.Record)
 			c.excused = func() bool { return l.excuse(e, commit) }
 			found = append(found, judged(of.content, c)...)
 		}
@@ -210,7 +210,7 @@ func (l *Ledger) catchUp(
 		l.late.foldAll(earlier)
 		changed = !raced && l.late.concerns(earlier, claims)
 	}
-	if !raced && changed { // where it stands, but for what its stamp says of the time
+	if !raced && changed { // where it is, but for what its stamp says of the time
 		raced = l.late.wouldHold(claims)
 	}
 	l.behind = nil
@@ -314,6 +314,10 @@ func (l *Ledger) Term() uint64 { return l.book.term }
 // Held counts the registrations that are neither retired nor settled (I24).
 func (l *Ledger) Held() int { return l.book.held() }
 
+// HeldConditions counts the conditions that plans and their actions have declared, and that are
+// held as leases.
+func (l *Ledger) HeldConditions() uint64 { return l.book.spent.leases }
+
 // Plans returns all plans, by id.
 func (l *Ledger) Plans() (plans []Plan) {
 	l.book.families.each(func(_ string, f *family) {
@@ -354,7 +358,7 @@ type Effect struct {
 	Absent   bool // a probe, or the plan's owner, has said that it is not there
 	Answered bool // the plan's owner has answered for it
 	Held     bool // nothing has been undone of it
-	Kept     bool // it came before the savepoint to which its plan was undone
+	Kept     bool // its plan was undone in part, and it is not of that part
 	Duty     bool // more of it is owed beside it
 	Claimed  bool // a record that was refused claims an act of the same name
 	Accepted bool // its root accepts doubt
@@ -385,7 +389,7 @@ func (l *Ledger) Effects(plan string) (list []Effect) {
 	return list
 }
 
-// Facts returns what stands in working memory and what was evicted from it, by key.
+// Facts returns what is in working memory and what was evicted from it, by key.
 func (l *Ledger) Facts() (facts []Fact) {
 	l.book.facts.each(func(key string, f *fact) {
 		if !f.retracted {
@@ -402,7 +406,7 @@ type Report struct {
 	Records    uint64
 	Effective  uint64
 	Violations []Violation    // the first ReportMax of them
-	More       uint64         // violations behind those
+	More       uint64         // violations after those
 	Plans      map[string]int // by state
 	Held       int
 }

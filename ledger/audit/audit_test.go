@@ -245,3 +245,25 @@ func BenchmarkAdd(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(records), "ns/record")
 }
+
+// TestALostRaceIsNoViolation: a claim that was right where it was decided and came too
+// late is void and harmless; so is a copy of it.
+func TestALostRaceIsNoViolation(t *testing.T) {
+	s := newScribe(t)
+	s.agent(opened(start + second))
+	s.agent(append(pair("a"), completed("a"))...)
+	s.forge(&pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})
+	s.now += 2 * second
+	late := fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", ""))
+	s.agent(planCommitted()) // it is there first
+	s.forge(late)
+	s.decide()
+	s.write(holder, late)
+	l, found := s.audited()
+	if found = append(found, l.End()...); len(found) > 0 {
+		t.Fatalf("%+v", found)
+	}
+	if l.Held() != 0 || l.Plans()[0].State != ledger.StateCommitted {
+		t.Fatalf("%+v", l.Plans())
+	}
+}

@@ -34,7 +34,7 @@ const (
 	inDoubt   = "in_doubt"
 )
 
-// place is where a record stands.
+// place is where a record is.
 type place struct {
 	sequence uint64
 	index    uint32
@@ -53,11 +53,14 @@ type book struct {
 	part      bool        // and others are left out between them
 	term      uint64
 	holder    string
+	rules     uint32 // version of the holder's fold, by which what is stored under it is meant
 	decidedAt uint64 // last sequence with decisions that say what their holder had folded
 	signed    signed
 	pages     map[page]*pb.Address
 	contracts map[string][]byte // digest of the last revision, by capability
 	half      string            // action and message of the last forward that was refused
+	may       *pb.TenantChanged // what the tenant may do; nil: nothing is limited
+	spent     spent
 	programs  *triggers.Cache
 	onRead    func(plan string, keys []string) // may be nil
 }
@@ -80,6 +83,8 @@ type plan struct {
 	reason        string
 	signalled     bool
 	toSavepoint   string
+	parts         uint32  // unwinds from an action on, after which the plan went on
+	fromAction    string  // or only this one, and what came after it, is to be undone
 	turned        *turn   // the first lease that turned true and has not fired
 	behind        []*turn // and those that did after it
 	fired         *pb.Address
@@ -91,12 +96,13 @@ type plan struct {
 	retired       bool
 	gaveUp        int       // registrations that its commit has retired
 	inDoubt       []string  // what its retirement has to name
-	actions       []*action // number n stands at n-1
+	actions       []*action // number n is at n-1
 	unopened      bool      // its own opening was refused
 	byHand        bool
 	opener        string // the process that opened it
 	writer        string // the one whose records it takes
 	writerSinceNs int64  // logical time at which that one resumed it; 0: it opened it
+	resumedAt     uint64 // sequence of the record by which it did
 	orphans       []orphan
 	leases        []*lease
 	savepoints    []savepoint
@@ -114,6 +120,7 @@ type plan struct {
 	passed        *firing
 	cuts          []*cut
 	hasFired      map[string]place // by firedName, until the plan is open again (I14)
+	aheads        int              // actions with a dispatch ahead
 	sealed        int              // sealed values in its records
 	erasure       *pb.PlanErased
 	erased        *pb.Address // the operator's record; nil: its sealed values can be read
@@ -171,7 +178,7 @@ type action struct {
 	failedForNow          bool   // its last attempt was no final failure, and in no doubt
 	saidDone              uint32 // the last attempt that a worker has called done; 0: none
 	undone                bool   // a duty for that: it was undone once more than its owner knew
-	askedToSend           bool   // the question stands before an attempt, not behind one
+	askedToSend           bool   // the question comes before an attempt, not after one
 	presence              pb.Presence
 	pending               *pb.CompensationSucceeded
 	confirmed             bool
@@ -182,13 +189,16 @@ type action struct {
 	warned                bool
 	duties                uint32
 	duplicates            []string
-	successes             int    // effective ones, for I22
+	successes             int // effective ones, for I22
+	secrets               []secret
+	ahead                 *ahead // a dispatch that waits for another one; nil: none
 	doubt                 string // how far a commit has come that waits for it; empty: none
 }
 
 type lease struct {
 	name    string
 	text    string // its condition; empty: a standing one
+	single  bool   // it undoes its action and what came after it; else the plan
 	armedNs int64
 	fired   bool
 	cascade string // "", cut, resumed, given up
@@ -244,7 +254,7 @@ type fact struct {
 	value               []byte
 	assertedNs          int64
 	changedNs           int64
-	times               []int64 // of all assertions, ascending, behind those of runs
+	times               []int64 // of all assertions, ascending, after those of runs
 	runs                []run   // of earlier ones, which are on the shelf
 	source              *pb.Address
 	retracted           bool
@@ -289,12 +299,12 @@ func (p *plan) stillHolds() bool {
 // holdsLeases: the leases of the plan are held.
 func (p *plan) holdsLeases() bool { return p.canStop() || p.stillHolds() }
 
-// canStop: the plan can still be undone from where it stands.
+// canStop: the plan can still be undone from the state it is in.
 func (p *plan) canStop() bool {
 	return p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting
 }
 
-// unwound: the plan is somewhere in its unwind, or behind it.
+// unwound: the plan is somewhere in its unwind, or after it.
 func (p *plan) unwound() bool { return !p.canStop() && p.phase != ledger.StateCommitted }
 
 // isClosed: the plan is closed for its agent.

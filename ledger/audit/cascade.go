@@ -176,7 +176,8 @@ func noteFiring(b *book, c *claim) {
 	l.cascade, l.fired = "", true
 	p.firing = f
 	b.firings.put(firingKey(placeOf(c.Address)), f, firingLen)
-	p.turned, p.behind = nil, nil
+	mine := p.turnOf(numberOf(a), l.name)
+	p.setTurnsAside(mine, b.rules)
 	reason := "lease " + k.Lease + ": " + l.conditionText()
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = "verdict " + p.scope(a,
@@ -186,18 +187,76 @@ func noteFiring(b *book, c *claim) {
 		}
 	}
 	if p.phase == ledger.StateCommitted {
-		root := p.root()
-		before := root.passed
-		root.passed = f
-		if !b.wants(root, signalFailed, reason+" (child plan "+p.id+")", "") {
-			root.passed = before
+		up, part := p.root(), back{}
+		if l.single {
+			up, part = p.undoneWith()
 		}
+		c.passesUp(up, part, reason+" (child plan "+p.id+")")
+		b.takeNextTurn(p, func(*turn) bool { return true })
 		return
 	}
 	p.fired = c.Address
+	if remembers(b.rules) && p.goesBack() && l.name != leaseFailed && l.name != leaseCancelled {
+		c.firesForMore(mine)
+	}
+	if l.single && p.signal == "" {
+		p.fromAction = a.id
+	}
 	if p.reason == "" {
 		p.reason = reason
 	}
+}
+
+// passesUp declares a plan failed for the lease of a committed child, or a part of it. It goes
+// back to one place only: if that does not hold the child, all of it is undone.
+func (c *claim) passesUp(up *plan, part back, reason string) {
+	if up.goesBack() {
+		if remembers(c.b.rules) && part.action != "" && up.isUndoing(part.action) {
+			return
+		}
+		part = back{}
+	}
+	before := up.passed
+	up.passed = c.firing
+	if !c.b.wants(up, signalFailed, reason, part) {
+		up.passed = before
+	}
+}
+
+// isUndoing: an action is among those that the plan undoes, or is about to.
+func (p *plan) isUndoing(id string) bool {
+	a := p.named(id)
+	if p.rewinding {
+		return a.undo != held
+	}
+	return p.part(p.wanted())[a.n]
+}
+
+// firesForMore: a lease fires where a part of the plan was asked to be undone. One on the plan
+// undoes all of it; one on an action waits for its turn once more, as the part may miss it.
+func (c *claim) firesForMore(mine *turn) {
+	b, p, l := c.b, c.p, c.l
+	if !l.single {
+		p.toSavepoint, p.fromAction, p.reason = "", "", ""
+		return
+	}
+	if mine == nil {
+		g := *c.firing
+		mine = &turn{number: c.a.n, lease: l.name, ns: b.now, at: c.Address,
+			clocked: clocked(b.programs, l), firing: &g, read: c.Record.GetLeaseFired().Readings}
+	}
+	if len(p.behind) < behindMax {
+		p.behind = append([]*turn{mine}, p.behind...)
+	}
+}
+
+// undoneWith is the plan that undoes a committed child as a whole, for one of its actions, and
+// the entry of the child there.
+func (p *plan) undoneWith() (up *plan, part back) {
+	for up = p; up.stillHolds(); up = up.parent {
+		part.action = up.parent.actions[up.entry-1].id
+	}
+	return up, part
 }
 
 // noteCut holds a lease that turned over a limit until the owner answers.

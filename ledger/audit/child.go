@@ -34,7 +34,7 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 		why = "has no action " + d.ParentAction
 	}
 	if why != "" {
-		b.wants(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, "")
+		b.wants(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, back{})
 		return
 	}
 	var before []uint32
@@ -90,7 +90,7 @@ func (b *book) childMoved(p *plan) {
 	}
 }
 
-// followChildren lets an entry that has become ready stand where its child does.
+// followChildren puts an entry that has become ready where its child is.
 func (b *book) followChildren(p *plan) {
 	for again := true; again; {
 		again = false
@@ -123,19 +123,19 @@ func (b *book) letChildrenGo(p *plan) {
 		}
 		if c := a.child; c.stillHolds() {
 			b.giveUp(c)
-			c.retired = true
+			b.spent.retires(c)
 		}
 		a.child.parent, a.child.entry = nil, 0
 		b.noteAsking(a.child)
 	}
 }
 
-func (b *book) anyPastWindow(p *plan, target uint32) bool {
+func (b *book) anyPastWindow(p *plan, part map[uint32]bool) bool {
 	for _, a := range p.actions {
 		switch {
-		case a.n <= target || a.isSettled():
+		case !part[a.n] || a.isSettled():
 		case a.child != nil:
-			if b.anyPastWindow(a.child, 0) {
+			if b.anyPastWindow(a.child, a.child.part(back{})) {
 				return true
 			}
 		case a.mayHaveCrossed() && b.pastWindow(a):
@@ -149,7 +149,7 @@ func (b *book) pastWindow(a *action) bool { return a.closesNs != 0 && b.now >= a
 
 // copyPlan makes a plan that holds what a committed one held, under the same
 // addresses and keys (I19), and so for its children.
-func (b *book) copyPlan(e ledger.Entry, p *plan, id string, target uint32) *plan {
+func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 	d := p.declared.CloneVT()
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
@@ -161,17 +161,19 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, target uint32) *plan
 	}
 	b.join(u, p.family)
 	p.undoneAs = id
+	part := p.part(to)
 	for _, a := range p.actions {
 		c := *a
 		c.leases, c.verdict, c.warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
-		if c.n <= target && !c.isSettled() {
+		c.secrets = nil // of attempts that the plan which is undone has made
+		if !part[c.n] && !c.isSettled() {
 			c.undo = skipped
 		}
 		switch {
 		case a.child == nil:
 			c.key = b.undoKey(p, a)
 		case !c.isSettled():
-			child := b.copyPlan(e, a.child, a.child.id+"~1", 0)
+			child := b.copyPlan(e, a.child, a.child.id+"~1", back{})
 			child.declared.ParentPlan = id
 			child.parent, child.entry = u, c.n
 			c.child, c.id = child, entryPrefix+child.id
@@ -199,7 +201,7 @@ func (b *book) giveUp(p *plan) {
 	for _, c := range p.below() {
 		if c.stillHolds() {
 			b.dropLeases(c)
-			c.retired = true
+			b.spent.retires(c)
 			b.noteAsking(c)
 		}
 	}
@@ -208,12 +210,9 @@ func (b *book) giveUp(p *plan) {
 // beginUndoing makes the plan that undoes a committed one.
 func beginUndoing(b *book, c *claim) {
 	_, reason, to := c.wish()
-	target := uint32(0)
-	if to != "" {
-		target = c.p.savepoint(to).actions
-	}
-	u := b.copyPlan(c.Entry, c.p, c.p.id+"~1", target)
+	u := b.copyPlan(c.Entry, c.p, c.p.id+"~1", to)
+	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
 	b.holdLeases(u)
-	b.wants(u, signalCancelled, reason, "")
+	b.wants(u, signalCancelled, reason, back{})
 }

@@ -65,6 +65,7 @@ type claim struct {
 	a *action // nil: none of that id is registered in the plan
 	l *lease  // that it names, held by plan or action; nil: none
 
+	away   error   // why its writer may begin nothing new; nil: it may
 	firing *firing // as what its lease fires, once that was asked for
 	fault  *fault  // what is wrong with the arguments of its call, once that was asked for
 	asked  bool    // that was asked for
@@ -136,7 +137,9 @@ func (b *book) begin(e ledger.Entry) *claim {
 	b.tick(e)
 	b.at = e.Address
 	b.records++
-	return b.claim(e)
+	c := b.claim(e)
+	c.writes()
+	return c
 }
 
 func (b *book) take(c *claim) verdict {
@@ -164,6 +167,7 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 		if u := b.plan(p.undoneAs); u != nil { // it learns of outcomes, too
 			b.followChildren(u.root())
 		}
+		b.followRuns(p.family, c.Record.EpochNs)
 	}
 }
 
@@ -181,14 +185,23 @@ func (b *book) judge(c *claim) (of *chapter, v verdict) {
 }
 
 // heed collects what a record says even if it is refused: a forward may be crossing by
-// now, and a holder has read so far.
+// now, a token is no secret any more, and a holder has read so far.
 func heed(b *book, c *claim) {
 	switch c.Source.Class {
 	case ledger.ClassAgent:
 		acts := c.Record.GetForwardRegistered() != nil || c.Record.GetForwardCompleted() != nil ||
 			c.Record.GetForwardInDoubt() != nil
 		if c.p == nil && acts {
+			c.away = c.beginsPlan()
 			c.p = b.addPlan(c.Entry, &pb.PlanOpened{})
+			if b.rules >= ledger.BoundedSince {
+				b.failsAway(c.p, c.away)
+			}
+		}
+	case ledger.ClassWorker:
+		if k := c.Record.GetCompensationReported(); k != nil && c.a != nil &&
+			k.Key == b.undoKey(c.p, c.a) && c.a.takesToken(k.Attempt, k.Token, c.Source.Name) {
+			c.a.noteToken(k.Attempt, c.Source.Name)
 		}
 	case ledger.ClassExecutor:
 		if c.Record.Folded != 0 && c.Record.GetTermStarted() == nil &&
@@ -210,6 +223,10 @@ func chapterOf(c *claim) *chapter {
 	case *pb.Record_PlanErased:
 		if holder {
 			name = "key destroyed"
+		}
+	case *pb.Record_CompensationDispatched:
+		if k.CompensationDispatched.Behind != nil {
+			name = "dispatched ahead"
 		}
 	case *pb.Record_CompensationSucceeded:
 		if c.a != nil && c.a.isLate(k.CompensationSucceeded.Attempt) {

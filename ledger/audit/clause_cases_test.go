@@ -54,7 +54,24 @@ var clauseCases = []struct {
 	{"I2.ends", rotates, func(s *scene) { s.l.book.signed.key = "other" }},
 	{"I2.ends", rotates, func(s *scene) { s.l.book.signed.size = 1 }},
 
+	{"I5.tenant", governs, func(s *scene) { s.l.book.may = s.record.GetTenantChanged() }},
+
 	// Agents.
+	{"I4.begins", opens, func(s *scene) { s.l.book.may = &pb.TenantChanged{Suspended: true} }},
+	{"I4.begins", opens, func(s *scene) {
+		s.l.book.may = &pb.TenantChanged{Limits: &pb.TenantLimits{OpenPlans: 2}}
+		s.l.book.spent.open = 2
+	}},
+	{"I4.conditions", opens, func(s *scene) {
+		s.record.GetPlanOpened().Triggers = []*pb.Trigger{{Name: "low", Condition: "true"}}
+		s.l.book.may = &pb.TenantChanged{Limits: &pb.TenantLimits{HeldConditions: 2}}
+		s.l.book.spent.leases = 2
+	}},
+	{"I4.holds", observes, func(s *scene) { s.l.book.may = &pb.TenantChanged{Suspended: true} }},
+	{"I4.holds", observes, func(s *scene) {
+		s.l.book.may = &pb.TenantChanged{Limits: &pb.TenantLimits{Facts: 2}}
+		s.l.book.spent.facts = 2
+	}},
 	{"I4.deadline", opens, func(s *scene) { s.record.GetPlanOpened().DeadlineNs = -int64(ledger.DeadlinePastMax) }},
 	{"I5.unopened", opens, func(s *scene) { s.record.Plan, s.p.unopened = "p", true }},
 	{"I5.opened", opens, func(s *scene) { s.record.Plan = "p" }},
@@ -63,6 +80,9 @@ var clauseCases = []struct {
 	{"I4.agent", registers, func(s *scene) { s.source.Name = "eve" }},
 	{"I31.writer", registers, func(s *scene) { s.record.Writer = "w" }},
 	{"I5.resumed", resumes, func(s *scene) { s.record.Writer = "" }},
+	{"I31.follows", resumes, func(s *scene) {
+		s.l.book.rules, s.record.GetPlanResumed().Follows = ledger.FollowsSince, 7
+	}},
 	{"I15.resumed", resumes, func(s *scene) { s.p.signal = signalFailed }},
 	{"I5.action", registers, func(s *scene) { s.record.Action = "a" }},
 	{"I5.action", registers, func(s *scene) { s.record.Action, s.a.input = "a", []byte("1") }},
@@ -90,6 +110,7 @@ var clauseCases = []struct {
 	{"I15.open", commits, func(s *scene) { s.p.signal = signalFailed }},
 	{"I15.open", commits, func(s *scene) { s.p.phase = ledger.StateFailed }},
 	{"I15.commit", commits, func(s *scene) { s.p.phase = ledger.StateFailed }},
+	{"I15.parts", commits, func(s *scene) { s.p.parts = 1 }},
 	{"I13.commit", commits, turns},
 	{"I15.children", commits, child(ledger.StateOpen)},
 	{"I31.commit", commits, claims},
@@ -109,6 +130,13 @@ var clauseCases = []struct {
 	{"I5.undone", undoAsked, func(s *scene) { s.p.undoneAs = "p~1" }},
 	{"I5.undone", undoAsked, func(s *scene) { s.p.origin = "o" }},
 	{"I6.undone", undoAsked, func(s *scene) { s.p.savepoints = nil }},
+	{"I6.undone-part", partAsked(ledger.StateCommitted), func(s *scene) {
+		s.record.GetCompensationRequested().FromAction = "z"
+	}},
+	{"I6.part", partAsked(ledger.StateOpen), func(s *scene) {
+		s.record.GetCompensationRequested().FromAction = "z"
+	}},
+	{"I6.part", partAsked(ledger.StateOpen), func(s *scene) { s.a.undo = compensated }},
 	{"I15.busy", undoAsked, child(ledger.StateUnwinding)},
 	{"I20.window", undoAsked, func(s *scene) { s.a.closesNs, s.l.book.now = 5, 5 }},
 	{"I15.rewind", cancels, func(s *scene) { s.p.phase = ledger.StateCommitting }},
@@ -133,8 +161,18 @@ var clauseCases = []struct {
 	{"I6.cut", answersCut, func(s *scene) { s.record.Action = "z" }},
 	{"I25.answer", answersCut, func(s *scene) { s.record.GetCascadeAnswered().Lease = "z" }},
 	{"I19.report", reports, func(s *scene) { s.record.GetCompensationReported().Key = "k" }},
+	{"I19.token", reports, func(s *scene) { s.a.secrets = []secret{{attempt: 1, digest: []byte("d")}} }},
+	{"I19.token", reports, func(s *scene) {
+		s.source.Name, s.record.GetCompensationReported().Token = "w2", "x"
+		s.a.secrets = []secret{{attempt: 1, digest: ledger.ReportDigest("x"), by: "w1"}}
+	}},
 	{"I5.report", reports, func(s *scene) { s.a.saidDone = 1 }},
 	{"I18.report", reports, func(s *scene) { s.a.attempt = 0 }},
+	{"I18.report", reportsAhead, func(s *scene) { s.a.ahead = nil }},
+	{"I18.report", reportsAhead, func(s *scene) { s.record.GetCompensationReported().Attempt = 2 }},
+	{"I18.report", reportsAhead, func(s *scene) {
+		s.record.GetCompensationReported().Answer = pb.Answer_ANSWER_FAILED
+	}},
 	{"I5.answer", reports, func(s *scene) {
 		s.a.reported = &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}
 	}},
@@ -179,6 +217,8 @@ var clauseCases = []struct {
 	{"I6.parent-cause", unwindsAsPart, func(s *scene) { s.record.Cause = &pb.Address{Sequence: 2} }},
 	{"I15.stops", unwinds, func(s *scene) { s.p.phase = ledger.StateFailed }},
 	{"I15.unwind", unwinds, func(s *scene) { s.p.phase = ledger.StateFailed }},
+	{"I21.part-of-plan", unwinds, func(s *scene) { s.p.fromAction = "a" }},
+	{"I21.part-of-plan", unwinds, func(s *scene) { s.record.GetUnwindStarted().FromAction = "a" }},
 	{"I11.fired", unwinds, func(s *scene) { s.p.fired = nil }},
 	{"I21.rewound", rewound, func(s *scene) { s.a.undo = dispatched }},
 	{"I31.end", ended, claims},
@@ -218,6 +258,30 @@ var clauseCases = []struct {
 	{"I19.undo", dispatches, func(s *scene) { s.record.GetCompensationDispatched().Capability = "x" }},
 	{"I20.blind", dispatches, func(s *scene) { s.a.outcome = inDoubt }},
 	{"I29.undo", dispatches, lands},
+	{"I6.behind", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Behind.Sequence = 7 }},
+	{"I21.behind", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Behind.Index = 1 }},
+	{"I21.behind", dispatchesAhead, func(s *scene) { s.b.dispatched = nil }},
+	{"I21.behind", dispatchesAhead, func(s *scene) { s.b.before = nil }},
+	{"I21.whole", dispatchesAhead, func(s *scene) { s.p.rewinding = true }},
+	{"I19.ahead", dispatchesAhead, func(s *scene) { s.a.undo = dispatched }},
+	{"I19.ahead", dispatchesAhead, func(s *scene) { s.a.attempt = 1 }},
+	{"I19.ahead", dispatchesAhead, func(s *scene) { s.a.ahead = &ahead{} }},
+	{"I19.ahead", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Attempt = 2 }},
+	{"I21.missing", dispatchesAhead, func(s *scene) { s.b.undo = waiting }},
+	{"I21.missing", dispatchesAhead, func(s *scene) { s.b.asking = pb.Question_QUESTION_UNDO }},
+	{"I21.missing", dispatchesAhead, func(s *scene) { s.b.outcome = inDoubt }},
+	{"I21.missing", dispatchesAhead, after("c", 1)},
+	{"I21.missing", dispatchesAhead, after("c", 2)},
+	{"I20.ahead", dispatchesAhead, func(s *scene) { s.a.outcome = inDoubt }},
+	{"I20.ahead", dispatchesAhead, func(s *scene) { s.a.dutyOf = 1 }},
+	{"I20.ahead", dispatchesAhead, contracted(func(c *pb.CompensationRegistered) { c.Probe = &pb.Probe{} })},
+	{"I20.ahead", dispatchesAhead, contracted(func(c *pb.CompensationRegistered) { c.Verify = &pb.Verify{} })},
+	{"I20.ahead", dispatchesAhead, contracted(func(c *pb.CompensationRegistered) { c.DedupeNs = 1 })},
+	{"I20.ahead", dispatchesAhead, contracted(func(c *pb.CompensationRegistered) { c.Sealed = true })},
+	{"I20.ahead", dispatchesAhead, contracted(func(c *pb.CompensationRegistered) { c.Approve = true })},
+	{"I20.closes", dispatchesAhead, func(s *scene) { s.a.closesNs = aheadMaxNs }},
+	{"I19.undo", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Key = "k" }},
+	{"I20.blind", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().BlindCleanup = true }},
 	{"I17.registered", dispatches, func(s *scene) { s.a.compensation = nil }},
 	{"I17.frozen", dispatches, func(s *scene) { s.record.GetCompensationDispatched().TimeoutNs++ }},
 	{"I17.frozen", dispatches, func(s *scene) { s.a.output = nil }},
@@ -258,6 +322,10 @@ var clauseCases = []struct {
 	{"I23.tries", quarantines, func(s *scene) {
 		s.a.failedForNow, s.a.attempt = true, 1
 		s.record.GetActionQuarantined().Reason = "undo failed: later"
+	}},
+	{"I18.skip", skips, func(s *scene) { s.a.reported = &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE} }},
+	{"I18.quarantine", quarantines, func(s *scene) {
+		s.a.undo, s.a.reported = owed, &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}
 	}},
 	{"I19.question", asks, func(s *scene) { s.record.GetProbeAsked().Key = "k" }},
 	{"I19.question", asksForCommit, func(s *scene) { s.record.GetProbeAsked().Key = "k" }},

@@ -169,6 +169,16 @@ func cancels(s *scene) {
 	s.p.phase = ledger.StateOpen
 }
 
+// partAsked is an operator who wants action a undone, and what came after it.
+func partAsked(phase string) func(*scene) {
+	return func(s *scene) {
+		undoAsked(s)
+		s.p.phase = phase
+		s.record.GetCompensationRequested().ToSavepoint = ""
+		s.record.GetCompensationRequested().FromAction = "a"
+	}
+}
+
 func resolves(s *scene) {
 	s.says(ledger.ClassOperator, ledger.StateQuarantined, quarantined, &pb.Record{Kind: &pb.Record_Resolved{
 		Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_DONE}}})
@@ -199,6 +209,14 @@ func reports(s *scene) {
 	s.a.attempt, s.a.dispatched = 1, &pb.Address{Sequence: 8}
 }
 
+// reportsAhead: it was sent, and the success before it is not recorded.
+func reportsAhead(s *scene) {
+	reports(s)
+	s.a.undo, s.a.attempt, s.a.dispatched = owed, 0, nil
+	s.a.ahead = &ahead{at: &pb.Address{Sequence: 8}, of: s.b.n}
+	s.p.aheads = 1
+}
+
 func (s *scene) decides(phase, undo string, kind *pb.Record) {
 	s.says(ledger.ClassExecutor, phase, undo, kind)
 }
@@ -227,6 +245,12 @@ func signs(s *scene) {
 func rotates(s *scene) {
 	s.decides(ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: &pb.KeyRotated{Size: 8,
 		OldKey: "k"}}})
+}
+
+func governs(s *scene) {
+	s.decides(ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_TenantChanged{
+		TenantChanged: &pb.TenantChanged{Revision: 2, By: "ana"}}})
+	s.record.Plan, s.record.Action, s.record.About = "", "", nil
 }
 
 func fires(s *scene) {
@@ -329,6 +353,15 @@ func dispatches(s *scene) {
 	s.decides(ledger.StateUnwinding, owed, &pb.Record{Kind: &pb.Record_CompensationDispatched{
 		CompensationDispatched: &pb.CompensationDispatched{Attempt: 1, Capability: "undo", TimeoutNs: 30e9,
 			HasForwardOutput: true, Key: ledger.Key("t", "p", "a", ledger.PurposeUndo)}}})
+}
+
+// dispatchesAhead: the undo of a goes behind that of b, which is out.
+func dispatchesAhead(s *scene) {
+	dispatches(s)
+	s.b.undo, s.b.attempt, s.b.dispatched = dispatched, 1, &pb.Address{Sequence: 8}
+	s.record.GetCompensationDispatched().Behind = &pb.Address{Sequence: 8}
+	s.l.log.leaves.Put(8, 0, [ledger.LeafSize]byte{}, false)
+	s.record.GetCompensationDispatched().Behind.Leaf = make([]byte, ledger.LeafSize)
 }
 
 func succeeds(s *scene) {
@@ -488,3 +521,18 @@ func TestWhatCountsBreaksNoClause(t *testing.T) {
 }
 
 var errBroken = errors.New("broken")
+
+// after adds an action that came after another one, and is not undone.
+func after(id string, n uint32) func(*scene) {
+	return func(s *scene) {
+		s.p.actions = append(s.p.actions, &action{n: uint32(len(s.p.actions) + 1), id: id, before: []uint32{n}, undo: owed})
+	}
+}
+
+// contracted changes the contract of action a.
+func contracted(change func(*pb.CompensationRegistered)) func(*scene) {
+	return func(s *scene) {
+		s.a.compensation = s.a.compensation.CloneVT()
+		change(s.a.compensation)
+	}
+}

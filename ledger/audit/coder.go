@@ -114,11 +114,7 @@ func table[T any](c *coder, v *map[string]T, one func(*coder, *T)) {
 
 // record codes a part of a record, which may be nil, with all that this version does
 // not know.
-func record[T any, P interface {
-	*T
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}](c *coder, v **T) {
+func record[T any, P message[T]](c *coder, v **T) {
 	pointer(c, v, func(c *coder, m *T) {
 		var data []byte
 		if !c.reads {
@@ -182,6 +178,8 @@ func codePlan(c *coder, p *plan) {
 	c.text(&p.reason)
 	c.flag(&p.signalled)
 	c.text(&p.toSavepoint)
+	c.text(&p.fromAction)
+	number(c, &p.parts)
 	pointer(c, &p.turned, codeTurn)
 	sequence(c, &p.behind, codeTurnAt)
 	record(c, &p.fired)
@@ -199,17 +197,8 @@ func codePlan(c *coder, p *plan) {
 	c.text(&p.opener)
 	c.text(&p.writer)
 	number(c, &p.writerSinceNs)
-	sequence(c, &p.orphans, func(c *coder, o *orphan) {
-		c.text(&o.name)
-		c.text(&o.action)
-		c.text(&o.place)
-		number(c, &o.sequence)
-		c.text(&o.writer)
-		c.bytes(&o.act)
-		c.flag(&o.happened)
-		c.flag(&o.answered)
-		c.flag(&o.withdrawn)
-	})
+	number(c, &p.resumedAt)
+	sequence(c, &p.orphans, codeOrphan)
 	sequence(c, &p.leases, codeLeaseAt)
 	sequence(c, &p.savepoints, func(c *coder, s *savepoint) {
 		c.text(&s.name)
@@ -230,9 +219,9 @@ func codePlan(c *coder, p *plan) {
 	sequence(c, &p.cuts, func(c *coder, x **cut) { pointer(c, x, codeCut) })
 	table(c, &p.hasFired, func(c *coder, at *place) {
 		number(c, &at.sequence)
-		number(c,
-			&at.index)
+		number(c, &at.index)
 	})
+	number(c, &p.aheads)
 	number(c, &p.sealed)
 	record(c, &p.erasure)
 	record(c, &p.erased)
@@ -240,6 +229,18 @@ func codePlan(c *coder, p *plan) {
 	if c.reads && p.proposals == nil {
 		p.proposals = map[string]*proposal{}
 	}
+}
+
+func codeOrphan(c *coder, o *orphan) {
+	c.text(&o.name)
+	c.text(&o.action)
+	c.text(&o.place)
+	number(c, &o.sequence)
+	c.text(&o.writer)
+	c.bytes(&o.act)
+	c.flag(&o.happened)
+	c.flag(&o.answered)
+	c.flag(&o.withdrawn)
 }
 
 func codeAction(c *coder, a *action) {
@@ -302,7 +303,13 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.duties)
 	sequence(c, &a.duplicates, (*coder).text)
 	number(c, &a.successes)
+	sequence(c, &a.secrets, func(c *coder, x *secret) {
+		number(c, &x.attempt)
+		c.bytes(&x.digest)
+		c.text(&x.by)
+	})
 	c.text(&a.doubt)
+	pointer(c, &a.ahead, codeAhead)
 }
 
 func codeLeaseAt(c *coder, l **lease) {
@@ -313,6 +320,7 @@ func codeLeaseAt(c *coder, l **lease) {
 		c.flag(&l.fired)
 		c.text(&l.cascade)
 		c.flag(&l.joined)
+		c.flag(&l.single)
 		sequence(c, &l.watched, (*coder).text)
 	})
 }

@@ -28,24 +28,24 @@
 //     actions are held on.
 //   - The first lease of a plan that has turned is the one that fires. One that reads no
 //     clock takes the place of one that does; of those that turn at one record any may
-//     be it. The others wait behind it for the case that it is cut, up to 16 of them.
+//     be it. The others wait after it for the case that it is cut, up to 16 of them.
 //   - A firing tells what its condition read where it turned. One on the clock was asked
-//     where its holder decided, which is some place behind the holder's last message.
+//     where its holder decided, which is some place after the holder's last message.
 //   - A turn that reads no clock keeps a commit from landing; one that does loses
 //     against it.
 //   - An unwind that joins an action late makes what came before it wait, but not what
 //     has begun: its next attempt goes on.
 //   - What is undone, skipped or resolved without halt lets go what it came after, once
-//     nothing behind it stands. What is quarantined does so where the plan says continue.
+//     nothing after it is held. What is quarantined does so where the plan says continue.
 //   - An entry of a child plan is owed like an action. It is under way while its child
 //     unwinds, and ends as its child does.
 //   - An end names what was outstanding where its holder decided it: what
-//     others say of the plan behind the holder's last message is not in it.
+//     others say of the plan after the holder's last message is not in it.
 //   - A plan whose action was ever answered by its owner ends resolved, a plan of which
 //     nothing crossed ends failed, also when it was opened with a parent that is not.
 //   - A completion counts also after a failure, and then is a duty if the action was
 //     skipped. Nothing else is said twice of a forward.
-//   - A fact has the depth of the unwind behind the undo that it names while that undo
+//   - A fact has the depth of the unwind whose undo it names while that undo
 //     is under way, and for an hour of logical time after its success.
 //   - A plan is undone after its commit by a new plan with the same keys, whose actions
 //     hear of outcomes that arrive for the old one.

@@ -256,6 +256,9 @@ func (b *book) completedAfterAll(e ledger.Entry, p *plan, a *action) {
 	}
 	switch {
 	case a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late:
+	case a.undo == dispatched && a.blindly && a.barred() && a.asking == pb.Question_QUESTION_UNDO:
+		// An undo that had come first would have barred it: the question is put once more.
+		a.undo, a.askedFrom = waiting, a.asked
 	case a.isOut() && !a.blindly: // a question about its effect is out: it is answered
 		a.dropCall()
 		a.undo = owed
@@ -308,8 +311,8 @@ func (b *book) owedAgain(e ledger.Entry, p *plan, a *action, duty *action, why s
 	d := b.duty(p, a, e.Address, duty)
 	switch p.phase {
 	case ledger.StateOpen, ledger.StateCommitting: // what it did was rewound: rewind this too
-		if p.signal == "" {
-			b.wants(p, signalCancelled, why, d.id)
+		if p.signal == "" && p.fromAction == "" {
+			b.wants(p, signalCancelled, why, back{savepoint: d.id})
 		}
 	case ledger.StateCommitted:
 		b.reviewDoubt(p, d)

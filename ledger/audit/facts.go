@@ -52,7 +52,9 @@ func (b *book) changedItsFact(a *action) bool {
 // noteFact keeps the value of a fact.
 func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	f := &fact{value: value, assertedNs: b.now, changedNs: b.now, source: e.Address}
-	if old := b.fact(key); old != nil {
+	old := b.fact(key)
+	b.spent.factTurned(old != nil && !old.retracted, true)
+	if old != nil {
 		f.times, f.runs = old.times, old.runs
 		if !old.retracted && bytes.Equal(old.value, value) {
 			f.changedNs = old.changedNs
@@ -71,7 +73,9 @@ func (b *book) noteTombstone(e ledger.Entry, key string) {
 	if f == nil {
 		f = &fact{} // of what was never asserted: a compensation says so nevertheless
 		b.facts.put(key, f, len(key)+recordLen)
+		f.retracted = true
 	}
+	b.spent.factTurned(!f.retracted, false)
 	f.value, f.evicted, f.asked, f.retracted, f.changedNs, f.tombstone = nil, nil, nil, true, b.now,
 		e.Address
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause

@@ -19,7 +19,7 @@ type family struct {
 	listed int // how many of them the shelf knows as being of this family
 }
 
-// Kinds of keys on the shelf, behind the name of the book.
+// Kinds of keys on the shelf, after the name of the book.
 const (
 	shelfFamily = "f" // id of a family
 	shelfPlan   = "p" // id of a plan: id of its family, where that is another
@@ -78,6 +78,7 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
+	c.spent.rates = maps.Clone(b.spent.rates)
 	return &c
 }
 
@@ -182,7 +183,7 @@ func firingKey(p place) string {
 	return strconv.FormatUint(p.sequence, 10) + "." + strconv.FormatUint(uint64(p.index), 10)
 }
 
-// fact is what stands under a key; nil: nothing ever did.
+// fact is what is held under a key; nil: nothing ever was.
 func (s *store) fact(key string) *fact {
 	f, _ := s.facts.get(key)
 	return f

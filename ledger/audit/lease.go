@@ -83,6 +83,7 @@ func (b *book) holdLeases(p *plan) {
 	for _, t := range p.declared.Triggers {
 		add(t.Name, t.Condition)
 	}
+	b.spent.leases += uint64(len(p.declared.Triggers))
 	b.noteAsking(p)
 	b.lookPlan(p)
 }
@@ -271,17 +272,17 @@ func clocked(programs *triggers.Cache, l *lease) bool {
 	return err == nil && c.ReadsClock()
 }
 
-// behindMax is how many turns a plan remembers behind the first.
+// behindMax is how many turns a plan remembers after the first.
 const behindMax = 16
 
 // turn notes that a lease has turned true. The first one is fired; one on the clock
 // may be held back, so it makes room for one that is not.
 func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []string) {
-	if t := p.turnOf(number, l.name); t == nil && p.fired == nil {
+	if t := p.turnOf(number, l.name); t == nil && (p.fired == nil || remembers(b.rules)) {
 		t = &turn{number: number, lease: l.name, ns: b.now, at: b.at, clocked: clocked,
 			read: b.readings(p, number, l)}
 		had := p.turned
-		if had == nil || had.clocked && !clocked {
+		if p.fired == nil && (had == nil || had.clocked && !clocked) {
 			p.turned, t = t, had
 		}
 		if t != nil && len(p.behind) < behindMax {
@@ -316,7 +317,7 @@ func (p *plan) turnOf(number uint32, name string) *turn {
 	return nil
 }
 
-// takeNextTurn gives up the turn that is noted and takes the next behind it that is
+// takeNextTurn gives up the turn that is noted and takes the next after it that is
 // allowed and still waits: it turned true, whatever it is by now.
 func (b *book) takeNextTurn(p *plan, allowed func(*turn) bool) {
 	p.turned = nil
@@ -330,14 +331,52 @@ func (b *book) takeNextTurn(p *plan, allowed func(*turn) bool) {
 	}
 }
 
+// remembers: what has turned true is acted upon, though another lease of its plan has fired
+// meanwhile. Earlier holders forgot it.
+func remembers(rules uint32) bool { return rules >= ledger.KeptSince }
+
+// setTurnsAside keeps what has turned beside a lease that fires for when its plan is open again.
+func (p *plan) setTurnsAside(fires *turn, rules uint32) {
+	var others []*turn
+	for _, t := range append([]*turn{p.turned}, p.behind...) {
+		if t != nil && t != fires && remembers(rules) {
+			others = append(others, t)
+		}
+	}
+	p.turned, p.behind = nil, others
+}
+
+// bringTurnsBack has a plan that is open again act upon what had turned before. Gone is what asks
+// for actions alone that were undone, or stay by their owner's word, and what was only signalled.
+func (p *plan) bringTurnsBack(stays map[*action]bool) {
+	list := p.behind
+	p.turned, p.behind = nil, nil
+	for _, t := range list {
+		l, a := p.leaseNamed(t.number, t.lease)
+		switch {
+		case l == nil, l.isStopped(), a == nil && !p.asksOwn(l):
+		case l.name == leaseFailed, l.name == leaseCancelled:
+		case a != nil && a.isSettled() && (l.single || t.clocked), l.single && stays[a]:
+		case p.turned == nil:
+			p.turned = t
+		case p.turned.clocked && !t.clocked:
+			p.behind = append([]*turn{p.turned}, p.behind...)
+			p.turned = t
+		default:
+			p.behind = append(p.behind, t)
+		}
+	}
+}
+
 // dropLeases gives up all leases of a plan: it committed, or its unwind began.
 func (b *book) dropLeases(p *plan) {
 	b.releaseCuts(p, "", func(*cut) bool { return true })
 	b.dropWarnings(p)
 }
 
-// holdAgain takes out the leases of a plan again, which is back at a savepoint.
-func (b *book) holdAgain(p *plan) {
+// holdAgain takes out the leases of a plan again, which is back where it was told to go. Those
+// that undo an action which stays by its owner's word are answered.
+func (b *book) holdAgain(p *plan, stays map[*action]bool) {
 	again := func(l *lease) {
 		if l.fired = false; !l.isStopped() {
 			l.cascade = ""
@@ -353,15 +392,18 @@ func (b *book) holdAgain(p *plan) {
 		a.leases = slices.DeleteFunc(a.leases,
 			func(l *lease) bool { return l.name == leaseDuplicate })
 		for _, l := range a.leases {
-			again(l)
+			if !l.single || !stays[a] {
+				again(l)
+			}
 		}
 	}
+	p.bringTurnsBack(stays)
 	b.lookPlan(p)
 }
 
 // setPhase takes a plan into another phase, and its entry in its parent with it.
 func (b *book) setPhase(p *plan, phase string) {
-	p.phase = phase
+	b.spent.moves(p, phase)
 	b.noteAsking(p)
 	if p.parent != nil {
 		b.childMoved(p)

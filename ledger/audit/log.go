@@ -104,18 +104,22 @@ func (l *Ledger) found(ref *pb.Address) string {
 	return "another record is there: " + ledger.FormatAddress(at)
 }
 
-// raced reports whether people or the agent have spoken of a plan, or of a part of it,
-// since the holder's last message. Reports of workers, facts and verdicts change nothing
-// that is owed.
-func (l *Ledger) raced(p *plan) bool {
+// raced reports whether the holder's last message was followed by one about a plan, or about
+// a part of it, from which the record may not have been decided. Reports of workers, facts and
+// verdicts change nothing that is owed at its end.
+func (l *Ledger) raced(p *plan, r *pb.Record) bool {
+	ended := r.GetPlanEnded() != nil
+	if p == nil || !ended && r.GetUnwindStarted() == nil {
+		return false
+	}
 	spoken := func(e ledger.Entry) bool {
 		people := e.Source.Class == ledger.ClassAgent || e.Source.Class == ledger.ClassOperator
-		return people && e.Record.GetPlan() == p.id
+		return (people || !ended) && e.Record.GetPlan() == p.id
 	}
 	return slices.ContainsFunc(l.behind,
 		func(entries []ledger.Entry) bool { return slices.ContainsFunc(entries, spoken) }) ||
 		slices.ContainsFunc(p.actions,
-			func(a *action) bool { return a.child != nil && l.raced(a.child) })
+			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
 }
 
 // Leaves remembers the leaf of every record, for the references to it, and whether the

@@ -12,7 +12,7 @@ import (
 // Calls that no one takes, and owners' answers.
 
 // offeredUntil is the instant until which the call that is out is to be offered to
-// workers: unserved_after behind the record that made it, and behind what a worker that
+// workers: unserved_after after the record that made it, and after what a worker that
 // may have it has asked for.
 func (a *action) offeredUntil() int64 {
 	since := a.askedNs
@@ -22,7 +22,7 @@ func (a *action) offeredUntil() int64 {
 	return sum(since, span(a.compensation.GetUnservedAfterNs(), int64(ledger.UnservedDefault)))
 }
 
-// isLate: a word that this attempt is done comes behind the action's quarantine or its
+// isLate: a word that this attempt is done comes after the action's quarantine or its
 // owner's answer.
 func (a *action) isLate(attempt uint32) bool {
 	owners := a.undo == quarantined || a.undo == resolved

@@ -36,6 +36,14 @@ var ofItsWriter = append(ofItsAgent[:2:2],
 				c.p.id, c.p.writer, c.Record.Writer)
 		}})
 
+// writerAt is the sequence at which the present writer of a plan became that.
+func (p *plan) writerAt() uint64 {
+	if p.resumedAt != 0 {
+		return p.resumedAt
+	}
+	return p.opened.GetSequence()
+}
+
 // fromWriter reports whether a record is one of the plan's writer, or tells the outcome of
 // an action that its process has registered.
 func (c *claim) fromWriter() bool {
@@ -62,8 +70,19 @@ var agentChapters = map[string]*chapter{
 			clause{"I15.resumed", "A plan is resumed while it is open.", func(c *claim) judgement {
 				return unless(c.p.phase == ledger.StateOpen && c.p.signal == "", "plan %s is %s",
 					c.p.id, c.p.status())
-			}}),
-		collect: func(b *book, c *claim) { c.p.writer, c.p.writerSinceNs = c.Record.Writer, b.now },
+			}},
+			clause{"I31.follows", "A process that names the writer it follows takes over from that one.",
+				func(c *claim) judgement {
+					named := c.Record.GetPlanResumed().Follows
+					if named == 0 || c.b.rules < ledger.FollowsSince {
+						return judgement{}
+					}
+					return unless(named == c.p.writerAt(),
+						"the writer of plan %s since %d, and not since %d", c.p.id, c.p.writerAt(), named)
+				}}),
+		collect: func(b *book, c *claim) {
+			c.p.writer, c.p.writerSinceNs, c.p.resumedAt = c.Record.Writer, b.now, c.Address.GetSequence()
+		},
 	},
 	"forward_registered": {counts: append(ofItsWriter[:3:3], forwardClauses...),
 		collect: noteForward},
@@ -119,6 +138,7 @@ var openingClauses = []clause{
 		}
 		return breaks("another id: plan %s was opened by agent %s, or otherwise", c.p.id, c.p.agent)
 	}},
+	newPlan, newConditions,
 }
 
 var forwardClauses = []clause{
@@ -149,7 +169,7 @@ var forwardClauses = []clause{
 }
 
 var undoClauses = []clause{
-	{"I17.forward", "A compensation comes behind the forward of its pair.",
+	{"I17.forward", "A compensation comes after the forward of its pair.",
 		func(c *claim) judgement {
 			return unless(c.a != nil, "its forward_registered counts, before it")
 		}},
@@ -257,15 +277,15 @@ var (
 		"A plan that is being committed goes back to no savepoint.",
 		func(c *claim) judgement {
 			_, _, to := c.wish()
-			return unless(to == "" || c.p.phase != ledger.StateCommitting,
+			return unless(to.savepoint == "" || c.p.phase != ledger.StateCommitting,
 				"plan %s is being committed", c.p.id)
 		}}
 	knownSavepoint = clause{"I6.savepoint", "A plan goes back to one of its savepoints.",
 		func(c *claim) judgement {
 			_, _, to := c.wish()
-			there := to == "" && c.Record.GetUnwindRequested() == nil
-			return unless(there || c.p.savepoint(to) != nil,
-				"to_savepoint: one of plan %s, and %q is none", c.p.id, to)
+			there := to.savepoint == "" && c.Record.GetUnwindRequested() == nil
+			return unless(there || c.p.savepoint(to.savepoint) != nil,
+				"to_savepoint: one of plan %s, and %q is none", c.p.id, to.savepoint)
 		}}
 )
 
@@ -274,33 +294,35 @@ var endClauses = []clause{
 	{"I5.end", "The same end of a plan is asked for once.", func(c *claim) judgement {
 		signal, reason, to := c.wish()
 		p := c.p
-		return copyIf(p.signal == signal && p.signalled && p.toSavepoint == to &&
+		return copyIf(p.signal == signal && p.signalled && p.wanted() == to &&
 			p.reason == reason)
 	}},
 	{"I15.end",
-		"An end is asked of an open plan, or of all of one that goes back to a savepoint.",
+		"An end is asked of an open plan, or of all of one that goes back.",
 		func(c *claim) judgement {
 			_, _, to := c.wish()
-			return unless(c.p.mayTurnTo(to), "plan %s is %s", c.p.id, c.p.status())
+			return unless(c.p.mayTurnTo(to, c.b.rules), "plan %s is %s", c.p.id, c.p.status())
 		}},
 }
 
-// wish is the end that a record asks of its plan, and the savepoint to go back to.
-func (c *claim) wish() (signal, reason, to string) {
+// wish is the end that a record asks of its plan, or of which part of it.
+func (c *claim) wish() (signal, reason string, to back) {
 	switch k := c.Record.Kind.(type) {
 	case *pb.Record_PlanFailed:
-		return signalFailed, k.PlanFailed.Reason, ""
+		return signalFailed, k.PlanFailed.Reason, back{}
 	case *pb.Record_PlanCancelled:
-		return signalCancelled, k.PlanCancelled.Reason, ""
+		return signalCancelled, k.PlanCancelled.Reason, back{}
 	case *pb.Record_UnwindRequested:
-		return signalCancelled, k.UnwindRequested.Reason, k.UnwindRequested.ToSavepoint
+		return signalCancelled, k.UnwindRequested.Reason,
+			back{savepoint: k.UnwindRequested.ToSavepoint}
 	case *pb.Record_CancelRequested:
-		return signalCancelled, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), ""
+		return signalCancelled, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), back{}
 	case *pb.Record_CompensationRequested:
 		of := k.CompensationRequested
-		return signalCancelled, byActor(of.Reason, of.Actor), of.ToSavepoint
+		return signalCancelled, byActor(of.Reason, of.Actor),
+			back{of.ToSavepoint, of.FromAction}
 	}
-	return "", "", ""
+	return "", "", back{}
 }
 
 func byActor(reason, actor string) string {
@@ -327,7 +349,13 @@ var commitClauses = []clause{
 			return unless(c.p.phase == ledger.StateOpen && c.p.signal == "" && c.p.fired == nil,
 				"plan %s was %s before the commit landed", c.p.id, c.p.status())
 		}},
-	{"I13.commit", "No commit lands behind a lease of its plan that has turned true by no clock.",
+	{"I15.parts", "A commit knows of every part of its plan that was undone.",
+		func(c *claim) judgement {
+			said := c.Record.GetPlanCommitted().Parts
+			return unless(said >= c.p.parts, "parts: %d of plan %s were undone, and not %d", c.p.parts,
+				c.p.id, said)
+		}},
+	{"I13.commit", "No commit lands after a lease of its plan that has turned true by no clock.",
 		func(c *claim) judgement { return c.p.noneTurned() }},
 	{"I15.children", "The child plans of what is committed are committed or undone.",
 		func(c *claim) judgement {
@@ -356,7 +384,7 @@ var commitClauses = []clause{
 			}
 			return judgement{}
 		}},
-	{"I13.tree", "No commit lands behind a turned lease of a plan that is committed with it.",
+	{"I13.tree", "No commit lands after a turned lease of a plan that is committed with it.",
 		func(c *claim) judgement {
 			for _, part := range c.p.below() {
 				if j := part.noneTurned(); part.stillHolds() && j.is == broken {

@@ -14,7 +14,15 @@ var planChapters = map[string]*chapter{
 		counts: unwindClauses,
 		content: []clause{{"I15.unwind",
 			"What unwinds was open, committing, or committed as a part.",
-			func(c *claim) judgement { return c.p.neverEnded() }}},
+			func(c *claim) judgement { return c.p.neverEnded() }},
+			{"I21.part-of-plan", "An unwind says what it undoes of its plan.",
+				func(c *claim) judgement {
+					k := c.Record.GetUnwindStarted()
+					same := c.p.wanted() == back{k.ToSavepoint, k.FromAction}
+					return unless(c.raced || k.ParentPlan != "" || same,
+						"savepoint %q or action %q of plan %s", c.p.toSavepoint, c.p.fromAction,
+						c.p.id)
+				}}},
 		collect: noteUnwind,
 	},
 	"plan_rewound": {
@@ -242,12 +250,12 @@ var retirementClauses = []clause{openedPlan,
 			return unless(p.signal == "" && p.fired == nil && p.countOpenChildren() == 0,
 				"plan %s is %s", p.id, p.status())
 		}),
-	whileWaiting("I13.retired", "A commit that has waited is not made behind a turned lease.",
+	whileWaiting("I13.retired", "A commit that has waited is not made after a turned lease.",
 		func(p *plan) judgement {
 			return unless(!slices.ContainsFunc(p.tree(), (*plan).turns),
 				"a lease of plan %s, or of a part of it, has turned", p.id)
 		}),
-	{"I24.retired", "The held set of a root is retired once, behind its commit.",
+	{"I24.retired", "The held set of a root is retired once, after its commit.",
 		func(c *claim) judgement {
 			due := c.p.phase == ledger.StateCommitted && !c.p.retired && c.p.parent == nil
 			return unless(due || c.p.phase == ledger.StateCommitting,

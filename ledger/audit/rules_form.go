@@ -133,6 +133,11 @@ var always = []clause{
 	{"I6.cause",
 		"The cause of a decision is an earlier record of this ledger, named by place and leaf.",
 		func(c *claim) judgement { return c.refersTo("cause", c.Record.GetCause()) }},
+	{"I6.behind",
+		"What a dispatch goes behind is an earlier record of this ledger, named by place and leaf.",
+		func(c *claim) judgement {
+			return c.refersTo("behind", c.Record.GetCompensationDispatched().GetBehind())
+		}},
 	{"I27.tenant", "A ledger has messages of one tenant.", func(c *claim) judgement {
 		own := c.Source.Class == ledger.ClassNone || c.Source.Tenant == c.of.tenant
 		return unless(own, "a message of tenant %s in the ledger of tenant %s", c.Source.Tenant,
@@ -172,7 +177,11 @@ var counted = []clause{
 // recordChapters are those of kinds that are about no plan.
 var recordChapters = map[string]*chapter{
 	"term_started": {collect: func(b *book, c *claim) {
-		b.term, b.holder = c.Record.Term, c.Record.GetTermStarted().Holder
+		k := c.Record.GetTermStarted()
+		b.term, b.holder, b.rules = c.Record.Term, k.Holder, k.FoldVersion
+		if k.Tenant != nil {
+			b.may = k.Tenant
+		}
 	}},
 	"ledger_repaired": {
 		counts: []clause{{"I1.repair",
@@ -198,6 +207,7 @@ var recordChapters = map[string]*chapter{
 	},
 	"checkpoint_signed": {counts: checkpointClauses, collect: noteCheckpoint},
 	"key_rotated":       {counts: rotationClauses, collect: noteRotation},
+	"tenant_changed":    {counts: tenantClauses, collect: noteTenant},
 	"clock_confirmed":   {collect: nothing},
 	"contract_published": {
 		counts: []clause{{"I5.contract", "A revision of a contract is published once.",

@@ -5,13 +5,16 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
+// sourceClauses are those of a fact of a source.
+var sourceClauses = append([]clause{newFact}, factClauses...)
+
 // peopleChapters are those of what sources, supervisors, operators and workers write.
 var peopleChapters = map[string]*chapter{
-	"fact_asserted": {counts: factClauses, collect: func(b *book, c *claim) {
+	"fact_asserted": {counts: sourceClauses, collect: func(b *book, c *claim) {
 		k := c.Record.GetFactAsserted()
 		b.noteFact(c.Entry, k.Key, k.Value)
 	}},
-	"fact_retracted": {counts: factClauses, collect: func(b *book, c *claim) {
+	"fact_retracted": {counts: sourceClauses, collect: func(b *book, c *claim) {
 		key := c.Record.GetFactRetracted().Key
 		if f := b.fact(key); f != nil && !f.retracted { // a tombstone stays as it is
 			b.noteTombstone(c.Entry, key)
@@ -23,7 +26,7 @@ var peopleChapters = map[string]*chapter{
 	"restore_requested": {counts: askedFacts, collect: noteAskedFacts},
 	"cancel_requested":  {counts: append([]clause{openedPlan}, endClauses...), collect: noteWish},
 	"compensation_requested": {
-		counts: append(undoneClauses, forOpen(beforeItsCommit, knownSavepoint, endClauses[0],
+		counts: append(undoneClauses, forOpen(beforeItsCommit, knownSavepoint, knownPart, endClauses[0],
 			endClauses[1])...),
 		collect: func(b *book, c *claim) {
 			if c.p.phase == ledger.StateCommitted {
@@ -157,6 +160,9 @@ var undoneClauses = []clause{openedPlan,
 			return unless(k.ToSavepoint == "" || c.p.savepoint(k.ToSavepoint) != nil,
 				"to_savepoint: one of plan %s, and %q is none", c.p.id, k.ToSavepoint)
 		}),
+	forCommitted("I6.undone-part",
+		"Of a committed plan an action is undone that is in it, and not settled.",
+		func(c *claim, k *pb.CompensationRequested) judgement { return c.partOf(k.FromAction) }),
 	forCommitted("I15.busy", "A committed plan is undone when its child plans have ended.",
 		func(c *claim, _ *pb.CompensationRequested) judgement {
 			for _, part := range c.p.below() {
@@ -169,13 +175,27 @@ var undoneClauses = []clause{openedPlan,
 		}),
 	forCommitted("I20.window", "A committed plan is undone inside its undo windows.",
 		func(c *claim, k *pb.CompensationRequested) judgement {
-			target := uint32(0)
-			if k.ToSavepoint != "" {
-				target = c.p.savepoint(k.ToSavepoint).actions
-			}
-			return unless(!c.b.anyPastWindow(c.p, target), "undo windows of plan %s have closed",
+			part := c.p.part(back{k.ToSavepoint, k.FromAction})
+			return unless(!c.b.anyPastWindow(c.p, part), "undo windows of plan %s have closed",
 				c.p.id)
 		}),
+}
+
+// knownPart is asked of who wants one action of an open plan undone, and what came after it.
+var knownPart = clause{"I6.part", "A plan undoes one of its actions that is not settled.",
+	func(c *claim) judgement {
+		return c.partOf(c.Record.GetCompensationRequested().GetFromAction())
+	}}
+
+func (c *claim) partOf(id string) judgement {
+	switch a := c.p.named(id); {
+	case id == "":
+		return judgement{}
+	case a == nil:
+		return breaks("from_action: one of plan %s, and %q is none", c.p.id, id)
+	default:
+		return unless(!a.isSettled(), "from_action: %s of plan %s is %s", id, c.p.id, a.undo)
+	}
 }
 
 // answerClauses are asked of an owner's answer about an action: it is quarantined, or owed
@@ -308,19 +328,26 @@ var reportClauses = []clause{openedPlan, registeredAction,
 		return unless(key == c.b.undoKey(c.p, c.a), "another key than %q: that of action %s", key,
 			c.a.id)
 	}},
+	{"I19.token", "A worker reports what it was given, where the dispatch asks for a token.",
+		func(c *claim) judgement {
+			k := c.Record.GetCompensationReported()
+			return unless(c.a.takesToken(k.Attempt, k.Token, c.Source.Name),
+				"the token of attempt %d of action %s, from the worker that has it", k.Attempt, c.a.id)
+		}},
 	{"I5.report", "That an attempt was done is said once.", func(c *claim) judgement {
 		k, a := c.Record.GetCompensationReported(), c.a
 		done := k.Answer == pb.Answer_ANSWER_DONE && k.Attempt >= 1 && k.Attempt <= a.saidDone
 		return copyIf(done && a.undo != compensated && a.undo != skipped)
 	}},
-	{"I18.report", "A worker reports an attempt that is in flight, or was when its owner answered.",
+	{"I18.report",
+		"A worker reports an attempt that is in flight or ahead, or was when its owner answered.",
 		func(c *claim) judgement {
 			k, a := c.Record.GetCompensationReported(), c.a
 			done := k.Answer == pb.Answer_ANSWER_DONE
 			current := a.undo == dispatched && k.Attempt == a.attempt &&
 				a.asking == pb.Question_QUESTION_UNSPECIFIED
-			flies := c.p.phase == ledger.StateUnwinding && a.mayStillEnd(k.Attempt) &&
-				(done || current) &&
+			made := a.mayStillEnd(k.Attempt) || a.ahead != nil && a.isRecorded(k.Attempt)
+			flies := c.p.phase == ledger.StateUnwinding && made && (done || current) &&
 				a.asking != pb.Question_QUESTION_VERIFY
 			return unless(flies || done && a.isLate(k.Attempt),
 				"an attempt in flight: the undo of action %s is %s",

@@ -44,7 +44,7 @@ func settlesBy(c *claim) int64 {
 	return c.p.settlesBy(c.a)
 }
 
-// undone are clauses of a chapter behind those of all unwinds.
+// undone are the clauses of a chapter after those of all unwinds.
 func undone(own ...clause) []clause { return append(inUnwind[:4:4], own...) }
 
 var undoChapters = map[string]*chapter{
@@ -66,7 +66,7 @@ var undoChapters = map[string]*chapter{
 	},
 	"success told late": {
 		counts: append(aboutAction[:3:3],
-			clause{"I22.late", "That an attempt was done, behind its owner's answer, is said once.",
+			clause{"I22.late", "That an attempt was done, after its owner's answer, is said once.",
 				func(c *claim) judgement {
 					return unless(c.Record.GetCompensationSucceeded().Attempt > c.a.saidDone,
 						"attempt %d of action %s was said to be done", c.a.saidDone, c.a.id)
@@ -79,6 +79,7 @@ var undoChapters = map[string]*chapter{
 	},
 	"compensation_dispatched": {counts: undone(dispatchClauses...), content: dispatchContent,
 		collect: noteDispatch},
+	"dispatched ahead": aheadChapter,
 	"compensation_succeeded": {counts: undone(successClauses...), content: successContent,
 		collect: noteSuccess},
 	"compensation_failed": {counts: undone(failureClauses...), collect: noteFailure},
@@ -174,7 +175,7 @@ var dispatchContent = append([]clause{
 }, callContent...)
 
 // orderClause is I21, by a walk over all that came after an action at any remove: it has
-// ended, or is its owner's where the plan goes on without. What joins behind an undo that
+// ended, or is its owner's where the plan goes on without. What joins after an undo that
 // has begun does not hold up its next attempt.
 var orderClause = clause{"I21.order",
 	"When the undo of an action begins, all that came after it has ended.",
@@ -312,6 +313,9 @@ var skipClauses = []clause{passed,
 			next := c.b.next(c.p, c.a)
 			return unless(next == doSkip, "%s action %s: its effect may have crossed", next, c.a.id)
 		}},
+	{"I18.skip", "What was reported done is not skipped.", func(c *claim) judgement {
+		return unless(!c.a.isSaidDone(), "the undo of action %s was reported done", c.a.id)
+	}},
 }
 
 var quarantineClauses = []clause{
@@ -326,6 +330,11 @@ var quarantineClauses = []clause{
 			fits := []string{owed, waiting, exhausted}
 			return unless(slices.Contains(fits, c.a.undo), "the undo of action %s is %s", c.a.id,
 				c.a.undo)
+		}},
+	{"I18.quarantine", "What was reported done before its next attempt is not its owner's.",
+		func(c *claim) judgement {
+			return unless(!c.a.isSaidDone() || !c.p.isReady(c.a),
+				"the undo of action %s was reported done", c.a.id)
 		}},
 }
 

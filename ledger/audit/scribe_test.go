@@ -28,6 +28,9 @@ type scribe struct {
 	lazy  bool // workers do not answer
 	fails bool // workers fail for good
 	term  uint64
+	rules uint32 // version of its holder's fold
+	// secret makes the tokens of its holder's commands; nil: they have none.
+	secret []byte
 }
 
 const second = int64(time.Second)
@@ -50,7 +53,7 @@ func newScribe(t testing.TB) *scribe {
 	return s
 }
 
-// Value implements executor.Archive.
+// Value implements memory.Archive.
 func (s *scribe) Value(at *pb.Address, key string) (json.RawMessage, error) {
 	return executor.FactAt("t", s.log[at.Sequence-1], at, key)
 }
@@ -58,7 +61,7 @@ func (s *scribe) Value(at *pb.Address, key string) (json.RawMessage, error) {
 func (s *scribe) begin(term uint64) {
 	s.term = term
 	s.write(termsOf, &pb.Record{Term: term, EpochNs: s.now,
-		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: s.rules}}})
 }
 
 // write stores one commit.
@@ -106,7 +109,10 @@ func (s *scribe) forge(records ...*pb.Record) {
 }
 
 // decide lets the real executor decide until nothing is left to do.
-func (s *scribe) decide() {
+func (s *scribe) decide() { s.decideTo("none") }
+
+// decideTo is decide up to a record of this kind.
+func (s *scribe) decideTo(kind string) {
 	s.t.Helper()
 	var answers []executor.Answer
 	for range 1000 {
@@ -120,8 +126,14 @@ func (s *scribe) decide() {
 					Attempt: c.Attempt, Reply: reply})
 			}
 		}
-		records := s.state.Decide(executor.Input{EpochNs: s.now, Answers: answers, SizeMax: 60 << 10})
+		records := s.state.Decide(executor.Input{EpochNs: s.now, Answers: answers, SizeMax: 60 << 10,
+			Secret: s.secret})
 		if len(records) == 0 {
+			return
+		}
+		last := slices.IndexFunc(records, func(r *pb.Record) bool { return ledger.KindOf(r).Name == kind })
+		if last >= 0 {
+			s.write(holder, records[:last+1]...)
 			return
 		}
 		s.write(holder, records...)
@@ -133,7 +145,7 @@ func (s *scribe) decide() {
 func (s *scribe) turns(n int) {
 	for range n {
 		s.state.Commands()
-		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10})...)
+		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Secret: s.secret})...)
 	}
 }
 
@@ -219,6 +231,13 @@ func bound(expression string) func(*pb.ForwardRegistered, *pb.CompensationRegist
 func completed(id string) *pb.Record {
 	return &pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)},
 		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+}
+
+// watched is an action that a fact undoes, by its name.
+func watched(id string) []*pb.Record {
+	return append(pair(id, func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Triggers = []*pb.Trigger{{Name: "own", Condition: `facts["` + id + `"] == 1`}}
+	}), completed(id))
 }
 
 func planFailed() *pb.Record {
@@ -384,4 +403,32 @@ func (s *scribe) unwindingWith(records ...*pb.Record) {
 	s.agent(planFailed())
 	s.turns(1)
 	s.agent(records...)
+}
+
+// blocked is a plan of two actions, of which the later one is blocked.
+func (s *scribe) blocked() {
+	s.t.Helper()
+	s.plan("a", "b")
+	s.write(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "law"}, &pb.Record{
+		Plan: "p", Action: "b", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+			Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Scope: pb.Scope_SCOPE_ACTION}}})
+}
+
+// undoesPart is the unwind of a part, where a condition on another action had turned beside it
+// and is true no more; the plan is open again.
+func (s *scribe) undoesPart() {
+	s.rules = ledger.KeptSince
+	s.begin(2)
+	s.agent(opened(0))
+	s.agent(watched("a")...)
+	s.agent(watched("b")...)
+	s.write(sensor, asserted("b", "1"), asserted("a", "1"))
+	s.write(sensor, asserted("a", "0"))
+	s.decideTo("plan_rewound")
+}
+
+// suspends is what a holder says of a tenant that is suspended.
+func suspends(revision uint64) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_TenantChanged{TenantChanged: &pb.TenantChanged{Revision: revision,
+		Suspended: true, By: "ana", Reason: "not paid"}}}
 }

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -11,6 +13,8 @@ import (
 // stateOf is the undo of an action as people read it.
 func (p *plan) stateOf(a *action) string {
 	switch {
+	case a.ahead != nil:
+		return "ahead"
 	case a.undo == owed && p.isReady(a) && p.settlesBy(a) != 0:
 		return settling
 	case a.undo == owed && p.isReady(a):
@@ -100,6 +104,7 @@ func noteDispatch(b *book, c *claim) {
 	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup, c.Address
 	a.dispatchedNs, a.unserved = c.Record.EpochNs, false
 	a.undo, a.arguments = dispatched, c.Record.Payload.GetArguments()
+	a.askToken(k)
 }
 
 func noteSuccess(b *book, c *claim) {
@@ -151,14 +156,61 @@ func noteQuarantine(b *book, c *claim) {
 // noteProgress hears that an attempt goes on.
 func noteProgress(b *book, c *claim) {
 	k, a := c.Record.GetCompensationProgressed(), c.a
-	if k.Key == b.undoKey(c.p, a) && k.Attempt >= 1 && k.Attempt <= a.attempt {
+	if k.Key == b.undoKey(c.p, a) && a.isRecorded(k.Attempt) &&
+		a.takesToken(k.Attempt, k.Token, c.Source.Name) {
+		a.noteToken(k.Attempt, c.Source.Name)
 		a.aliveUntilNs = max(a.aliveUntilNs, min(k.UntilNs, epochMax))
+	}
+}
+
+// secret is the digest of the token that a worker's own records about one attempt show, and
+// the worker that was the first to show it.
+type secret struct {
+	attempt uint32
+	digest  []byte
+	by      string
+}
+
+// askToken notes that a dispatch asks reports for a token.
+func (a *action) askToken(k *pb.CompensationDispatched) {
+	if len(k.ReportDigest) > 0 {
+		a.secrets = append(a.secrets, secret{attempt: k.Attempt, digest: k.ReportDigest})
+	}
+}
+
+// secretOf is what a dispatch asks for; nil: it asks for nothing.
+func (a *action) secretOf(attempt uint32) *secret {
+	for i := range a.secrets {
+		if a.secrets[i].attempt == attempt {
+			return &a.secrets[i]
+		}
+	}
+	return nil
+}
+
+// takesToken: the token is that of the attempt, and no other worker has shown it.
+func (a *action) takesToken(attempt uint32, token, worker string) bool {
+	x := a.secretOf(attempt)
+	if x == nil {
+		return true
+	}
+	sum := sha256.Sum256([]byte(token))
+	return bytes.Equal(sum[:], x.digest) && (x.by == "" || x.by == worker)
+}
+
+// noteToken: from now on the token is this worker's.
+func (a *action) noteToken(attempt uint32, worker string) {
+	if x := a.secretOf(attempt); x != nil {
+		x.by = worker
 	}
 }
 
 // noteReport keeps what a worker says of a long undo.
 func noteReport(b *book, c *claim) {
 	k, a := c.Record.GetCompensationReported(), c.a
+	if a.ahead != nil { // it was sent, and is done before its turn
+		b.callBack(c.p, a)
+	}
 	switch done := k.Answer == pb.Answer_ANSWER_DONE; {
 	case done && a.isLate(k.Attempt):
 		b.saidDoneLate(c, k.Attempt)

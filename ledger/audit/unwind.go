@@ -23,24 +23,24 @@ func (p *plan) letsGo(a *action) bool {
 	}
 }
 
-// heldBack says of each action (by its index) whether something that came after it is
-// not clear: clear is what has passed with nothing behind it that is not (I21).
-func (p *plan) heldBack() []bool {
-	blocked := make([]bool, len(p.actions))
+// missing counts for each action (by its index) how many that came after it are not clear:
+// clear is what has passed with nothing after it that is not (I21).
+func (p *plan) missing() []int {
+	missing := make([]int, len(p.actions))
 	for i := len(p.actions) - 1; i >= 0; i-- { // what came after has a higher number
 		a := p.actions[i]
-		if !p.letsGo(a) || blocked[i] {
+		if !p.letsGo(a) || missing[i] > 0 {
 			for _, n := range a.before {
-				blocked[n-1] = true
+				missing[n-1]++
 			}
 		}
 	}
-	return blocked
+	return missing
 }
 
 // isReady: the undo of an action may begin.
 func (p *plan) isReady(a *action) bool {
-	return p.unwound() && a.undo == owed && !p.heldBack()[a.n-1]
+	return p.unwound() && a.undo == owed && p.missing()[a.n-1] == 0
 }
 
 // count counts the actions whose undo is in one of these states.
@@ -53,7 +53,7 @@ func (p *plan) count(states ...string) (count int) {
 	return count
 }
 
-// countScoped counts what an unwind has undone, or has let stand though it crossed.
+// countScoped counts what an unwind has undone, or has left as it is though it crossed.
 func (p *plan) countScoped() (count int) {
 	for _, a := range p.actions {
 		if a.undo == compensated || a.undo == skipped && a.scoped {
@@ -65,10 +65,10 @@ func (p *plan) countScoped() (count int) {
 
 // nothingGoesOn: nothing of the unwind is under way or can begin.
 func (p *plan) nothingGoesOn() bool {
-	blocked := p.heldBack()
+	missing := p.missing()
 	for i, a := range p.actions {
 		if a.isOut() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed &&
-			!blocked[i] {
+			missing[i] == 0 {
 			return false
 		}
 	}
@@ -119,7 +119,9 @@ func (p *plan) cause() *pb.Address {
 // closeAction ends an action's part in the unwind.
 func (b *book) closeAction(p *plan, a *action, undo string, at *pb.Address) {
 	a.settled, a.settledNs = at, b.now
+	b.spent.leases -= p.conditionsOf(a)
 	a.undo = undo
+	b.spent.leases += p.conditionsOf(a)
 	if a.isSettled() {
 		a.aliveUntilNs = 0
 	}
@@ -130,14 +132,16 @@ func (b *book) closeAction(p *plan, a *action, undo string, at *pb.Address) {
 
 // noteUnwind begins an unwind: for a lease that fired, or as a part of its parent's.
 func noteUnwind(b *book, c *claim) {
-	p, k := c.p, c.Record.GetUnwindStarted()
+	p, k, to := c.p, c.Record.GetUnwindStarted(), c.p.wanted()
 	switch {
 	case k.ParentPlan != "":
-		p.rewinding, p.target = false, 0
+		p.rewinding, p.target, p.fromAction, to = false, 0, "", back{}
 		p.firing = p.parent.firing
 		if p.reason == "" {
 			p.reason = k.Reason
 		}
+	case p.fromAction != "":
+		p.rewinding, p.target = true, p.numberNamed(p.fromAction)-1
 	case strings.Contains(p.toSavepoint, "~"): // from a late duty on
 		p.rewinding, p.target = true, p.numberNamed(p.toSavepoint)-1
 	case p.toSavepoint != "":
@@ -153,21 +157,55 @@ func noteUnwind(b *book, c *claim) {
 	}
 	p.unwinding, p.unwindingNs, p.resumed = c.Address, b.now, nil
 	b.dropLeases(p)
-	p.turned, p.behind = nil, nil
+	p.turned = nil
+	if !p.rewinding {
+		p.behind = nil
+	}
 	b.setPhase(p, ledger.StateUnwinding)
+	part := p.part(to)
 	for _, a := range p.actions {
-		if a.undo == held && a.n > p.target {
+		if a.undo == held && part[a.n] {
 			a.undo = owed
 		}
 	}
+}
+
+// back is what a plan is asked to undo of itself; the zero value: all of it.
+type back struct{ savepoint, action string }
+
+func (p *plan) wanted() back { return back{p.toSavepoint, p.fromAction} }
+
+// part lists the actions that an unwind undoes, by number: of one action, it and what came
+// after it at any remove, with the duties of those, and of what was undone before.
+func (p *plan) part(to back) map[uint32]bool {
+	part, from := map[uint32]bool{}, uint32(0)
+	switch {
+	case to.action != "":
+		from = p.numberNamed(to.action)
+		part[from] = true
+	case strings.Contains(to.savepoint, "~"):
+		from = p.numberNamed(to.savepoint) - 1
+	case to.savepoint != "":
+		from = p.savepoint(to.savepoint).actions
+	}
+	for _, a := range p.actions[from:] {
+		came := slices.ContainsFunc(a.before, func(n uint32) bool { return part[n] })
+		owes := a.dutyOf != 0 && (part[a.dutyOf] || p.actions[a.dutyOf-1].isSettled())
+		part[a.n] = to.action == "" || part[a.n] || came || owes
+	}
+	return part
 }
 
 // noteRewound opens a plan again that is back at its savepoint.
 func noteRewound(b *book, c *claim) {
 	p := c.p
 	p.hasFired = nil
-	whole := p.toSavepoint == "" // it was asked for meanwhile
-	p.rewinding, p.fired, p.unwinding, p.resumed, p.toSavepoint = false, nil, nil, nil, ""
+	whole, single := p.wanted() == back{}, p.fromAction != "" // whole: it was asked for meanwhile
+	p.rewinding, p.fired, p.unwinding, p.resumed = false, nil, nil, nil
+	p.toSavepoint, p.fromAction = "", ""
+	if single {
+		p.parts++
+	}
 	if !whole {
 		p.signal, p.signalled, p.reason, p.passed = "", false, "", nil
 	}
@@ -178,13 +216,14 @@ func noteRewound(b *book, c *claim) {
 		again = ledger.StateCommitting
 	}
 	b.setPhase(p, again)
+	stays := map[*action]bool{}
 	for _, a := range p.actions {
 		if a.undo == owed { // its owner said halt
-			a.undo = held
+			a.undo, stays[a] = held, single
 		}
 	}
 	p.target = 0
-	b.holdAgain(p)
+	b.holdAgain(p, stays)
 	if again == ledger.StateCommitting {
 		b.beginDoubts(p)
 	}
@@ -203,6 +242,7 @@ func noteEnd(b *book, c *claim) {
 	if c.endsAtOnce() {
 		p.committed = nil
 		b.dropLeases(p)
+		p.turned, p.behind = nil, nil
 		for _, a := range p.actions {
 			if !a.isSettled() {
 				b.closeAction(p, a, skipped, c.Address)

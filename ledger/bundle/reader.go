@@ -22,7 +22,7 @@ const (
 	Record     ItemKind = iota + 1 // one record
 	Withheld                       // records that are not shown
 	Checkpoint                     // of all that came before
-	End                            // and nothing behind it
+	End                            // and nothing after it
 )
 
 // Item is what a bundle holds next. Data belongs to the reader until the next call.
@@ -142,7 +142,7 @@ func (b *Reader) Next() (Item, error) {
 	if b.ended {
 		b.err = io.EOF
 		if n, err := io.ReadFull(b.r, make([]byte, 1)); n != 0 {
-			b.err = b.bad("something stands behind its end")
+			b.err = b.bad("something follows its end")
 		} else if !errors.Is(err, io.EOF) {
 			b.err = err
 		}
@@ -220,7 +220,7 @@ func (b *Reader) withheld(payload []byte) (Item, error) {
 	for rest := payload[16:]; len(rest) > 0; rest = rest[nodeLen:] {
 		n := Node{rest[0], ledger.Hash(rest[1:nodeLen])}
 		if n.Level > levelMax-1 || end&(1<<n.Level-1) != 0 || end+1<<n.Level < end {
-			return Item{}, b.bad("a subtree of level %d behind %d records", n.Level, end)
+			return Item{}, b.bad("a subtree of level %d after %d records", n.Level, end)
 		}
 		item.Nodes = append(item.Nodes, n)
 		end += 1 << n.Level

@@ -30,7 +30,7 @@ func (t *Tree) Append(leaf ledger.Hash) { t.push(Node{0, leaf}, 1) }
 // may begin.
 func (t *Tree) AppendNode(n Node) error {
 	if n.Level > levelMax-1 || t.size&(1<<n.Level-1) != 0 || t.size+1<<n.Level < t.size {
-		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d behind %d records",
+		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d after %d records",
 			n.Level, t.size), "subtrees in their places")
 	}
 	t.push(n, 1<<n.Level)

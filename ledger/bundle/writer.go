@@ -47,9 +47,6 @@ func Continue(w io.Writer, size uint64) (*Writer, error) {
 	return &Writer{w: w, packer: packer, at: size}, nil
 }
 
-// Size is the number of records so far, withheld ones among them.
-func (w *Writer) Size() uint64 { return w.at }
-
 // Record adds the next record, as its leaf data.
 func (w *Writer) Record(leafData []byte) error {
 	w.closeGap()
@@ -73,7 +70,7 @@ func (w *Writer) Record(leafData []byte) error {
 func (w *Writer) Withhold(n Node) error {
 	w.closeRecords()
 	if n.Level > levelMax-1 || w.at&(1<<n.Level-1) != 0 {
-		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d behind %d records",
+		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d after %d records",
 			n.Level, w.at), "subtrees in their places")
 	}
 	if len(w.gap.nodes) == 0 {

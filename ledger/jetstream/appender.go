@@ -47,6 +47,7 @@ const (
 	codeStoreFailed       = 10077
 	codeHeaderTooLarge    = 10097
 	codeSealed            = 10109
+	codeRollup            = 10111
 	codeDuplicateInFlight = 10158
 	codeFenceNotReady     = 10163
 	codeFenceBusy         = 10164
@@ -71,7 +72,7 @@ type Appender struct {
 func Attach(conn *nats.Conn, tenant string) (*Appender, error) {
 	if !ledger.ValidToken(tenant) {
 		return nil, ledger.Refuse("tenant", fmt.Sprintf("%q is not a name", tenant),
-			"1 to 64 letters, digits, '-' or '_'")
+			ledger.TokenWanted)
 	}
 	if conn == nil {
 		return nil, ledger.Refuse("conn", "missing", "a connection to NATS")
@@ -90,8 +91,16 @@ func (p *Appender) Tenant() string { return p.tenant }
 // also a ledger.ErrBusy. A connection that no server has answered yet is busy too.
 // Without a deadline in ctx it is in doubt after 5 s.
 func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) {
+	sequence, _, err := p.AppendOnce(ctx, a)
+	return sequence, err
+}
+
+// AppendOnce is Append for an ID that is not random: again says that the server has stored a
+// message with the ID before, whose contents may be other ones, and has stored nothing now.
+func (p *Appender) AppendOnce(ctx context.Context, a ledger.Append) (sequence uint64, again bool,
+	err error) {
 	if err := a.Check(p.tenant); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	msg := &nats.Msg{Subject: a.Subject, Data: a.Data, Header: nats.Header{js.MsgIDHeader: {a.ID}}}
 	if a.FenceSubject != "" {
@@ -105,15 +114,38 @@ func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) 
 	}
 	// No retry by the client: an append is tried again by who knows its records.
 	ack, err := p.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))
+	if err = p.outcome(a.Subject, err); errors.Is(err, ledger.ErrConflict) {
+		ack, err = p.remembered(ctx, a)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, p.outcome(a.Subject, err))
+		return 0, false, fmt.Errorf("cannot append to %s: %w", a.Subject, err)
 	}
 	if ack.Stream != StreamName(p.tenant) {
-		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject,
+		return 0, false, fmt.Errorf("cannot append to %s: %w", a.Subject,
 			ledger.Refuse("stream", fmt.Sprintf("the subject went to stream %s", ack.Stream),
 				"no other stream on saga."+p.tenant+".>"))
 	}
-	return ack.Sequence, nil
+	return ack.Sequence, ack.Duplicate, nil
+}
+
+// remembered asks whether a fenced append that is refused was stored before, by an earlier
+// try whose reply was late or lost: a single server looks at the fence before it looks at
+// the id, and what is stored may have moved its own fence. It asks with the same id, without
+// the fence, and with a header that the server looks at after the id and always refuses, so
+// that nothing is stored. The error is ledger.ErrConflict where it does not remember.
+func (p *Appender) remembered(ctx context.Context, a ledger.Append) (*js.PubAck, error) {
+	ack, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: a.Subject, Header: nats.Header{
+		js.MsgIDHeader: {a.ID}, js.MsgRollup: {"none"},
+	}}, js.WithRetryAttempts(0))
+	var api *js.APIError
+	if errors.As(err, &api) && int(api.ErrorCode) == codeRollup {
+		return nil, ledger.ErrConflict
+	}
+	err = p.outcome(a.Subject, err)
+	if err != nil && !errors.Is(err, ledger.ErrConflict) {
+		err = fmt.Errorf("%w: %v, and then %v", ledger.ErrInDoubt, ledger.ErrConflict, err)
+	}
+	return ack, err
 }
 
 // outcome sorts the errors of a publish into refused, conflict, busy and in
@@ -121,6 +153,8 @@ func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) 
 func (p *Appender) outcome(subject string, err error) error {
 	var api *js.APIError
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, js.ErrNoStreamResponse):
 		return ErrNoStream
 	case errors.As(err, &api):
@@ -176,6 +210,7 @@ func refusal(api *js.APIError) error {
 }
 
 func noRoom(api *js.APIError) error {
-	return fmt.Errorf("%w: %s (%d); give the stream a larger max_bytes, or JetStream more storage",
+	return fmt.Errorf("%w: %s (%d); raise the limit of the tenant "+
+		"(sagenbaum tenant limits NAME --bytes N), or give JetStream more storage",
 		ledger.ErrFull, api.Description, api.ErrorCode)
 }

@@ -153,7 +153,7 @@ func knownFenceMovedBehind(b *bed) {
 	claim := b.fenced(b.term(), "term 1", 0)
 	b.must(claim, 1)
 	b.must(b.fenced(b.term(), "term 2", 1), 2)
-	b.conflictOr(claim, 1)
+	b.must(claim, 1)
 	b.wantLast(2)
 }
 
@@ -161,7 +161,7 @@ func knownFenceMovedElsewhere(b *bed) {
 	claim := b.fenced(b.term(), "term 1", 0)
 	b.must(claim, 1)
 	claim.Subject = b.executor()
-	b.conflictOr(claim, 1)
+	b.must(claim, 1)
 	b.wantLast(1)
 }
 
@@ -209,7 +209,7 @@ func claimReplyLostThenOther(b *bed) {
 	b.inDoubt(s, claim)
 	b.wantLast(1)
 	b.must(b.fenced(b.term(), "term 2", 1), 2)
-	b.conflictOr(claim, 1)
+	b.must(claim, 1)
 	b.wantLast(2)
 }
 

@@ -100,7 +100,7 @@ func restartClaim(b *bed) func() {
 	return func() {
 		b.must(claim, 1)
 		b.must(b.fenced(b.term(), "term 2", 1), 2)
-		b.conflictOr(claim, 1)
+		b.must(claim, 1)
 		b.wantLast(2)
 	}
 }

@@ -16,8 +16,7 @@ type caseOf struct {
 
 // TestStoreContract holds every store to the same promises, so that what is tried
 // over Memory, as the simulator does, is true of JetStream: what a case sees is the
-// same on Memory and on the server that Memory models, or the build fails. One
-// server and a cluster differ in one thing, which Memory.Replicated has, too.
+// same on Memory and on the server that Memory models, or the build fails.
 func TestStoreContract(t *testing.T) {
 	t.Parallel()
 	for _, f := range []struct {
@@ -27,8 +26,7 @@ func TestStoreContract(t *testing.T) {
 		again func(t *testing.T) rig
 		slow  bool // a restart takes elections, and they many seconds
 	}{
-		{name: "memory R1", rig: func(*testing.T) rig { return &memoryRig{} }},
-		{name: "memory R3", rig: func(*testing.T) rig { return &memoryRig{replicated: true} }},
+		{name: "memory", rig: func(*testing.T) rig { return &memoryRig{} }},
 		{name: "jetstream R1", rig: func(t *testing.T) rig { return newServerRig(t) }},
 		{
 			name: "jetstream R3", rig: func(t *testing.T) rig { return newClusterRig(t, sharedCluster(t)) },

@@ -26,9 +26,9 @@ func (cfg Config) durable() bool {
 
 // checkServers refuses a server that is not known to sync every write, and one of a
 // cluster that is too old or not strict. With the default of two minutes a power cut
-// loses acknowledged records (measured: the first one lost the whole stream). A client
-// cannot see the setting: neither INFO nor $JS.API.INFO nor the account's own monitoring
-// subjects carry it, only the system account's JSZ does.
+// loses acknowledged records, up to the whole stream. A client cannot see the setting:
+// neither INFO nor $JS.API.INFO nor the account's own monitoring subjects carry it, only
+// the system account's JSZ does.
 func checkServers(ctx context.Context, cfg Config) error {
 	switch {
 	case cfg.durable():

@@ -137,7 +137,7 @@ func (h *Holders) Acquire(
 	if !ledger.ValidToken(tenant) || !ledger.ValidToken(holder) {
 		return Lease{}, false, Standing{}, ledger.Refuse("holder",
 			fmt.Sprintf("tenant %q, holder %q", tenant, holder),
-			"names of 1 to 64 letters, digits, '-' or '_'")
+			"names of "+ledger.TokenWanted)
 	}
 	// The second round is for a bucket that had to be made again, or a race lost.
 	for range 2 {

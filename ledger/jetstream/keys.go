@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -59,7 +60,7 @@ func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 			Name:        name,
 			Description: "Sagenbaum keys of tenant " + cfg.Tenant + ": not a part of its ledger",
 			Subjects:    []string{keySubject(cfg.Tenant, "*")}, MaxMsgs: -1, MaxBytes: -1,
-			MaxConsumers: -1, MaxMsgsPerSubject: 1, MaxMsgSize: keyMessageMax,
+			MaxConsumers: -1, MaxMsgsPerSubject: keysPerPlan, MaxMsgSize: keyMessageMax,
 			Storage: js.FileStorage, Replicas: max(cfg.Replicas, 1), DenyPurge: true,
 			AllowDirect: false,
 		})
@@ -75,6 +76,119 @@ func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 
 // keyMessageMax bounds one entry, in bytes with its headers.
 const keyMessageMax = 4 << 10
+
+// keysPerPlan is how many values of a plan there may be: two while one takes the place of
+// another, since the server forgets what is over the limit without overwriting it.
+const keysPerPlan = 2
+
+// HasKeys reports whether a tenant has a store of keys, and makes none.
+func HasKeys(ctx context.Context, cfg Config) (bool, error) {
+	client, err := js.New(cfg.Conn)
+	if err != nil {
+		return false, fmt.Errorf("cannot use the connection: %v", err)
+	}
+	ctx, done := context.WithTimeout(ctx, lookupWait)
+	defer done()
+	_, err = client.Stream(ctx, KeysStreamName(cfg.Tenant))
+	if errors.Is(err, js.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot look for the keys of tenant %s: %w", cfg.Tenant, explain(err))
+	}
+	return true, nil
+}
+
+// KeyEntry is one value of the store.
+type KeyEntry struct {
+	Plan     string
+	Sequence uint64
+	Value    []byte
+}
+
+// All are the values of all plans whose keys were not destroyed, also those that another
+// value is about to take the place of.
+func (k *Keys) All(ctx context.Context) iter.Seq2[KeyEntry, error] {
+	return func(yield func(KeyEntry, error) bool) {
+		prefix := keySubject(k.tenant, "")
+		for next := uint64(1); ; {
+			m, err := k.stream.GetMsg(ctx, next, js.WithGetMsgSubject(keySubject(k.tenant, "*")))
+			if errors.Is(err, js.ErrMsgNotFound) {
+				return
+			}
+			if err != nil {
+				yield(KeyEntry{}, fmt.Errorf("cannot read the keys of tenant %s: %w", k.tenant, explain(err)))
+				return
+			}
+			plan := strings.TrimPrefix(m.Subject, prefix)
+			if ledger.ValidDerived(plan) && string(m.Data) != keyDestroyed &&
+				!yield(KeyEntry{plan, m.Sequence, m.Data}, nil) {
+				return
+			}
+			next = m.Sequence + 1
+		}
+	}
+}
+
+// Replace keeps a value for a plan in the place of an older one, which is overwritten. One that
+// was replaced or destroyed since it was read is overwritten only. After an error it must be
+// done again.
+func (k *Keys) Replace(ctx context.Context, old KeyEntry, value []byte) error {
+	fail := func(err error) error {
+		return fmt.Errorf("cannot replace the key of plan %s: %w", old.Plan, explain(err))
+	}
+	info, err := k.stream.Info(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if info.Config.MaxMsgsPerSubject < keysPerPlan { // as versions before this one have made it
+		info.Config.MaxMsgsPerSubject = keysPerPlan
+		if _, err := k.client.UpdateStream(ctx, info.Config); err != nil {
+			return fail(err)
+		}
+	}
+	_, last, err := k.last(ctx, old.Plan)
+	if err != nil && !errors.Is(err, ErrKeyDestroyed) && !errors.Is(err, ErrNoKey) {
+		return err
+	}
+	if last == old.Sequence {
+		err := k.put(ctx, keySubject(k.tenant, old.Plan), value, last)
+		if err != nil && !errors.Is(err, ledger.ErrConflict) {
+			return err
+		}
+		if err != nil { // it was replaced or destroyed just now
+			return k.Replace(ctx, old, value)
+		}
+	}
+	err = k.stream.SecureDeleteMsg(ctx, old.Sequence)
+	if err != nil && !errors.Is(err, js.ErrMsgNotFound) {
+		return fail(err)
+	}
+	return nil
+}
+
+// tenantToken stands in the place of a plan where something is kept for the tenant itself; no
+// plan has such a name.
+const tenantToken = "$tenant"
+
+// Tenant returns what is kept for the tenant itself, and its sequence. The error is ErrNoKey
+// where there is nothing.
+func (k *Keys) Tenant(ctx context.Context) ([]byte, uint64, error) {
+	m, err := k.stream.GetLastMsgForSubject(ctx, keySubject(k.tenant, tenantToken))
+	switch {
+	case errors.Is(err, js.ErrMsgNotFound):
+		return nil, 0, ErrNoKey
+	case err != nil:
+		return nil, 0, fmt.Errorf("cannot read about the key of tenant %s: %w", k.tenant, explain(err))
+	}
+	return m.Data, m.Sequence, nil
+}
+
+// SetTenant keeps a value for the tenant itself, after the one of a sequence, or 0 for none.
+// The error is ledger.ErrConflict when that is not the last one.
+func (k *Keys) SetTenant(ctx context.Context, value []byte, after uint64) error {
+	return k.put(ctx, keySubject(k.tenant, tenantToken), value, after)
+}
 
 // Get returns what is kept for a plan. Errors: ErrNoKey, ErrKeyDestroyed; after another
 // one no one knows.
@@ -102,22 +216,23 @@ func (k *Keys) last(ctx context.Context, plan string) ([]byte, uint64, error) {
 // Create keeps a value for a plan that has none. The error is ledger.ErrConflict when it
 // has one, or had.
 func (k *Keys) Create(ctx context.Context, plan string, value []byte) error {
-	return k.put(ctx, plan, value)
-}
-
-func (k *Keys) put(ctx context.Context, plan string, value []byte) error {
 	if !ledger.ValidDerived(plan) {
 		return ledger.Refuse("plan", fmt.Sprintf("%q is not a plan id", plan), "a plan id")
 	}
-	m := &nats.Msg{Subject: keySubject(k.tenant, plan), Data: value}
-	_, err := k.client.PublishMsg(ctx, m, js.WithExpectLastSequencePerSubject(0))
+	return k.put(ctx, keySubject(k.tenant, plan), value, 0)
+}
+
+// put stores a value behind the last one of its subject.
+func (k *Keys) put(ctx context.Context, subject string, value []byte, after uint64) error {
+	m := &nats.Msg{Subject: subject, Data: value}
+	_, err := k.client.PublishMsg(ctx, m, js.WithExpectLastSequencePerSubject(after))
 	var refused *js.APIError
 	if errors.As(err, &refused) && (refused.ErrorCode == js.JSErrCodeStreamWrongLastSequence ||
 		strings.Contains(refused.Description, "wrong last sequence")) {
-		return fmt.Errorf("%w: plan %s has a key, or had one", ledger.ErrConflict, plan)
+		return fmt.Errorf("%w: %s has a key, or had one", ledger.ErrConflict, subject)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep the key of plan %s: %w", plan, explain(err))
+		return fmt.Errorf("cannot keep a key at %s: %w", subject, explain(err))
 	}
 	return nil
 }
@@ -138,7 +253,8 @@ func (k *Keys) Destroy(ctx context.Context, plan string) error {
 		case !errors.Is(err, ErrNoKey):
 			return err
 		}
-		if err := k.put(ctx, plan, []byte(keyDestroyed)); !errors.Is(err, ledger.ErrConflict) {
+		err = k.put(ctx, keySubject(k.tenant, plan), []byte(keyDestroyed), 0)
+		if !errors.Is(err, ledger.ErrConflict) {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,7 +32,7 @@ func wanted(cfg Config) js.StreamConfig {
 	return js.StreamConfig{
 		Name:              StreamName(cfg.Tenant),
 		Description:       "Sagenbaum ledger of tenant " + cfg.Tenant,
-		Subjects:          []string{"saga." + cfg.Tenant + ".>"},
+		Subjects:          everybody(cfg.Tenant),
 		Retention:         js.LimitsPolicy,
 		MaxConsumers:      -1,
 		MaxMsgs:           -1,
@@ -45,6 +46,7 @@ func wanted(cfg Config) js.StreamConfig {
 		DenyDelete:        true,
 		DenyPurge:         true,
 		AllowDirect:       true,
+		Compression:       js.S2Compression, // of a block, when it is full
 	}
 }
 
@@ -92,8 +94,8 @@ func contradiction(have, want js.StreamConfig, cfg Config) error {
 		have  any
 		want  string
 	}{
-		{"subjects", len(have.Subjects) == 1 && have.Subjects[0] == want.Subjects[0], have.Subjects,
-			want.Subjects[0] + " and nothing else"},
+		{"subjects", slices.Equal(have.Subjects, want.Subjects) || isClosed(have, cfg.Tenant),
+			have.Subjects, want.Subjects[0] + " and nothing else"},
 		{"storage", have.Storage == want.Storage, have.Storage, "file"},
 		{"retention", have.Retention == want.Retention, have.Retention, "limits"},
 		{"discard", have.Discard == want.Discard && !have.DiscardNewPerSubject, have.Discard,
@@ -105,7 +107,8 @@ func contradiction(have, want js.StreamConfig, cfg Config) error {
 		{"max_msgs_per_subject", have.MaxMsgsPerSubject <= 0, have.MaxMsgsPerSubject, "none"},
 		{"max_msg_size", have.MaxMsgSize == want.MaxMsgSize, have.MaxMsgSize,
 			fmt.Sprint(want.MaxMsgSize)},
-		{"max_bytes", cfg.MaxBytes == 0 || have.MaxBytes == cfg.MaxBytes, have.MaxBytes,
+		{"max_bytes", cfg.MaxBytes == 0 || have.MaxBytes == cfg.MaxBytes ||
+			have.Metadata[limitMark] != "", have.MaxBytes,
 			fmt.Sprintf("%d; change it with: nats stream edit %s --max-bytes=%d", cfg.MaxBytes,
 				name, cfg.MaxBytes)},
 		{"num_replicas", have.Replicas >= want.Replicas, have.Replicas,

@@ -32,11 +32,10 @@ type rig interface {
 // bed is one tenant's ledger under the contract, with what can happen to it.
 type bed struct {
 	*testing.T
-	ctx        context.Context
-	tenant     string
-	replicated bool // it looks at an append's id before its fence
-	store      ledger.Store
-	other      ledger.Store // the same ledger over another connection
+	ctx    context.Context
+	tenant string
+	store  ledger.Store
+	other  ledger.Store // the same ledger over another connection
 
 	put func(subject, contentType string, data []byte) // as a foreign client does
 	// expire lets the dedupe window pass for what is stored; a marker may be
@@ -84,17 +83,6 @@ func (b *bed) conflict(a ledger.Append) {
 	}
 }
 
-// conflictOr wants a conflict where the fence is looked at first, and the first
-// sequence where the id is: the one difference between one server and a cluster.
-func (b *bed) conflictOr(a ledger.Append, first uint64) {
-	b.Helper()
-	if b.replicated {
-		b.must(a, first)
-	} else {
-		b.conflict(a)
-	}
-}
-
 // wantLast wants the ledger to be 1..last without a hole.
 func (b *bed) wantLast(last uint64) {
 	b.Helper()
@@ -111,11 +99,10 @@ func (b *bed) briefly(s ledger.Store, a ledger.Append) error {
 	return err
 }
 
-// memoryRig holds Memory to the contract, in either order of id and fence.
+// memoryRig holds Memory to the contract.
 type memoryRig struct {
-	replicated bool
-	mu         sync.Mutex // guards stores
-	stores     []*ledger.Memory
+	mu     sync.Mutex // guards stores
+	stores []*ledger.Memory
 }
 
 func (r *memoryRig) restart(*testing.T, bool) {
@@ -127,7 +114,7 @@ func (r *memoryRig) restart(*testing.T, bool) {
 func (r *memoryRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
 	var clock atomic.Int64
 	m := ledger.NewMemory(tenant, func() int64 { return clock.Add(1) })
-	m.Replicated, m.BytesMax = r.replicated, bytesMax
+	m.BytesMax = bytesMax
 	r.mu.Lock()
 	r.stores = append(r.stores, m)
 	r.mu.Unlock()
@@ -138,7 +125,7 @@ func (r *memoryRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
 		return fault
 	}
 	return &bed{
-		T: t, ctx: within(t, caseWait), tenant: tenant, replicated: r.replicated, store: m, other: m,
+		T: t, ctx: within(t, caseWait), tenant: tenant, store: m, other: m,
 		put:    func(subject, contentType string, data []byte) { m.Put(subject, contentType, data) },
 		expire: m.Forget,
 		faulty: func() (ledger.Store, func(ledger.Fault)) { return m, func(f ledger.Fault) { next = f } },
@@ -219,9 +206,7 @@ func (r *clusterRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
 	n := &natsBed{t: t, conn: r.conn, second: r.second,
 		upstream: func() string { return fmt.Sprintf("127.0.0.1:%d", r.ports[2]) }}
 	n.config = jetstream.Config{Tenant: tenant, MaxBytes: bytesMax, Replicas: 3, AcceptLossyBroker: true}
-	b := n.bed()
-	b.replicated = true
-	return b
+	return n.bed()
 }
 
 // natsBed makes a bed of a tenant's stream.

@@ -88,9 +88,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return &Store{Appender: appender, stream: stream}, nil
 }
 
-// Append is as in ledger.Store. Unlike Appender's it can tell the retry of a
-// fenced append that was stored from a conflict: a server looks at the fence
-// before it looks at the id, and a claim of a term moves its own fence.
+// Append is as in ledger.Store. Unlike Appender's it can tell the retry of a fenced append
+// that was stored from a conflict when the server remembers its id no more: it reads.
 func (s *Store) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	sequence, err := s.Appender.Append(ctx, a)
 	if !errors.Is(err, ledger.ErrConflict) {

@@ -15,8 +15,10 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // admin returns the stream API as an operator with all rights has it.
@@ -330,16 +332,14 @@ func TestAServerThatIsNotKnownToSyncIsRefusedUnlessAccepted(t *testing.T) {
 func TestAnAgentUserWritesItsOwnSubjectsOnly(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, 30*time.Second)
-	server := startServer(t, embedded.Config{Dir: t.TempDir(), Users: []embedded.User{
-		{Name: "a1", Password: "x", Publish: []string{"saga.t.agent.a1.>"}},
-	}})
+	users := testenv.Users(t, access.User{Name: "a1", Role: access.Agent, Tenant: "t"})
+	server := startServer(t, embedded.Config{Dir: t.TempDir(), Users: users.Directory})
 	store := openOn(t, server, connect(t, server))
 	if _, err := nats.Connect(server.URL()); err == nil {
 		t.Fatal("connected without credentials")
 	}
-	conn, err := nats.Connect(server.URL(), nats.UserInfo("a1", "x"),
-		nats.CustomInboxPrefix(embedded.InboxPrefix("a1")),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn, err := nats.Connect(server.URL(), append(users.As("a1"),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		t.Fatal(err)
 	}

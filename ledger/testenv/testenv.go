@@ -25,6 +25,11 @@ const (
 	aloneMargin = 5 * time.Second
 )
 
+// Patience is how long a test waits for what has to happen, before it fails. Nothing is ever waited
+// out: it only has to be longer than a machine takes that does much else. What has to happen soon
+// is measured in processor time (CPU), or with a clock of its own (testing/synctest).
+const Patience = 2 * time.Minute
+
 // Long reports whether this is a long run: SAGENBAUM_LONG is set, and not to 0.
 func Long() bool {
 	asked := os.Getenv(longVariable)

@@ -166,6 +166,20 @@ var lies = []struct {
 			Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
 				Size: 99, Root: make([]byte, 32)}}})
 	}},
+	{"a success before that of the undo that it went behind", "ahead", "I18", 11, func(f *forger) {
+		f.at(11).records[0], f.at(11).records[1] = f.record(11, 1), f.record(11, 0)
+	}},
+	{"a dispatch behind what is none", "ahead", "I21", 10,
+		func(f *forger) { f.record(10, 3).GetCompensationDispatched().Behind.Index = 1 }},
+	{"a dispatch behind one that was left out", "ahead", "I6", 10, func(f *forger) { f.drop(10, 2) }},
+	{"a dispatch ahead of one that is to be checked", "ahead", "I20", 10, func(f *forger) {
+		f.record(5, 1).GetCompensationRegistered().Verify = &pb.Verify{Call: &pb.Call{Capability: "look"}, Ok: "true"}
+	}},
+	{"a dispatch ahead whose undo window closes", "ahead", "I20", 10, func(f *forger) {
+		f.record(3, 1).GetCompensationRegistered().ValidUntilNs = f.record(10, 4).EpochNs + 5e8
+	}},
+	{"a dispatch that was called back is none", "ahead", "I19", 23,
+		func(f *forger) { f.record(23, 1).GetCompensationDispatched().Attempt = 1 }},
 	{"an answer to what was not refused", "S29-3", "I6", 12,
 		func(f *forger) { f.record(12, 0).GetRecordRefused().Sequence = 4 }},
 }

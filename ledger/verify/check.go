@@ -82,12 +82,12 @@ func (c *check) malformed(err error) bool {
 	switch {
 	case errors.As(err, &bad):
 		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1,
-			Problem: bad.Error() + "; nothing behind it is read"})
+			Problem: bad.Error() + "; nothing after it is read"})
 	case errors.Is(err, bundle.ErrCut) && c.report.Tenant == "":
 		c.report.doubt("the file", 0, "it is cut off before anything is in it")
 	case errors.Is(err, bundle.ErrCut):
 		c.report.doubt("the file", c.report.Last,
-			"it is cut off behind record %d: what follows is missing", c.tree.Size())
+			"it is cut off after record %d: what follows is missing", c.tree.Size())
 	default:
 		return false
 	}
@@ -369,7 +369,7 @@ func (c *check) endBytes() {
 				"from before has %d", r.Size, b.Size)})
 	case b != nil && b.Size > r.Size:
 		r.doubt("the checkpoint from before", 0,
-			"it covers %d records, and the file is cut off behind %d", b.Size, r.Size)
+			"it covers %d records, and the file is cut off after %d", b.Size, r.Size)
 	case b != nil:
 		r.doubt("the checkpoint from before", 0,
 			"its %d records end among those that are withheld; export with --before", b.Size)
@@ -377,7 +377,7 @@ func (c *check) endBytes() {
 	if k := c.keys; k.strange != nil {
 		f := *k.strange
 		if k.more > 1 {
-			f.Problem += fmt.Sprintf(", and %d more behind it", k.more-1)
+			f.Problem += fmt.Sprintf(", and %d more after it", k.more-1)
 		}
 		r.find(f)
 	}

@@ -166,7 +166,7 @@ func (r *Report) violated(v audit.Violation) {
 	r.find(f)
 }
 
-// conclude orders what cannot be told by where it stands, and says what it comes to.
+// conclude orders what cannot be told by where it is, and says what it comes to.
 func (r *Report) conclude() {
 	slices.SortStableFunc(r.Doubts,
 		func(a, b Doubt) int { return cmp.Compare(a.Sequence, b.Sequence) })

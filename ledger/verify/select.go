@@ -35,7 +35,7 @@ func newFamily(plan string) *family {
 }
 
 // has reports whether a plan is of the family. One that undoes another plan has its id
-// and a number behind a tilde.
+// and a number after a tilde.
 func (f *family) has(plan string) bool {
 	origin, _, _ := strings.Cut(plan, "~")
 	return plan != "" && (f.in[plan] || f.in[origin])
@@ -185,7 +185,7 @@ func (s *selection) flush(tenant string) error {
 		s.tree.Append(s.message.leaves[i])
 		for _, size := range s.keep {
 			if size == s.tree.Size() && err == nil {
-				err = s.w.Flush() // the withheld ones behind it are a run of their own
+				err = s.w.Flush() // the withheld ones after it are a run of their own
 			}
 		}
 		if err != nil {

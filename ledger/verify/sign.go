@@ -17,7 +17,7 @@ import (
 type keys struct {
 	tenant string
 	given  []string // by the auditor, the first one first
-	from   []uint64 // records behind which key i of force is in force
+	from   []uint64 // records after which key i of force is in force
 	force  []note.Verifier
 	names  []string
 
@@ -134,7 +134,7 @@ const (
 // after the records that they cover, in any order.
 type past struct {
 	trees     []moment      // pastStep leaves apart
-	leaves    []ledger.Hash // behind the first of trees
+	leaves    []ledger.Hash // after the first of trees
 	sequences []uint64
 	good      uint64 // sequence of the last record under a checkpoint that held
 }
@@ -207,7 +207,7 @@ func (c *check) signed(text string, sequence uint64) {
 		return
 	case size > c.tree.Size():
 		c.report.find(Finding{Rule: "I2", Sequence: stands,
-			Problem: fmt.Sprintf("a checkpoint of %d records stands behind %d", size,
+			Problem: fmt.Sprintf("a checkpoint of %d records comes after %d", size,
 				c.tree.Size())})
 		return
 	}

@@ -56,7 +56,7 @@ func story(l ledger.StoryLine) string {
 		time.Unix(0, l.TimeNs).UTC().Format(time.RFC3339))
 }
 
-// storyNotes are what is behind a line: its cause, its condition and what that read, and
+// storyNotes are what explains a line: its cause, its condition and what that read, and
 // why it does not count.
 func storyNotes(l ledger.StoryLine) (notes []string) {
 	if l.Because != "" {

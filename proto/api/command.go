@@ -30,6 +30,8 @@ type Command struct {
 	// Key is the idempotency key: 32 lower-case hex digits, the same for every
 	// attempt.
 	Key string `json:"key"`
+	// ReportToken goes into the worker's own records about this attempt; empty: none is asked for.
+	ReportToken string `json:"report_token,omitempty"`
 	// Attempt counts from 1, for each purpose.
 	Attempt uint32 `json:"attempt"`
 	// Term is the holder's; a worker refuses a command of a lower term than it

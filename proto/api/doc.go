@@ -8,6 +8,7 @@
 //	notice.<tenant>.<agent>.<plan>      Notice: what became of a plan
 //	query.<tenant>.plan.outcome         OutcomeQuery                        -> OutcomeAnswer
 //	query.<tenant>.history.<agent>      HistoryQuery                        -> HistoryAnswer
+//	query.<tenant>.preview.<agent>      PreviewQuery                        -> PreviewAnswer
 //	key.<tenant>.<agent>                KeyQuery                            -> KeyAnswer
 //
 // States of plans in these messages are the State constants of package ledger. The

@@ -32,12 +32,17 @@ type HistoryAnswer struct {
 	UndoneAs    string   `json:"undone_as,omitempty"` // the plan that undoes this committed one
 	Opened      []byte   `json:"opened,omitempty"`    // PlanOpened, as recorded
 	Writer      string   `json:"writer,omitempty"`    // the process whose records the plan takes
+	// WriterAt is the sequence at which it became that; 0: the host has an earlier version.
+	WriterAt uint64 `json:"writer_at,omitempty"`
+	OpenedNs int64  `json:"opened_ns,omitempty"` // when the ledger took Opened
 
 	// that an unwind can go back to, in order
 	Savepoints    []PastSavepoint `json:"savepoints,omitempty"`
 	SavepointsSet uint32          `json:"savepoints_set,omitempty"` // number of the last one
 	// number of the agent's last request to go back to one
 	Rewinds uint32 `json:"rewinds,omitempty"`
+	// how often an action and what came after it were undone, and the plan went on
+	Parts uint32 `json:"parts,omitempty"`
 
 	Actions []PastAction `json:"actions"`
 	Next    uint32       `json:"next,omitempty"` // goes into After; 0: no more
@@ -69,6 +74,8 @@ type PastAction struct {
 	ExternalRef string `json:"external_ref,omitempty"`
 	Verdict     string `json:"verdict,omitempty"` // the last one
 	Owed        bool   `json:"owed,omitempty"`    // its undo may still be asked for
+	// in a part of the plan after which it went on: what the action did is not there any more
+	Undone bool `json:"undone,omitempty"`
 	// it is owed once more for this action: no call of the function
 	DutyOf string `json:"duty_of,omitempty"`
 	Child  string `json:"child,omitempty"` // it stands for this plan: likewise

@@ -11,6 +11,10 @@ func UndoSubject(tenant, capability string) string { return "undo." + tenant + "
 // AskSubject is where questions that change nothing are sent.
 func AskSubject(tenant, capability string) string { return "ask." + tenant + "." + capability }
 
+// WorkersGroup is the NATS queue group of all workers: of those that serve a capability, one
+// gets each command.
+const WorkersGroup = "workers"
+
 // ReplyTokenLen is the length of the last token of a reply subject: lower-case hex
 // digits of 128 random bits, new for each sending. Who was not sent the command cannot
 // guess it.
@@ -35,6 +39,31 @@ func PageSubject(tenant, hook string) string { return "page." + tenant + "." + h
 // state, for example "plan.show". It carries no records.
 func QuerySubject(tenant, verb string) string { return "query." + tenant + "." + verb }
 
+// HostsSubject is where every host that may hold a tenant answers for itself, also one that
+// stands by. It has a subject of its own because one question has many answers.
+func HostsSubject(tenant string) string { return "hosts." + tenant }
+
+// ServerSubject is where a server is asked for what belongs to no tenant: its users, and
+// which tenants there are.
+func ServerSubject(verb string) string { return "server." + verb }
+
+// The verbs of ServerSubject. Those of tenants are answered by any host, the others by the
+// embedded server.
+const (
+	TenantLs      = "tenant.ls"
+	TenantErased  = "tenant.erased"
+	TenantShow    = "tenant.show"
+	TenantAdd     = "tenant.add"
+	TenantLimit   = "tenant.limits"
+	TenantSuspend = "tenant.suspend"
+	TenantResume  = "tenant.resume"
+
+	UserAdd    = "user.add"
+	UserLs     = "user.ls"
+	UserRotate = "user.rotate"
+	UserRm     = "user.rm"
+)
+
 // NoticeSubject is where the holder tells an agent what became of its plan:
 // best effort, a hint and never truth.
 func NoticeSubject(tenant, agent, plan string) string {
@@ -51,6 +80,12 @@ func HistorySubject(tenant, agent string) string {
 	return QuerySubject(tenant, HistoryVerb+agent)
 }
 
+// DoorSubject is where an agent, source or supervisor asks the door of a host: the subject
+// carries the authority, and the body is the request of the verb, such as "plan.act".
+func DoorSubject(tenant, name, verb string) string {
+	return "door." + tenant + "." + name + "." + verb
+}
+
 // RunSubject is where the process that runs a function under a plan says that it is
 // there, so that a second one does not start beside it. A hint: the ledger decides.
 func RunSubject(tenant, agent, plan string) string {
@@ -64,6 +99,8 @@ func RevealSubject(tenant string) string { return "reveal." + tenant }
 // KeySubject is where an agent asks for the key of the sealed values of its own plans.
 // The subject carries the authority: only the agent should be let publish on it, and
 // read its replies. query.> does not include it, nor does admin.>.
+//
+// Hosts ask each other there under KeyHosts, which no agent is named.
 func KeySubject(tenant, agent string) string { return "key." + tenant + "." + agent }
 
 // AdminSubject is where an operator asks the host of a tenant to work on its own
@@ -75,7 +112,8 @@ func AdminSubject(tenant, verb string) string { return "admin." + tenant + "." +
 // themselves.
 var ourSubjects = map[string]bool{
 	"saga": true, "undo": true, "ask": true, "query": true, "admin": true, "key": true,
-	"reveal": true, "run": true, "notice": true, "page": true,
+	"reveal": true, "run": true, "notice": true, "page": true, "hosts": true, "server": true,
+	"keys": true, "repair": true, "erased": true, "tenant": true, "door": true,
 }
 
 // CheckReplyTo reports whether a request may be answered on the reply subject that it
@@ -93,3 +131,6 @@ func CheckReplyTo(reply string) error {
 	}
 	return nil
 }
+
+// KeyHosts stands for the agent on KeySubject where a host asks the others for the tenant's key.
+const KeyHosts = "$hosts"

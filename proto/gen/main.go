@@ -121,8 +121,12 @@ func generate(home map[string]string, request *pluginpb.CodeGeneratorRequest) er
 		return fmt.Errorf("%s", response.GetError())
 	}
 	for _, f := range response.File {
+		text, err := shorten(f.GetName(), f.GetContent())
+		if err != nil {
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(home[path.Dir(f.GetName())], f.GetName()),
-			[]byte(f.GetContent()), 0o644); err != nil {
+			[]byte(text), 0o644); err != nil {
 			return err
 		}
 	}

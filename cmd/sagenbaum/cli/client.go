@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -29,6 +32,7 @@ type Client struct {
 	Server  string
 	Timeout time.Duration
 	shared  bool                               // close leaves it open
+	self    *access.Credentials                // who we are; nil: they do not say
 	Denied  atomic.Pointer[string]             // the last permission that the server refused
 	stop    atomic.Pointer[context.CancelFunc] // ends what would wait in vain for an answer to it
 }
@@ -39,10 +43,13 @@ func (s *Settings) Connect() (*Client, error) {
 	if s.shared != nil {
 		return s.shared, nil
 	}
-	c := &Client{Tenant: s.Tenant, Server: Shown(s.Server), Timeout: s.Timeout}
+	tenant := s.Tenant
+	if s.everyone {
+		tenant = access.AllTenants
+	}
+	c := &Client{Tenant: s.Tenant, Server: Shown(s.Server), Timeout: s.Timeout, self: s.Self}
 	options := []nats.Option{
 		nats.Name("sagenbaum cli"), nats.Timeout(s.Timeout),
-		nats.CustomInboxPrefix(strings.TrimSuffix(s.Inbox, ".")),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				text := err.Error()
@@ -53,22 +60,38 @@ func (s *Settings) Connect() (*Client, error) {
 			}
 		}),
 	}
-	more, err := s.Credentials()
+	more, err := s.Credentials(tenant)
 	if err != nil {
 		return nil, err
 	}
-	c.Conn, err = s.dial(append(options, more...)...)
+	c.Conn, err = s.Dial(append(options, more...)...)
 	switch {
 	case err == nil:
 		return c, nil
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
 		errors.Is(err, nats.ErrAuthRevoked):
-		return nil, Fail(ExitNotAllowed,
-			"pass the credentials of a user of this server with --creds FILE",
-			"%s does not let us in: %v", c.Server, err)
+		return nil, s.notLetIn(c.Server, err)
 	default:
 		return nil, Fail(ExitNoServer, "sagenbaum serve, or --server URL of one that runs",
 			"no server at %s: %v", c.Server, err)
+	}
+}
+
+// notLetIn says why a server does not let us in, and what to do about it.
+func (s *Settings) notLetIn(server string, err error) error {
+	switch {
+	case s.Creds == "":
+		return Fail(ExitNotAllowed, "who runs the server: sagenbaum user add NAME --role ROLE "+
+			"> NAME.creds; you: --creds NAME.creds, or SAGENBAUM_CREDS",
+			"%s lets no one in without credentials: %v", server, err)
+	case errors.Is(err, nats.ErrAuthExpired):
+		return Fail(ExitNotAllowed, "who runs the server: sagenbaum user rotate NAME > NAME.creds",
+			"%s: the credentials %s have expired: %v", server, s.Creds, err)
+	default:
+		return Fail(ExitNotAllowed, "look at sagenbaum user ls as who runs the server, then "+
+			"sagenbaum user rotate NAME > NAME.creds",
+			"%s does not let us in with %s: they were revoked, have expired, or are of another "+
+				"server: %v", server, s.Creds, err)
 	}
 }
 
@@ -83,24 +106,41 @@ func Shown(server string) string {
 	return strings.Join(servers, ",")
 }
 
-// Credentials are the options that --creds and --tls-ca stand for.
-func (s *Settings) Credentials() (options []nats.Option, err error) {
-	for _, file := range []struct {
-		name   string
-		option func(string) nats.Option
-	}{
-		{s.Creds, func(name string) nats.Option { return nats.UserCredentials(name) }},
-		{s.TlsCA, func(name string) nats.Option { return nats.RootCAs(name) }},
-	} {
-		if file.name == "" {
-			continue
+// Credentials are the options that --creds, --tls-ca, --client-cert and --inbox stand for.
+// tenant is the one that a user of all tenants reaches.
+func (s *Settings) Credentials(tenant string) (options []nats.Option, err error) {
+	if s.Creds != "" {
+		if options, _, err = connect.File(s.Creds, tenant); err != nil {
+			return nil, Fail(ExitFailed, "--creds: a file of credentials that is there and that "+
+				"only you can read", "cannot use the credentials %s: %v", s.Creds, err)
 		}
-		if _, err := os.Stat(file.name); err != nil {
-			return nil, Fail(ExitFailed,
-				"--creds and --tls-ca: files that are there and can be read", "cannot read %s: %v",
-				file.name, err)
+	}
+	transport, err := s.Transport()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, transport...)
+	if s.Inbox != nats.InboxPrefix { // otherwise the credentials say where
+		options = append(options, nats.CustomInboxPrefix(strings.TrimSuffix(s.Inbox, ".")))
+	}
+	return options, nil
+}
+
+// Transport are the options that --tls-ca, --client-cert and --client-key stand for.
+func (s *Settings) Transport() (options []nats.Option, err error) {
+	if s.TlsCA != "" {
+		if _, err := os.Stat(s.TlsCA); err != nil {
+			return nil, Fail(ExitFailed, "--tls-ca: a file that is there and can be read",
+				"cannot read %s: %v", s.TlsCA, err)
 		}
-		options = append(options, file.option(file.name))
+		options = append(options, nats.RootCAs(s.TlsCA))
+	}
+	if s.ClientCert != "" {
+		if _, err := tls.LoadX509KeyPair(s.ClientCert, s.ClientKey); err != nil {
+			return nil, Fail(ExitFailed, "--client-cert and --client-key: PEM files that fit each other",
+				"cannot use the certificate %s: %v", s.ClientCert, err)
+		}
+		options = append(options, nats.ClientCert(s.ClientCert, s.ClientKey))
 	}
 	return options, nil
 }
@@ -157,13 +197,7 @@ func (c *Client) Administer(ctx context.Context, verb string, question, answer a
 
 // Request puts one question on a subject and decodes its answer; verb names it in errors.
 func (c *Client) Request(ctx context.Context, subject, verb string, question, answer any) error {
-	body, err := json.Marshal(question)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.Within(ctx)
-	defer cancel()
-	reply, err := c.Conn.RequestWithContext(ctx, subject, body)
+	reply, err := c.request(ctx, subject, question)
 	if err != nil {
 		return c.Explain(verb, err)
 	}
@@ -180,6 +214,34 @@ func (c *Client) Request(ctx context.Context, subject, verb string, question, an
 	return nil
 }
 
+// Call puts one question to the server, about no tenant, and decodes its answer, whatever it
+// says.
+func (c *Client) Call(ctx context.Context, subject string, question, answer any) error {
+	reply, err := c.request(ctx, subject, question)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return Fail(ExitNotAllowed, "the credentials of who runs the server, or --file FILE for a "+
+			"server that runs elsewhere", "%s lets this user ask nothing about its users and tenants, or "+
+			"has no host that would answer", c.Server)
+	case err != nil:
+		return c.Explain("the server", err)
+	}
+	if err := json.Unmarshal(reply.Data, answer); err != nil {
+		return Fail(ExitFailed, "sagenbaum doctor", "cannot read the answer of the server: %v", err)
+	}
+	return nil
+}
+
+func (c *Client) request(ctx context.Context, subject string, question any) (*nats.Msg, error) {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.Within(ctx)
+	defer cancel()
+	return c.Conn.RequestWithContext(ctx, subject, body)
+}
+
 func hintFor(verb string) string {
 	if strings.HasPrefix(verb, "plan.") || verb == "undo.ls" || verb == "trigger.explain" {
 		return "sagenbaum plan ls"
@@ -190,11 +252,27 @@ func hintFor(verb string) string {
 	return "sagenbaum status"
 }
 
+// notAllowed says that the server refuses us a subject, who we are to it, and what to do about it.
+func (c *Client) notAllowed(denied string) error {
+	const other = "credentials that may do this, with --creds FILE"
+	switch {
+	case c.self == nil || c.self.Role == "":
+		return Fail(ExitNotAllowed, other, "not allowed: %s", denied)
+	case c.self.Tenant != access.AllTenants && c.self.Tenant != c.Tenant:
+		const hint = "--tenant %s, or credentials of tenant %s, with --creds FILE"
+		return Fail(ExitNotAllowed, fmt.Sprintf(hint, c.self.Tenant, c.Tenant),
+			"not allowed: %s %s is of tenant %s, and not of %s: %s", c.self.Role, c.self.Name,
+			c.self.Tenant, c.Tenant, denied)
+	}
+	return Fail(ExitNotAllowed, "sagenbaum user show "+c.self.Name+", as who runs the server, "+
+		"lists what it may; "+other, "not allowed: not what role %s gives %s: %s", c.self.Role,
+		c.self.Name, denied)
+}
+
 // Explain says what a request without an answer means.
 func (c *Client) Explain(what string, err error) error {
 	if denied := c.Denied.Load(); denied != nil {
-		return Fail(ExitNotAllowed, "credentials that may do this, with --creds FILE",
-			"not allowed: %s", *denied)
+		return c.notAllowed(*denied)
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

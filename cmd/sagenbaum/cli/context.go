@@ -9,21 +9,13 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/connect"
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// Saved is a context: what else would be said with global flags each time. It may
-// hold a password in its URL, so only its owner may read the file.
-type Saved struct {
-	Description string `json:"description,omitempty"`
-	Server      string `json:"server,omitempty"` // NATS URL
-	Creds       string `json:"creds,omitempty"`  // file
-	TLSCA       string `json:"tls_ca,omitempty"` // file
-	Inbox       string `json:"inbox,omitempty"`
-	Tenant      string `json:"tenant,omitempty"`
-	Timeout     string `json:"timeout,omitempty"`
-	// NATS names a context of the NATS CLI that server and credentials come from.
-	NATS string `json:"nats,omitempty"`
-}
+// Saved is a context.
+type Saved = connect.Saved
 
 // NatsPrefix names a context of the NATS CLI where one of ours is meant otherwise.
 const NatsPrefix = "nats:"
@@ -33,15 +25,11 @@ const ContextHint = "XDG_CONFIG_HOME=DIR, a folder of yours; by default ~/.confi
 
 // configDir is where people's settings are.
 func configDir() (string, error) {
-	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
+	dir, err := connect.ConfigDir()
 	if err != nil {
-		return "", Fail(ExitFailed, "XDG_CONFIG_HOME=DIR",
-			"there is no folder for saved contexts: %v", err)
+		return "", Fail(ExitFailed, "XDG_CONFIG_HOME=DIR", "%v", err)
 	}
-	return filepath.Join(home, ".config"), nil
+	return dir, nil
 }
 
 // ContextFile is the path of the saved context of that name.
@@ -63,17 +51,7 @@ func CurrentFile() (string, error) {
 }
 
 // CurrentContext is the context in use; empty: none.
-func CurrentContext() string {
-	file, err := CurrentFile()
-	if err != nil {
-		return ""
-	}
-	name, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(name))
-}
+func CurrentContext() string { return connect.Chosen() }
 
 // ReadContext finds a context by name: one of ours, else one of the NATS CLI.
 func ReadContext(name string) (Saved, error) {
@@ -104,28 +82,13 @@ func ValidContext(name string) bool {
 }
 
 // ReadOwnContext reads a context of ours; it refuses a file that others may read.
-func ReadOwnContext(name string) (c Saved, err error) {
-	file, err := ContextFile(name)
-	if err != nil {
-		return c, err
+func ReadOwnContext(name string) (Saved, error) {
+	c, err := connect.Context(name)
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		return c, Fail(ExitUsage, refused.Want, "cannot use context %s: %s", name, refused.Problem)
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return c, err
-	}
-	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return c, Fail(ExitUsage, "chmod 600 "+file, "others may read context %s (%v)", name,
-			info.Mode().Perm())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		return c, Fail(ExitFailed, "sagenbaum context rm "+name, "cannot read context %s: %v", name,
-			err)
-	}
-	return c, nil
+	return c, err
 }
 
 // NatsContextURL is what a context of the NATS CLI connects to, for messages.

@@ -5,8 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
 // Exit codes, as docs/cli.md lists them.
@@ -37,9 +43,26 @@ func Fail(code int, hint, format string, args ...any) error {
 // ErrLook ends a command that printed its answer, which wants to be looked at.
 var ErrLook = &Failure{Code: ExitLook}
 
-// Finish prints what went wrong and returns the exit code. An error that is no
+// Execute runs one command line. Answers go to stdout, everything else to stderr.
+func Execute(ctx context.Context, root *cobra.Command, args []string,
+	stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return finish(stderr, root.ExecuteContext(ctx))
+}
+
+// Main runs the command line of the process until it ends or is interrupted.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := Execute(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// finish prints what went wrong and returns the exit code. An error that is no
 // failure of ours comes from reading the command line.
-func Finish(stderr io.Writer, err error) int {
+func finish(stderr io.Writer, err error) int {
 	var f *Failure
 	switch {
 	case err == nil:
@@ -57,6 +80,20 @@ func Finish(stderr io.Writer, err error) int {
 		fmt.Fprintln(stderr, "  next:", Printable(f.Hint))
 	}
 	return f.Code
+}
+
+// ReadSecret reads a file that only its owner may be able to read; given says how else to
+// give what is in it.
+func ReadSecret(given, path string) ([]byte, error) {
+	text, err := access.ReadOwn(given, path)
+	var refused *ledger.Refused
+	switch {
+	case errors.As(err, &refused):
+		return nil, Fail(ExitUsage, refused.Want, "%s", refused.Problem)
+	case err != nil:
+		return nil, Fail(ExitUsage, given, "%v", err)
+	}
+	return text, nil
 }
 
 // Failed turns any error of a command into a failure of exit code 2, unless it

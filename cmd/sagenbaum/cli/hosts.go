@@ -31,7 +31,7 @@ func (c *Client) Hosts(ctx context.Context) (views []view.Host, err error) {
 		return nil, c.Explain("the hosts", err)
 	}
 	defer func() { _ = answers.Unsubscribe() }() // fails only on a closed connection
-	if err := c.Conn.PublishRequest(api.QuerySubject(c.Tenant, "host"), inbox,
+	if err := c.Conn.PublishRequest(api.HostsSubject(c.Tenant), inbox,
 		[]byte("{}")); err != nil {
 		return nil, c.Explain("the hosts", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Contracts asks for all published contracts that a question means.
@@ -140,9 +141,20 @@ func (c *Client) Workers(ctx context.Context) (view.WorkersAnswer, error) {
 	return answer, err
 }
 
-// Tenants are those that have a ledger at the server, by name. It asks JetStream for
-// the names of streams, which a user may not be allowed to.
-func (c *Client) Tenants(ctx context.Context) (names []string, err error) {
+// Tenants are those that a host serves, by name: any host answers for its own.
+func (c *Client) Tenants(ctx context.Context) ([]string, error) {
+	var answer api.TenantsAnswer
+	err := c.Request(ctx, api.ServerSubject(api.TenantLs), "the tenants", struct{}{}, &answer)
+	var failure *Failure
+	if errors.As(err, &failure) && failure.Code == ExitNoServer {
+		return c.ledgers(ctx) // hosts of an earlier version, or none
+	}
+	return answer.Tenants, err
+}
+
+// ledgers are the tenants that have a ledger. It asks JetStream for the names of streams,
+// which only users of the hosts' account may.
+func (c *Client) ledgers(ctx context.Context) (names []string, err error) {
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
 	for {

@@ -37,7 +37,7 @@ func CheckActor(actor string) error {
 	if ledger.ValidToken(actor) {
 		return nil
 	}
-	return Fail(ExitUsage, "--actor NAME of 1 to 64 letters, digits, '-' or '_'",
+	return Fail(ExitUsage, "--actor NAME of "+ledger.TokenWanted,
 		"%q cannot act: an operator's record needs a name", actor)
 }
 
@@ -46,15 +46,7 @@ func CheckActor(actor string) error {
 func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (api.OutcomeAnswer,
 	uint64, error) {
 	source := ledger.Source{Tenant: c.Tenant, Class: ledger.ClassOperator, Name: actor}
-	if err := ledger.Check(record, source); err != nil {
-		return api.OutcomeAnswer{}, 0, err
-	}
-	data, err := ledger.EncodeCommit([]*pb.Record{record})
-	if err != nil {
-		return api.OutcomeAnswer{}, 0, err
-	}
-	sequence, err := c.Append(ctx,
-		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err := c.AppendRecords(ctx, source, record)
 	if err != nil {
 		return api.OutcomeAnswer{}, 0, err
 	}
@@ -69,6 +61,22 @@ func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (
 			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
 	}
 	return answer, sequence, nil
+}
+
+// AppendRecords checks the records of one source, and appends them as one commit.
+func (c *Client) AppendRecords(ctx context.Context, source ledger.Source,
+	records ...*pb.Record) (uint64, error) {
+	for _, record := range records {
+		if err := ledger.Check(record, source); err != nil {
+			return 0, err
+		}
+	}
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		return 0, err
+	}
+	return c.Append(ctx,
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 }
 
 // Append stores one commit. In doubt, it tries again with the same id: a second
@@ -175,5 +183,5 @@ func (w OwnerWord) Check() error {
 func (w *OwnerWord) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&w.Actor, "actor", DefaultActor(),
-		"`NAME` of the operator who answers; the server lets it write under that name or not")
+		"`NAME` of the operator who answers; the server decides who may write under it")
 }

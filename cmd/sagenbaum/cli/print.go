@@ -45,6 +45,7 @@ var StateColors = map[string]string{
 	"waiting":               "33",
 	"ready":                 "33",
 	"owed":                  "33",
+	"ahead":                 "33",
 	"held":                  "36",
 	"in doubt":              "33",
 	"ok":                    "32",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"reflect"
 
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -32,8 +33,12 @@ func copyPrintable(to, from reflect.Value) {
 		if from.IsNil() {
 			return
 		}
-		if from.Type().Elem().Kind() == reflect.Uint8 { // JSON that is shown as text
+		switch {
+		case from.Type() == reflect.TypeFor[json.RawMessage](): // it is shown as text
 			to.SetBytes([]byte(Printable(string(seal.Redact(from.Bytes())))))
+			return
+		case from.Type().Elem().Kind() == reflect.Uint8: // a hash, which is shown in hex
+			to.Set(from)
 			return
 		}
 		to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"testing"
 )
 
@@ -19,5 +21,18 @@ func TestPrintableShowsWhatATerminalWouldObey(t *testing.T) {
 		if got := Printable(c.text); got != c.want {
 			t.Errorf("printable(%q) is %q, want %q", c.text, got, c.want)
 		}
+	}
+}
+
+// TestForPeopleLeavesHashesAsTheyAre: they are shown in hex, and bytes that are text are JSON.
+func TestForPeopleLeavesHashesAsTheyAre(t *testing.T) {
+	type shown struct {
+		Root []byte
+		JSON json.RawMessage
+	}
+	hash := []byte{0xb8, 0x73, 0x6b, '\n', 0x1b, 0xff}
+	got := ForPeople(shown{Root: hash, JSON: json.RawMessage("\"\x1b\"")})
+	if !bytes.Equal(got.Root, hash) || string(got.JSON) != `"\x1b"` {
+		t.Errorf("%x, %s", got.Root, got.JSON)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,40 +10,117 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
 // Recall fills in from a context what neither a flag nor the environment has said. No
 // context is no error, unless one was named.
 func (s *Settings) Recall(cmd *cobra.Command) error {
+	flags := cmd.Root().PersistentFlags()
+	if flags.Lookup("server") == nil {
+		return nil
+	}
+	s.everyone = cmd.Annotations[Everyone] != ""
 	name := s.context
 	if name == "" {
 		name = CurrentContext()
 	}
-	if name == "" || !talks(cmd) || cmd.Root().PersistentFlags().Lookup("server") == nil {
+	if talks(cmd) && name != "" {
+		if err := s.recall(flags, name); err != nil {
+			return err
+		}
+	}
+	if err := s.introduce(flags, talks(cmd)); err != nil {
+		return err
+	}
+	return s.sign(cmd)
+}
+
+// sign has a command act under the name that the credentials are for: under another one the
+// server would refuse it.
+func (s *Settings) sign(cmd *cobra.Command) error {
+	if s.Self == nil {
 		return nil
 	}
+	flag := map[access.Role]string{access.Operator: "actor", access.Source: "source"}[s.Self.Role]
+	if f := cmd.Flags().Lookup(flag); f != nil && !f.Changed {
+		return f.Value.Set(s.Self.Name)
+	}
+	return nil
+}
+
+// Everyone annotates commands that are about no tenant, but about the server.
+const Everyone = "everyone"
+
+// Everywhere makes the next connection one that is about no tenant.
+func (s *Settings) Everywhere(everyone bool) { s.everyone = s.everyone || everyone }
+
+// said reports whether a flag or the environment gives a setting.
+func said(flags *pflag.FlagSet, name string) bool {
+	variable := "SAGENBAUM_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	return flags.Changed(name) || os.Getenv(variable) != ""
+}
+
+// fill sets what nothing else has said.
+func (s *Settings) fill(flags *pflag.FlagSet, c Saved) {
+	for _, v := range []struct {
+		flag, value string
+		set         *string
+	}{
+		{"server", c.Server, &s.Server}, {"creds", c.Creds, &s.Creds}, {"tls-ca", c.TLSCA, &s.TlsCA},
+		{"inbox", c.Inbox, &s.Inbox}, {"tenant", c.Tenant, &s.Tenant},
+		{"client-cert", c.ClientCert, &s.ClientCert}, {"client-key", c.ClientKey, &s.ClientKey},
+	} {
+		if v.value != "" && !said(flags, v.flag) {
+			*v.set = v.value
+		}
+	}
+}
+
+// introduce finds the credentials of this user, where a flag or a context names a file or
+// `serve` has made one, and fills in what the file says.
+func (s *Settings) introduce(flags *pflag.FlagSet, talks bool) error {
+	if s.Creds == "" && s.natsFile == "" && talks {
+		if c, ok := connect.Local(s.Server); ok {
+			s.Creds = c.Creds
+		}
+	}
+	if s.Creds == "" || !talks {
+		return nil
+	}
+	c, err := access.ReadCredentials(s.Creds)
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		return Fail(ExitFailed, "--creds: "+refused.Want, "cannot use the credentials %s: %s",
+			s.Creds, refused.Problem)
+	}
+	if err != nil {
+		return err
+	}
+	from := Saved{Inbox: c.Inbox, Tenant: c.Tenant, Server: c.Servers}
+	if c.Tenant == access.AllTenants {
+		from.Tenant = ""
+	}
+	if s.Server != serverDefault { // a context has said so
+		from.Server = ""
+	}
+	s.fill(flags, from)
+	s.Self = &c
+	return nil
+}
+
+// recall fills in what a context says.
+func (s *Settings) recall(flags *pflag.FlagSet, name string) error {
 	c, err := ReadContext(name)
 	if err != nil {
 		return err
 	}
-	flags := cmd.Root().PersistentFlags()
-	for _, v := range []struct {
-		flag, variable, value string
-		set                   *string
-	}{
-		{"server", "SAGENBAUM_SERVER", c.Server, &s.Server},
-		{"creds", "SAGENBAUM_CREDS", c.Creds, &s.Creds},
-		{"tls-ca", "SAGENBAUM_TLS_CA", c.TLSCA, &s.TlsCA},
-		{"inbox", "SAGENBAUM_INBOX", c.Inbox, &s.Inbox},
-		{"tenant", "SAGENBAUM_TENANT", c.Tenant, &s.Tenant},
-	} {
-		if v.value != "" && !flags.Changed(v.flag) && os.Getenv(v.variable) == "" {
-			*v.set = v.value
-		}
-	}
+	s.fill(flags, c)
 	if d, err := time.ParseDuration(c.Timeout); err == nil && d > 0 && !flags.Changed("timeout") {
 		s.Timeout = d
 	}
@@ -66,8 +144,21 @@ func talks(cmd *cobra.Command) bool {
 	return true
 }
 
-// dial connects as the settings say: by a context of the NATS CLI, or by URL.
-func (s *Settings) dial(options ...nats.Option) (*nats.Conn, error) {
+// Named fills in what --context says, for a command that finds none by itself, and reports
+// whether it was given.
+func (s *Settings) Named(cmd *cobra.Command) (bool, error) {
+	flags := cmd.Root().PersistentFlags()
+	if !flags.Changed("context") {
+		return false, nil
+	}
+	if err := s.recall(flags, s.context); err != nil {
+		return true, err
+	}
+	return true, s.introduce(flags, true)
+}
+
+// Dial connects as the settings say: by a context of the NATS CLI, or by URL.
+func (s *Settings) Dial(options ...nats.Option) (*nats.Conn, error) {
 	if s.natsFile == "" {
 		return nats.Connect(s.Server, options...)
 	}
@@ -87,21 +178,28 @@ func FixedCompletion(cmd *cobra.Command, flag string, values ...string) {
 
 // Settings are the global flags.
 type Settings struct {
-	Server  string
-	Creds   string
-	Inbox   string
-	TlsCA   string
-	Tenant  string
+	Server string
+	Creds  string
+	Inbox  string
+	TlsCA  string
+	Tenant string
+
+	ClientCert, ClientKey string // files, for servers that ask for a certificate
+
 	output  string
 	noColor bool
 	Timeout time.Duration
 
-	context  string  // NAME of --context
+	context  string // NAME of --context
+	everyone bool   // the command is about no tenant
+	// Self is who the credentials say that we are; nil: they do not, or there are none.
+	Self *access.Credentials
+
 	natsFile string  // context of the NATS CLI that server and credentials come from; empty: none
 	shared   *Client // of --watch, for all its looks
 }
 
-const serverDefault = "nats://127.0.0.1:4222"
+const serverDefault = connect.ServerDefault
 
 // Flags gives a root command the global flags, with what the environment says.
 func (s *Settings) Flags(root *cobra.Command) {
@@ -114,6 +212,10 @@ func (s *Settings) Flags(root *cobra.Command) {
 		"`PREFIX` of the inboxes that this user may subscribe to (env SAGENBAUM_INBOX)")
 	flags.StringVar(&s.TlsCA, "tls-ca", os.Getenv("SAGENBAUM_TLS_CA"),
 		"CA certificates `FILE` that the server must be signed by (env SAGENBAUM_TLS_CA)")
+	flags.StringVar(&s.ClientCert, "client-cert", os.Getenv("SAGENBAUM_CLIENT_CERT"),
+		"PEM `FILE` of our certificate, for servers that ask for one (env SAGENBAUM_CLIENT_CERT)")
+	flags.StringVar(&s.ClientKey, "client-key", os.Getenv("SAGENBAUM_CLIENT_KEY"),
+		"PEM `FILE` of that certificate's key (env SAGENBAUM_CLIENT_KEY)")
 	flags.StringVar(&s.Tenant, "tenant", Environment("SAGENBAUM_TENANT", "default"),
 		"`TENANT` to work on (env SAGENBAUM_TENANT)")
 	flags.StringVar(&s.context, "context", os.Getenv("SAGENBAUM_CONTEXT"),
@@ -121,7 +223,8 @@ func (s *Settings) Flags(root *cobra.Command) {
 	flags.DurationVar(&s.Timeout, "timeout", 5*time.Second, "how long to wait for an answer")
 	// The help shows what is built in: the environment may hold a password.
 	for name, builtIn := range map[string]string{"server": serverDefault, "creds": "", "tls-ca": "",
-		"inbox": nats.InboxPrefix, "tenant": "default", "context": ""} {
+		"client-cert": "", "client-key": "", "inbox": nats.InboxPrefix, "tenant": "default",
+		"context": ""} {
 		flags.Lookup(name).DefValue = builtIn
 	}
 }
@@ -141,10 +244,13 @@ func (s *Settings) check() error {
 	}
 	switch {
 	case !ledger.ValidToken(s.Tenant):
-		return Fail(ExitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant",
+		return Fail(ExitUsage, "a tenant of "+ledger.TokenWanted, "%.80q is no tenant",
 			s.Tenant)
 	case !strings.HasPrefix(s.Inbox, "_"):
 		return Fail(ExitUsage, "--inbox _INBOX_operator1", "%q is no inbox prefix", s.Inbox)
+	case (s.ClientCert == "") != (s.ClientKey == ""):
+		return Fail(ExitUsage, "--client-cert FILE --client-key FILE",
+			"--client-cert and --client-key go together")
 	case s.Timeout <= 0:
 		return Fail(ExitUsage, "--timeout 5s", "a timeout of %s lets nothing happen", s.Timeout)
 	}

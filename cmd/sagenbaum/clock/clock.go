@@ -12,7 +12,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -74,8 +73,8 @@ func newClockConfirm(s *cli.Settings) *cobra.Command {
 		Use:   "confirm --reason WHY",
 		Short: "Say that the executor's wall clock is right: deadlines fire again",
 		Long: `Say that the executor's wall clock is right, after it has jumped: deadlines that it
-has passed fire. Look at that clock first. The word is a record under the operator's
-name, and holds for the host that holds the tenant now.`,
+has passed fire. Look at that clock first. The confirmation is a record under the
+operator's name, and applies to the host that holds the tenant now.`,
 		Example: `  sagenbaum clock confirm --reason "compared with ntp"`,
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -113,15 +112,7 @@ func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mod
 	sequence uint64, err error) {
 	source := ledger.Source{Tenant: c.Tenant, Class: ledger.ClassOperator, Name: actor}
 	record := &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: actor, Reason: reason, WallNs: time.Now().UnixNano()}}}
-	if err := ledger.Check(record, source); err != nil {
-		return "", 0, err
-	}
-	data, err := ledger.EncodeCommit([]*pb.Record{record})
-	if err != nil {
-		return "", 0, err
-	}
-	if sequence, err = c.Append(ctx,
-		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+	if sequence, err = c.AppendRecords(ctx, source, record); err != nil {
 		return "", 0, err
 	}
 	for end := time.Now().Add(c.Timeout); ; {

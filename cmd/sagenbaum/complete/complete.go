@@ -105,6 +105,7 @@ func LiveWord(s *cli.Settings, cmd *cobra.Command, words, args []string, word st
 		a.plan = f.Value.String()
 	}
 	s.Timeout = min(s.Timeout, completeWithin)
+	s.Everywhere(word == "TENANT")
 	c, err := s.Connect()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

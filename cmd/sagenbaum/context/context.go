@@ -26,8 +26,8 @@ func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "context",
 		Short: "Save servers and credentials under names, and choose one",
-		Long: `Save servers and credentials under names, and choose one. What a flag or the
-environment says counts more than the context. Contexts of the NATS CLI are read
+		Long: `Save servers and credentials under names, and choose one. Flags and the
+environment take precedence over the context. Contexts of the NATS CLI are read
 where they are, in ~/.config/nats/context, and are used by the same names.`,
 		Example: `  sagenbaum context add work --server nats://nats.example.com:4222 --creds ops.creds --tenant shops
   sagenbaum context use work
@@ -131,6 +131,7 @@ func newContextShow(s *cli.Settings) *cobra.Command {
 			cli.PrintLines(cmd.OutOrStdout(),
 				[][2]string{{"context", args[0]}, {"kind", kindOf(c)}, {"server", c.Server},
 					{"tenant", c.Tenant}, {"credentials", c.Creds}, {"tls ca", c.TLSCA},
+					{"certificate", c.ClientCert},
 					{"inbox", c.Inbox}, {"timeout", c.Timeout}, {"about", c.Description}})
 			return nil
 		},
@@ -217,6 +218,7 @@ the file, which only its owner may read.`,
 // toSave is the context that the flags describe; files are kept by their whole path.
 func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.Saved, error) {
 	c := cli.Saved{Description: description, Server: s.Server, Creds: s.Creds, TLSCA: s.TlsCA,
+		ClientCert: s.ClientCert, ClientKey: s.ClientKey,
 		NATS: from}
 	flags := cmd.Root().PersistentFlags()
 	if from != "" {
@@ -229,7 +231,7 @@ func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.
 		}
 		c.Server = ""
 	}
-	for _, file := range []*string{&c.Creds, &c.TLSCA} {
+	for _, file := range []*string{&c.Creds, &c.TLSCA, &c.ClientCert, &c.ClientKey} {
 		if *file == "" {
 			continue
 		}
@@ -253,7 +255,7 @@ func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.
 		c.Timeout = s.Timeout.String()
 	}
 	if c.Tenant != "" && !ledger.ValidToken(c.Tenant) {
-		return c, cli.Fail(cli.ExitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'",
+		return c, cli.Fail(cli.ExitUsage, "a tenant of "+ledger.TokenWanted,
 			"%q is no tenant", c.Tenant)
 	}
 	return c, nil
@@ -262,7 +264,7 @@ func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.
 func newContextUse() *cobra.Command {
 	return &cobra.Command{
 		Use:               "use CONTEXT",
-		Short:             "Choose the context of commands that name none; - for none",
+		Short:             "Choose the context for commands that name none; - clears the choice",
 		Example:           "  sagenbaum context use work\n  sagenbaum context use -",
 		Args:              cli.Exactly("CONTEXT"),
 		ValidArgsFunction: completeContexts,

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 
@@ -40,7 +40,7 @@ type contractDiff struct {
 	Digest   string            `json:"digest,omitempty"` // of the file
 	Changes  []contract.Change `json:"changes,omitempty"`
 
-	compiled *contract.Compiled
+	compiled *compile.Compiled
 }
 
 // localContracts reads files that must be without errors; findings go to stderr.
@@ -63,7 +63,7 @@ func localContracts(cmd *cobra.Command, paths []string) ([]localContract, error)
 	programs := triggers.NewCache(contractPrograms)
 	var local []localContract
 	for _, s := range sources {
-		compiled, err := contract.Compile(s.Contract, programs)
+		compiled, err := compile.Contract(s.Contract, programs)
 		if err != nil {
 			return nil, cli.Failed("read the contracts", err)
 		}
@@ -128,8 +128,8 @@ func newContractDiff(s *cli.Settings) *cobra.Command {
 		Short: "Compare contract files with the published contracts, field by field (exit code 1 " +
 			"when they differ)",
 		Long: `Compare contract files with the published contracts, field by field. With a
-folder, what is published and in no file of it differs too. Exit code 1 says that
-something differs.`,
+folder, a published contract that is in none of its files is a difference, too. Exit
+code 1 when anything differs.`,
 		Example: "  sagenbaum contract diff -f contracts/\n  sagenbaum contract diff -f " +
 			"payment.yaml -o json",
 		Args: cli.Exactly(),
@@ -226,8 +226,8 @@ func newContractApply(s *cli.Settings) *cobra.Command {
 		Use:   "apply -f DIR",
 		Short: "Publish the contracts of files that differ from the current revisions",
 		Long: `Publish the contracts of files that differ from the current revisions, as records
-under the operator's name. What is unchanged is said and not published; nothing is
-withdrawn. Held compensations keep the contract that they were registered under.`,
+under the operator's name. Unchanged contracts are listed and not published again;
+none is withdrawn. Held compensations keep the contract that they were registered under.`,
 		Example: `  sagenbaum contract apply -f contracts/ --dry-run
   sagenbaum contract apply -f contracts/ --actor ana`,
 		Args: cli.Exactly(),
@@ -316,12 +316,10 @@ func publish(ctx context.Context, c *cli.Client, actor string,
 		if len(batch) == 0 {
 			return nil
 		}
-		data, err := ledger.EncodeCommit(batch)
-		if err != nil {
-			return err
+		stored, err := c.AppendRecords(ctx, source, batch...)
+		if err == nil {
+			sequence = stored
 		}
-		sequence, err = c.Append(ctx,
-			ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 		batch, size = nil, 0
 		return err
 	}
@@ -332,9 +330,6 @@ func publish(ctx context.Context, c *cli.Client, actor string,
 		record := &pb.Record{Kind: &pb.Record_ContractPublished{ContractPublished: &pb.ContractPublished{
 			Capability: d.Capability, Digest: d.compiled.Digest[:], Contract: d.compiled.Canonical,
 		}}}
-		if err := ledger.Check(record, source); err != nil {
-			return sequence, err
-		}
 		if add := ledger.RecordSize(record); size+add > ledger.CommitSizeMax/2 ||
 			len(batch) == ledger.CommitLenMax {
 			if err := flush(); err != nil {

@@ -16,9 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp"
 )
 
 // Command is `sagenbaum contract` with all below it.
@@ -34,7 +36,7 @@ docs/guide/contracts.md.`,
   sagenbaum contract diff -f contracts/
   sagenbaum contract apply -f contracts/`,
 	}, newContractLint(s), newContractApply(s), newContractLs(s), newContractShow(s),
-		newContractDiff(s))
+		newContractDiff(s), mcp.NewInit())
 }
 
 // LintView is the answer of contract lint.
@@ -51,10 +53,10 @@ func newContractLint(s *cli.Settings) *cobra.Command {
 		Short: "Check contract files and run their examples, offline (exit code 1 on errors)",
 		Long: `Check contract files and run their examples. That needs no server.
 
-With --workers the running host is asked, too, who serves what the contracts call: each
-inverse, probe and check that no worker serves is a warning, and so is a worker version that
-only workers of other versions have answered for. A host whose NATS server is in another
-process knows of a capability only once it has sent a command to it.`,
+With --workers it also asks the running host who serves what the contracts call: each
+inverse, probe and check without a worker is a warning, and so is a worker version for
+which only workers of other versions have answered. A host whose NATS server runs in
+another process knows of a capability only once it has sent a command to it.`,
 		Example: `  sagenbaum contract lint contracts/
   sagenbaum contract lint --workers contracts/
   sagenbaum contract lint payment.yaml -o json | jq '.findings[].message'`,
@@ -95,7 +97,7 @@ process knows of a capability only once it has sent a command to it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&workers, "workers", false,
-		"ask the host, too, which calls no worker serves")
+		"also ask the host which calls have no worker")
 	return cmd
 }
 
@@ -113,8 +115,8 @@ func servedFindings(ctx context.Context, s *cli.Settings,
 // clientFindings leaves out what the host cannot know, unless doubt is wanted.
 func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Source,
 	doubt bool) (contract.Findings, error) {
-	known := map[contract.WorkerCall]contract.Serving{}
-	for calls := range slices.Chunk(contract.WorkerCalls(sources), servedAtOnce) {
+	known := map[compile.WorkerCall]compile.Serving{}
+	for calls := range slices.Chunk(compile.WorkerCalls(sources), servedAtOnce) {
 		var q view.ServedQuery
 		for _, call := range calls {
 			q.Calls = append(q.Calls,
@@ -126,16 +128,16 @@ func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Sourc
 			return nil, err
 		}
 		for _, v := range answer.Calls {
-			serving := contract.Serving{Served: v.Served, OtherVersion: v.OtherVersion}
+			serving := compile.Serving{Served: v.Served, OtherVersion: v.OtherVersion}
 			if v.HeardNs != 0 || !doubt {
 				serving.Heard = cli.Relative(v.HeardNs, time.Now())
 			}
-			known[contract.WorkerCall{Capability: v.Capability, Undo: v.Undo,
+			known[compile.WorkerCall{Capability: v.Capability, Undo: v.Undo,
 				Version: v.Version}] = serving
 		}
 	}
-	return contract.LintWorkers(sources,
-		func(call contract.WorkerCall) contract.Serving { return known[call] }), nil
+	return compile.LintWorkers(sources,
+		func(call compile.WorkerCall) compile.Serving { return known[call] }), nil
 }
 
 // servedAtOnce bounds the calls of one question to the host.
@@ -163,7 +165,7 @@ func lintedContracts(paths []string) ([]contract.Source, contract.Findings, erro
 			}
 		}
 	}
-	return sources, append(findings, contract.Lint(sources)...), nil
+	return sources, append(findings, compile.Lint(sources)...), nil
 }
 
 // YamlFiles are the YAML files at or below path, in order; noun says what they hold.
@@ -190,7 +192,7 @@ func YamlFiles(path, noun string) ([]string, error) {
 // localContract is a contract of a file, checked.
 type localContract struct {
 	contract.Source
-	compiled *contract.Compiled
+	compiled *compile.Compiled
 }
 
 func newContractLs(s *cli.Settings) *cobra.Command {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
-	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
@@ -51,11 +50,12 @@ with. It exits with 1 when a check fails. It needs the git program.`,
 			"folder, to look around",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.Failed("play the demo", playDemo(cmd, s, run, dir, keep))
+			return cli.Failed("play the demo", playDemo(cmd, s, stage{run, dir, keep}))
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "play in this empty or new `DIR` and keep it")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the temporary folder")
+	cmd.AddCommand(newMCP(s, run))
 	return cmd
 }
 
@@ -73,36 +73,57 @@ type Demo struct {
 	server *process.Process
 	worker *process.Process
 	url    string
+	creds  string // file
 	Client *cli.Client
 	broken int // checks that did not hold
 }
 
-func playDemo(cmd *cobra.Command, s *cli.Settings, run execution, dir string, keep bool) error {
+// stage is where a demo is played.
+type stage struct {
+	run  execution
+	dir  string // empty: a temporary folder
+	keep bool   // also a temporary one
+}
+
+func playDemo(cmd *cobra.Command, s *cli.Settings, at stage) error {
+	return at.play(cmd, s, "--keep, then read the logs in its folder",
+		func(ctx context.Context, d *Demo, dir string) error {
+			if err := d.start(ctx, dir, s.Timeout); err != nil {
+				return err
+			}
+			for _, act := range []func(context.Context) error{d.actOne, d.actTwo, d.actThree,
+				d.proof} {
+				if err := act(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+}
+
+// play plays the acts of a demo in its folder, which is removed unless it was named or is to be
+// kept. look says how to see why a check did not hold.
+func (at stage) play(cmd *cobra.Command, s *cli.Settings, look string,
+	acts func(ctx context.Context, d *Demo, dir string) error) error {
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(cmd.Context(), demoTimeout)
 	defer cancel()
-	d := &Demo{run: run, out: cmd.OutOrStdout(), errors: cmd.ErrOrStderr(), pen: s.Pen(cmd)}
-	dir, err := demoDir(dir)
+	d := &Demo{run: at.run, out: cmd.OutOrStdout(), errors: cmd.ErrOrStderr(), pen: s.Pen(cmd)}
+	dir, err := demoDir(at.dir)
 	if err != nil {
 		return err
 	}
-	if keep || cmd.Flags().Changed("dir") {
+	if at.keep || cmd.Flags().Changed("dir") {
 		defer fmt.Fprintln(d.errors, "kept:", dir)
 	} else {
 		defer os.RemoveAll(dir)
 	}
 	defer d.stop()
-	if err := d.start(ctx, dir, s.Timeout); err != nil {
+	if err := acts(ctx, d, dir); err != nil {
 		return err
 	}
-	for _, act := range []func(context.Context) error{d.actOne, d.actTwo, d.actThree, d.proof} {
-		if err := act(ctx); err != nil {
-			return err
-		}
-	}
 	if d.broken > 0 {
-		return cli.Fail(cli.ExitLook, "sagenbaum demo --keep, then read the logs in its folder",
-			"%d checks failed", d.broken)
+		return cli.Fail(cli.ExitLook, cmd.CommandPath()+" "+look, "%d checks failed", d.broken)
 	}
 	fmt.Fprintf(d.out, "\n%s in %s\n", d.pen.Bold("all checks hold"), cli.Span(time.Since(started)))
 	return nil
@@ -140,13 +161,14 @@ func (d *Demo) start(ctx context.Context, dir string, timeout time.Duration) err
 		return err
 	}
 	if d.worker, err = process.Start(d.self, d.World.dir, "worker", "demo-worker", "--server",
-		d.url, "--tenant", Tenant); err != nil {
+		d.url, "--creds", d.creds, "--tenant", Tenant); err != nil {
 		return err
 	}
 	if _, err := d.worker.Line(ctx); err != nil {
 		return err
 	}
-	s := &cli.Settings{Server: d.url, Tenant: Tenant, Timeout: timeout, Inbox: "_INBOX"}
+	s := &cli.Settings{Server: d.url, Creds: d.creds, Tenant: Tenant, Timeout: timeout,
+		Inbox: "_INBOX"}
 	d.Client, err = s.Connect()
 	fmt.Fprintf(d.out,
 		"a repository with a bare remote in %s\nserver pid %d on %s, worker pid %d\n",
@@ -171,7 +193,7 @@ func (d *Demo) startServer(ctx context.Context, listen string) error {
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
 		return fmt.Errorf("cannot read what the server said: %w", err)
 	}
-	d.url = r.URL
+	d.url, d.creds = r.URL, r.Creds
 	return nil
 }
 
@@ -197,7 +219,8 @@ func (d *Demo) act(title string) {
 
 // agent starts the agent process for one act.
 func (d *Demo) agent(act string) (*process.Process, error) {
-	return process.Start(d.self, d.World.dir, "agent", "demo-agent", "--server", d.url, "--tenant",
+	return process.Start(d.self, d.World.dir, "agent", "demo-agent",
+		"--server", d.url, "--creds", d.creds, "--tenant",
 		Tenant, "--dir", d.World.dir, "--act", act)
 }
 
@@ -240,7 +263,8 @@ const AgainPause = 50 * time.Millisecond
 // demo's server, and shows it.
 func (d *Demo) executed(ctx context.Context, args ...string) int {
 	fmt.Fprintln(d.out, "$ sagenbaum", shellText(args))
-	return d.run(ctx, append(args, "--server", d.url, "--tenant", Tenant), d.out, d.out)
+	args = append(args, "--server", d.url, "--creds", d.creds, "--tenant", Tenant)
+	return d.run(ctx, args, d.out, d.out)
 }
 
 func shellText(args []string) string {
@@ -249,10 +273,4 @@ func shellText(args []string) string {
 		text += " " + cli.Quoted(arg)
 	}
 	return text[1:]
-}
-
-// Ended reports whether a plan's state is one that stays by itself.
-func Ended(state string) bool {
-	return state != "" && state != ledger.StateOpen && state != ledger.StateCommitting &&
-		state != ledger.StateUnwinding
 }

@@ -69,6 +69,7 @@ It only reads: a second look changes nothing and finds the same.`,
 				return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
 			}
 			findings := examine(cmd.Context(), c, time.Now(), old)
+			findings = append(findings, examineAccess(cmd.Context(), c, s)...)
 			err := s.Print(cmd, map[string][]Finding{"checks": findings},
 				func() { writeFindings(cmd, s.Pen(cmd), findings) })
 			for _, f := range findings {
@@ -103,10 +104,15 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	status, err := c.Status(ctx)
 	// what it would say of the rest follows from that
 	if err == nil && status.Mode == view.ModeDegraded {
-		return []Finding{examineServer(ctx, c), ExamineMode(status, now), examineDisks(status)}
+		return []Finding{examineServer(ctx, c, streamInfo{}), ExamineMode(status, now),
+			examineDisks(status)}
 	}
-	findings := append([]Finding{examineServer(ctx, c), examineLedger(ctx, c)},
-		examineStream(ctx, c)...)
+	if err == nil && status.Mode == view.ModeErased {
+		return []Finding{examineServer(ctx, c, streamInfo{}), ExamineMode(status, now)}
+	}
+	info, streamErr := streamOf(ctx, c)
+	findings := append([]Finding{examineServer(ctx, c, info),
+		examineLedger(info, c.Tenant, streamErr)}, examineStream(info, c.Tenant, streamErr)...)
 	if err != nil {
 		return append(findings, problem("executor", c.WithoutHolder(ctx, err)))
 	}
@@ -135,10 +141,8 @@ func ExamineFold(ctx context.Context, c *cli.Client, v view.Status) Finding {
 		return warn("fold", "run doctor again in a while", "%s", render.FoldingText(*v.Folding))
 	}
 	last := v.Last
-	if store, err := c.Store(ctx); err == nil { // who may not read it has been told so
-		if head, err := store.Head(ctx); err == nil {
-			last = max(last, head.Last)
-		}
+	if info, err := streamOf(ctx, c); err == nil { // who may not ask has been told so
+		last = max(last, info.State.Last)
 	}
 	for end := time.Now().Add(foldPatience); v.Applied < last && time.Now().Before(end) &&
 		cli.Pause(ctx, foldPatience/20); {
@@ -179,6 +183,8 @@ func ExamineMode(v view.Status, now time.Time) Finding {
 			"run doctor again in a few seconds: a host that stands by takes over when the lease "+
 				"of the last one has run out",
 			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
+	case view.ModeErased:
+		return ok("executor", "tenant %s was erased: drop it from serve --tenant", v.Tenant)
 	case view.ModeHalted:
 		return broken("executor", render.HaltedNext(v.Halted),
 			"tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
@@ -255,11 +261,18 @@ func examineReplies(v view.Status, now time.Time) Finding {
 
 // examineServer looks whether a ledger may be kept on this server, as a host does when it
 // starts.
-func examineServer(ctx context.Context, c *cli.Client) Finding {
+func examineServer(ctx context.Context, c *cli.Client, info streamInfo) Finding {
 	version := c.Conn.ConnectedServerVersion()
 	if !jetstream.Supported(version) {
 		return broken("server", "nats-server "+jetstream.ServerVersions,
 			"nats-server %s at %s is too old: hosts refuse it", version, c.Server)
+	}
+	switch {
+	case info.notStrict != "":
+		return broken("server", `no "strict: false" in the jetstream block of any server`,
+			"nats-server %s at %s: %s", version, c.Server, info.notStrict)
+	case info.asked:
+		return ok("server", "nats-server %s at %s, strict", version, c.Server)
 	}
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
@@ -278,29 +291,25 @@ func examineServer(ctx context.Context, c *cli.Client) Finding {
 	return ok("server", "nats-server %s at %s, strict", version, c.Server)
 }
 
-func examineLedger(ctx context.Context, c *cli.Client) Finding {
-	store, err := c.Store(ctx)
+func examineLedger(info streamInfo, tenant string, err error) Finding {
 	var f *cli.Failure
-	if errors.As(err, &f) && f.Code == cli.ExitNotAllowed {
-		return skipped("ledger", "", "not checked (no permission): %s", f.Text)
-	}
-	if err != nil {
-		return problem("ledger", err)
-	}
-	head, err := store.Head(ctx)
+	name, at := jetstream.StreamName(tenant), info.State
 	switch {
+	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed:
+		return skipped("ledger", "", "not checked (no permission): %s", f.Text)
 	case err != nil:
 		return problem("ledger", err)
-	case head.Deleted > 0:
+	case info.Error != nil:
+		return problem("ledger", errors.New(info.Error.Description))
+	case at.Deleted > 0:
 		return broken("ledger", render.KeepLedger, "%d records are missing from stream %s",
-			head.Deleted, jetstream.StreamName(c.Tenant))
-	case head.First > 1: // after a repair, or the executor is halted and says so
+			at.Deleted, name)
+	case at.First > 1: // after a repair, or the executor is halted and says so
 		return ok("ledger",
 			"stream %s holds commits %d to %d without a gap; those before are in the tiles of "+
-				"its host", jetstream.StreamName(c.Tenant), head.First, head.Last)
+				"its host", name, at.First, at.Last)
 	}
-	return ok("ledger", "stream %s holds %d commits without a gap", jetstream.StreamName(c.Tenant),
-		head.Last)
+	return ok("ledger", "stream %s holds %d commits without a gap", name, at.Last)
 }
 
 // problem turns the error of a check into its finding.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,10 @@ type streamInfo struct {
 		MaxBytes int64 `json:"max_bytes"`
 	} `json:"config"`
 	State struct {
-		Bytes uint64 `json:"bytes"`
+		Bytes   uint64 `json:"bytes"`
+		First   uint64 `json:"first_seq"`
+		Last    uint64 `json:"last_seq"`
+		Deleted int    `json:"num_deleted"`
 	} `json:"state"`
 	Cluster *struct {
 		Name     string `json:"name"`
@@ -50,26 +54,42 @@ type streamInfo struct {
 			Lag     uint64 `json:"lag"`
 		} `json:"replicas"`
 	} `json:"cluster"`
+	notStrict string // what a host has found; empty: strict, or no host was asked
+	asked     bool   // a host was asked whether the server is strict
 }
 
-// examineStream looks at what the ledger's stream is kept on.
-func examineStream(ctx context.Context, c *cli.Client) []Finding {
-	var info streamInfo
+// streamOf is what JetStream says of the ledger's stream: a host passes it on, or else
+// JetStream is asked, which few users may.
+func streamOf(ctx context.Context, c *cli.Client) (info streamInfo, err error) {
+	var answer view.StreamAnswer
+	if err := c.Ask(ctx, "ledger.stream", struct{}{}, &answer); err == nil {
+		info.notStrict, info.asked = answer.NotStrict, true
+		return info, json.Unmarshal(answer.Stream, &info)
+	}
+	if _, err := c.Store(ctx); err != nil {
+		return info, err
+	}
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
 	reply, err := c.Conn.RequestWithContext(ctx, streamAPI+jetstream.StreamName(c.Tenant), nil)
-	if err == nil {
-		err = json.Unmarshal(reply.Data, &info)
+	if err != nil {
+		return info, c.Explain("the stream of tenant "+c.Tenant, err)
 	}
+	return info, json.Unmarshal(reply.Data, &info)
+}
+
+// examineStream looks at what the ledger's stream is kept on.
+func examineStream(info streamInfo, tenant string, err error) []Finding {
+	var f *cli.Failure
 	switch {
-	case err != nil && c.Denied.Load() != nil:
+	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed:
 		return []Finding{skipped("replicas", "", "not checked (no permission)")}
 	case err != nil:
-		return []Finding{problem("replicas", c.Explain("the stream of tenant "+c.Tenant, err))}
+		return []Finding{problem("replicas", err)}
 	case info.Error != nil:
 		return []Finding{skipped("replicas", "", "not checked: %s", info.Error.Description)}
 	}
-	return []Finding{judgeReplicas(info, c.Tenant), judgeRoom(info)}
+	return []Finding{judgeReplicas(info, tenant), judgeRoom(info)}
 }
 
 func judgeReplicas(info streamInfo, tenant string) Finding {

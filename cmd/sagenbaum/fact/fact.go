@@ -15,7 +15,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -46,9 +45,9 @@ func newFactPut(s *cli.Settings) *cobra.Command {
 		Short: "Assert a fact, or retract it",
 		Long: `Assert a fact: its value is one JSON value. Every lease that reads it is asked at
 once. With --retract the fact ends; its key stays as a tombstone. --plan and
---action say of which action it is the effect; the fact then refers to that action
-by address, and both must be registered. A retraction of what is no fact changes nothing.
-It is a record under the source's name, which the server lets it write under or not;
+--action name the action whose effect it is; the fact then refers to that action
+by address, and both must be registered. Retracting a key without a fact changes nothing.
+It is a record under the source's name, if the server lets this user write under it;
 exit code 75 means that the log refused it.`,
 		Example: `  sagenbaum fact put order/7 '{"status":"placed"}'
   sagenbaum fact put risk '"high"' --source scanner
@@ -83,7 +82,7 @@ func (v putting) record(args []string) (*pb.Record, error) {
 	switch {
 	case !ledger.ValidToken(v.source):
 		return nil, cli.Fail(cli.ExitUsage,
-			"--source NAME of who observed it: 1 to 64 letters, digits, '-' or '_'",
+			"--source NAME of who observed it: "+ledger.TokenWanted,
 			"%q is no source, and each fact has one", v.source)
 	case v.action != "" && v.plan == "":
 		return nil, cli.Fail(cli.ExitUsage, "--plan PLAN --action ACTION",
@@ -182,15 +181,7 @@ func KeyArg(key string) string {
 // there means that the log decided otherwise.
 func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	record *pb.Record) (written, error) {
-	if err := ledger.Check(record, source); err != nil {
-		return written{}, err
-	}
-	data, err := ledger.EncodeCommit([]*pb.Record{record})
-	if err != nil {
-		return written{}, err
-	}
-	sequence, err := c.Append(ctx,
-		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err := c.AppendRecords(ctx, source, record)
 	if err != nil {
 		return written{}, err
 	}
@@ -303,7 +294,8 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 			"1000'",
 	}
 	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "only keys that begin with this `TEXT`")
-	cmd.Flags().BoolVar(&evicted, "evicted", false, "only facts whose value is in the ledger only")
+	cmd.Flags().BoolVar(&evicted, "evicted", false,
+		"only evicted facts, whose value is in the ledger alone")
 	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
 	return cli.List[view.Fact]{
 		Command: cmd, Doing: "list facts", Name: "fact", Filter: "fact.bytes > 1000",

@@ -1,4 +1,4 @@
-// Package key is `sagenbaum key`: the keys that sign checkpoints.
+// Package key is `sagenbaum key`: the keys that sign checkpoints, and the master key.
 package key
 
 import (
@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -18,12 +18,15 @@ import (
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "key",
-		Short: "Make, list and rotate the keys that sign a tenant's checkpoints",
+		Short: "Make, list and rotate the keys that sign checkpoints; change the master key",
 		Long: `Make, list and rotate the keys that sign a tenant's checkpoints. A host makes the
 first key of a tenant by itself; an auditor gets its verifier key, once, and finds the
-later ones in the ledger (docs/guide/checkpoints.md).`,
+later ones in the ledger (docs/guide/checkpoints.md).
+
+The keys of sensitive fields are others (docs/guide/keys.md): rewrap puts them under a new
+master key.`,
 		Example: "  sagenbaum key ls\n  sagenbaum key rotate --reason \"a year is over\"",
-	}, newKeyNew(s), newKeyLs(s), newKeyRotate(s))
+	}, newKeyNew(s), newKeyLs(s), newKeyRotate(s), newKeyRewrap(s))
 }
 
 // keysDefault is the folder of keys of a host that was started without flags.
@@ -44,7 +47,7 @@ key rotate replaces one.`,
 		Example: "  sagenbaum key new --tenant default --keys /etc/sagenbaum/keys",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			have, err := host.Keys(keys, s.Tenant)
+			have, err := proof.Keys(keys, s.Tenant)
 			if err != nil {
 				return cli.Failed("read the keys", err)
 			}
@@ -52,7 +55,7 @@ key rotate replaces one.`,
 				return cli.Fail(cli.ExitConflict, "sagenbaum key rotate --reason WHY",
 					"tenant %s has a key in %s", s.Tenant, keys)
 			}
-			key, err := host.NewKey(keys, s.Tenant)
+			key, err := proof.NewKey(keys, s.Tenant)
 			if err != nil {
 				return cli.Failed("make a key", err)
 			}
@@ -74,21 +77,21 @@ func newKeyLs(s *cli.Settings) *cobra.Command {
 		Short: "List a tenant's keys in a folder of keys",
 		Long: `List a tenant's keys in a folder of keys, the oldest first, each with its verifier
 key. It reads this machine's files only; sagenbaum status says which key the holder
-signs with. A folder that is none of keys is an error, exit code 2; a folder without a
-key of this tenant is none.`,
+signs with. A folder that holds no keys at all is an error, exit code 2; one without a
+key of this tenant is not.`,
 		Example: "  sagenbaum key ls --keys /etc/sagenbaum/keys\n  sagenbaum key ls -o json | jq " +
 			"-r .[-1].verifier",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := host.CheckKeys(keys); err != nil {
+			if err := proof.CheckKeys(keys); err != nil {
 				return cli.Failed("read the keys", err)
 			}
-			have, err := host.Keys(keys, s.Tenant)
+			have, err := proof.Keys(keys, s.Tenant)
 			if err != nil {
 				return cli.Failed("read the keys", err)
 			}
 			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), append([]host.Key{}, have...))
+				return cli.PrintJSON(cmd.OutOrStdout(), append([]proof.Key{}, have...))
 			}
 			if len(have) == 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "no keys of tenant %s in %s\n", s.Tenant, keys)

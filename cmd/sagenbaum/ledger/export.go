@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
@@ -19,10 +20,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-func newLedgerExport(s *cli.Settings) *cobra.Command {
+// Export is 'ledger export'. Where words are given, the first argument is the tenant.
+func Export(s *cli.Settings, words ...string) *cobra.Command {
 	var e exporter
 	cmd := &cobra.Command{
-		Use:   "export -f FILE",
+		Use:   "export -f FILE | --tiles DIR",
 		Short: "Write the ledger, or one plan's part of it, into a bundle that is checked offline",
 		Long: `Write the ledger into a bundle: one file that sagenbaum-verify checks with nothing but
 a public key (docs/audit.md). The holder signs a checkpoint first, and the file ends
@@ -33,34 +35,56 @@ With --since only the records from a sequence on, for those who have the earlier
 With --plan only the records of a plan, of its child plans and of what undoes them, with
 the facts that their conditions have read; of all others only the hashes, so that their
 place in the ledger can be checked and nothing else be seen. Such a file is written from
-the start each time.`,
+the start each time.
+
+With --tiles a folder of C2SP tlog-tiles, which other tools read: tiles, entries with a
+length of four bytes, and the checkpoint. With --from it is written from a copy of the
+folder of a host's tiles, without a host.`,
 		Example: `  sagenbaum ledger export -f acme.bundle
   sagenbaum ledger export --plan 01JD3BX7 -f plan.bundle
+  sagenbaum ledger export --tiles acme.tiles
   sagenbaum-verify acme.bundle --key acme.pub`,
-		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cli.Exactly(words...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if s.Tenant = args[0]; !ledger.ValidToken(s.Tenant) {
+					return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%.80q is no tenant", s.Tenant)
+				}
+			}
 			switch {
-			case e.file == "":
-				return cli.Fail(cli.ExitUsage, "-f FILE", "an export needs a file")
+			case e.tiles != "" && (e.file != "" || e.plan != "" || e.since > 0):
+				return cli.Fail(cli.ExitUsage, "--tiles DIR alone, or with --from",
+					"--tiles writes the whole ledger, and no file")
+			case e.from != "" && e.tiles == "":
+				return cli.Fail(cli.ExitUsage, "--tiles DIR", "--from needs --tiles")
+			case e.file == "" && e.tiles == "":
+				return cli.Fail(cli.ExitUsage, "-f FILE, or --tiles DIR", "an export needs a file")
 			case e.plan != "" && e.since > 0:
 				return cli.Fail(cli.ExitUsage, "--plan PLAN, or --since SEQUENCE",
 					"--plan and --since exclude each other")
 			case e.plan != "" && !ledger.ValidDerived(e.plan):
 				return cli.Fail(cli.ExitFailed, "sagenbaum plan ls", "%q is not a plan id", e.plan)
 			}
-			return s.With(func(c *cli.Client) error {
+			export := func(c *cli.Client) error {
 				e.client = c
 				v, err := e.run(cmd.Context())
 				if err != nil {
 					return cli.Failed("export the ledger", err)
 				}
 				return s.Print(cmd, v, func() { writeExport(cmd.OutOrStdout(), v) })
-			})
+			}
+			if e.from != "" {
+				return export(nil)
+			}
+			return s.With(export)
 		},
 	}
 	cmd.Flags().StringVarP(&e.file, "file", "f", "", "the bundle, a `FILE`")
 	cmd.Flags().StringVar(&e.plan, "plan", "",
 		"only this `PLAN`, its child plans and what undoes them")
+	cmd.Flags().StringVar(&e.tiles, "tiles", "", "a folder of tlog-tiles, a `DIR`, and no bundle")
+	cmd.Flags().StringVar(&e.from, "from", "",
+		"with --tiles: the copy of a host's folder of tiles, a `DIR`")
 	cmd.Flags().Uint64Var(&e.since, "since", 0, "only from this `SEQUENCE` on")
 	cmd.Flags().StringArrayVar(&e.before, "before", nil,
 		"with --plan: a checkpoint in a `FILE` that its reader has kept, to be checked against")
@@ -73,13 +97,16 @@ type exported struct {
 	Holds    string `json:"holds"`
 	Size     uint64 `json:"size"`     // records of the tree
 	Added    uint64 `json:"added"`    // by this run
-	Bytes    int64  `json:"bytes"`    // of the file
+	Bytes    int64  `json:"bytes"`    // of the file; 0: it is a folder
 	Unsigned bool   `json:"unsigned"` // no checkpoint covers it
 	*verify.Selected
 }
 
 func writeExport(w io.Writer, v exported) {
-	fmt.Fprintf(w, "%s: %d records, %d bytes", cli.Printable(v.File), v.Size, v.Bytes)
+	fmt.Fprintf(w, "%s: %d records", cli.Printable(v.File), v.Size)
+	if v.Bytes > 0 {
+		fmt.Fprintf(w, ", %d bytes", v.Bytes)
+	}
 	switch {
 	case v.Selected != nil:
 		fmt.Fprintf(w, ": %d shown, of %s, the others withheld by their hashes", v.Shown,
@@ -106,16 +133,21 @@ func plansText(n int) string {
 	return fmt.Sprintf("%d plans", n)
 }
 
-// exporter writes one bundle.
+// exporter writes one bundle, or one folder of tiles.
 type exporter struct {
-	client *cli.Client
+	client *cli.Client // nil: from is read
 	file   string
+	tiles  string // folder
+	from   string // copy of a host's tiles
 	plan   string
 	since  uint64
 	before []string
 }
 
 func (e *exporter) run(ctx context.Context) (exported, error) {
+	if e.tiles != "" {
+		return e.exportTiles(ctx)
+	}
 	if e.plan == "" {
 		h := bundle.Header{Tenant: e.client.Tenant, Holds: bundle.Whole}
 		if e.since > 1 {
@@ -180,6 +212,7 @@ func (e *exporter) exportPlan(ctx context.Context) (v exported, err error) {
 // download is one run that continues a file to the end that the ledger has now.
 type download struct {
 	*exporter
+	files  *tiles.Files // nil: the host is asked
 	w      *bundle.Writer
 	tree   bundle.Tree
 	end    uint64   // records
@@ -203,7 +236,7 @@ func (e *exporter) download(ctx context.Context, file *os.File, h bundle.Header)
 			part.Header)
 	}
 	d := &download{exporter: e, tree: part.Tree,
-		size: int(min(e.client.Conn.MaxPayload()/2, 512<<10))}
+		size: int(min(e.client.Conn.MaxPayload()/2, exportBytes))}
 	first, err := d.begin(ctx, part.Size)
 	if err != nil {
 		return v, err
@@ -246,6 +279,9 @@ func (e *exporter) download(ctx context.Context, file *os.File, h bundle.Header)
 	return v, nil
 }
 
+// exportBytes is what one answer carries at most, in bytes of entries.
+const exportBytes = 512 << 10
+
 // How long an export waits for a checkpoint of all that is there, and how often it looks.
 const (
 	signMax  = 3 * time.Second
@@ -256,6 +292,9 @@ const (
 // first; where that does not come, the export ends at the checkpoint before.
 func (d *download) begin(ctx context.Context, size uint64) (first view.ExportAnswer,
 	err error) {
+	if d.files != nil {
+		return d.ask(ctx, view.ExportQuery{Index: size, Tree: true})
+	}
 	var due view.SignAnswer
 	if err := d.client.Administer(ctx, "ledger.sign", struct{}{}, &due); err != nil {
 		due.Size = 0 // a host that cannot sign can still be read
@@ -395,6 +434,9 @@ func sameNodes(have []bundle.Node, want []view.ExportNode) bool {
 
 func (d *download) ask(ctx context.Context, q view.ExportQuery) (answer view.ExportAnswer,
 	err error) {
+	if d.files != nil {
+		return d.files.Export(q)
+	}
 	err = d.client.Administer(ctx, "ledger.export", q, &answer)
 	return answer, err
 }

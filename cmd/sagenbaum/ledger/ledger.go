@@ -26,8 +26,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Use:     "ledger",
 		Short:   "Read the ledger, export it, compare it with its copy, repair it",
 		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
-	}, newLedgerTail(s), newLedgerShow(s), cli.Watchable(s, newLedgerLs(s)), newLedgerExport(s),
-		newLedgerScrub(s), newLedgerRepair(s))
+	}, newLedgerTail(s), newLedgerShow(s), cli.Watchable(s, newLedgerLs(s)), Export(s),
+		newLedgerScrub(s), newLedgerRepair(s), newCheck(s))
 }
 
 // tailDefault is how many commits tail shows when it is not told where to start.
@@ -45,7 +45,7 @@ it is, the plan, and what it says. Without --since the last 20 commits.
 With -o json every line is one JSON object. --filter picks records by a CEL expression
 over kind, plan, action, class, name, subject, verdict (that a supervisor gave),
 refused, sequence, index, time and record, the record's JSON, in which numbers of 64
-bits are text. A host reads them out for it, from its second copy, byte for byte.`,
+bits are text. A host serves them, byte for byte, from its second copy.`,
 		Example: `  sagenbaum ledger tail --follow
   sagenbaum ledger tail --since 1 --plan 01JD3BX7
   sagenbaum ledger tail --since 1 --filter 'kind == "forward_failed" && plan.startsWith("01J")'

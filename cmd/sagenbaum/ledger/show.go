@@ -17,8 +17,8 @@ func newLedgerShow(s *cli.Settings) *cobra.Command {
 		Use:   "show SEQUENCE[.INDEX]|ADDRESS",
 		Short: "Show the records of one commit whole, or one of them, and check its address",
 		Long: `Show the records of one commit whole, or one of them, with every field. A
-host reads it out, as for 'ledger tail'. With an ADDRESS as plan show and plan why have
-it, also after a kind (lease_fired@14.0-0fd319a7), the record's leaf is checked: exit
+host serves it, as for 'ledger tail'. With an ADDRESS as plan show and plan why print
+it, with or without the kind (lease_fired@14.0-0fd319a7), the record's leaf is checked: exit
 code 2 when another record is there.`,
 		Example: "  sagenbaum ledger show 14\n  sagenbaum ledger show 14.0-0fd319a7 -o json",
 		Args:    cli.Exactly("SEQUENCE[.INDEX]|ADDRESS"),

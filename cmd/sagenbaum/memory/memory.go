@@ -65,8 +65,8 @@ func newMemoryQueue(s *cli.Settings) *cobra.Command {
 		Use:   "queue",
 		Short: "List what would be evicted next, and the latest evictions",
 		Long: `List what would be evicted next, in its order, and the latest evictions. A fact
-that is larger than the capacity goes first, and no other for it. Working memory that
-is over its capacity without such is brought down to nine tenths of it: the facts that
+that is larger than the capacity goes first, and no other for it. When memory
+is over its capacity without such a fact, it is brought down to nine tenths of it: the facts that
 were asserted longest ago go first, those that a held lease reads last. SINCE is a
 fact's place in that order, to the minute. An eviction is a record; the value stays in
 the ledger, and no condition changes its answer.`,
@@ -319,7 +319,7 @@ as a fold of the whole ledger; --wait-timeout bounds it.`,
 			return rebuild.CheckRebuild(cmd, s, limit)
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "compare; there is nothing else that it does")
+	cmd.Flags().BoolVar(&check, "check", false, "compare, and change nothing; required")
 	cmd.Flags().DurationVar(&limit, "wait-timeout", cli.RebuildWait, "how long to wait at most")
 	return cmd
 }

@@ -40,7 +40,7 @@ func newPlanCancel(s *cli.Settings) *cobra.Command {
 the operator's name; exit code 75 means that the log decided otherwise, for
 example because the plan was committed before. With --wait the command ends when
 the plan has, or after --wait-timeout, with exit code 1 when it did not end
-compensated by then. Undoing goes on whether or not anybody waits for it.`,
+compensated by then. The undo goes on without the command.`,
 		Example: `  sagenbaum plan cancel 01JD3BX7 --reason "wrong branch" --wait
   sagenbaum plan cancel 01JD3BX7 --wait --wait-timeout 10m`,
 		Args: cli.Exactly("PLAN"),

@@ -37,13 +37,13 @@ func newPlanErase(s *cli.Settings) *cobra.Command {
 		Short: "Destroy the key of a plan's sensitive fields, so that no one can read them any more",
 		Long: `Destroy the key of a plan's sensitive fields, those that contracts mark so. The ledger
 stays as it is, and every byte and rule of it can still be verified; what was in those
-fields cannot be read any more by anybody, and that is for good. The erasure is a record
-under the operator's name, and so is the word that the key is gone.
+fields can never be read again. The erasure is a record under the operator's name, and
+so is the confirmation that the key is gone.
 
-It is refused (exit code 75) while undos of the plan are held or owed, for these may need
+It is refused (exit code 75) while undos of the plan are held or owed, which may need
 what is sealed. With --force it is done nevertheless: an undo that takes a sealed value
 is then quarantined for the plan's owner. Plans that are part of it have keys of their own.
-Again is harmless. Copies of the keys that were made before, in a backup, are not destroyed.`,
+Erasing twice is harmless. Copies of the keys that were made before, in a backup, are not destroyed.`,
 		Example: `  sagenbaum plan erase 01JD3BX7 --reason "asked for by the customer, ticket 4711"
   sagenbaum plan erase 01JD3BX7 --reason "leaked" --force`,
 		Args: cli.Exactly("PLAN"),

@@ -52,6 +52,8 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 	}
 	cmd.Flags().StringVar(&q.To, "to", "",
 		"only what came after this `SAVEPOINT`; the plan stays open")
+	cmd.Flags().StringVar(&q.Action, "action", "",
+		"only this `ACTION` and what came after it; the plan stays open")
 	return cmd
 }
 
@@ -76,6 +78,9 @@ func writePreview(w io.Writer, p cli.Pen, v view.Preview, now time.Time) {
 	to := ""
 	if v.To != "" {
 		to = " back to savepoint " + v.To
+	}
+	if v.Action != "" {
+		to = " of " + v.Action + " and what came after it"
 	}
 	fmt.Fprintf(w, "%s  %s, an unwind%s now:\n", p.Bold(v.Plan), p.State(v.State), to)
 	if v.Refused != "" {

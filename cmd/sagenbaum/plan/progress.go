@@ -73,7 +73,7 @@ func progressText(plan view.Plan) string {
 		case "waiting":
 			waiting++
 			all++
-		case cli.UndoQuarantined, "owed", "ready", "exhausted":
+		case cli.UndoQuarantined, "owed", "ahead", "ready", "exhausted":
 			all++
 		}
 	}

@@ -44,7 +44,7 @@ func newPlanGiveUp(s *cli.Settings) *cobra.Command {
 		Use:   "give-up PLAN",
 		Short: "Give up, for good, a lease that a cascade limit holds",
 		Long: `Give up, for good, a lease that a cascade limit holds, as the plan's owner: nothing
-makes it fire any more, and the plan goes on without it. The plan itself is neither
+makes it fire again, and the plan goes on without it. The plan itself is neither
 undone nor ended; 'plan cancel' does that. The answer is a record; exit code 75
 means that nothing is cut, or that another answer was first.
 

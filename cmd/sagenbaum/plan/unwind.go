@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // unwinding is what `plan unwind` was asked to do.
 type unwinding struct {
 	to            string // savepoint; empty: all of it
+	action        string // only this one and what came after it
 	reason, actor string
 	wait          bool
 	limit         time.Duration // of the wait
@@ -29,9 +31,10 @@ func newPlanUnwind(s *cli.Settings) *cobra.Command {
 	var v unwinding
 	cmd := &cobra.Command{
 		Use:   "unwind PLAN",
-		Short: "Undo what a plan did: all of it, or what came after a savepoint",
-		Long: `Undo what a plan did, latest first: all of it, or what came after a savepoint, and
-then the plan is open again. 'plan preview' shows it before.
+		Short: "Undo what a plan did: all of it, or a part",
+		Long: `Undo what a plan did, latest first: all of it; or what came after a savepoint, or
+one action and what came after it in the plan's order, and then the plan is open
+again. 'plan preview' shows it before.
 
 A committed plan is undone too, inside its undo windows: a new plan, with ~1 after
 the old one's id, holds what the old one did, and the command follows that one. When
@@ -39,10 +42,12 @@ windows have closed nothing happens, what has become irreversible is listed, and
 exit code is 75. So it is when the log decided otherwise.
 
 With --wait the command ends when the plan has, or after --wait-timeout, with exit
-code 1 when it did not end compensated (with --to: open again) by then. Undoing goes
+code 1 when it did not end compensated (with --to or --action: open again) by then.
+Undoing goes
 on whether or not anybody waits for it.`,
 		Example: `  sagenbaum plan unwind 01JD3BX7 --reason "bad release" --wait
-  sagenbaum plan unwind 01JD3BX7 --to drafted --reason "wrong dates" --actor operator1`,
+  sagenbaum plan unwind 01JD3BX7 --to drafted --reason "wrong dates" --actor operator1
+  sagenbaum plan unwind 01JD3BX7 --action hotel --reason "closed"`,
 		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.check(); err != nil {
@@ -54,6 +59,7 @@ on whether or not anybody waits for it.`,
 		},
 	}
 	cmd.Flags().StringVar(&v.to, "to", "", "only what came after this `SAVEPOINT`")
+	cmd.Flags().StringVar(&v.action, "action", "", "only this `ACTION` and what came after it")
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of who unwinds")
 	cmd.Flags().BoolVar(&v.wait, "wait", false, "wait until the plan has ended, or is open again")
@@ -63,6 +69,8 @@ on whether or not anybody waits for it.`,
 
 func (v unwinding) check() error {
 	switch {
+	case v.to != "" && v.action != "":
+		return cli.Fail(cli.ExitUsage, "--action ACTION", "--to and --action name two parts")
 	case v.reason == "":
 		return cli.Fail(cli.ExitUsage, `--reason "bad release"`, "an unwind needs a reason")
 	case v.limit <= 0:
@@ -77,6 +85,7 @@ type Unwound struct {
 	Plan   string   `json:"plan"`
 	Origin string   `json:"origin,omitempty"`       // the committed plan
 	To     string   `json:"to,omitempty"`           // savepoint
+	Action string   `json:"action,omitempty"`       // and what came after it
 	Record uint64   `json:"record"`                 // sequence of the request in the ledger
 	Gone   []string `json:"irreversible,omitempty"` // refused: what cannot be undone any more
 	api.OutcomeAnswer
@@ -91,8 +100,12 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	if err := hasSavepoint(before, v.to); err != nil {
 		return err
 	}
-	result := Unwound{Plan: id, To: v.to}
-	request := &pb.CompensationRequested{Reason: v.reason, Actor: v.actor, ToSavepoint: v.to}
+	if v.action, err = actionOf(before, v.action); err != nil {
+		return err
+	}
+	result := Unwound{Plan: id, To: v.to, Action: v.action}
+	request := &pb.CompensationRequested{Reason: v.reason, Actor: v.actor, ToSavepoint: v.to,
+		FromAction: v.action}
 	result.OutcomeAnswer, result.Record, err = c.Operate(ctx, v.actor,
 		&pb.Record{Plan: id,
 			Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
@@ -114,8 +127,8 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 		limit = v.limit
 		stop = follow(ctx, s, cmd.ErrOrStderr(), result.Plan)
 	}
-	if v.to != "" && result.Origin == "" {
-		result.OutcomeAnswer, err = awaitRewound(ctx, c, before, v.to, result.Record, limit)
+	if v.partly() && result.Origin == "" {
+		result.OutcomeAnswer, err = awaitRewound(ctx, c, before, v, result.Record, limit)
 	} else {
 		result.OutcomeAnswer, err = AwaitEnd(ctx, c, result.Plan, result.Record, limit)
 	}
@@ -132,7 +145,7 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 
 // judgeUnwound is how a wait ends: well, or with something to look at.
 func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) error {
-	open := v.to != "" && r.Origin == ""
+	open := v.partly() && r.Origin == ""
 	if r.State == ledger.StateQuarantined {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum doctor --plan "+r.Plan)
 	}
@@ -146,6 +159,28 @@ func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) err
 	default:
 		return cli.ErrLook
 	}
+}
+
+// partly reports whether the plan is to be open again.
+func (v unwinding) partly() bool { return v.to != "" || v.action != "" }
+
+// actionOf is the id of an action of a plan that is named by its id or number.
+func actionOf(plan view.Plan, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	for _, a := range plan.Actions {
+		if a.Action == name {
+			return a.Action, nil
+		}
+	}
+	for _, a := range plan.Actions {
+		if strconv.Itoa(a.Number) == name {
+			return a.Action, nil
+		}
+	}
+	return "", cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
+		"compensation_requested.from_action: plan %s has no action %q", plan.Plan, name)
 }
 
 // hasSavepoint refuses a savepoint that a plan does not have.
@@ -199,6 +234,10 @@ func writeUnwound(cmd *cobra.Command, p cli.Pen, r Unwound, v unwinding) {
 		line = fmt.Sprintf("%s %s again at savepoint %s", r.Plan, p.State(r.State), v.to)
 	case v.to != "":
 		line += " back to savepoint " + v.to
+	case v.action != "" && r.State == ledger.StateOpen:
+		line = fmt.Sprintf("%s %s again without %s", r.Plan, p.State(r.State), v.action)
+	case v.action != "":
+		line += " from " + v.action + " on"
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s, unwound by %s · record %d\n", line, v.actor, r.Record)
 }
@@ -210,7 +249,7 @@ const (
 
 // awaitRewound asks until a plan has gone back to a savepoint and is open again, or
 // stopped on the way, for at most limit. Before is the plan as it was asked.
-func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, to string,
+func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, v unwinding,
 	sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for delay := rewoundAskMin; ; delay = min(2*delay, rewoundAskMax) {
@@ -219,7 +258,7 @@ func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, to strin
 			return api.OutcomeAnswer{}, err
 		}
 		state := plan.State
-		if state == ledger.StateOpen && !wentBack(before, plan, to) {
+		if state == ledger.StateOpen && !wentBack(before, plan, v) {
 			state = ledger.StateUnwinding // it is asked for, and has not begun
 		}
 		pause := min(delay, time.Until(deadline))
@@ -237,11 +276,16 @@ func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, to strin
 }
 
 // wentBack reports whether nothing is held any more of what a plan had done after
-// a savepoint when it was asked to go back.
-func wentBack(before, plan view.Plan, to string) bool {
+// a savepoint, or of an action, when it was asked to go back.
+func wentBack(before, plan view.Plan, v unwinding) bool {
+	if v.action != "" {
+		return !slices.ContainsFunc(plan.Actions, func(a view.Action) bool {
+			return a.Action == v.action && slices.Contains(unsettledUndos, a.Undo)
+		})
+	}
 	kept := 0
 	for _, sp := range before.Savepoints {
-		if sp.Name == to {
+		if sp.Name == v.to {
 			kept = sp.Actions
 		}
 	}
@@ -252,5 +296,5 @@ func wentBack(before, plan view.Plan, to string) bool {
 }
 
 // unsettledUndos are the states of an undo that is still to come or under way.
-var unsettledUndos = []string{"held", "owed", "ready", "dispatched", "waiting", "exhausted",
-	cli.UndoQuarantined}
+var unsettledUndos = []string{"held", "owed", "ahead", "ready", "dispatched", "waiting",
+	"exhausted", cli.UndoQuarantined}

@@ -148,6 +148,8 @@ func whyLines(p cli.Pen, step, before view.WhyStep, held bool) []string {
 	end := "and its plan was undone"
 	if step.ToSavepoint != "" {
 		end += " back to savepoint " + step.ToSavepoint
+	} else if step.FromAction != "" {
+		end = "and " + step.FromAction + " was undone, with what came after it"
 	}
 	end += address(p, step.Fired)
 	switch {
@@ -218,6 +220,8 @@ func whyBegan(p cli.Pen, step view.WhyStep) string {
 		return plan + " was declared failed" + said
 	case step.Said == "unwind" && step.ToSavepoint != "":
 		return plan + " was told to unwind (back to savepoint " + step.ToSavepoint + ")" + said
+	case step.Said == "unwind" && step.FromAction != "":
+		return plan + " was told to undo " + step.FromAction + " and what came after it" + said
 	case step.Said == "unwind":
 		return plan + " was told to unwind" + said
 	case step.Said == "late":

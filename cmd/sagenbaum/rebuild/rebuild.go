@@ -23,8 +23,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Short: "Drop a tenant's folded state and fold its ledger again, or only compare",
 		Long: `Drop a tenant's folded state and fold its ledger again from the first record, while
 nothing is dispatched; it returns when the fold is where it was. The state is a
-cache, nothing is lost by that. It also takes a tenant up again that was halted
-because its state folder came from elsewhere: the guards look again, then.
+cache, so nothing is lost. A tenant that was halted because its state folder came
+from elsewhere is taken up again: its guards are checked once more.
 
 --check folds beside the running executor instead and compares the two, byte for
 byte; it changes nothing. Exit code 1 when they differ.`,

@@ -182,6 +182,9 @@ func stateLine(p cli.Pen, plan view.Plan, now time.Time) string {
 	if plan.ToSavepoint != "" {
 		line += " back to savepoint " + plan.ToSavepoint
 	}
+	if plan.FromAction != "" {
+		line += " from " + plan.FromAction + " on"
+	}
 	for _, link := range []struct{ what, plan string }{{"part of", plan.Parent},
 		{"undoes", plan.Origin}, {"undone as", plan.UndoneAs}} {
 		if link.plan != "" {
@@ -244,6 +247,8 @@ func undoWord(a view.Action, now time.Time) string {
 		default:
 			line += fmt.Sprintf(" to %s, attempt %d of %d", a.Compensation, a.Attempt, a.Attempts)
 		}
+	case "ahead":
+		line += ": waits for " + a.WaitsFor
 	case "waiting":
 		if a.Asking != "" {
 			line += fmt.Sprintf(", asks again %s %s", cli.Relative(a.DueNs, now),

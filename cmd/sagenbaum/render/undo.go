@@ -40,7 +40,7 @@ func WriteUndos(w io.Writer, p cli.Pen, undos []view.Undo, plans bool) {
 
 // UndoColors are the SGR codes of the states of an attempt.
 var UndoColors = map[string]string{"dispatched": "33", "done": "32", "failed": "31;1",
-	"in_doubt": "33", "superseded": "2"}
+	"in_doubt": "33", "superseded": "2", "ahead": "33", "recalled": "2"}
 
 // Lasted prints a duration in ns, "-" for one that is not known.
 func Lasted(ns int64) string {

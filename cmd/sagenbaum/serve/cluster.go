@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
@@ -27,10 +28,10 @@ func (v *clustering) flags(cmd *cobra.Command) {
 	f.IntVar(&v.replicas, "replicas", 1,
 		"`N` NATS servers, 1 to 5, that keep each new ledger; 3 outlives the loss of one")
 	f.StringVar(&v.holder, "holder", "",
-		"`NAME` of this host among those that may hold the tenants; default one that is made at "+
-			"the first start and kept in --data")
+		"`NAME` of this host, different on each host; the default is made at the first start "+
+			"and kept in --data")
 	f.DurationVar(&v.leaseTTL, "lease-ttl", jetstream.LeaseTTL,
-		"`TIME`, whole seconds, after which another host takes over from one that is gone")
+		"`TIME`, whole seconds, after which another host takes over the tenants of one that is gone")
 	f.StringVar(&v.systemCreds, "system-creds", "",
 		"`FILE` with credentials of the external server's system account, to see that it syncs "+
 			"every write")
@@ -47,7 +48,7 @@ func (v *clustering) check(external bool) error {
 	case v.replicas < 1 || v.replicas > 5:
 		return cli.Fail(cli.ExitUsage, "--replicas 3", "--replicas cannot be %d", v.replicas)
 	case v.holder != "" && !ledger.ValidToken(v.holder):
-		return cli.Fail(cli.ExitUsage, "--holder of 1 to 64 letters, digits, '-' or '_'",
+		return cli.Fail(cli.ExitUsage, "--holder of "+ledger.TokenWanted,
 			"%q is no name of a host", v.holder)
 	case v.leaseTTL < jetstream.LeaseTTLMin || v.leaseTTL > jetstream.LeaseTTLMax ||
 		v.leaseTTL%time.Second != 0:
@@ -80,17 +81,22 @@ const dialMax = 2 * time.Second
 const reconnectWait = 250 * time.Millisecond
 
 // system connects to the system account of an external server; nil when none was named.
-func (v *clustering) system(external string, timeout time.Duration) (*nats.Conn, error) {
-	options := steadyOptions("sagenbaum system", timeout)
+func (v *clustering) system(external string, s *cli.Settings) (*nats.Conn, error) {
+	options, err := s.Transport()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, steadyOptions("sagenbaum system", s.Timeout)...)
 	url := v.systemNATS
 	switch {
 	case v.systemCreds != "":
-		if _, err := os.Stat(v.systemCreds); err != nil {
+		own, _, err := connect.File(v.systemCreds, "")
+		if err != nil {
 			return nil, cli.Fail(cli.ExitFailed,
-				"--system-creds: a file that is there and can be read", "cannot read %s: %v",
-				v.systemCreds, err)
+				"--system-creds: a file that is there and that only you can read",
+				"cannot use %s: %v", v.systemCreds, err)
 		}
-		options = append(options, nats.UserCredentials(v.systemCreds))
+		options = append(options, own...)
 		if url == "" {
 			url = external
 		}

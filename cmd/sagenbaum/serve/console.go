@@ -1,10 +1,13 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,7 +23,9 @@ import (
 type consoling struct {
 	console   string // HOST:PORT or off
 	chosen    bool   // an operator has chosen that
-	operators string // file; empty: in data
+	who       string // file of users; empty: in data
+	operators string // its old name
+	oidc      string // file that says how a provider vouches for users; empty: none
 	cert, key string
 
 	started bool            // it was tried
@@ -41,9 +46,16 @@ const consoleUsage = "`HOST:PORT|off` of the console in a browser, which answers
 func (v *consoling) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.console, "console", consoleDefault, consoleUsage)
-	f.StringVar(&v.operators, "console-operators", "",
-		"`FILE` of those who may act in the console: a name and a token, one a line (default "+
-			"DATA/console/operators, made with one token)")
+	f.StringVar(&v.who, "console-users", "",
+		"`FILE` of who may do what in the console, read again when it changes (default "+
+			"DATA/console/users, made with one admin; docs/guide/console.md)")
+	f.StringVar(&v.operators, "console-operators", "", "old name of --console-users")
+	if err := f.MarkDeprecated("console-operators", "give the file as --console-users"); err != nil {
+		panic("serve: " + err.Error())
+	}
+	f.StringVar(&v.oidc, "console-oidc", "",
+		"`FILE` in YAML that says which OpenID Connect provider vouches for further users, and what "+
+			"its claims mean (docs/guide/console.md)")
 	f.StringVar(&v.cert, "console-cert", "", "PEM `FILE` of the console's certificate")
 	f.StringVar(&v.key, "console-key", "", "PEM `FILE` of that certificate's key")
 }
@@ -51,7 +63,7 @@ func (v *consoling) flags(cmd *cobra.Command) {
 // flagsOfConsole are the flags behind the fields of the console's configuration.
 var flagsOfConsole = map[string]string{
 	"listen": "--console 127.0.0.1:4280, or with --console-cert and --console-key; --console off " +
-		"for none", "operators": "--console-operators FILE", "operator": "--console-operators FILE",
+		"for none", "users": "--console-users FILE", "first": "--console-users FILE",
 	"tls": "--console-cert and --console-key: PEM files that fit each other",
 }
 
@@ -60,6 +72,10 @@ func (v *consoling) check() error {
 	if _, _, err := net.SplitHostPort(v.console); err != nil && v.console != ConsoleOff {
 		return cli.Fail(cli.ExitUsage, "--console 127.0.0.1:4280, or --console off",
 			"%q is no address for the console", v.console)
+	}
+	if v.who != "" && v.operators != "" {
+		return cli.Fail(cli.ExitUsage, "--console-users FILE",
+			"--console-operators is the old name of --console-users: give one of them")
 	}
 	if (v.cert == "") != (v.key == "") {
 		return cli.Fail(cli.ExitUsage, "--console-cert FILE --console-key FILE",
@@ -75,15 +91,16 @@ func (v *serving) startConsole(log *slog.Logger) error {
 		return nil
 	}
 	v.started = true
-	operators := v.operators
-	if operators == "" {
-		operators = filepath.Join(v.data, "console", "operators")
+	users := v.consoleUsers()
+	provider, err := readProvider(v.oidc)
+	if err != nil {
+		return err
 	}
 	server, err := console.Start(console.Config{
-		Listen: v.console, TLSCert: v.cert, TLSKey: v.key, Operators: operators,
-		Operator: cli.DefaultActor(),
-		// Without users, whoever is on this machine may read and write through NATS.
-		OpenRead: v.cert == "" && v.users == "" && v.external == "",
+		Listen: v.console, TLSCert: v.cert, TLSKey: v.key, Users: users, First: cli.DefaultActor(),
+		Provider: provider,
+		// With --open, whoever is on this machine may read and write through NATS.
+		OpenRead: v.cert == "" && v.open,
 		Version:  cli.ReadVersion().Version, Logger: log,
 	})
 	var refused *ledger.Refused
@@ -92,7 +109,7 @@ func (v *serving) startConsole(log *slog.Logger) error {
 		return cli.Fail(cli.ExitUsage, flagsOfConsole["listen"],
 			"cannot serve the console: %s, and it has no certificate", refused.Problem)
 	case errors.As(err, &refused):
-		field, _, _ := strings.Cut(refused.Field, " ") // operators line 3
+		field, _, _ := strings.Cut(refused.Field, " ") // users line 3
 		return cli.Fail(cli.ExitUsage, flagsOfConsole[field], "cannot serve the console: %s: %s",
 			refused.Field, refused.Problem)
 	case err != nil && !v.chosen:
@@ -104,14 +121,35 @@ func (v *serving) startConsole(log *slog.Logger) error {
 			"cannot serve: %v", err)
 	}
 	v.shown = server
-	log.Info("console", "url", server.URL(), "operators", operators)
+	log.Info("console", "url", server.URL(), "users", users)
 	return nil
+}
+
+// consoleUsers is the file of users: where no one says another, the one of data, or the one
+// that was there before there were roles.
+func (v *serving) consoleUsers() string {
+	users := filepath.Join(v.data, "console", "users")
+	before := filepath.Join(v.data, "console", "operators")
+	if _, err := os.Stat(users); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(before); err == nil {
+			users = before
+		}
+	}
+	return cmp.Or(v.who, v.operators, users)
 }
 
 func (v *serving) closeConsole() {
 	if v.shown != nil {
 		v.shown.Close()
 	}
+}
+
+// doorText is the door's place in that line.
+func doorText(url string) string {
+	if url == "" {
+		return ""
+	}
+	return " · http " + url
 }
 
 // consoleText is the console's place in the line that serve prints when it is ready.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -32,7 +33,7 @@ func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logge
 			if leave != nil {
 				leave()
 			}
-			return h, err
+			return h, explainKeys(err)
 		}
 		if err.Error() != said {
 			if leave != nil {
@@ -53,18 +54,18 @@ func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logge
 }
 
 // standIn says in the host's place what is wrong, until leave is called.
-func (v *serving) standIn(conn *nats.Conn, disks []host.Disk, external bool, log *slog.Logger,
+func (v *serving) standIn(conn *nats.Conn, disks []observe.Disk, external bool, log *slog.Logger,
 	cause error) (leave func()) {
 	log.Error("degraded: nothing is folded or dispatched until the disk can be written", "cause",
 		cause)
-	tenants := make([]host.TenantHealth, 0, len(v.tenants))
-	for _, tenant := range v.tenants {
+	tenants := make([]host.TenantHealth, 0, len(v.names()))
+	for _, tenant := range v.names() {
 		tenants = append(tenants,
 			host.TenantHealth{Tenant: tenant, Mode: view.ModeDegraded, Problem: cause.Error()})
 	}
 	v.watch.degraded.Store(&tenants)
 	s, err := host.NewStandIn(host.StandInConfig{
-		Conn: conn, Tenants: v.tenants, Holder: v.holder, Problem: cause.Error(),
+		Conn: conn, Tenants: v.names(), Holder: v.holder, Problem: cause.Error(),
 		Elsewhere: external, Disks: disks, Metrics: v.watch.metrics,
 	})
 	if err != nil {
@@ -112,15 +113,15 @@ func (v *serving) standInAlone(ctx context.Context, config embedded.Config, log 
 }
 
 // disks are those that a host uses.
-func (s hostSetup) disks(v *serving) []host.Disk {
+func (s hostSetup) disks(v *serving) []observe.Disk {
 	tiles := v.tiles
 	if tiles == "" {
 		tiles = filepath.Join(v.data, "executor", "tiles")
 	}
-	all := []host.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")},
+	all := []observe.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")},
 		{Store: "tiles", Dir: tiles}}
 	if s.store != "" {
-		all = append(all, host.Disk{Store: "ledger", Dir: s.store})
+		all = append(all, observe.Disk{Store: "ledger", Dir: s.store})
 	}
 	return all
 }

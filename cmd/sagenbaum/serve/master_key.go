@@ -1,82 +1,59 @@
 package serve
 
 import (
-	"crypto/rand"
-	"encoding/hex"
+	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/spf13/pflag"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/masterkey"
 )
 
-// masterKeyFile is where a host on its own server keeps its master key, below the data.
-const masterKeyFile = "master.key"
+// keeping says where the keys are that open what is sealed: outside the data, so that who
+// copies the data does not copy them.
+type keeping struct {
+	source     masterkey.Source
+	tenantKeys string // folder of the keys of tenants; empty: DATA.keys
 
-// masterKey reads what the keys of plans are wrapped with: 64 hex digits. A host on its
-// own server makes one at its first start; on a server that runs elsewhere there may be
-// other hosts, which need the same. None of both: nil, and sensitive fields are refused.
-func (v *serving) masterKey() ([]byte, error) {
-	file := v.master
-	if file == "" {
-		if v.external != "" {
-			return nil, nil
-		}
-		file = filepath.Join(v.data, masterKeyFile)
-		if err := makeMasterKey(file); err != nil {
-			return nil, cli.Fail(cli.ExitFailed, "--master-key FILE",
-				"cannot make the master key: %v", err)
-		}
-	}
-	const hint = "openssl rand -hex 32 > FILE; chmod 600 FILE; the same on every host of these " +
-		"tenants"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, hint, "cannot read the master key: %v", err)
-	}
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return nil, cli.Fail(cli.ExitFailed, "chmod 600 "+file,
-			"the master key %s can be read by others (mode %04o)", file, info.Mode().Perm())
-	}
-	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(key) != host.MasterKeySize {
-		return nil, cli.Fail(cli.ExitFailed, hint, "the master key %s is not %d hex digits", file,
-			2*host.MasterKeySize)
-	}
-	return key, nil
+	master []byte // once it was read
 }
 
-// makeMasterKey makes a key where there is none. It is synced before it is there, so
-// that a power cut leaves a whole one or none.
-func makeMasterKey(file string) error {
-	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		return err
+func (k *keeping) flags(f *pflag.FlagSet) {
+	k.source.Flags(f, "master-key", masterkey.Variable,
+		"`FILE` of the key that wraps the keys of tenants, outside --data: 64 hex digits, the same on "+
+			"every host (default TENANT-KEYS/master.key, made if missing; none with --nats)")
+	f.StringVar(&k.tenantKeys, "tenant-keys", "",
+		"`DIR` of the keys of tenants, outside --data (default DATA.keys, beside --data)")
+}
+
+// masterKey reads the master key, once, and says in which folder the keys of tenants are. A
+// host on its own server makes a master key at its first start; on a server that runs
+// elsewhere there may be other hosts, which need the same. None of both: no key, and sensitive
+// fields are refused.
+func (v *serving) masterKey(ctx context.Context) (master []byte, folder string, err error) {
+	if v.master == nil && !v.source.Given() && v.external != "" {
+		return nil, "", nil
 	}
-	key := make([]byte, host.MasterKeySize)
-	if _, err := rand.Read(key); err != nil {
-		return err
+	if folder, err = masterkey.Folder(v.tenantKeys, v.data); err != nil || v.master != nil {
+		return v.master, folder, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
+	if v.source.Given() {
+		v.master, err = v.source.Read(ctx, v.data)
+	} else {
+		v.master, err = masterkey.Default(folder, v.data)
 	}
-	out, err := os.CreateTemp(filepath.Dir(file), masterKeyFile+".*") // mode 0600
-	if err != nil {
-		return err
+	return v.master, folder, err
+}
+
+// explainKeys turns what a host said of the folder of tenants' keys into words about the
+// command line.
+func explainKeys(err error) error {
+	var refused *ledger.Refused
+	if errors.As(err, &refused) && (refused.Field == "master key" || refused.Field == "tenant keys") {
+		return cli.Fail(cli.ExitFailed, refused.Want, "cannot serve: %s", refused.Problem)
 	}
-	_, err = out.WriteString(hex.EncodeToString(key) + "\n")
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
-	}
-	if err := os.Rename(out.Name(), file); err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
-	}
-	folder, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return err
 }

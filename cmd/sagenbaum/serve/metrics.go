@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -39,7 +40,7 @@ type Watching struct {
 	address string   // of --metrics; empty: nothing listens
 	names   []string // of --metrics-name
 
-	metrics *host.Metrics
+	metrics *observe.Metrics
 	traces  *traces
 	running atomic.Pointer[host.Host] // nil: none runs now
 	// degraded are the tenants while none can run; nil: it is only about to.
@@ -48,8 +49,8 @@ type Watching struct {
 }
 
 func (w *Watching) flags(cmd *cobra.Command) {
-	const name = "`NAME` by which --metrics may be asked, beside addresses, localhost and the name " +
-		"of this machine; may be given more than once"
+	const name = "another host `NAME` that --metrics answers to, besides addresses, localhost and " +
+		"the name of this machine; may be given more than once"
 	cmd.Flags().StringArrayVar(&w.names, "metrics-name", nil, name)
 	cmd.Flags().StringVar(&w.address, "metrics", "",
 		"`HOST:PORT` for /metrics (Prometheus), /healthz and /readyz; port 0 takes a free one; "+
@@ -118,14 +119,14 @@ func (w *Watching) start(v *serving, log *slog.Logger) (stop func(), err error) 
 	if w.address == "" {
 		return w.traces.stop, nil
 	}
-	disks := []host.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")}}
+	disks := []observe.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")}}
 	if v.tiles != "" {
-		disks = append(disks, host.Disk{Store: "tiles", Dir: v.tiles})
+		disks = append(disks, observe.Disk{Store: "tiles", Dir: v.tiles})
 	}
 	if v.external == "" {
-		disks = append(disks, host.Disk{Store: "ledger", Dir: filepath.Join(v.data, "nats")})
+		disks = append(disks, observe.Disk{Store: "ledger", Dir: filepath.Join(v.data, "nats")})
 	}
-	w.metrics = host.NewMetrics(disks...)
+	w.metrics = observe.NewMetrics(disks...)
 	listener, err := net.Listen("tcp", w.address)
 	if err != nil {
 		w.traces.stop()
@@ -183,7 +184,8 @@ func (w *Watching) Health() health {
 	answer := health{OK: true, Tenants: h.Health()}
 	for _, t := range answer.Tenants {
 		answer.OK = answer.OK &&
-			(t.Mode == view.ModeHolding || t.Mode == view.ModeStandby && t.Problem != "")
+			(t.Mode == view.ModeHolding || t.Mode == view.ModeErased ||
+				t.Mode == view.ModeStandby && t.Problem != "")
 	}
 	return answer
 }

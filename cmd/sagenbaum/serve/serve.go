@@ -3,7 +3,6 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,8 +21,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/page"
+	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -36,16 +37,17 @@ type serving struct {
 	data      string
 	listen    string
 	tenants   []string
+	named     bool // --tenant was given
+	known     atomic.Pointer[[]string]
 	external  string // URL of a NATS server that runs elsewhere; empty: embedded
 	noSync    bool
 	lossy     bool
 	tiles     string // folder of the second copies of the ledgers; empty: in data
 	keys      string // folder of the keys that sign checkpoints; empty: in data
-	witness   host.Witness
+	witness   proof.Witness
 	maxStore  int64
 	maxMemory int64 // bytes of facts of one tenant; 0: no limit
 	clock     *host.Clock
-	users     string
 	tlsCert   string
 	tlsKey    string
 	clientCA  string
@@ -53,7 +55,6 @@ type serving struct {
 	secret    string   // file of the webhooks' keys; empty: in data
 	stuck     time.Duration
 	escalate  time.Duration
-	master    string // file of the master key; empty: in data, for an embedded server
 	verbose   bool
 	logs      string // format of the log
 	stopOnEOF bool
@@ -61,6 +62,9 @@ type serving struct {
 	watch     Watching
 	clustering
 	consoling
+	keeping
+	admitting
+	opening
 }
 
 // Command is `sagenbaum serve` with all below it.
@@ -69,25 +73,33 @@ func Command(s *cli.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a NATS server with JetStream and the executor",
-		Long: `Run a NATS server with JetStream and the executor in this process, with all data
-in one folder, and nothing else to install. With --nats the executor uses a NATS
-server that runs elsewhere. Stop it with an interrupt; kill -9 is safe too.
+		Long: `Run a NATS server with JetStream and the executor in this process. All data is in one
+folder, and nothing else needs to be installed. With --nats or --context the executor
+uses a NATS server that runs elsewhere. Stop it with an interrupt; kill -9 is safe too.
 
-It listens on this machine only. Another address needs --tls-cert, --tls-key and
---users. When JetStream stops answering after a write error, for example because
-the disk was full, the embedded server is restarted on the same folder.`,
+It listens on this machine only, and accepts no connection without credentials. The
+first start makes credentials for the user who runs it, and every command finds them;
+make others with 'sagenbaum user add'. On another address it uses TLS, with a
+certificate that it makes unless --tls-cert and --tls-key name one.
+
+When JetStream stops answering after a write error, for example because the disk was
+full, the embedded server is restarted on the same folder.`,
 		Example: `  sagenbaum serve
   sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
-  sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
+  sagenbaum serve --listen 0.0.0.0:4222
   sagenbaum serve --webhook https://pager.example.com/hook --webhook payments=https://pager.example.com/payments
-  sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds
-  sagenbaum serve --nats nats://nats-1:4222,nats://nats-2:4222,nats://nats-3:4222 --replicas 3 --holder host-a --creds holder.creds --system-creds sys.creds`,
+  sagenbaum serve --nats nats://nats.example.com:4222 --creds host.creds --system-creds sys.creds
+  sagenbaum serve --context cluster --replicas 3 --holder host-a --system-creds sys.creds`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := v.elsewhere(s, cmd); err != nil {
+				return err
+			}
+			v.httpChosen = cmd.Flags().Changed("http")
 			if err := v.check(); err != nil {
 				return err
 			}
-			v.chosen = cmd.Flags().Changed("console")
+			v.chosen, v.named = cmd.Flags().Changed("console"), cmd.Flags().Changed("tenant")
 			ctx := cmd.Context()
 			if v.stopOnEOF {
 				var cancel context.CancelFunc
@@ -101,6 +113,21 @@ the disk was full, the embedded server is restarted on the same folder.`,
 	return cmd
 }
 
+// elsewhere finds the server of --nats, or of a context that was named.
+func (v *serving) elsewhere(s *cli.Settings, cmd *cobra.Command) error {
+	switch named, err := s.Named(cmd); {
+	case err != nil:
+		return err
+	case named && v.external != "":
+		return cli.Fail(cli.ExitUsage, "one of the two", "--context names a server, and so does --nats")
+	case named:
+		v.external = s.Server
+	case v.external != "":
+		s.Server = v.external
+	}
+	return nil
+}
+
 // flags adds the flags of serve.
 func (v *serving) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -108,10 +135,11 @@ func (v *serving) flags(cmd *cobra.Command) {
 	f.StringVar(&v.listen, "listen", "127.0.0.1:4222",
 		"`HOST:PORT` of the embedded server; port 0 takes a free one")
 	f.StringArrayVar(&v.tenants, "tenant", []string{"default"},
-		"`TENANT` to serve; may be given more than once")
+		"`TENANT` to make if there is none of that name; 'tenant add' makes one without a "+
+			"restart; may be given more than once")
 	f.StringVar(&v.external, "nats", os.Getenv("SAGENBAUM_NATS"),
 		"`URL` of a NATS server that runs elsewhere, instead of the embedded one (env "+
-			"SAGENBAUM_NATS, which no list of processes shows)")
+			"SAGENBAUM_NATS, which keeps a password out of the list of processes)")
 	f.BoolVar(&v.noSync, "no-sync", false,
 		"acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
 	f.BoolVar(&v.lossy, "accept-lossy-broker", false,
@@ -126,11 +154,12 @@ func (v *serving) flags(cmd *cobra.Command) {
 	f.StringVar(&v.keys, "keys", "",
 		"`DIR` of the keys that sign checkpoints (default DATA/executor/keys)")
 	f.StringVar(&v.witness.URL, "witness", "",
-		"`URL` of a C2SP tlog-witness that cosigns checkpoints; it delays nothing")
+		"`URL` of a C2SP tlog-witness that cosigns checkpoints; nothing waits for it")
 	f.StringVar(&v.witness.Key, "witness-key", "", "`VERIFIER-KEY` of its cosignatures")
-	f.StringVar(&v.users, "users", "",
-		"`FILE` of users who may connect to the embedded server (docs/cli.md)")
-	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
+	v.admitting.flags(cmd)
+	f.StringVar(&v.tlsCert, "tls-cert", "",
+		"PEM `FILE` of the embedded server's certificate; one is made where none is given and "+
+			"others can reach the server")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of that certificate's key")
 	f.StringVar(&v.clientCA, "tls-client-ca", "",
 		"PEM `FILE`: clients must show a certificate signed by it")
@@ -139,6 +168,7 @@ func (v *serving) flags(cmd *cobra.Command) {
 	v.watch.flags(cmd)
 	f.StringVar(&v.logs, "log", logText, "`FORMAT` of the log on stderr: text or json")
 	v.consoling.flags(cmd)
+	v.opening.flags(cmd)
 	for _, name := range []string{"nats", "system-nats"} { // the environment may hold a password
 		f.Lookup(name).DefValue = ""
 	}
@@ -154,16 +184,14 @@ func (v *serving) workFlags(cmd *cobra.Command) {
 		"`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every "+
 			"hook without one of its own; may be given more than once")
 	f.StringVar(&v.secret, "webhook-secret", "",
-		"`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default "+
-			"DATA/webhook.secret, made when missing)")
+		"`FILE` of the secrets that sign what is posted: whsec_ and base64, one per line, after the "+
+			"name of a hook if it is for that one alone (default DATA/webhook.secret, made if missing)")
 	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute,
-		"after this `TIME` a page that no one has taken goes to the hook operators, too")
+		"after this `TIME` a page that no one has taken is also sent to the hook operators")
 	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute,
-		"after this `TIME` without a worker, or with one that still says working, the hook "+
-			"operators is called")
-	f.StringVar(&v.master, "master-key", "",
-		"`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on "+
-			"every host (default DATA/master.key, made if missing; none with --nats)")
+		"page the hook operators when an undo has had no worker for this `TIME`, or one that "+
+			"only reports that it is still working")
+	v.keeping.flags(f)
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault,
 		"at most `N` leases, 1 to 64, may fire in a chain because of what undos changed; the "+
 			"next waits for its plan's owner")
@@ -180,7 +208,7 @@ const memoryDefault = 256 << 20
 func (v *serving) check() error {
 	for i, tenant := range v.tenants {
 		if !ledger.ValidToken(tenant) {
-			return cli.Fail(cli.ExitUsage, "--tenant of 1 to 64 letters, digits, '-' or '_'",
+			return cli.Fail(cli.ExitUsage, "--tenant of "+ledger.TokenWanted,
 				"%q is no tenant", tenant)
 		}
 		for _, other := range v.tenants[:i] {
@@ -191,17 +219,18 @@ func (v *serving) check() error {
 		}
 	}
 	if v.external != "" &&
-		(v.noSync || v.users != "" || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" ||
+		(v.noSync || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" ||
 			v.maxStore != 0) {
 		return cli.Fail(cli.ExitUsage, "configure the external server itself",
-			"--no-sync, --users, --max-store and --tls-* are for the embedded server, not for "+
+			"--no-sync, --max-store and --tls-* are for the embedded server, not for "+
 				"--nats")
 	}
 	if v.external == "" && v.lossy {
 		return cli.Fail(cli.ExitUsage, "drop it, or add --nats URL",
 			"--accept-lossy-broker is for --nats")
 	}
-	if err := v.clustering.check(v.external != ""); err != nil {
+	if err := errors.Join(v.admitting.check(v.external != ""), v.opening.check(v.external != ""),
+		v.clustering.check(v.external != "")); err != nil {
 		return err
 	}
 	if err := cli.OneOf("log", v.logs, logText, cli.OutputJSON); err != nil {
@@ -230,7 +259,7 @@ func (v *serving) check() error {
 		return err
 	}
 	var refused *ledger.Refused
-	if err := host.CheckWitness(v.witness); errors.As(err, &refused) {
+	if err := proof.CheckWitness(v.witness); errors.As(err, &refused) {
 		return cli.Fail(cli.ExitUsage,
 			"--witness URL and --witness-key KEY go together; "+refused.Want,
 			"the witness cannot be used: %s: %s", refused.Field, refused.Problem)
@@ -275,7 +304,7 @@ func (v *serving) hooks() (map[string]string, error) {
 				"--webhook for %s is given twice", hook)
 		}
 		var refused *ledger.Refused
-		if err := host.CheckWebhook(hook, webhook); errors.As(err, &refused) {
+		if err := page.CheckWebhook(hook, webhook); errors.As(err, &refused) {
 			return nil, cli.Fail(cli.ExitUsage,
 				"--webhook [HOOK=][slack+|teams+]URL; "+refused.Want,
 				"the --webhook for %s cannot be used: %s", hook, refused.Problem)
@@ -289,11 +318,11 @@ func (v *serving) hooks() (map[string]string, error) {
 // configuration, for a refusal that a command line can correct.
 var flagsOfServer = map[string]string{
 	"dir":       "--data DIR",
-	"host":      "--listen 127.0.0.1:4222, or with --tls-cert, --tls-key and --users",
+	"host":      "--listen 127.0.0.1:4222, or without --open",
 	"port":      listenHint,
 	"max_store": "--max-store BYTES",
 	"tls":       "--tls-cert, --tls-key and --tls-client-ca: PEM files that fit each other",
-	"users":     "--users FILE",
+	"users":     "the file auth/users of the data folder, as a backup has it",
 }
 
 const listenHint = "--listen 127.0.0.1:4222; a port is 1 to 65535, 0 takes a free one"
@@ -329,6 +358,8 @@ type Ready struct {
 	ReadyMs int64    `json:"ready_ms"`
 	Metrics string   `json:"metrics,omitempty"` // address of --metrics
 	Console string   `json:"console,omitempty"` // URL
+	HTTP    string   `json:"http,omitempty"`    // URL of the door
+	Creds   string   `json:"creds,omitempty"`   // file of the credentials of who runs it
 }
 
 // serve runs until the context ends. When the embedded server stops answering it is
@@ -339,16 +370,21 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		level = slog.LevelDebug
 	}
 	log := newLog(cmd.ErrOrStderr(), v.logs, level)
+	if _, _, err := v.masterKey(ctx); err != nil { // before anything is started
+		return err
+	}
 	stop, err := v.watch.start(v, log)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	defer tuneHeap(ctx)()
 	defer v.closeConsole()
+	defer v.closeWeb()
 	announced := false
 	announce := func(r Ready) {
 		if !announced {
-			announced, r.Metrics = true, v.watch.bound
+			announced, r.Metrics, r.HTTP = true, v.watch.bound, v.webURL
 			if v.shown != nil {
 				r.Console = v.shown.URL()
 			}
@@ -376,8 +412,8 @@ func writeReady(out io.Writer, asJSON bool, r Ready) {
 	if r.Metrics != "" {
 		metrics = " · metrics http://" + r.Metrics + "/metrics"
 	}
-	fmt.Fprintf(out, "nats %s%s · data %s · tenants %s%s · ready in %s\n", r.URL,
-		consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics,
+	fmt.Fprintf(out, "nats %s%s%s · data %s · tenants %s%s · ready in %s\n", r.URL,
+		doorText(r.HTTP), consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics,
 		time.Duration(r.ReadyMs)*time.Millisecond)
 }
 
@@ -409,8 +445,8 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 		default:
 			config.Port = portOf(server.URL(), config.Port) // keep it over a restart
 			err = runOn(ctx, server, v, log, func() {
-				announce(Ready{URL: server.URL(), Data: v.data, Tenants: v.tenants,
-					ReadyMs: time.Since(started).Milliseconds()})
+				announce(Ready{URL: server.URL(), Data: v.data, Tenants: v.names(),
+					ReadyMs: time.Since(started).Milliseconds(), Creds: v.credsFile()})
 			})
 			server.Close()
 			switch {
@@ -448,10 +484,18 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 			}
 		}
 	}()
+	forget, err := v.introduce(server, log)
+	if err != nil {
+		return err
+	}
+	defer forget()
 	return runHost(ctx, v, log, hostSetup{
 		connect: func() (*nats.Conn,
 			error) {
 			return server.Connect(nats.Name("sagenbaum executor"))
+		},
+		door: func(tenant string) (*nats.Conn, error) {
+			return server.ConnectDoor(tenant, nats.Name("sagenbaum door"))
 		},
 		durable: server.DurableID(),
 		store:   filepath.Join(v.data, "nats"),
@@ -461,7 +505,7 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 	})
 }
 
-// embeddedConfig reads the flags and the users file into a configuration.
+// embeddedConfig reads the flags into a configuration, and finds the users.
 func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	address, port, err := net.SplitHostPort(v.listen)
 	number, err2 := strconv.Atoi(port)
@@ -474,15 +518,23 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	}
 	config := embedded.Config{
 		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync,
-		MaxStore: v.maxStore,
-		TLSCert:  v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
+		MaxStore:    v.maxStore,
+		Connections: v.connections, Erased: v.erased,
+		TLSCert: v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
 	}
-	if v.users != "" {
-		if config.Users, err = embedded.ReadUsers(v.users); err != nil {
-			return config, v.explainStart(err)
-		}
+	return config, v.admit(&config, log)
+}
+
+// credsFile is where the credentials of the user are who runs the server; empty: none are needed.
+func (v *serving) credsFile() string {
+	if v.directory == nil {
+		return ""
 	}
-	return config, nil
+	file, err := filepath.Abs(v.localFile())
+	if err != nil {
+		return v.localFile()
+	}
+	return file
 }
 
 func portOf(serverURL string, otherwise int) int {
@@ -496,23 +548,22 @@ func portOf(serverURL string, otherwise int) int {
 func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.Logger,
 	announce func(Ready)) error {
 	started := time.Now()
-	options, err := s.Credentials()
+	options, err := s.Credentials("")
 	if err != nil {
 		return err
 	}
 	setup := hostSetup{
 		giveUp: ctx.Done(), external: true,
 		connect: func() (*nats.Conn, error) {
-			inbox := nats.CustomInboxPrefix(strings.TrimSuffix(s.Inbox, "."))
-			steady := append(steadyOptions("sagenbaum executor", s.Timeout), inbox)
-			return nats.Connect(v.external, append(steady, options...)...)
+			steady := steadyOptions("sagenbaum executor", s.Timeout)
+			return s.Dial(append(steady, options...)...)
 		},
 		ready: func() {
-			announce(Ready{URL: cli.Shown(v.external), Data: v.data, Tenants: v.tenants,
+			announce(Ready{URL: cli.Shown(v.external), Data: v.data, Tenants: v.names(),
 				ReadyMs: time.Since(started).Milliseconds()})
 		},
 	}
-	if setup.system, err = v.system(v.external, s.Timeout); err != nil {
+	if setup.system, err = v.system(v.external, s); err != nil {
 		return err
 	}
 	if setup.system != nil {
@@ -524,6 +575,8 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 // hostSetup is how a host reaches its server.
 type hostSetup struct {
 	connect func() (*nats.Conn, error)
+	// door connects to a tenant as a door; nil: there is none
+	door    func(tenant string) (*nats.Conn, error)
 	durable string // embedded.Server.DurableID
 	store   string // folder of the embedded server; empty: it runs elsewhere
 	// external: the server runs elsewhere, and other hosts may hold the tenants.
@@ -541,11 +594,11 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	if err != nil {
 		return err
 	}
-	keys, err := v.webhookKeys()
+	keys, err := v.webhookKeys(hooks)
 	if err != nil {
 		return err
 	}
-	master, err := v.masterKey()
+	master, tenantKeys, err := v.masterKey(ctx)
 	if err != nil {
 		return err
 	}
@@ -558,15 +611,17 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	if v.clock == nil { // the first host: from now on the process knows how time passes
 		v.clock = host.NewClock()
 	}
+	flagged, first := v.flagged()
 	h, err := v.openHost(ctx, setup, log, host.Config{
-		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
+		Conn: conn, Tenants: flagged, Follow: true, First: first, Logger: log,
+		Dir:           filepath.Join(v.data, "executor"),
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
 		Interest: setup.seen,
 		GiveUp:   setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
 		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
-		MasterKey: master, Clock: v.clock, Metrics: v.watch.metrics,
+		MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock, Metrics: v.watch.metrics,
 		Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil || h == nil {
@@ -583,7 +638,10 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 			log.Error("cannot close the state", "cause", err)
 		}
 	}()
-	if err := v.startConsole(log); err != nil {
+	if setup.door != nil {
+		err = v.startWeb(log)
+	}
+	if err := errors.Join(err, v.answerServer(ctx, h, conn, log), v.startConsole(log)); err != nil {
 		return err
 	}
 	if v.shown != nil {
@@ -591,51 +649,27 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // ends with ctx, or when every tenant takes records and answers
-		select {
-		case <-h.Ready():
-		case <-ctx.Done():
-			return
-		}
-		if awaitTenants(ctx, conn, v.tenants) {
-			setup.ready()
-		}
-	}()
+	go v.welcome(ctx, h, conn, setup, log) // ends with ctx, or when every tenant is served
 	ended = h.Run(ctx)
+	cancel()
+	v.shutDoor()
 	return ended
 }
 
-// awaitTenants returns true once every tenant's ledger is open and it is known
-// who holds it.
-func awaitTenants(ctx context.Context, conn *nats.Conn, tenants []string) bool {
-	for _, tenant := range tenants {
-		for !settledTenant(ctx, conn, tenant) {
-			select {
-			case <-ctx.Done():
-				return false
-			case <-time.After(cli.TenantPause):
-			}
-		}
+// welcome opens the door, and says that the host is ready, when every tenant takes records and
+// answers: by then what the ledger had at the start is folded.
+func (v *serving) welcome(ctx context.Context, h *host.Host, conn *nats.Conn, setup hostSetup,
+	log *slog.Logger) {
+	select {
+	case <-h.Ready():
+	case <-ctx.Done():
+		return
 	}
-	return true
-}
-
-// settledTenant reports whether a tenant is past its start: it is held, here or
-// elsewhere, or says why it cannot be.
-func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	reply, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
-	var answer view.StatusAnswer
-	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
-		return false
+	if !awaitTenants(ctx, conn, v.names()) {
+		return
 	}
-	switch status := answer.Status; status.Mode {
-	case "", view.ModeStarting:
-		return false
-	case view.ModeStandby:
-		return status.Problem != "" // held by another one; without, it is about to take the tenant
-	default:
-		return true
+	if err := v.openDoor(ctx, conn, setup.door, log); err != nil {
+		log.Error("no agent gets in by the door", "cause", err)
 	}
+	setup.ready()
 }

@@ -5,11 +5,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/page"
+	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -18,47 +21,64 @@ import (
 // has it.
 const secretPrefix = "whsec_"
 
-// webhookKeys reads the secrets that sign what is posted, the newest first. A first
-// start makes one, so that no webhook goes unsigned.
-func (v *serving) webhookKeys() ([][]byte, error) {
-	if len(v.webhooks) == 0 {
+// webhookKeys reads the secrets that sign what is posted, by the hook that has them, the
+// newest first; those of "" are for hooks that have none. A first start makes one for each
+// webhook, so that none goes unsigned, and no receiver can sign what is for another.
+func (v *serving) webhookKeys(hooks map[string]string) (map[string][][]byte, error) {
+	if len(hooks) == 0 {
 		return nil, nil
 	}
 	path := v.secret
 	if path == "" {
 		path = filepath.Join(v.data, "webhook.secret")
-		if err := makeSecret(path); err != nil {
+		if err := makeSecrets(path, hooks); err != nil {
 			return nil, err
 		}
 	}
-	info, err := os.Stat(path)
+	text, err := cli.ReadSecret("--webhook-secret FILE", path)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "--webhook-secret FILE",
-			"cannot read the webhooks' secret: %v", err)
+		return nil, err
 	}
-	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return nil, cli.Fail(cli.ExitUsage, "chmod 600 "+path,
-			"others may read the webhooks' secret in %s (%v)", path, info.Mode().Perm())
-	}
-	text, err := os.ReadFile(path)
+	keys, err := parseSecrets(path, string(text))
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "--webhook-secret FILE",
-			"cannot read the webhooks' secret: %v", err)
+		return nil, err
 	}
-	var keys [][]byte
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+	for hook := range hooks {
+		if len(keys[hook]) == 0 && len(keys[""]) == 0 {
+			return nil, cli.Fail(cli.ExitUsage, "a line "+hook+" "+secretPrefix+
+				" and at least 24 bytes in base64, as of: openssl rand -base64 32",
+				"%s has no secret for the hook %s", path, hook)
+		}
+	}
+	return keys, nil
+}
+
+// parseSecrets reads a secret a line, after the hook that it is for; without one it is for all
+// that have none.
+func parseSecrets(path, text string) (map[string][][]byte, error) {
+	keys := map[string][][]byte{}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		encoded, ok := strings.CutPrefix(line, secretPrefix)
+		hook := ""
+		if len(fields) == 2 {
+			hook, fields = fields[0], fields[1:]
+		}
+		encoded, ok := strings.CutPrefix(fields[0], secretPrefix)
 		key, err := base64.StdEncoding.DecodeString(encoded)
-		if !ok || err != nil || len(key) < host.WebhookKeyMin {
+		if !ok || err != nil || len(fields) != 1 || len(key) < page.WebhookKeyMin ||
+			hook != "" && !ledger.ValidToken(hook) {
 			return nil, cli.Fail(cli.ExitUsage,
 				"a line "+secretPrefix+
-					" and at least 24 bytes in base64, as of: openssl rand -base64 32",
-				"line %d of %s is no secret", len(keys)+1, path)
+					" and at least 24 bytes in base64, as of: openssl rand -base64 32, with the name "+
+					"of a hook and a space before it if it is for that hook alone",
+				"line %d of %s is no secret", n, path)
 		}
-		keys = append(keys, key)
+		keys[hook] = append(keys[hook], key)
 	}
 	if len(keys) == 0 {
 		return nil, cli.Fail(cli.ExitUsage,
@@ -67,22 +87,26 @@ func (v *serving) webhookKeys() ([][]byte, error) {
 	return keys, nil
 }
 
-// makeSecret makes the secret of a folder that has none yet.
-func makeSecret(path string) error {
+// makeSecrets makes the secrets of a folder that has none yet. Where there is only one webhook
+// its secret needs no name.
+func makeSecrets(path string, hooks map[string]string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil // there, or what is wrong is said when it is read
 	}
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return cli.Fail(cli.ExitFailed, "--webhook-secret FILE",
-			"cannot make the webhooks' secret: %v", err)
+	text := ""
+	for _, hook := range slices.Sorted(maps.Keys(hooks)) {
+		key := make([]byte, 32)
+		rand.Read(key) // never fails, as crypto/rand documents
+		if len(hooks) > 1 {
+			text += hook + " "
+		}
+		text += secretPrefix + base64.StdEncoding.EncodeToString(key) + "\n"
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secret: %v", err)
+		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secrets: %v", err)
 	}
-	if err := os.WriteFile(path, []byte(secretPrefix+base64.StdEncoding.EncodeToString(key)+"\n"),
-		0o600); err != nil {
-		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secret: %v", err)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secrets: %v", err)
 	}
 	return nil
 }

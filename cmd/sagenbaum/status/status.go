@@ -51,6 +51,9 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 
 // WantsLook reports whether someone should look at a tenant.
 func WantsLook(v view.Status) bool {
+	if v.Mode == view.ModeErased {
+		return v.Erased == nil || v.Erased.Done == nil
+	}
 	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != view.ModeHolding ||
 		v.Problem != ""
 }
@@ -95,6 +98,13 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 		}
 		return
 	}
+	if v.Erased != nil {
+		fmt.Fprintln(w, render.TenantErasureText(*v.Erased))
+		return
+	}
+	if v.May != nil && v.May.Suspended {
+		line("suspended", "%s", p.In("33", "by "+v.May.By+": "+v.May.Reason))
+	}
 	line("holder", "%s", render.HolderText(v.Status, now))
 	for _, h := range cli.Standbys(v.Hosts) {
 		line("host", "%s", cli.StandbyText(h))
@@ -106,6 +116,9 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	}
 	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding,
 		quarantinedText(p, v.Quarantined), v.Ended)
+	if uses := usesText(v.May); uses != "" {
+		line("uses", "%s", uses)
+	}
 	line("held", "%d registrations, next due %s", v.Held, render.DueText(v.NextDueNs, now))
 	line("in flight", "%d", v.InFlight)
 	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
@@ -138,6 +151,19 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 			p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
 			cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries))
 	}
+}
+
+// usesText says what a tenant uses of what it may; empty: nothing is limited.
+func usesText(may *view.TenantMay) string {
+	if may == nil {
+		return ""
+	}
+	var uses []string
+	for _, l := range may.Limits {
+		uses = append(uses, fmt.Sprintf("%d of %d %s", l.Used, l.Most,
+			strings.ReplaceAll(l.Limit, "_", " ")))
+	}
+	return strings.Join(uses, ", ")
 }
 
 // obligationNames are what of a plan waits for its owner, short.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	ledgercmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -20,9 +21,11 @@ import (
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:     "tenant",
-		Short:   "See all tenants of a server",
-		Example: "  sagenbaum tenant ls\n  sagenbaum tenant show shops",
-	}, cli.Watchable(s, newTenantLs(s)), cli.Watchable(s, newTenantShow(s)))
+		Short:   "Add tenants to a server, say what each may use, and erase them",
+		Example: "  sagenbaum tenant add shops\n  sagenbaum tenant ls\n  sagenbaum tenant show shops",
+	}, newTenantAdd(s), cli.Watchable(s, newTenantLs(s)), cli.Watchable(s, newTenantShow(s)),
+		newTenantLimits(s), newTenantSuspend(s), newTenantResume(s), newTenantExport(s),
+		newTenantErase(s))
 }
 
 // tenantListed is a tenant as `tenant ls` tells it.
@@ -38,9 +41,10 @@ func newTenantLs(s *cli.Settings) *cobra.Command {
 			Use:   "ls",
 			Short: "List the tenants that have a ledger at the server, with the status of each",
 			Long: `List the tenants that have a ledger at the server, with the status of each.
-Exit code 1 when something of one wants to be looked at, as with 'status'.`,
+Exit code 1 when one of them needs attention, as with 'status'.`,
 			Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter " +
 				"'tenant.status.quarantined > 0'",
+			Annotations: map[string]string{cli.Everyone: "true"},
 		},
 		Doing: "list tenants", Name: "tenant", Filter: "tenant.status.quarantined > 0",
 		Ask: func(in cli.Listing) ([]tenantListed, string, error) {
@@ -48,7 +52,7 @@ Exit code 1 when something of one wants to be looked at, as with 'status'.`,
 			return all, "", err
 		},
 		Data:  func(all []tenantListed, _ string) any { return map[string]any{"tenants": all} },
-		Empty: "no tenant has a ledger here\n  next: sagenbaum serve --tenant NAME",
+		Empty: "no tenant has a ledger here\n  next: sagenbaum tenant add NAME",
 		Table: cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED",
 			"NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"},
 			Spare: []string{"HOLDER", "NEXT DUE"}},
@@ -106,7 +110,33 @@ func newTenantShow(s *cli.Settings) *cobra.Command {
 				return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%q is no tenant", args[0])
 			}
 			s.Tenant = args[0]
-			return status.ShowStatus(cmd, s)
+			err := status.ShowStatus(cmd, s)
+			var f *cli.Failure
+			if !errors.As(err, &f) || f.Code != cli.ExitNoServer {
+				return err
+			}
+			erased := erasureOf(cmd.Context(), s, args[0])
+			if erased == nil {
+				return err
+			}
+			return s.Print(cmd, view.Status{Tenant: args[0], Mode: view.ModeErased, Erased: erased},
+				func() {
+					fmt.Fprintln(cmd.OutOrStdout(), render.TenantErasureText(cli.ForPeople(*erased)))
+				})
 		},
 	}
+}
+
+// newTenantExport is 'ledger export' for a tenant by its name.
+func newTenantExport(s *cli.Settings) *cobra.Command {
+	cmd := ledgercmd.Export(s, "TENANT")
+	cmd.Use = "export TENANT -f FILE | --tiles DIR"
+	cmd.Short = "Write a tenant's ledger into a bundle or a folder of tiles, as 'ledger export' does"
+	cmd.Long = `Write the ledger of a tenant into a bundle, or into a folder of tlog-tiles: the same as
+'ledger export --tenant TENANT', which has the details. That is all that a host can give
+away. Keys stay where they are: a move takes the folder of tenants' keys and that of the
+keys that sign checkpoints along (docs/guide/keys.md).`
+	cmd.Example = `  sagenbaum tenant export shops -f shops.bundle
+  sagenbaum tenant export shops --tiles shops.tiles`
+	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 // triggerFile is a file of trigger test: a condition and one or more timelines.
@@ -187,7 +188,7 @@ func (r *triggerReader) word(field, text string, allowed ...string) {
 	if slices.Contains(allowed, text) {
 		return
 	}
-	hint := ledger.DidYouMean(text, allowed)
+	hint := nearest.DidYouMean(text, allowed)
 	if hint == "" {
 		hint = "want " + strings.Join(allowed, ", ")
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 )
 
 // The chat completions protocol, as far as the loop needs it.
@@ -109,7 +111,7 @@ func read(status int, text []byte) (message, error) {
 	switch {
 	case status != http.StatusOK:
 		return message{}, fail(CodeModel, fmt.Sprintf("the model's endpoint answers %d: %s", status,
-			clip(string(text))))
+			value.ClipTo(string(text), reportMax)))
 	case len(text) > ResponseMax:
 		return message{}, fail(CodeModel, fmt.Sprintf("the model's answer is larger than %d bytes",
 			ResponseMax))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -152,7 +153,7 @@ func (r *run) serve(ctx context.Context, place int, wanted toolCall) (content st
 		return "", ctx.Err() // whatever came of it, the attempt's time is over
 	case err != nil:
 		r.failed[tool] = true
-		return said("error", clip(err.Error())), nil
+		return said("error", value.ClipTo(err.Error(), reportMax)), nil
 	}
 	body, err := json.Marshal(output)
 	if err != nil {
@@ -199,7 +200,7 @@ func (r *run) call(ctx context.Context, tool string, arguments json.RawMessage) 
 	r.inTools += time.Since(began)
 	entry := called{Tool: tool}
 	if err != nil {
-		entry.Error = clip(err.Error())
+		entry.Error = value.ClipTo(err.Error(), reportMax)
 	}
 	r.report.Called = append(r.report.Called, entry)
 	return output, err
@@ -215,7 +216,7 @@ func (r *run) end(content string) (worker.Result, error) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		v = verdict{Message: content}
 	}
-	r.report.Message = clip(v.Message)
+	r.report.Message = value.ClipTo(v.Message, reportMax)
 	switch {
 	case v.Status == api.StatusDone && len(r.report.Called) == 0:
 		return worker.Result{}, fail(CodeIdle, "the model says done, and has called no tool: "+v.Message)
@@ -230,7 +231,7 @@ func (r *run) end(content string) (worker.Result, error) {
 		return worker.Result{}, worker.Stop(fail(cmp.Or(v.Code, CodeStopped), v.Message))
 	}
 	return worker.Result{}, fail(CodeAnswer, "the model's last word is none of done, failed and "+
-		"stop: "+clip(content))
+		"stop: "+value.ClipTo(content, reportMax))
 }
 
 // result adds what is known of the run.
@@ -266,11 +267,5 @@ func object(text string) (arguments json.RawMessage, sorted string, ok bool) {
 	return compact.Bytes(), string(again), err == nil
 }
 
-// clip keeps a text short enough for a report of many.
-func clip(text string) string {
-	const most = 1 << 10
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.ToValidUTF8(text, "")
-}
+// reportMax is the most bytes of a text in a report of many.
+const reportMax = 1 << 10

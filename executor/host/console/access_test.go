@@ -28,8 +28,10 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -82,12 +84,41 @@ func (v *visitor) post(path string, form url.Values, heads ...string) (*http.Res
 	return v.do(r)
 }
 
+// cookie is the cookie of the session.
+func (v *visitor) cookie() *http.Cookie {
+	v.t.Helper()
+	u, err := url.Parse(v.base)
+	must(v.t, err)
+	all := v.http.Jar.Cookies(u)
+	if len(all) != 1 {
+		v.t.Fatalf("cookies %v", all)
+	}
+	return all[0]
+}
+
+func (v *visitor) setCookie(c *http.Cookie) {
+	v.t.Helper()
+	u, err := url.Parse(v.base)
+	must(v.t, err)
+	v.http.Jar.SetCookies(u, []*http.Cookie{{Name: c.Name, Value: c.Value, Path: "/"}})
+}
+
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
+
+// asAna is the form of a sign-in, with further fields.
+func asAna(more ...string) url.Values {
+	form := url.Values{"name": {"ana"}, "token": {token}}
+	for i := 0; i+1 < len(more); i += 2 {
+		form.Set(more[i], more[i+1])
+	}
+	return form
+}
 
 // signIn signs in and returns the token that the session's forms carry.
 func (v *visitor) signIn() string {
 	v.t.Helper()
-	if answer, _ := v.post("/login", url.Values{"token": {token}, "next": {"/t/default/"}}); answer.StatusCode != http.StatusSeeOther {
+	answer, _ := v.post("/login", asAna("next", "/t/default/"))
+	if answer.StatusCode != http.StatusSeeOther {
 		v.t.Fatalf("sign-in: %s", answer.Status)
 	}
 	_, page := v.get("/t/default/")
@@ -114,16 +145,19 @@ func TestTheConsoleRefusesWhatIsNotFromItsOwnPages(t *testing.T) {
 		"of another origin, old browser": {"Origin", "http://evil.example"},
 		"of a sandboxed frame":           {"Origin", "null"},
 	} {
-		if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {csrf}}, heads...); answer.StatusCode != http.StatusForbidden {
+		own := url.Values{"reason": {"x"}, "csrf": {csrf}}
+		if answer, _ := v.post("/t/default/plans/p1/cancel", own, heads...); answer.StatusCode != http.StatusForbidden {
 			t.Errorf("a form %s: %s", name, answer.Status)
 		}
 	}
 	for name, wrong := range map[string]string{"no token": "", "another token": csrf[1:] + "x"} {
-		if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {wrong}}); answer.StatusCode != http.StatusForbidden {
+		form := url.Values{"reason": {"x"}, "csrf": {wrong}}
+		if answer, _ := v.post("/t/default/plans/p1/cancel", form); answer.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: %s", name, answer.Status)
 		}
 	}
-	if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"csrf": {csrf}}); answer.StatusCode != http.StatusBadRequest {
+	form = url.Values{"csrf": {csrf}}
+	if answer, _ := v.post("/t/default/plans/p1/cancel", form); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("without a reason: %s", answer.Status)
 	}
 	if shown := s.plan("p1"); shown.State != ledger.StateOpen {
@@ -194,8 +228,8 @@ func TestNobodyElseListensWhereABrowserLooks(t *testing.T) {
 	}
 	defer func() { _ = free.Close() }()
 	taken := "127.0.0.1:" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	file := filepath.Join(t.TempDir(), "operators")
-	if _, err := console.Start(console.Config{Listen: taken, Operators: file}); err == nil {
+	file := filepath.Join(t.TempDir(), "users")
+	if _, err := console.Start(console.Config{Listen: taken, Users: file}); err == nil {
 		t.Error("a console started whose other address another program has")
 	}
 }
@@ -218,7 +252,7 @@ func TestTheSessionOfAConsoleGoesToNoOtherServer(t *testing.T) {
 func TestASessionIsKeptInACookieThatScriptsDoNotSee(t *testing.T) {
 	s := newStage(t, nil)
 	v := visit(t, s)
-	answer, _ := v.post("/login", url.Values{"token": {token}})
+	answer, _ := v.post("/login", asAna())
 	cookies := answer.Cookies()
 	if len(cookies) != 1 || cookies[0].Domain != "" ||
 		!cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || len(cookies[0].Value) < 40 {
@@ -253,7 +287,7 @@ func TestASignInLeadsNowhereElse(t *testing.T) {
 		"/ /evil.example/": "/", "/\x7f/evil.example": "/", "/\u00a0/evil.example": "/", "/%zz": "/",
 		"javascript:alert(1)": "/", " /t/default/": "/",
 	} {
-		answer, _ := v.post("/login", url.Values{"token": {token}, "next": {next}})
+		answer, _ := v.post("/login", asAna("next", next))
 		if to := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || to != want {
 			t.Errorf("next %q leads to %q (%s), want %q", next, to, answer.Status, want)
 		}
@@ -268,9 +302,9 @@ func TestASignInLeadsNowhereElse(t *testing.T) {
 // quarantine.
 func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 	s := newStage(t, func(c *console.Config) {
-		text, err := os.ReadFile(c.Operators)
+		text, err := os.ReadFile(c.Users)
 		must(t, err)
-		must(t, os.WriteFile(c.Operators, append(text, "bo "+token+"-of-bo\n"...), 0o600))
+		must(t, os.WriteFile(c.Users, append(text, "bo "+token+"-of-bo\n"...), 0o600))
 	})
 	p := s.begin(s.travel, coordinator.PlanSpec{ID: "p1"})
 	s.do(p, "mail.send m")
@@ -296,6 +330,7 @@ func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 	if shown := s.plan("p1"); shown.State != ledger.StateQuarantined {
 		t.Fatalf("the plan is %s", shown.State)
 	}
+	before := v.cookie()
 	_, page := v.get("/t/default/quarantine/p1/1")
 	if !strings.Contains(page, `type="password" name="token" required`) {
 		t.Error("the form does not ask for the token")
@@ -303,10 +338,80 @@ func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 	if status := answer(token); status != http.StatusSeeOther {
 		t.Errorf("the operator's own token: %d", status)
 	}
+	if _, page := v.get("/t/default/quarantine/p1/1"); strings.Contains(page, `name="token"`) {
+		t.Error("a form asks for the token that was shown a moment ago")
+	}
+	if status := answer(); status != http.StatusConflict {
+		t.Errorf("a second answer, without the token: %d", status)
+	}
+	if status := answer("wrong"); status != http.StatusForbidden {
+		t.Errorf("a second answer, with a wrong token: %d", status)
+	}
+	if v.cookie().Value == before.Value {
+		t.Error("a cookie that was copied before is as good as one that has confirmed")
+	}
+	v.setCookie(before)
+	if status := answer(); status != http.StatusUnauthorized {
+		t.Errorf("with the cookie of before: %d", status)
+	}
 	ended, err := s.host.Ask(tenant, "plan.outcome", api.OutcomeQuery{Plan: "p1", Ended: true, WaitMs: 10_000})
 	must(t, err)
 	if end := ended.(api.OutcomeAnswer); end.State != ledger.StateResolved {
 		t.Errorf("the plan is %+v", end)
+	}
+}
+
+// TestAnErasureNeedsTheTokenAndThePlansID: it is for good.
+func TestAnErasureNeedsTheTokenAndThePlansID(t *testing.T) {
+	s := newStage(t, nil)
+	pay := compensable("card.pay", "card.refund")
+	pay.Sensitive = []string{"input.card"}
+	payer, err := coordinator.New(
+		coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "payer", Contracts: []contract.Contract{pay}},
+	)
+	must(t, err)
+	t.Cleanup(func() { _ = payer.Close(context.Background()) })
+	p := s.begin(payer, coordinator.PlanSpec{ID: "p1"})
+	input := map[string]any{"name": "x", "card": "4000-1234"}
+	_, err = p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "card.pay", Input: input},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: map[string]string{"ref": "r"}}, nil
+		})
+	must(t, err)
+	s.settle(p)
+	v := visit(t, s)
+	if _, page := v.get("/t/default/plans/p1"); strings.Contains(page, "4000-1234") ||
+		strings.Contains(page, "p1/erase") {
+		t.Error("a reader sees what is sealed, or may erase it")
+	}
+	csrf := v.signIn()
+	if _, page := v.get("/t/default/plans/p1"); !strings.Contains(page, "p1/erase") ||
+		strings.Contains(page, "4000-1234") {
+		t.Error("an operator may not erase what is sealed, or sees it")
+	}
+	erase := func(token, plan, force string) int {
+		form := url.Values{"csrf": {csrf}, "reason": {"asked for"}, "token": {token}, "plan": {plan}, "force": {force}}
+		got, _ := v.post("/t/default/plans/p1/erase", form)
+		return got.StatusCode
+	}
+	for _, c := range []struct {
+		token, plan, force string
+		want               int
+	}{
+		{"", "p1", "1", http.StatusForbidden}, {"wrong", "p1", "1", http.StatusForbidden},
+		{token, "p2", "1", http.StatusBadRequest}, {token, "", "1", http.StatusBadRequest},
+		{token, "p1", "", http.StatusConflict}, // its undo is held
+		{token, "p1", "1", http.StatusSeeOther}, {token, "p1", "1", http.StatusConflict},
+	} {
+		if got := erase(c.token, c.plan, c.force); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+	if shown := s.plan("p1"); shown.Erasure == nil || !strings.Contains(shown.Erasure.By, "ana") {
+		t.Errorf("the erasure is %+v", shown.Erasure)
+	}
+	if _, page := v.get("/t/default/plans/p1"); !strings.Contains(page, "are erased") {
+		t.Error("the page does not say that it is erased")
 	}
 }
 
@@ -316,7 +421,7 @@ func TestSignInsAreBounded(t *testing.T) {
 	s := newStage(t, nil)
 	v := visit(t, s)
 	for range 30 {
-		if answer, _ := v.post("/login", url.Values{"token": {token}}); answer.StatusCode != http.StatusSeeOther {
+		if answer, _ := v.post("/login", asAna()); answer.StatusCode != http.StatusSeeOther {
 			t.Fatalf("the right token: %s", answer.Status)
 		}
 	}
@@ -327,7 +432,7 @@ func TestSignInsAreBounded(t *testing.T) {
 		if n >= 10 {
 			want = http.StatusTooManyRequests
 		}
-		if last, page = v.post("/login", url.Values{"token": {"wrong"}}); last.StatusCode != want {
+		if last, page = v.post("/login", url.Values{"name": {"ana"}, "token": {"wrong"}}); last.StatusCode != want {
 			t.Fatalf("wrong token %d: %s, want %d", n+1, last.Status, want)
 		}
 	}
@@ -346,7 +451,7 @@ func TestSignInsAreBounded(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("::1", port))
 		},
 	}
-	if answer, _ := other.post("/login", url.Values{"token": {token}}); answer.StatusCode != http.StatusSeeOther {
+	if answer, _ := other.post("/login", asAna()); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("from another address: %s", answer.Status)
 	}
 }
@@ -369,9 +474,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 	operator := visit(t, s)
 	operator.signIn()
-	u, err := url.Parse(operator.base)
-	must(t, err)
-	c := operator.http.Jar.Cookies(u)[0]
+	c := operator.cookie()
 	lines, stop := operator.follow("/t/default/events?seen=0", "Cookie", c.Name+"="+c.Value)
 	defer stop()
 	await(t, lines, "retry:")
@@ -398,7 +501,7 @@ func TestReadingNeedsASignInUnlessItIsOpen(t *testing.T) {
 
 func TestAnAddressThatOthersReachNeedsACertificate(t *testing.T) {
 	dir := t.TempDir()
-	config := console.Config{Listen: "0.0.0.0:0", Operators: filepath.Join(dir, "operators")}
+	config := console.Config{Listen: "0.0.0.0:0", Users: filepath.Join(dir, "users")}
 	var refused *ledger.Refused
 	if _, err := console.Start(config); !errors.As(err, &refused) || refused.Field != "listen" {
 		t.Errorf("without a certificate: %v", err)
@@ -428,8 +531,8 @@ func TestAnAddressThatOthersReachNeedsACertificate(t *testing.T) {
 			t.Errorf("%s: %s, want %d", name, answer.Status, want)
 		}
 	}
-	if info, err := os.Stat(config.Operators); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("operators that were made: %v, %v", info, err)
+	if info, err := os.Stat(config.Users); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("users that were made: %v, %v", info, err)
 	}
 }
 
@@ -442,7 +545,7 @@ func TestACookieWithACertificateBelongsToItsHostAlone(t *testing.T) {
 	if want := "https://" + console.LocalName + ":"; !strings.HasPrefix(v.base, want) {
 		t.Errorf("the console is at %s", v.base)
 	}
-	answer, _ := v.post("/login", url.Values{"token": {token}})
+	answer, _ := v.post("/login", asAna())
 	cookies := answer.Cookies()
 	if len(cookies) != 1 || !strings.HasPrefix(cookies[0].Name, "__Host-") || !cookies[0].Secure ||
 		cookies[0].Path != "/" || cookies[0].Domain != "" {
@@ -471,24 +574,24 @@ func certificate(t *testing.T, dir, name string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-func TestOperatorsThatCannotBeToldApartOrGuessedAreRefused(t *testing.T) {
+func TestUsersThatCannotBeToldApartOrGuessedAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	sum := sha256.Sum256([]byte(token))
 	for text, want := range map[string]string{
 		"ana " + token + "\n":                             "",
 		"ana sha256:" + hex.EncodeToString(sum[:]) + "\n": "",
-		"":                    "operators",
-		"# nobody\n":          "operators",
-		"ana\n":               "operators line 1",
-		"ana short\n":         "operators line 1",
-		"a.b " + token + "\n": "operators line 1",
-		"ana " + token + "\nana " + token + "2\n":                  "operators line 2",
-		"ana sha256:" + strings.Repeat("zz", 32) + "\n":            "operators line 1",
-		"ana " + token + "\nbob with-a-token-of-many words-here\n": "operators line 2",
+		"":                    "users",
+		"# no one\n":          "users",
+		"ana\n":               "users line 1",
+		"ana short\n":         "users line 1",
+		"a.b " + token + "\n": "users line 1",
+		"ana " + token + "\nana " + token + "2\n":                  "users line 2",
+		"ana sha256:" + strings.Repeat("zz", 32) + "\n":            "users line 1",
+		"ana " + token + "\nbob with-a-token-of-many words-here\n": "users line 2",
 	} {
-		file := filepath.Join(dir, "operators")
+		file := filepath.Join(dir, "users")
 		must(t, os.WriteFile(file, []byte(text), 0o600))
-		server, err := console.Start(console.Config{Listen: "127.0.0.1:0", Operators: file})
+		server, err := console.Start(console.Config{Listen: "127.0.0.1:0", Users: file})
 		var refused *ledger.Refused
 		switch {
 		case want == "" && err != nil:
@@ -501,8 +604,8 @@ func TestOperatorsThatCannotBeToldApartOrGuessedAreRefused(t *testing.T) {
 			t.Errorf("%q: the token is in %v", text, err)
 		}
 	}
-	must(t, os.Chmod(filepath.Join(dir, "operators"), 0o644))
-	if _, err := console.Start(console.Config{Listen: "127.0.0.1:0", Operators: filepath.Join(dir, "operators")}); err == nil {
+	must(t, os.Chmod(filepath.Join(dir, "users"), 0o644))
+	if _, err := console.Start(console.Config{Listen: "127.0.0.1:0", Users: filepath.Join(dir, "users")}); err == nil {
 		t.Error("a file that others may read was taken")
 	}
 }
@@ -534,7 +637,7 @@ func (v *visitor) follow(path string, heads ...string) (lines <-chan string, sto
 // await reads lines until one begins so.
 func await(t *testing.T, lines <-chan string, begins string) string {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(testenv.Patience)
 	for {
 		select {
 		case line, ok := <-lines:

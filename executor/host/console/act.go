@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -17,45 +19,33 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// acting lets an operator act who has signed in, by a form of that session.
-func acting(do func(*visit) error) func(*visit) error {
-	return func(v *visit) error {
-		switch {
-		case v.session.operator == "":
-			return failed(
-				http.StatusUnauthorized, "Sign in with your token, then do it again.",
-				"an operator's record needs a name, and no one has signed in",
-			)
-		case !v.session.genuine(v.r):
-			return failed(
-				http.StatusForbidden, "Load the page again and do it there.",
-				"this form does not come from a page of this session",
-			)
-		}
-		return do(v)
+// certain asks who it is once more: what follows is the owner's word, and a cookie alone may
+// have come into other hands. A confirmation is good for access.ConfirmTime.
+func (v *visit) certain() error {
+	if v.r.PostFormValue("token") == "" && !v.session.ConfirmedUntil(v.now()).IsZero() {
+		return nil
 	}
-}
-
-// certain asks for the operator's token once more: what follows is the owner's word, and a
-// cookie alone may have come into other hands.
-func certain(do func(*visit) error) func(*visit) error {
-	return func(v *visit) error {
-		name, err := v.s.access.check(v.r, time.Now())
-		var many *tooMany
-		switch {
-		case errors.As(err, &many):
-			v.w.Header().Set("Retry-After", many.seconds())
-			hint := "Try again in " + many.seconds() + " s."
-			return failed(http.StatusTooManyRequests, hint, "too many tokens were shown")
-		case name == "" || name != v.session.operator:
-			v.s.log.Warn("console: an answer without the operator's token",
-				"operator", v.session.operator, "remote", v.r.RemoteAddr)
-			hint := "Go back and give the token of " + v.session.operator + " with the answer."
-			const text = "this needs your token once more, and it is missing or another one"
-			return failed(http.StatusForbidden, hint, text)
-		}
-		return do(v)
+	if v.session.Provider {
+		return failed(
+			http.StatusForbidden, "Load the page again; it leads to the provider first.",
+			"this needs you to sign in at %s once more", v.s.access.ProviderHost(),
+		)
 	}
+	err := v.s.access.Confirm(v.w, v.r, v.session, time.Now())
+	var many *access.TooMany
+	switch {
+	case errors.As(err, &many):
+		v.w.Header().Set("Retry-After", many.Seconds())
+		hint := "Try again in " + many.Seconds() + " s."
+		return failed(http.StatusTooManyRequests, hint, "too many tokens were shown")
+	case err != nil:
+		v.s.log.Warn("console: an answer without the user's token",
+			"user", v.session.Name, "remote", v.r.RemoteAddr)
+		hint := "Go back and give the token of " + v.session.Name + " with the answer."
+		const text = "this needs your token once more, and it is missing or another one"
+		return failed(http.StatusForbidden, hint, text)
+	}
+	return nil
 }
 
 // operate appends one operator record and waits until it is folded. Refused or void
@@ -64,7 +54,7 @@ func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(v.r.Context(), actTime)
 	defer cancel()
 	source := ledger.Source{
-		Tenant: v.page.Tenant, Class: ledger.ClassOperator, Name: v.session.operator,
+		Tenant: v.page.Tenant, Class: ledger.ClassOperator, Name: v.session.Name,
 	}
 	if err := ledger.Check(record, source); err != nil {
 		return 0, refusal(err)
@@ -86,7 +76,7 @@ func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
 		return 0, failed(http.StatusBadGateway, "", "cannot append the record: %v", err)
 	}
 	v.s.log.Info(
-		"console: an operator has acted", "tenant", v.page.Tenant, "operator", v.session.operator,
+		"console: an operator has acted", "tenant", v.page.Tenant, "operator", v.session.Name,
 		"record", ledger.KindOf(record).Name, "plan", record.Plan, "sequence", sequence,
 	)
 	if record.Plan == "" {
@@ -113,8 +103,12 @@ func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
 	return sequence, nil
 }
 
-// done leads back to a page, which says which record was written.
-func (v *visit) done(sequence uint64, path ...string) error {
+// act writes an operator's record and leads back to a page, which says which it is.
+func (v *visit) act(record *pb.Record, path ...string) error {
+	sequence, err := v.operate(record)
+	if err != nil {
+		return err
+	}
 	for i, p := range path {
 		path[i] = url.PathEscape(p)
 	}
@@ -139,8 +133,8 @@ func (v *visit) askPlan(id string) (view.Plan, error) {
 		)
 	}
 	answer, err := ask[view.PlanAnswer](v, "plan.show", view.PlanQuery{Plan: id})
-	if err == nil {
-		err = said(answer.Error)
+	if err == nil && answer.Error != "" {
+		err = failed(http.StatusNotFound, "", "%s", answer.Error)
 	}
 	return answer.Plan, err
 }
@@ -166,14 +160,9 @@ func (v *visit) cancel() error {
 	if err != nil {
 		return err
 	}
-	request := &pb.CancelRequested{Reason: reason, Actor: v.session.operator}
-	sequence, err := v.operate(
-		&pb.Record{Plan: plan.Plan, Kind: &pb.Record_CancelRequested{CancelRequested: request}},
-	)
-	if err != nil {
-		return err
-	}
-	return v.done(sequence, "plans", plan.Plan)
+	request := &pb.CancelRequested{Reason: reason, Actor: v.session.Name}
+	record := &pb.Record{Plan: plan.Plan, Kind: &pb.Record_CancelRequested{CancelRequested: request}}
+	return v.act(record, "plans", plan.Plan)
 }
 
 func (v *visit) unwind() error {
@@ -188,16 +177,41 @@ func (v *visit) unwind() error {
 			http.StatusBadRequest, "Choose one that the plan has.", "the plan has no savepoint %q", to,
 		)
 	}
-	request := &pb.CompensationRequested{Reason: reason, Actor: v.session.operator, ToSavepoint: to}
-	sequence, err := v.operate(
-		&pb.Record{
-			Plan: plan.Plan, Kind: &pb.Record_CompensationRequested{CompensationRequested: request},
-		},
-	)
-	if err != nil {
-		return err
+	action := v.r.PostFormValue("action")
+	switch called := func(a view.Action) bool { return a.Action == action }; {
+	case action != "" && to != "":
+		return failed(http.StatusBadRequest, "Choose one of the two.",
+			"an action and a savepoint are two parts of a plan")
+	case action != "" && !slices.ContainsFunc(plan.Actions, called):
+		return failed(http.StatusBadRequest, "Choose one that the plan has.",
+			"the plan has no action %q", action)
 	}
-	return v.done(sequence, "plans", plan.Plan)
+	request := &pb.CompensationRequested{Reason: reason, Actor: v.session.Name, ToSavepoint: to,
+		FromAction: action}
+	record := &pb.Record{
+		Plan: plan.Plan, Kind: &pb.Record_CompensationRequested{CompensationRequested: request},
+	}
+	return v.act(record, "plans", plan.Plan)
+}
+
+// erase destroys the key of a plan's sealed values, for good: the form repeats the plan's id.
+func (v *visit) erase() error {
+	plan, reason, err := v.aboutPlan()
+	switch {
+	case err != nil:
+		return err
+	case plan.Erasure != nil:
+		return failed(http.StatusConflict, "Look at the plan as it is now.", "plan %s is erased already",
+			plan.Plan)
+	case strings.TrimSpace(v.r.PostFormValue("plan")) != plan.Plan:
+		return failed(http.StatusBadRequest, "Go back and give the plan's id, "+plan.Plan+".",
+			"an erasure is for good, and the form does not name the plan")
+	}
+	request := &pb.PlanErased{
+		Reason: reason, Actor: v.session.Name, Force: v.r.PostFormValue("force") != "",
+	}
+	record := &pb.Record{Plan: plan.Plan, Kind: &pb.Record_PlanErased{PlanErased: request}}
+	return v.act(record, "plans", plan.Plan)
 }
 
 // cascade answers one cut lease, named by the address of its cut, so that the answer
@@ -224,16 +238,13 @@ func (v *visit) cascade() error {
 	}
 	lease := plan.Cuts[at]
 	answer := &pb.CascadeAnswered{
-		Resume: resume, Lease: lease.Lease, Reason: reason, Actor: v.session.operator,
+		Resume: resume, Lease: lease.Lease, Reason: reason, Actor: v.session.Name,
 	}
-	sequence, err := v.operate(&pb.Record{
+	record := &pb.Record{
 		Plan: plan.Plan, Action: lease.Action, Cause: cause,
 		Kind: &pb.Record_CascadeAnswered{CascadeAnswered: answer},
-	})
-	if err != nil {
-		return err
 	}
-	return v.done(sequence, "plans", plan.Plan)
+	return v.act(record, "plans", plan.Plan)
 }
 
 // resolutions are the answers that end a quarantine; each but skipped is a claim and
@@ -253,11 +264,7 @@ func (v *visit) answer() error {
 	if err != nil {
 		return err
 	}
-	sequence, err := v.operate(record)
-	if err != nil {
-		return err
-	}
-	return v.done(sequence, "quarantine", plan.Plan, v.r.PathValue("action"))
+	return v.act(record, "quarantine", plan.Plan, v.r.PathValue("action"))
 }
 
 func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
@@ -296,12 +303,12 @@ func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
 	if resolves {
 		record.Kind = &pb.Record_Resolved{
 			Resolved: &pb.Resolved{
-				Outcome: outcome, Reason: reason, Evidence: evidence, Actor: v.session.operator, Halt: halt,
+				Outcome: outcome, Reason: reason, Evidence: evidence, Actor: v.session.Name, Halt: halt,
 			},
 		}
 	} else {
 		record.Kind = &pb.Record_RetryRequested{
-			RetryRequested: &pb.RetryRequested{Reason: reason, Actor: v.session.operator, Force: force},
+			RetryRequested: &pb.RetryRequested{Reason: reason, Actor: v.session.Name, Force: force},
 		}
 	}
 	return record, nil
@@ -318,7 +325,7 @@ func retryRefused(a view.Action, force bool, now time.Time) string {
 		return fmt.Sprintf("attempt %d is on its way and has no answer", a.Attempt)
 	case a.AliveNs > now.UnixNano() && !force:
 		return fmt.Sprintf(
-			"attempt %d had no answer and may be at work until %s", a.Attempt, moment(a.AliveNs),
+			"attempt %d had no answer and may be at work until %s", a.Attempt, web.Moment(a.AliveNs),
 		)
 	}
 	return ""
@@ -337,14 +344,14 @@ func (v *visit) move() error {
 	record := &pb.Record{
 		Kind: &pb.Record_EvictRequested{
 			EvictRequested: &pb.EvictRequested{
-				Keys: []string{key}, Reason: reason, Actor: v.session.operator,
+				Keys: []string{key}, Reason: reason, Actor: v.session.Name,
 			},
 		},
 	}
 	if v.r.PostFormValue("to") == "memory" {
 		record.Kind = &pb.Record_RestoreRequested{
 			RestoreRequested: &pb.RestoreRequested{
-				Keys: []string{key}, Reason: reason, Actor: v.session.operator,
+				Keys: []string{key}, Reason: reason, Actor: v.session.Name,
 			},
 		}
 	}
@@ -384,12 +391,8 @@ func (v *visit) confirmClock() error {
 		)
 	}
 	confirmed := &pb.ClockConfirmed{
-		Reason: reason, Actor: v.session.operator, WallNs: time.Now().UnixNano(),
+		Reason: reason, Actor: v.session.Name, WallNs: time.Now().UnixNano(),
 	}
 	record := &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: confirmed}}
-	sequence, err := v.operate(record)
-	if err != nil {
-		return err
-	}
-	return v.done(sequence, "health")
+	return v.act(record, "health")
 }

@@ -1,24 +1,37 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	hostask "github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 )
 
+// noEnd is of a visitor without a session, which cannot be ended.
+var noEnd <-chan struct{}
+
 // events streams what the fold of a tenant touches: of the plans that the page shows,
-// or of all. A browser that reads too slowly is dropped; it comes back with the last
-// sequence that it has seen, and gets an event at once if that is not the latest.
+// or of all, until the session ends. A browser that reads too slowly is dropped; it comes back
+// with the last sequence that it has seen, and gets an event at once if that is not the latest.
 func (v *visit) events() error {
-	plans := v.r.URL.Query()["plan"]
-	of, most := "operator "+v.session.operator, streamsOperator
-	if v.session.operator == "" {
-		of, most = "reader "+address(v.r).String(), streamsReaders
+	as := v.r.URL.Query().Get("as")
+	if as != "" && (v.session == nil || v.session.ID != as) {
+		return failed(http.StatusUnauthorized, "Load the page again.", "the page's session has ended")
+	}
+	of, most, gone := "reader "+access.Address(v.r).String(), streamsReaders, noEnd
+	ctx := v.r.Context()
+	if v.session != nil {
+		of, most, gone = "user "+v.session.Name, streamsUser, v.session.Gone()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, v.session.Ends)
+		defer cancel()
 	}
 	status, ok := v.s.streams.begin(of, most)
 	if !ok {
@@ -35,13 +48,18 @@ func (v *visit) events() error {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
 	defer watch.Close()
+	return v.stream(ctx, gone, watch)
+}
+
+// stream sends what a watch hears of, until the context ends or gone is closed.
+func (v *visit) stream(ctx context.Context, gone <-chan struct{}, watch *hostask.Watch) error {
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{})
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("X-Accel-Buffering", "no")
-	send := func(format string, args ...any) bool {
+	send := func(text string) bool {
 		_ = control.SetWriteDeadline(time.Now().Add(streamWrite))
-		_, err := fmt.Fprintf(v.w, format, args...)
+		_, err := io.WriteString(v.w, text)
 		return err == nil && control.Flush() == nil
 	}
 	pulse, err := v.host.Pulse(v.page.Tenant) // as the watch begins, not before
@@ -50,16 +68,19 @@ func (v *visit) events() error {
 	}
 	first := "retry: 1000\n\n"
 	if v.seen() != pulse.Applied {
-		first += event(host.Change{Pulse: pulse, All: true})
+		first += event(hostask.Change{Pulse: pulse, All: true})
 	}
-	if !send("%s", first) {
+	if !send(first) {
 		return nil
 	}
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()
+	plans := v.r.URL.Query()["plan"]
 	for {
 		select {
-		case <-v.r.Context().Done():
+		case <-ctx.Done():
+			return nil
+		case <-gone:
 			return nil
 		case <-v.s.ctx.Done():
 			return nil
@@ -71,10 +92,7 @@ func (v *visit) events() error {
 			}
 		case <-watch.Ready():
 			c := watch.Take()
-			if about(c, plans) && !send("%s", event(c)) {
-				return nil
-			}
-			if !v.pause() {
+			if about(c, plans) && !send(event(c)) || !v.pause(ctx, gone) {
 				return nil
 			}
 		}
@@ -92,13 +110,14 @@ func (v *visit) seen() uint64 {
 }
 
 // pause keeps a busy fold from sending more than a page can show.
-func (v *visit) pause() bool {
+func (v *visit) pause(ctx context.Context, gone <-chan struct{}) bool {
 	t := time.NewTimer(streamPause)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-v.r.Context().Done():
+	case <-ctx.Done():
+	case <-gone:
 	case <-v.s.ctx.Done():
 	case <-v.host.gone:
 	}
@@ -106,13 +125,13 @@ func (v *visit) pause() bool {
 }
 
 // about reports whether a change touches what a page shows; no plans are all of them.
-func about(c host.Change, plans []string) bool {
+func about(c hostask.Change, plans []string) bool {
 	return len(plans) == 0 || c.All ||
 		slices.ContainsFunc(c.Plans, func(p string) bool { return slices.Contains(plans, p) })
 }
 
 // event is a change as the stream has it.
-func event(c host.Change) string {
+func event(c hostask.Change) string {
 	data, err := json.Marshal(c)
 	if err != nil {
 		panic("console: cannot encode a change: " + err.Error())

@@ -98,7 +98,7 @@ func closeAll(all []net.Listener) {
 // machine is shown where the console is; a name that is made to point here learns nothing.
 func (s *Server) misdirected(w http.ResponseWriter, name string) {
 	ip := net.ParseIP(strings.Trim(name, "[]"))
-	if name != "localhost" && (ip == nil || !ip.IsLoopback()) || s.access.secure {
+	if name != "localhost" && (ip == nil || !ip.IsLoopback()) || s.leaf != nil {
 		http.Error(w, "This console does not answer to that name.", http.StatusMisdirectedRequest)
 		return
 	}

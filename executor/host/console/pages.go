@@ -1,14 +1,13 @@
 package console
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -23,16 +22,10 @@ func (v *visit) start() error {
 	return nil
 }
 
-type tenantRow struct {
-	Tenant, Mode, Problem string
-	Pulse                 executor.Pulse
-	Rate                  Rate
-}
-
 func (v *visit) tenants() error {
-	var rows []tenantRow
+	var rows web.Tenants
 	for _, tenant := range v.page.Tenants {
-		row := tenantRow{Tenant: tenant, Rate: v.s.rates.of(tenant)}
+		row := web.Tenant{Tenant: tenant, Rate: v.s.rates.of(tenant)}
 		answer, err := v.host.Ask(tenant, "host", struct{}{})
 		if h, ok := answer.(view.HostAnswer); ok && err == nil {
 			row.Mode, row.Problem = h.Host.Mode, h.Host.Problem
@@ -42,35 +35,20 @@ func (v *visit) tenants() error {
 		}
 		rows = append(rows, row)
 	}
-	return v.show("tenants", "Tenants", "tenants", rows)
-}
-
-type overviewBody struct {
-	Status   view.Status
-	Upcoming view.Upcoming
-	Rate     Rate
-	Parked   []view.Plan // waiting for their owners, some
-	Moving   []view.Plan // unwinding, some
-	Latest   []view.Plan
-	Waiting  []view.Waiting
+	return v.show("Tenants", "tenants", rows)
 }
 
 // overviewRows bounds each list of the overview.
 const overviewRows = 6
 
 func (v *visit) overview() error {
-	body := overviewBody{Rate: v.s.rates.of(v.page.Tenant)}
-	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
-	if err != nil {
-		return err
-	}
+	body := web.Overview{Rate: v.s.rates.of(v.page.Tenant)}
+	status := look[view.StatusAnswer](v, "status", struct{}{})
 	body.Status, body.Waiting = status.Status, status.Status.Waiting
 	body.Waiting = body.Waiting[:min(len(body.Waiting), overviewRows)]
-	upcoming, err := ask[view.UpcomingAnswer](v, "due.ls", view.ListQuery{Limit: overviewRows})
-	if err != nil {
-		return err
-	}
-	body.Upcoming = upcoming.Upcoming
+	body.Upcoming = look[view.UpcomingAnswer](
+		v, "due.ls", view.ListQuery{Limit: overviewRows},
+	).Upcoming
 	for _, list := range []struct {
 		to    *[]view.Plan
 		query view.FindQuery
@@ -80,26 +58,10 @@ func (v *visit) overview() error {
 		{&body.Latest, view.FindQuery{}},
 	} {
 		list.query.Limit = overviewRows
-		answer, err := ask[view.FindAnswer](v, "plan.find", list.query)
-		if err != nil {
-			return err
-		}
-		*list.to = answer.Plans
+		*list.to = look[view.FindAnswer](v, "plan.find", list.query).Plans
 	}
 	v.live()
-	return v.show("overview", "Overview", "overview", body)
-}
-
-type plansBody struct {
-	Query        view.FindQuery
-	Age          string
-	Plans        []view.Plan
-	Next         string // URL; empty: no more
-	First        string // URL of the first page; empty: this is it
-	Paused       bool
-	Filtered     bool
-	States       []string
-	Capabilities []string
+	return v.show("Overview", "overview", body)
 }
 
 // ages are the filters by age; those with a minus sign are older than that.
@@ -119,7 +81,7 @@ func (v *visit) plans() error {
 		State: query.Get("state"), Agent: query.Get("agent"), Capability: query.Get("capability"),
 		Label: query.Get("label"), Text: query.Get("q"), After: query.Get("after"), Limit: pageRows,
 	}
-	body := plansBody{Query: q, Age: query.Get("age"), States: planStates}
+	body := web.Plans{Query: q, Age: query.Get("age"), States: planStates}
 	now := time.Unix(0, v.page.NowNs)
 	switch age := ages[body.Age]; {
 	case age > 0:
@@ -127,24 +89,25 @@ func (v *visit) plans() error {
 	case age < 0:
 		q.UntilNs = now.Add(age).UnixNano()
 	}
-	answer, err := ask[view.FindAnswer](v, "plan.find", q)
-	if err == nil && answer.Error != "" {
-		err = failed(http.StatusBadRequest, "Clear the filters.", "%s", answer.Error)
-	}
-	if err != nil {
-		return err
-	}
+	answer := look[view.FindAnswer](v, "plan.find", q)
+	v.filtered(answer.Error)
 	body.Plans, body.Paused = answer.Plans, answer.Paused
 	body.Filtered = q.State+q.Agent+q.Capability+q.Label+q.Text+body.Age != ""
-	if answer.Next != "" {
-		body.Next = with(query, "after", answer.Next)
+	body.Next, body.First = v.paging(answer.Next)
+	return v.show("Plans", "plans", body)
+}
+
+// paging are links to the next and to the first page of a list; the first follows the fold.
+func (v *visit) paging(after string) (next, first string) {
+	query := v.r.URL.Query()
+	if after != "" {
+		next = with(query, "after", after)
 	}
-	if q.After != "" {
-		body.First = with(query, "after", "")
-	} else {
-		v.live()
+	if query.Get("after") != "" {
+		return next, with(query, "after", "")
 	}
-	return v.show("plans", "Plans", "plans", body)
+	v.live()
+	return next, ""
 }
 
 // with is a query with one value of another kind, as a link.
@@ -161,30 +124,15 @@ func with(query url.Values, name, value string) string {
 	return "?" + other.Encode()
 }
 
-type leasesBody struct {
-	Upcoming view.Upcoming
-	Faulty   []string // plans with leases in error
-	Cut      []view.Plan
-}
-
 // dueRows bounds the list of what falls due.
 const dueRows = 100
 
 func (v *visit) leases() error {
-	upcoming, err := ask[view.UpcomingAnswer](v, "due.ls", view.ListQuery{Limit: dueRows})
-	if err != nil {
-		return err
-	}
-	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
-	if err != nil {
-		return err
-	}
-	body := leasesBody{Upcoming: upcoming.Upcoming, Faulty: status.Status.FaultyPlans}
+	upcoming := look[view.UpcomingAnswer](v, "due.ls", view.ListQuery{Limit: dueRows})
+	status := look[view.StatusAnswer](v, "status", struct{}{})
+	body := web.Leases{Upcoming: upcoming.Upcoming, Faulty: status.Status.FaultyPlans}
 	if status.Status.Cut > 0 {
-		parked, err := ask[view.PlansAnswer](v, "quarantine.ls", view.ListQuery{Limit: pageRows})
-		if err != nil {
-			return err
-		}
+		parked := look[view.PlansAnswer](v, "quarantine.ls", view.ListQuery{Limit: pageRows})
 		for _, p := range parked.Plans {
 			if len(p.Cuts) > 0 {
 				body.Cut = append(body.Cut, p)
@@ -192,16 +140,7 @@ func (v *visit) leases() error {
 		}
 	}
 	v.live()
-	return v.show("leases", "Leases", "leases", body)
-}
-
-type memoryBody struct {
-	Memory view.Memory
-	Query  view.FactsQuery
-	Facts  []view.Fact
-	Next   string
-	First  string
-	States []string
+	return v.show("Leases", "leases", body)
 }
 
 func (v *visit) memory() error {
@@ -210,75 +149,32 @@ func (v *visit) memory() error {
 		Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"),
 		Limit: pageRows,
 	}
-	memory, err := ask[view.MemoryAnswer](v, "memory.status", struct{}{})
-	if err != nil {
-		return err
-	}
-	facts, err := ask[view.FactsAnswer](v, "fact.ls", q)
-	if err == nil && facts.Error != "" {
-		err = failed(http.StatusBadRequest, "Clear the filters.", "%s", facts.Error)
-	}
-	if err != nil {
-		return err
-	}
-	body := memoryBody{
+	memory := look[view.MemoryAnswer](v, "memory.status", struct{}{})
+	facts := look[view.FactsAnswer](v, "fact.ls", q)
+	v.filtered(facts.Error)
+	body := web.Memory{
 		Memory: memory.Memory, Query: q, Facts: facts.Facts,
 		States: []string{view.FactInMemory, view.FactEvicted, view.FactRetracted},
 	}
-	if facts.Next != "" {
-		body.Next = with(query, "after", facts.Next)
-	}
-	if q.After != "" {
-		body.First = with(query, "after", "")
-	} else {
-		v.live()
-	}
-	return v.show("memory", "Working memory", "memory", body)
-}
-
-type factBody struct {
-	Fact    view.Fact
-	History view.HistoryAnswer
+	body.Next, body.First = v.paging(facts.Next)
+	return v.show("Working memory", "memory", body)
 }
 
 func (v *visit) fact() error {
 	key := v.r.URL.Query().Get("key")
-	fact, err := ask[view.FactAnswer](v, "fact.get", view.FactQuery{Key: key})
-	if err == nil {
-		err = said(fact.Error)
-	}
-	if err != nil {
-		return err
-	}
-	history, err := ask[view.HistoryAnswer](v, "fact.history", view.FactQuery{Key: key})
-	if err == nil {
-		err = said(history.Error)
-	}
-	if err != nil {
-		return err
-	}
+	fact := look[view.FactAnswer](v, "fact.get", view.FactQuery{Key: key})
+	v.said(fact.Error)
+	history := look[view.HistoryAnswer](v, "fact.history", view.FactQuery{Key: key})
+	v.said(history.Error)
 	slices.Reverse(history.Events)
 	v.live()
-	return v.show("fact", "Fact "+key, "memory", factBody{fact.Fact, history})
-}
-
-type capabilitiesBody struct {
-	List    []view.Capability
-	Omitted bool
-	Waiting map[string][]view.Waiting // by the capability that is asked
-	None    []string                  // of these, that no action names
+	return v.show("Fact "+key, "memory", web.Fact{Fact: fact.Fact, History: history})
 }
 
 func (v *visit) capabilities() error {
-	list, err := ask[view.CapabilitiesAnswer](v, "capability.ls", struct{}{})
-	if err != nil {
-		return err
-	}
-	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
-	if err != nil {
-		return err
-	}
-	body := capabilitiesBody{
+	list := look[view.CapabilitiesAnswer](v, "capability.ls", struct{}{})
+	status := look[view.StatusAnswer](v, "status", struct{}{})
+	body := web.Capabilities{
 		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]view.Waiting{},
 	}
 	for _, w := range status.Status.Waiting {
@@ -291,46 +187,24 @@ func (v *visit) capabilities() error {
 	}
 	slices.Sort(body.None)
 	v.live()
-	return v.show("capabilities", "Workers and capabilities", "capabilities", body)
-}
-
-type healthBody struct {
-	Status  view.Status
-	Memory  view.Memory
-	Refused []view.Refused
-	Rate    Rate
-	Version string
+	return v.show("Workers and capabilities", "capabilities", body)
 }
 
 // refusedBack is how many commits back the health page looks for refused records.
 const refusedBack = 5000
 
 func (v *visit) health() error {
-	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
-	if err != nil {
-		return err
-	}
-	memory, err := ask[view.MemoryAnswer](v, "memory.status", struct{}{})
-	if err != nil {
-		return err
-	}
-	refused, err := ask[view.RefusedAnswer](
-		v, "refused.ls",
-		view.ListQuery{
-			AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows,
-		},
-	)
-	if err != nil {
-		return err
-	}
+	status := look[view.StatusAnswer](v, "status", struct{}{})
+	memory := look[view.MemoryAnswer](v, "memory.status", struct{}{})
+	refused := look[view.RefusedAnswer](v, "refused.ls", view.ListQuery{
+		AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows,
+	})
 	slices.Reverse(refused.Refused)
 	v.live()
-	return v.show(
-		"health", "Health", "health",
-		healthBody{
-			status.Status, memory.Memory, refused.Refused, v.s.rates.of(v.page.Tenant), v.s.cfg.Version,
-		},
-	)
+	return v.show("Health", "health", web.Health{
+		Status: status.Status, Memory: memory.Memory, Refused: refused.Refused,
+		Rate: v.s.rates.of(v.page.Tenant), Version: v.s.cfg.Version,
+	})
 }
 
 // sequenceOf reads a sequence from an address of this console.
@@ -342,32 +216,4 @@ func sequenceOf(text string) (uint64, error) {
 		)
 	}
 	return n, nil
-}
-
-// moment is an instant as text, in UTC.
-func moment(ns int64) string {
-	if ns == 0 {
-		return "–"
-	}
-	return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05 UTC")
-}
-
-// lasted is a length of time as people say it.
-func lasted(ns int64) string {
-	switch d := time.Duration(ns); {
-	case d < 0:
-		return "0 s"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	}
 }

@@ -3,6 +3,8 @@ package console
 import (
 	"sync"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
 )
 
 // sample is one look at a tenant's counters.
@@ -15,13 +17,6 @@ type sample struct {
 type rates struct {
 	mu      sync.Mutex
 	samples map[string][]sample
-}
-
-// Rate is what happened in a second, on average, over a time.
-type Rate struct {
-	Records, Ended float64 // per second
-	Over           time.Duration
-	Spark          []float64 // records per second between two looks, the latest last
 }
 
 // sample looks at the counters every ratesEvery, until the console is closed.
@@ -59,7 +54,7 @@ func (r *rates) add(tenant string, s sample) {
 }
 
 // of is the rate of a tenant over the last minute, as far as it was looked at.
-func (r *rates) of(tenant string) (rate Rate) {
+func (r *rates) of(tenant string) (rate web.Rate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.samples[tenant]

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -12,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -22,33 +22,16 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// view is one request and the page that answers it.
+// visit is one request and the page that answers it.
 type visit struct {
 	s       *Server
 	w       http.ResponseWriter
 	r       *http.Request
 	host    *attached
-	session session
-	page    Page
-}
-
-// Page is what every template has.
-type Page struct {
-	Title    string
-	Section  string // of the navigation
-	Tenant   string // empty: none, as when signing in
-	Tenants  []string
-	Path     string // of this page, to come back to
-	Operator string // who has signed in; empty: no one
-	CSRF     string
-	Mode     string // of the tenant on this host
-	Problem  string
-	Pulse    executor.Pulse
-	Live     string // where the events of this page are; empty: it does not change
-	NowNs    int64
-	Said     uint64 // sequence of the record that an operator has just written; 0: none
-	Build    string
-	Body     any
+	session *access.Session // nil: no one has signed in
+	grants  access.Grants   // what the visitor may do
+	page    web.Page
+	err     error // what was in the way of the page; nil: nothing
 }
 
 // failure is a page that cannot be shown, or an action that was not done.
@@ -65,38 +48,65 @@ func failed(status int, hint, format string, args ...any) error {
 	return &failure{status, fmt.Sprintf(format, args...), hint}
 }
 
+// right is what a route needs.
+type right int
+
+const (
+	reads       right = iota // on its tenant, or somewhere
+	acts                     // on its tenant, by a form of the session
+	answers                  // the same, and says who it is once more
+	administers              // on any tenant; a form is one of the session
+)
+
+// route is an address of the console about its host, and what it needs.
+type route struct {
+	pattern string
+	right   right
+	do      func(*visit) error
+}
+
+// routes are all that show or change what is the host's.
+var routes = []route{
+	{"GET /{$}", reads, (*visit).start},
+	{"GET /tenants", reads, (*visit).tenants},
+	{"GET /t/{tenant}/{$}", reads, (*visit).overview},
+	{"GET /t/{tenant}/plans", reads, (*visit).plans},
+	{"GET /t/{tenant}/plans/{plan}", reads, (*visit).plan},
+	{"GET /t/{tenant}/plans/{plan}/preview", reads, (*visit).preview},
+	{"GET /t/{tenant}/quarantine", reads, (*visit).quarantine},
+	{"GET /t/{tenant}/quarantine/{plan}/{action}", reads, (*visit).obligation},
+	{"GET /t/{tenant}/leases", reads, (*visit).leases},
+	{"GET /t/{tenant}/memory", reads, (*visit).memory},
+	{"GET /t/{tenant}/memory/fact", reads, (*visit).fact},
+	{"GET /t/{tenant}/ledger", reads, (*visit).ledger},
+	{"GET /t/{tenant}/ledger/{sequence}", reads, (*visit).record},
+	{"GET /t/{tenant}/capabilities", reads, (*visit).capabilities},
+	{"GET /t/{tenant}/health", reads, (*visit).health},
+	{"GET /t/{tenant}/events", reads, (*visit).events},
+	{"POST /t/{tenant}/plans/{plan}/cancel", acts, (*visit).cancel},
+	{"POST /t/{tenant}/plans/{plan}/unwind", acts, (*visit).unwind},
+	{"POST /t/{tenant}/plans/{plan}/cascade", answers, (*visit).cascade},
+	{"POST /t/{tenant}/plans/{plan}/erase", answers, (*visit).erase},
+	{"POST /t/{tenant}/quarantine/{plan}/{action}", answers, (*visit).answer},
+	{"POST /t/{tenant}/memory/fact", acts, (*visit).move},
+	{"POST /t/{tenant}/health/clock", acts, (*visit).confirmClock},
+	{"GET /sessions", administers, (*visit).sessions},
+	{"POST /sessions", administers, (*visit).endSession},
+}
+
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /static/{build}/{file}", s.static)
 	mux.HandleFunc("GET /favicon.ico", http.NotFound)
 	mux.HandleFunc("GET /login", s.signInPage)
 	mux.HandleFunc("POST /login", s.signIn)
+	mux.HandleFunc("GET /login/provider", s.toProvider)
+	mux.HandleFunc("GET /login/provider/done", s.fromProvider)
 	mux.HandleFunc("POST /logout", s.signOut)
-	for pattern, show := range map[string]func(*visit) error{
-		"GET /{$}":                                    (*visit).start,
-		"GET /tenants":                                (*visit).tenants,
-		"GET /t/{tenant}/{$}":                         (*visit).overview,
-		"GET /t/{tenant}/plans":                       (*visit).plans,
-		"GET /t/{tenant}/plans/{plan}":                (*visit).plan,
-		"GET /t/{tenant}/plans/{plan}/preview":        (*visit).preview,
-		"GET /t/{tenant}/quarantine":                  (*visit).quarantine,
-		"GET /t/{tenant}/quarantine/{plan}/{action}":  (*visit).obligation,
-		"GET /t/{tenant}/leases":                      (*visit).leases,
-		"GET /t/{tenant}/memory":                      (*visit).memory,
-		"GET /t/{tenant}/memory/fact":                 (*visit).fact,
-		"GET /t/{tenant}/ledger":                      (*visit).ledger,
-		"GET /t/{tenant}/ledger/{sequence}":           (*visit).record,
-		"GET /t/{tenant}/capabilities":                (*visit).capabilities,
-		"GET /t/{tenant}/health":                      (*visit).health,
-		"GET /t/{tenant}/events":                      (*visit).events,
-		"POST /t/{tenant}/plans/{plan}/cancel":        acting((*visit).cancel),
-		"POST /t/{tenant}/plans/{plan}/unwind":        acting((*visit).unwind),
-		"POST /t/{tenant}/plans/{plan}/cascade":       acting(certain((*visit).cascade)),
-		"POST /t/{tenant}/quarantine/{plan}/{action}": acting(certain((*visit).answer)),
-		"POST /t/{tenant}/memory/fact":                acting((*visit).move),
-		"POST /t/{tenant}/health/clock":               acting((*visit).confirmClock),
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, show) })
+	mux.HandleFunc("GET /api/sessions", s.listSessions)
+	mux.HandleFunc("DELETE /api/sessions/{id}", s.deleteSession)
+	for _, to := range routes {
+		mux.HandleFunc(to.pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, to) })
 	}
 	// by Sec-Fetch-Site and Origin; the token in the form is the second lock
 	foreign := http.NewCrossOriginProtection()
@@ -112,6 +122,23 @@ func (s *Server) handler() http.Handler {
 	return s.guarded(foreign.Handler(mux))
 }
 
+// static serves styles and scripts, which are those of this build.
+func (s *Server) static(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	data, contentType, ok := web.File(name)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	if r.PathValue("build") == web.Build {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if _, err := w.Write(data); err != nil {
+		s.log.Debug("file not sent", "file", name, "error", err)
+	}
+}
+
 // guarded is in front of everything.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +150,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		head.Set("Cross-Origin-Opener-Policy", "same-origin")
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 		head.Set("Cache-Control", "no-store")
-		if s.access.secure {
+		if s.leaf != nil {
 			head.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		name := r.Host
@@ -142,25 +169,43 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// serve answers a request about a tenant, of a visitor who may read.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, show func(*visit) error) {
+// everyone may read, where whoever is on this machine may.
+var everyone = access.Grants{{Role: access.Reader, Tenants: []string{access.Everywhere}}}
+
+// serve answers a request about the host, of a visitor who may make it.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, to route) {
 	now := time.Now()
-	v := &visit{s: s, w: w, r: r, host: s.attached()}
-	v.page = Page{NowNs: now.UnixNano(), Path: r.URL.RequestURI(), Build: build}
-	v.session, _ = s.access.who(r, now)
-	v.page.Operator, v.page.CSRF = v.session.operator, v.session.csrf
-	if v.session.operator == "" && !s.cfg.OpenRead {
+	v := &visit{s: s, w: w, r: r, host: s.attached(), session: s.access.Who(r, now)}
+	v.page = web.Page{NowNs: now.UnixNano(), Path: r.URL.RequestURI()}
+	switch {
+	case v.session != nil:
+		v.grants = v.session.Grants
+		v.page.Operator, v.page.CSRF = v.session.Name, v.session.CSRF
+		v.page.Role = v.grants.Best().String()
+		v.page.Admin = v.grants.Best() == access.Admin
+		if v.session.Provider {
+			v.page.Provider = s.access.ProviderHost()
+		}
+	case s.open() && to.right != administers:
+		v.grants = everyone
+	default:
 		s.turnAway(v)
 		return
 	}
-	if err := v.enter(); err != nil {
-		s.fail(v, err)
-		return
+	err := v.enter()
+	if err == nil {
+		err = v.admit(to.right)
 	}
-	if err := show(v); err != nil {
+	if err == nil {
+		err = to.do(v)
+	}
+	if err != nil {
 		s.fail(v, err)
 	}
 }
+
+// open reports whether whoever is on this machine may read: no user sees less than that.
+func (s *Server) open() bool { return s.cfg.OpenRead && s.access.Equal() }
 
 // turnAway answers who has not signed in: a page leads to where one does.
 func (s *Server) turnAway(v *visit) {
@@ -171,6 +216,35 @@ func (s *Server) turnAway(v *visit) {
 	http.Redirect(v.w, v.r, "/login?next="+url.QueryEscape(v.r.URL.RequestURI()), http.StatusSeeOther)
 }
 
+// admit refuses what the visitor may not do.
+func (v *visit) admit(needs right) error {
+	switch {
+	case needs == reads:
+		return nil
+	case v.session == nil:
+		return failed(
+			http.StatusUnauthorized, "Sign in, then do it again.",
+			"an operator's record needs a name, and no one has signed in",
+		)
+	case needs == administers && v.grants.Best() < access.Admin:
+		return failed(http.StatusForbidden, "Ask an admin.", "sessions are for admins, and %s is none",
+			v.session.Name)
+	case needs != administers && v.grants.On(v.page.Tenant) < access.Operator:
+		return failed(
+			http.StatusForbidden, "Ask an operator of this tenant, or an admin for that role.",
+			"%s may read tenant %s, and not act on it", v.session.Name, v.page.Tenant,
+		)
+	case v.r.Method != http.MethodGet && !v.session.Genuine(v.r):
+		return failed(
+			http.StatusForbidden, "Load the page again and do it there.",
+			"this form does not come from a page of this session",
+		)
+	case needs == answers:
+		return v.certain()
+	}
+	return nil
+}
+
 // enter finds the tenant that a request is about, and how it is.
 func (v *visit) enter() error {
 	if v.host == nil {
@@ -179,7 +253,9 @@ func (v *visit) enter() error {
 			"the executor of this server is starting",
 		)
 	}
-	v.page.Tenants = v.host.Tenants()
+	v.page.Tenants = slices.DeleteFunc(slices.Clone(v.host.Tenants()), func(tenant string) bool {
+		return v.grants.On(tenant) < access.Reader
+	})
 	tenant := v.r.PathValue("tenant")
 	if tenant == "" {
 		return nil
@@ -191,6 +267,12 @@ func (v *visit) enter() error {
 		)
 	}
 	v.page.Tenant = tenant
+	if v.session != nil {
+		v.page.Role = v.grants.On(tenant).String()
+		v.page.Acts = v.grants.On(tenant) >= access.Operator
+		// A page is read before its form is sent: it asks again a little early.
+		v.page.Confirmed = !v.session.ConfirmedUntil(v.now().Add(confirmAhead)).IsZero()
+	}
 	answer, err := v.host.Ask(tenant, "host", struct{}{})
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)
@@ -221,37 +303,53 @@ func ask[T any](v *visit, verb string, question any) (answer T, err error) {
 	return answer, nil
 }
 
-// said is the error that an answer itself carries.
-func said(problem string) error {
-	if problem == "" {
-		return nil
+// look is ask for a page, which show does not write after an error. Nothing more is asked then.
+func look[T any](v *visit, verb string, question any) (answer T) {
+	if v.err == nil {
+		answer, v.err = ask[T](v, verb, question)
 	}
-	return failed(http.StatusNotFound, "", "%s", problem)
+	return answer
 }
 
-// show writes a page.
-func (v *visit) show(name, title, section string, body any) error {
-	v.page.Title, v.page.Section, v.page.Body = title, section, body
-	return v.write(http.StatusOK, name)
+// said notes the error that an answer itself carries.
+func (v *visit) said(problem string) { v.refused(http.StatusNotFound, "", problem) }
+
+// filtered notes what is wrong with the filters of a list.
+func (v *visit) filtered(problem string) {
+	v.refused(http.StatusBadRequest, "Clear the filters.", problem)
 }
 
-func (v *visit) write(status int, name string) error {
-	var out bytes.Buffer
-	if err := v.s.pages[name].Execute(&out, "page", v.page); err != nil {
-		return fmt.Errorf("cannot make the page: %w", err)
+func (v *visit) refused(status int, hint, problem string) {
+	if v.err == nil && problem != "" {
+		v.err = failed(status, hint, "%s", problem)
 	}
+}
+
+// show writes a page, if nothing was in the way of it.
+func (v *visit) show(title, section string, body web.Body) error {
+	if v.err != nil {
+		return v.err
+	}
+	v.page.Title, v.page.Section = title, section
+	v.write(http.StatusOK, body)
+	return nil
+}
+
+func (v *visit) write(status int, body web.Body) {
+	text := v.page.Render(body)
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, err := v.w.Write(out.Bytes())
-	if err != nil {
+	if _, err := v.w.Write(text); err != nil {
 		v.s.log.Debug("page not sent", "path", v.r.URL.Path, "error", err)
 	}
-	return nil
 }
 
 // live has the page follow the fold; of a plan, when records are about one of plans.
 func (v *visit) live(plans ...string) {
 	query := url.Values{"plan": plans, "seen": {strconv.FormatUint(v.page.Pulse.Applied, 10)}}
+	if v.session != nil { // another session's page has other forms
+		query.Set("as", v.session.ID)
+	}
 	v.page.Live = "/t/" + v.page.Tenant + "/events?" + query.Encode()
 }
 
@@ -265,19 +363,10 @@ func (s *Server) fail(v *visit, err error) {
 		s.log.Error("page not made", "path", v.r.URL.Path, "error", err)
 	}
 	v.page.Title, v.page.Section, v.page.Live = "Cannot show this", "", ""
-	v.page.Body = failureBody{f.status, f.text, f.hint}
-	if v.page.Build == "" {
-		v.page.Build, v.page.NowNs = build, time.Now().UnixNano()
+	if v.page.NowNs == 0 {
+		v.page.NowNs = time.Now().UnixNano()
 	}
-	if err := v.write(f.status, "failure"); err != nil {
-		s.log.Error("page not made", "path", v.r.URL.Path, "error", err)
-	}
-}
-
-type failureBody struct {
-	Status int
-	Text   string
-	Hint   string
+	v.write(f.status, web.Failure{Status: f.status, Text: f.text, Hint: f.hint})
 }
 
 // refusal is what was wrong with a request, as a page says it.

@@ -16,9 +16,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	hostask "github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
@@ -26,8 +27,8 @@ import (
 // Source is the host that the pages are about; *host.Host is one.
 type Source interface {
 	Ask(tenant, verb string, question any) (any, error)
-	Watch(tenant string) (*host.Watch, error)
-	Pulse(tenant string) (executor.Pulse, error)
+	Watch(tenant string) (*hostask.Watch, error)
+	Pulse(tenant string) (view.Pulse, error)
 	Ledger(tenant string) (ledger.Store, error)
 	Copied(tenant string, sequence uint64, records int) (tiles.Copy, error)
 	Tenants() []string
@@ -40,12 +41,18 @@ type Config struct {
 	Listen          string
 	TLSCert, TLSKey string
 
-	// Operators is the file of who may act (docs/guide/console.md). It is made, with a
-	// token for Operator, when it is not there.
-	Operators string
-	Operator  string // a name; empty: "operator"
+	// Users is the file of who may do what (docs/guide/console.md). It is read again when it
+	// changes. When it is not there, it is made with one admin, and NAME.token beside it has
+	// the name and the token of that admin.
+	Users string
+	First string // the admin's name; empty: "admin"
 
-	// OpenRead lets every visitor of a loopback address read without signing in.
+	// Provider vouches for further users; nil: none. It leads browsers back to
+	// URL + "login/provider/done". No one reads without a sign-in then.
+	Provider *access.Provider
+
+	// OpenRead lets every visitor of a loopback address read without signing in, for as long
+	// as every user may act on all tenants.
 	OpenRead bool
 
 	Version string       // shown on the health page
@@ -56,8 +63,7 @@ type Config struct {
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	access  *access
-	pages   pages
+	access  *access.Access
 	place   place
 	port    string
 	leaf    *x509.Certificate // nil: none
@@ -86,8 +92,8 @@ func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Operator == "" {
-		cfg.Operator = "operator"
+	if cfg.First == "" {
+		cfg.First = "admin"
 	}
 	at, err := placeOf(cfg.Listen)
 	if err != nil {
@@ -97,22 +103,13 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	operators, err := readOperators(cfg.Operators, cfg.Operator)
-	if err != nil {
-		return nil, err
-	}
-	pages, err := parsePages()
-	if err != nil {
-		return nil, err
-	}
 	listeners, port, err := at.listen()
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s for the console: %w", cfg.Listen, err)
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, pages: pages, place: at, port: port,
-		access: newAccess(operators, port, secure != nil),
-		rates:  rates{samples: map[string][]sample{}},
+		cfg: cfg, log: cfg.Logger, place: at, port: port,
+		rates: rates{samples: map[string][]sample{}},
 	}
 	s.names = func(name string) bool { return strings.EqualFold(strings.Trim(name, "[]"), at.name) }
 	if secure != nil {
@@ -121,6 +118,13 @@ func Start(cfg Config) (*Server, error) {
 		for i, listener := range listeners {
 			listeners[i] = tls.NewListener(listener, secure)
 		}
+	}
+	if s.access, err = access.Open(access.Config{
+		Users: cfg.Users, First: cfg.First, Port: port, Secure: secure != nil, Logger: cfg.Logger,
+		Provider: cfg.Provider, Back: s.URL() + "login/provider/done",
+	}); err != nil {
+		closeAll(listeners)
+		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.http = &http.Server{
@@ -136,18 +140,19 @@ func Start(cfg Config) (*Server, error) {
 		})
 	}
 	s.running.Go(s.sample)
+	s.running.Go(func() { s.access.Follow(s.ctx) })
 	return s, nil
 }
 
 // checkConfig returns the TLS configuration, or nil for a console without.
 func checkConfig(cfg Config, at place) (*tls.Config, error) {
 	switch {
-	case !ledger.ValidToken(cfg.Operator):
+	case !ledger.ValidToken(cfg.First):
 		return nil, ledger.Refuse(
-			"operator", fmt.Sprintf("%q is no name", cfg.Operator), "1 to 64 letters, digits, '-' or '_'",
+			"first", fmt.Sprintf("%q is no name", cfg.First), ledger.TokenWanted,
 		)
-	case cfg.Operators == "":
-		return nil, ledger.Refuse("operators", "no file", "a file of operators")
+	case cfg.Users == "":
+		return nil, ledger.Refuse("users", "no file", "a file of users")
 	case (cfg.TLSCert == "") != (cfg.TLSKey == ""):
 		return nil, ledger.Refuse(
 			"tls", "a certificate without its key, or a key without its certificate", "both",

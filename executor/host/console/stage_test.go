@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,10 +23,12 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
+	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -65,6 +68,7 @@ func newStage(t *testing.T, change func(*console.Config)) *stage {
 		host.Config{
 			Conn: s.conn, Tenants: []string{tenant, "second"}, Dir: filepath.Join(dir, "executor"),
 			DurableServer: srv.DurableID(), LeaseTTL: time.Second,
+			MasterKey: bytes.Repeat([]byte{7}, 32), TenantKeysDir: filepath.Join(dir, "keys"),
 		},
 	)
 	must(t, err)
@@ -78,10 +82,12 @@ func newStage(t *testing.T, change func(*console.Config)) *stage {
 		}
 	})
 	<-s.host.Ready()
-	operators := filepath.Join(dir, "console", "operators")
-	must(t, os.MkdirAll(filepath.Dir(operators), 0o700))
-	must(t, os.WriteFile(operators, []byte("# tests\nana "+token+"\n"), 0o600))
-	config := console.Config{Listen: "127.0.0.1:0", Operators: operators, OpenRead: true, Version: "test"}
+	users := filepath.Join(dir, "console", "users")
+	must(t, os.MkdirAll(filepath.Dir(users), 0o700))
+	ana, err := access.NewUser("ana", token, access.Grant{Role: access.Admin, Tenants: []string{"*"}}, time.Time{})
+	must(t, err)
+	must(t, os.WriteFile(users, []byte("# tests\n"+ana.String()+"\n"), 0o600))
+	config := console.Config{Listen: "127.0.0.1:0", Users: users, OpenRead: true, Version: "test"}
 	if change != nil {
 		change(&config)
 	}
@@ -218,7 +224,7 @@ func (s *stage) begin(c *coordinator.Coordinator, plan coordinator.PlanSpec) *co
 
 // end fails a plan and waits for its end.
 func (s *stage) end(p *coordinator.Plan, reason string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	if err := p.Fail(ctx, reason); err != nil {
 		s.t.Error(err)

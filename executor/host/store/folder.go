@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -37,7 +38,7 @@ func OpenFolder(dir, tenant string) (f *Folder, err error) {
 }
 
 // NewFolder is the folder of a tenant over an open store; archive may be nil.
-func NewFolder(db *pebble.DB, tenant string, archive executor.Archive) *Folder {
+func NewFolder(db *pebble.DB, tenant string, archive memory.Archive) *Folder {
 	kv := NewKV(db, tenant)
 	return &Folder{db: db, kv: kv, state: executor.Open(kv, tenant, archive)}
 }
@@ -82,9 +83,4 @@ func (f *Folder) Settle() (bytes uint64, err error) {
 }
 
 // Close releases the folder.
-func (f *Folder) Close() error {
-	if err := f.kv.Close(); err != nil {
-		return err
-	}
-	return f.db.Close()
-}
+func (f *Folder) Close() error { return f.db.Close() }

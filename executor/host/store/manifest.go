@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -92,4 +93,26 @@ func readManifest(name string) (needed uint64, err error) {
 		}
 		needed = max(needed, neededLog(data))
 	}
+}
+
+// DropManifests removes the manifests of an open store that come before the one in use, which
+// Pebble keeps for debugging: a manifest names the first and the last row of each table that
+// there was.
+func DropManifests(dir string) error {
+	used, err := pebble.Peek(dir, vfs.Default)
+	if err != nil || !used.Exists {
+		return err
+	}
+	last := filepath.Base(used.ManifestFilename)
+	names, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	for _, name := range names {
+		base := filepath.Base(name)
+		if len(base) > len(last) || len(base) == len(last) && base >= last {
+			continue
+		}
+		if problem := os.Remove(name); !errors.Is(problem, fs.ErrNotExist) {
+			err = errors.Join(err, problem)
+		}
+	}
+	return err
 }

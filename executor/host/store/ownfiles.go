@@ -35,6 +35,21 @@ func (o ownFS) OpenReadWrite(
 	return owned(name, f, err)
 }
 
+// ReuseForWrite makes a new file instead: a log that is used again keeps behind what is written
+// to it what it held before, which may be a tenant's that was erased since.
+func (o ownFS) ReuseForWrite(
+	old, name string, category vfs.DiskWriteCategory,
+) (vfs.File, error) {
+	f, err := o.Create(name, category)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.FS.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // MkdirAll is as in vfs.FS.
 func (o ownFS) MkdirAll(dir string, _ os.FileMode) error { return o.FS.MkdirAll(dir, ownFolder) }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -64,7 +65,7 @@ func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
 	if err == nil || isAny(err, closedDisk) || isLocked(err) { // its content is not what is wrong
 		return db, err
 	}
-	aside := dir + ".broken"
+	aside := dir + brokenSuffix
 	log.Error("state store cannot be opened; folding the ledger again", "dir", dir, "moved_to", aside,
 		"error", err)
 	if err := os.RemoveAll(aside); err != nil {
@@ -75,6 +76,13 @@ func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
 	}
 	return pebble.Open(dir, options())
 }
+
+// A store that could not be opened is kept aside, beside the one that was made in its place;
+// BrokenFolder is its name below a host's folder.
+const (
+	brokenSuffix = ".broken"
+	BrokenFolder = "state" + brokenSuffix
+)
 
 // isLocked reports whether another process holds the folder.
 func isLocked(err error) bool {
@@ -97,38 +105,38 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 // TenantPrefix keeps tenants apart in one store; a token has no zero byte.
 func TenantPrefix(tenant string) []byte { return append([]byte(tenant), 0) }
 
-// KV is one tenant's rows.KV: a batch over the store, so that state
-// and cursor are committed as one. A turn reads its own writes from a map, which
-// is much cheaper than an indexed batch; the first scan within a turn that has
-// written (facts do that) turns the batch into an indexed one.
+// KV is one tenant's rows.KV. What is written stays in memory until Commit, so that state and
+// cursor are committed as one.
 type KV struct {
+	rows.Pending
 	db     *pebble.DB
-	batch  *pebble.Batch
-	wrote  map[string][]byte // this turn's writes by whole key; nil value: deleted
+	prefix []byte
+}
+
+// NewKV is the part of a tenant.
+func NewKV(db *pebble.DB, tenant string) *KV {
+	prefix := TenantPrefix(tenant)
+	return &KV{Pending: *rows.NewPending(&part{r: db, prefix: prefix}), db: db, prefix: prefix}
+}
+
+func (t *KV) full(key []byte) []byte { return append(append([]byte{}, t.prefix...), key...) }
+
+// part is what a store has of one tenant.
+type part struct {
+	r      pebble.Reader
 	prefix []byte
 	key    []byte // scratch
 }
 
-// wroteMax is when the map of a turn's writes is made again instead of cleared.
-const wroteMax = 1 << 16
-
-// NewKV is the part of a tenant.
-func NewKV(db *pebble.DB, tenant string) *KV {
-	return &KV{db: db, batch: db.NewBatch(), wrote: map[string][]byte{}, prefix: TenantPrefix(tenant)}
+// Get implements rows.Stored.
+func (p *part) Get(key []byte) ([]byte, bool) {
+	p.key = append(append(p.key[:0], p.prefix...), key...)
+	return Get(p.r, p.key)
 }
 
-func (t *KV) full(key []byte) []byte {
-	t.key = append(append(t.key[:0], t.prefix...), key...)
-	return t.key
-}
-
-// Get implements rows.KV.
-func (t *KV) Get(key []byte) ([]byte, bool) {
-	full := t.full(key)
-	if v, ok := t.wrote[string(full)]; ok {
-		return v, v != nil
-	}
-	return Get(t.db, full)
+// Scan implements rows.Stored.
+func (p *part) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+	return scan(p.r, p.prefix, from, to)
 }
 
 // Get reads a key of the whole store. A failing store panics with *rows.StoreError.
@@ -145,46 +153,6 @@ func Get(r pebble.Reader, key []byte) ([]byte, bool) {
 		panic(&rows.StoreError{Op: "get", Err: err})
 	}
 	return out, true
-}
-
-// Set implements rows.KV.
-func (t *KV) Set(key, value []byte) {
-	full := t.full(key)
-	if err := t.batch.Set(full, value, nil); err != nil {
-		panic(&rows.StoreError{Op: "set", Err: err})
-	}
-	t.wrote[string(full)] = append([]byte{}, value...)
-}
-
-// Delete implements rows.KV.
-func (t *KV) Delete(key []byte) {
-	full := t.full(key)
-	if err := t.batch.Delete(full, nil); err != nil {
-		panic(&rows.StoreError{Op: "delete", Err: err})
-	}
-	t.wrote[string(full)] = nil
-}
-
-// Scan implements rows.KV.
-func (t *KV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
-	if t.batch.Empty() {
-		return scan(t.db, t.prefix, from, to)
-	}
-	if !t.batch.Indexed() {
-		indexed := t.db.NewIndexedBatch()
-		if err := indexed.Apply(t.batch, nil); err != nil {
-			panic(&rows.StoreError{Op: "scan", Err: err})
-		}
-		t.drop()
-		t.batch = indexed
-	}
-	return scan(t.batch, t.prefix, from, to)
-}
-
-func (t *KV) drop() {
-	if err := t.batch.Close(); err != nil {
-		panic(&rows.StoreError{Op: "commit", Err: err})
-	}
 }
 
 func scan(r pebble.Reader, prefix, from, to []byte) iter.Seq2[[]byte, []byte] {
@@ -210,80 +178,83 @@ func scan(r pebble.Reader, prefix, from, to []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Commit ends a turn: its rows and its cursor become the state together. There
-// is no fsync: what a power cut takes is folded again from the ledger.
+// Commit makes what was written the state, in one batch. There is no fsync: what a power cut
+// takes is folded again from the ledger.
 func (t *KV) Commit() {
-	if t.batch.Empty() {
+	if t.Bytes() == 0 {
 		return
 	}
-	if err := t.write(); err != nil {
+	batch, key := t.db.NewBatch(), t.prefix
+	t.Drain(func(k string, v []byte) {
+		key = append(key[:len(t.prefix)], k...)
+		err := error(nil)
+		if v == nil {
+			err = batch.Delete(key, nil)
+		} else {
+			err = batch.Set(key, v, nil)
+		}
+		if err != nil {
+			panic(&rows.StoreError{Op: "set", Err: err})
+		}
+	})
+	if err := errors.Join(write(batch), batch.Close()); err != nil {
 		panic(&rows.StoreError{Op: "commit", Err: err})
 	}
-	t.drop()
-	t.reset()
 }
 
 // write commits the batch. Pebble panics when it cannot write its log, with locks
 // held: the store cannot be used, nor closed, from then on.
-func (t *KV) write() (err error) {
+func write(batch *pebble.Batch) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", ErrState, r)
 		}
 	}()
-	return t.batch.Commit(pebble.NoSync)
-}
-
-func (t *KV) reset() {
-	t.batch = t.db.NewBatch()
-	if len(t.wrote) > wroteMax {
-		t.wrote = map[string][]byte{}
-		return
-	}
-	clear(t.wrote)
-}
-
-// Abandon forgets what this turn has written.
-func (t *KV) Abandon() {
-	_ = t.batch.Close()
-	t.reset()
+	return batch.Commit(pebble.NoSync)
 }
 
 // Wipe forgets the whole state of the tenant.
 func (t *KV) Wipe() error {
-	t.Abandon()
+	t.Forget()
 	end := append([]byte{}, t.prefix...)
 	end[len(end)-1] = 1
 	return t.db.DeleteRange(t.prefix, end, pebble.NoSync)
 }
 
-// Close drops what was written and not committed.
-func (t *KV) Close() error { return t.batch.Close() }
+// Erase forgets the whole state of the tenant, and has no file of the store hold it any more.
+func (t *KV) Erase(ctx context.Context) error {
+	if err := t.Wipe(); err != nil {
+		return err
+	}
+	// A log that is not needed any more is kept, as it is, until a later one takes its place.
+	for range logsKept {
+		if err := t.db.Delete(t.prefix, pebble.NoSync); err != nil {
+			return err
+		}
+		if err := t.db.Flush(); err != nil {
+			return err
+		}
+	}
+	end := append([]byte{}, t.prefix...)
+	end[len(end)-1] = 1
+	return t.db.Compact(ctx, t.prefix, end, false)
+}
+
+// logsKept is how many logs there may be when all but the last are not needed: Pebble keeps
+// MemTableStopWritesThreshold+1 for later, the one that is written, and that of the wipe.
+const logsKept = 2 + 1 + 2
 
 // View is a read-only rows.KV over a snapshot, for queries beside the
 // actor.
-type View struct {
-	snapshot *pebble.Snapshot
-	prefix   []byte
-}
+type View struct{ *part }
 
 // NewView is the part of a tenant in a snapshot, which the caller closes.
 func NewView(s *pebble.Snapshot, tenant string) View {
-	return View{s, TenantPrefix(tenant)}
-}
-
-// Get implements rows.KV.
-func (s View) Get(key []byte) ([]byte, bool) {
-	return Get(s.snapshot, append(append([]byte{}, s.prefix...), key...))
+	return View{&part{r: s, prefix: TenantPrefix(tenant)}}
 }
 
 // Set implements rows.KV; a snapshot cannot be written.
-func (s View) Set(_, _ []byte) { panic("host: write to a snapshot") }
+func (View) Set(_, _ []byte) { panic("store: write to a snapshot") }
 
 // Delete implements rows.KV; a snapshot cannot be written.
-func (s View) Delete(_ []byte) { panic("host: write to a snapshot") }
-
-// Scan implements rows.KV.
-func (s View) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
-	return scan(s.snapshot, s.prefix, from, to)
-}
+func (View) Delete(_ []byte) { panic("store: write to a snapshot") }

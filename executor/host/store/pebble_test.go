@@ -64,11 +64,6 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 	if v, ok := other.Get([]byte("k1")); !ok || string(v) != "of another tenant" {
 		t.Fatal("wipe reached another tenant")
 	}
-	for _, k := range []*KV{kv, other} {
-		if err := k.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

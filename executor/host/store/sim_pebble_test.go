@@ -47,7 +47,7 @@ func (s *crashingStore) Commit() { s.KV.Commit() }
 // Crash cuts the power: of what was not synced a random share is there afterwards.
 func (s *crashingStore) Crash(lost int) {
 	if lost == 0 {
-		s.Abandon()
+		s.Forget()
 		return
 	}
 	*s.crash++
@@ -64,9 +64,6 @@ func (s *crashingStore) Wipe() {
 }
 
 func (s *crashingStore) Close() {
-	if err := s.KV.Close(); err != nil {
-		s.t.Fatal(err)
-	}
 	if err := s.db.Close(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,22 +55,24 @@ type Snapshot struct {
 type Snapshots struct {
 	dir     string // of the host
 	db      *pebble.DB
-	tenants []string
+	tenants func() []string
 	log     *slog.Logger
 	taken   func(tenant string, records uint64, digest []byte)
+
+	making *sync.Mutex // held while one is taken, or all are dropped
 }
 
 // NewSnapshots are those of the store db of a host whose folder is dir. taken is called
 // after each snapshot: the digest is that of the tenant's rows, folded from so many records.
 func NewSnapshots(
-	dir string, db *pebble.DB, tenants []string, log *slog.Logger,
+	dir string, db *pebble.DB, tenants func() []string, log *slog.Logger,
 	taken func(tenant string, records uint64, digest []byte),
 ) *Snapshots {
-	return &Snapshots{dir, db, tenants, log, taken}
+	return &Snapshots{dir, db, tenants, log, taken, new(sync.Mutex)}
 }
 
 // Run takes a snapshot whenever enough records were folded since the last one, until ctx
-// ends. Between two snapshots it waits at least twenty times as long as one takes.
+// ends. Between two snapshots it waits at least snapshotRest times as long as one takes.
 func (s *Snapshots) Run(ctx context.Context, folded *atomic.Uint64) {
 	taken, at := folded.Load(), time.Now()
 	for wait := snapshotPoll; pause.For(ctx, wait); {
@@ -82,12 +86,29 @@ func (s *Snapshots) Run(ctx context.Context, folded *atomic.Uint64) {
 		if err := s.Take(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("no snapshot of the state; the next one is tried later", "error", err)
 		}
-		wait = max(snapshotPoll, 20*time.Since(start))
+		wait = max(snapshotPoll, snapshotRest*time.Since(start))
 	}
 }
 
 // Take takes one snapshot, whole or not at all, and removes the older ones.
 func (s *Snapshots) Take(ctx context.Context) error {
+	s.making.Lock()
+	defer s.making.Unlock()
+	return s.take(ctx)
+}
+
+// Renew drops all snapshots, which have what was in the store when they were taken, and takes
+// one of what is in it now.
+func (s *Snapshots) Renew(ctx context.Context) error {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if err := os.RemoveAll(filepath.Join(s.dir, SnapshotsFolder)); err != nil {
+		return err
+	}
+	return s.take(ctx)
+}
+
+func (s *Snapshots) take(ctx context.Context) error {
 	dir := filepath.Join(s.dir, SnapshotsFolder)
 	making := filepath.Join(dir, newSnapshot)
 	if err := errors.Join(os.RemoveAll(making), os.MkdirAll(dir, 0o700)); err != nil {
@@ -98,14 +119,14 @@ func (s *Snapshots) Take(ctx context.Context) error {
 	}
 	file := SnapshotFile{FoldVersion: executor.FoldVersion, Tenants: map[string]Snapshot{}}
 	err := withSnapshot(making, s.log, func(db *pebble.DB) {
-		for _, tenant := range s.tenants {
+		for _, tenant := range s.tenants() {
 			if ctx.Err() != nil {
 				return
 			}
 			kv, shown := viewOf(db, tenant)
 			meta := executor.Open(kv, tenant, nil).Meta()
 			if meta.FoldVersion == executor.FoldVersion && meta.Applied != nil {
-				digest := rows.Digest(kv)
+				digest := rows.Digest(paced{kv, ctx})
 				file.Tenants[tenant] = Snapshot{meta.Applied.Sequence, meta.Records, meta.Applied.Leaf,
 					digest[:]}
 			}
@@ -133,12 +154,37 @@ func (s *Snapshots) Take(ctx context.Context) error {
 	for _, n := range older[min(SnapshotsKept-1, len(older)):] {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, strconv.FormatInt(n, 10))))
 	}
-	for _, tenant := range s.tenants {
+	for _, tenant := range s.tenants() {
 		if said, ok := file.Tenants[tenant]; ok {
 			s.taken(tenant, said.Records, said.Digest)
 		}
 	}
 	return errors.Join(err, SyncFile(dir))
+}
+
+// paced is a store whose scans rest between parts: what reads all rows beside the turns
+// would else keep one processor of two busy, for a second per million plans, and what is due
+// meanwhile would be late.
+type paced struct {
+	rows.KV
+	ctx context.Context // its end ends a scan that rests
+}
+
+// Scan implements rows.KV.
+func (p paced) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		read := 0
+		for k, v := range p.KV.Scan(from, to) {
+			if read += len(k) + len(v); read > paceBytes {
+				if read = 0; !pause.For(p.ctx, pacePause) {
+					return
+				}
+			}
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
 }
 
 // Numbers lists the snapshots by number, the newest first.

@@ -49,9 +49,9 @@ func (t *Files) Export(q view.ExportQuery) (answer view.ExportAnswer, err error)
 func (t *Files) entriesFrom(index, size uint64, room int) (entries []byte, err error) {
 	for room > 0 && index < size {
 		n := index / ledger.TileWidth
-		tile, err := t.readEntries(n)
+		tile, err := t.entriesOf(n)
 		if err != nil {
-			return nil, &ReadError{index, err.Error()}
+			return nil, err
 		}
 		for _, entry := range tile[min(index%ledger.TileWidth, uint64(len(tile))):] {
 			if len(entries) > 0 && len(entries)+4+len(entry) > room {

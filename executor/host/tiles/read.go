@@ -1,24 +1,20 @@
 package tiles
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Names beside the tiles.
 const (
-	EdgeEntries = "edge.entries"
-	EdgeHashes  = "edge.hashes"
-	NewFile     = "tile.new"
+	newFile = "tile.new"
 	// the last one signed here, with all its signatures, as C2SP tlog-tiles has it
 	CheckpointName = "checkpoint"
 	SyncedName     = "synced.json"
@@ -32,96 +28,99 @@ type Files struct {
 	cursor uint64 // index of the next record to be added; the writer's
 
 	extent atomic.Pointer[extent]
+
+	synced   atomic.Uint64 // records that are known to be on disk
+	syncing  sync.Mutex    // guards all below, and the files against two that sync, pack or cut them
+	syncedAt time.Time     // the last time
+	settled  bool          // the names that Open has found or made are on disk
+	packed   uint64        // the segments before are packed, as far as that is possible
 }
 
 // extent is how much of a ledger the files hold.
 type extent struct {
 	size uint64 // records
 	last uint64 // sequence of the last message that is whole
+	end  int64  // bytes up to its end in the segment of the last record
 }
 
 // Path is a file or folder of the tenant, by its name with slashes.
 func (t *Files) Path(name string) string { return filepath.Join(t.Dir, filepath.FromSlash(name)) }
 
-// Size is the number of records in the files.
-func (t *Files) Size() uint64 {
+// held is how much the files hold now.
+func (t *Files) held() extent {
 	if e := t.extent.Load(); e != nil {
-		return e.size
+		return *e
 	}
-	return 0
+	return extent{}
 }
+
+// Size is the number of records in the files.
+func (t *Files) Size() uint64 { return t.held().size }
 
 // Last is the sequence of the last message that is whole in the files.
-func (t *Files) Last() uint64 {
-	if e := t.extent.Load(); e != nil {
-		return e.last
-	}
-	return 0
-}
-
-func (t *Files) grown(records, last uint64) {
-	t.extent.Store(&extent{t.Size() + records, max(t.Last(), last)})
-}
-
-// read reads a full tile's file, or the growing one while it is that.
-func (t *Files) read(full, edge string, n uint64) ([]byte, error) {
-	growing := n == t.Size()/ledger.TileWidth // first: a tile that is full to the size has its name
-	data, err := os.ReadFile(t.Path(full))
-	if !growing || !errors.Is(err, fs.ErrNotExist) {
-		return data, err
-	}
-	data, err = os.ReadFile(t.Path(edge))
-	// Filled meanwhile? Then what was read is of the next tile, or nothing.
-	if filled, late := os.ReadFile(t.Path(full)); !errors.Is(late, fs.ErrNotExist) {
-		return filled, late
-	}
-	return data, err
-}
+func (t *Files) Last() uint64 { return t.held().last }
 
 // readHashes returns the hashes of tile n of a level, of level 0 as many as there are.
 func (t *Files) readHashes(level int, n uint64) ([]ledger.Hash, error) {
-	edge := EdgeHashes
-	if level > 0 {
-		edge = "no such file"
+	if level == 0 {
+		return t.leafHashes(n, t.held().width(n))
 	}
-	width := t.width(n)
-	data, err := t.read(ledger.TilePath(level, n, ledger.TileWidth), edge, n)
+	data, err := os.ReadFile(t.Path(ledger.TilePath(level, n, ledger.TileWidth)))
 	if err != nil {
 		return nil, err
 	}
-	if level > 0 {
-		width = ledger.TileWidth
-	}
-	if len(data) < width*ledger.LeafSize {
+	if len(data) != ledger.TileWidth*ledger.LeafSize {
 		return nil, fmt.Errorf("tile %d of level %d has %d bytes", n, level, len(data))
 	}
-	hashes := make([]ledger.Hash, width)
+	return hashesOf(data), nil
+}
+
+// leafHashes returns the first hashes of tile n of level 0.
+func (t *Files) leafHashes(n uint64, width int) ([]ledger.Hash, error) {
+	data := make([]byte, width*ledger.LeafSize)
+	if err := t.readHashFile(data, int64(n)*tileSize+placeSize); err != nil {
+		return nil, err
+	}
+	return hashesOf(data), nil
+}
+
+func hashesOf(data []byte) []ledger.Hash {
+	hashes := make([]ledger.Hash, len(data)/ledger.LeafSize)
 	for i := range hashes {
 		copy(hashes[i][:], data[i*ledger.LeafSize:])
 	}
-	return hashes, nil
+	return hashes
 }
 
 // width is how many records tile n of level 0 has.
-func (t *Files) width(n uint64) int {
-	if size := t.Size(); n == size/ledger.TileWidth {
-		return int(size % ledger.TileWidth)
-	}
-	return ledger.TileWidth
+func (e extent) width(n uint64) int {
+	first := n * ledger.TileWidth
+	return int(min(max(e.size, first)-first, ledger.TileWidth))
 }
 
-// readEntries returns the leaf data of the records of tile n.
-func (t *Files) readEntries(n uint64) ([][]byte, error) {
-	width := t.width(n)
-	data, err := t.read(ledger.BundlePath(n, ledger.TileWidth), EdgeEntries, n)
-	if err != nil {
-		return nil, err
+// entriesOf returns the leaf data of the records of tile n, each held against its hash. The
+// error is a *ReadError.
+func (t *Files) entriesOf(n uint64) ([][]byte, error) {
+	e, first := t.held(), n*ledger.TileWidth
+	if e.width(n) == 0 {
+		return nil, &ReadError{first, "it is not there yet"}
 	}
-	entries := make([][]byte, width)
+	data, err := t.readBundle(e, n)
+	if err != nil {
+		return nil, &ReadError{first, err.Error()}
+	}
+	hashes, err := t.leafHashes(n, e.width(n))
+	if err != nil {
+		return nil, &ReadError{first, err.Error()}
+	}
+	entries := make([][]byte, len(hashes))
 	for i := range entries {
 		var ok bool
 		if entries[i], data, ok = ledger.NextEntry(data); !ok {
-			return nil, fmt.Errorf("bundle %d ends in entry %d", n, i)
+			return nil, &ReadError{first + uint64(i), fmt.Sprintf("bundle %d ends in entry %d", n, i)}
+		}
+		if ledger.LeafHash(entries[i]) != hashes[i] {
+			return nil, &ReadError{first + uint64(i), "an entry has another hash than its tile says"}
 		}
 	}
 	return entries, nil
@@ -150,22 +149,14 @@ func (t *Files) Records(index uint64) iter.Seq2[ledger.Leafed, error] {
 
 // tile reads the records of tile n of level 0 and holds them against their hashes.
 func (t *Files) tile(n uint64) ([]ledger.Leafed, error) {
-	entries, err := t.readEntries(n)
+	entries, err := t.entriesOf(n)
 	if err != nil {
-		return nil, &ReadError{n * ledger.TileWidth, err.Error()}
+		return nil, err
 	}
-	hashes, err := t.readHashes(0, n)
-	if err != nil {
-		return nil, &ReadError{n * ledger.TileWidth, err.Error()}
-	}
-	leaves := make([]ledger.Leafed, min(len(entries), len(hashes)))
+	leaves := make([]ledger.Leafed, len(entries))
 	for i := range leaves {
-		index := n*ledger.TileWidth + uint64(i)
-		if ledger.LeafHash(entries[i]) != hashes[i] {
-			return nil, &ReadError{index, "an entry has another hash than its tile says"}
-		}
 		if leaves[i], err = ledger.ParseLeaf(entries[i]); err != nil {
-			return nil, &ReadError{index, err.Error()}
+			return nil, &ReadError{n*ledger.TileWidth + uint64(i), err.Error()}
 		}
 	}
 	return leaves, nil
@@ -203,44 +194,15 @@ func (t *Files) find(sequence uint64) (uint64, error) {
 
 // first returns the first record of tile n.
 func (t *Files) first(n uint64) (ledger.Leafed, error) {
-	f, err := t.openBundle(n)
+	entries, err := t.entriesOf(n)
 	if err != nil {
-		return ledger.Leafed{}, &ReadError{n * ledger.TileWidth, err.Error()}
+		return ledger.Leafed{}, err
 	}
-	head := make([]byte, 4)
-	_, err = f.ReadAt(head, 0)
-	data := make([]byte,
-		4+int(min(uint32(head[0])<<24|uint32(head[1])<<16|uint32(head[2])<<8|uint32(head[3]), 1<<20)))
-	if err == nil {
-		_, err = f.ReadAt(data, 0)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return ledger.Leafed{}, &ReadError{n * ledger.TileWidth, err.Error()}
-	}
-	entry, _, _ := ledger.NextEntry(data)
-	leaf, err := ledger.ParseLeaf(entry)
+	leaf, err := ledger.ParseLeaf(entries[0])
 	if err != nil {
 		return ledger.Leafed{}, &ReadError{n * ledger.TileWidth, err.Error()}
 	}
 	return leaf, nil
-}
-
-// openBundle opens what read reads of the entries.
-func (t *Files) openBundle(n uint64) (*os.File, error) {
-	growing := n == t.Size()/ledger.TileWidth
-	full := t.Path(ledger.BundlePath(n, ledger.TileWidth))
-	f, err := os.Open(full)
-	if !growing || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	edge, err := os.Open(t.Path(EdgeEntries))
-	if filled, late := os.Open(full); !errors.Is(late, fs.ErrNotExist) { // meanwhile
-		if err == nil {
-			late = errors.Join(late, edge.Close())
-		}
-		return filled, late
-	}
-	return edge, err
 }
 
 // Messages yields the messages from a sequence on, up to the last whole one.
@@ -317,159 +279,4 @@ func (t *Files) openEdge(size uint64) (*ledger.Edge, error) {
 		}
 		return above, nil
 	})
-}
-
-// recover finds how far the files are whole, and cuts off what is not.
-func (t *Writer) recover() error {
-	var said syncedFile
-	if data, err := os.ReadFile(t.Path(SyncedName)); err == nil {
-		_ = json.Unmarshal(data, &said) // what cannot be read says nothing: all is verified
-	}
-	full := said.Tiles
-	if full > 0 && !t.there(full-1) {
-		full = 0
-	}
-	t.synced = full
-	t.extent.Store(&extent{size: full * ledger.TileWidth})
-	for t.there(full) {
-		t.extent.Store(&extent{size: (full + 1) * ledger.TileWidth})
-		if _, err := t.tile(full); err != nil {
-			t.Log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tile", full,
-				"error", err)
-			break
-		}
-		full++
-	}
-	t.extent.Store(&extent{size: full * ledger.TileWidth})
-	if err := t.cutFull(full); err != nil {
-		return err
-	}
-	if err := t.recoverEdge(full); err != nil {
-		return err
-	}
-	if err := t.rewriteAbove(full); err != nil {
-		return err
-	}
-	var err error
-	t.Edge, err = t.openEdge(t.Size())
-	return err
-}
-
-// there reports whether tile n of level 0 and its entries are files.
-func (t *Writer) there(n uint64) bool {
-	for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth),
-		ledger.TilePath(0, n, ledger.TileWidth)} {
-		if _, err := os.Stat(t.Path(path)); err != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// cutFull removes the tiles of level 0 from n on.
-func (t *Writer) cutFull(n uint64) error {
-	for gone := 0; gone < 2; n++ { // one of the two may have come without the other
-		gone++
-		for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth),
-			ledger.TilePath(0, n, ledger.TileWidth)} {
-			err := os.Remove(t.Path(path))
-			if err == nil {
-				gone = 0
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// recoverEdge takes what is whole of the growing tile, and finds the last message.
-func (t *Writer) recoverEdge(full uint64) error {
-	if err := t.openEdgeFiles(); err != nil {
-		return err
-	}
-	entries, err := os.ReadFile(t.Path(EdgeEntries))
-	if err != nil {
-		return err
-	}
-	hashes, err := os.ReadFile(t.Path(EdgeHashes))
-	if err != nil {
-		return err
-	}
-	width, rest := 0, entries
-	for width < ledger.TileWidth-1 && len(hashes) >= (width+1)*ledger.LeafSize {
-		entry, behind, ok := ledger.NextEntry(rest)
-		h := ledger.LeafHash(entry)
-		if !ok || !bytes.Equal(h[:], hashes[width*ledger.LeafSize:(width+1)*ledger.LeafSize]) {
-			break
-		}
-		if leaf, err := ledger.ParseLeaf(entry); err != nil || !t.follows(full, width, leaf) {
-			break // of a tile that was cut off
-		}
-		rest = behind
-		width++
-	}
-	t.entriesAt = int64(len(entries) - len(rest))
-	if err := errors.Join(t.Entries.Truncate(t.entriesAt),
-		t.hashes.Truncate(int64(width*ledger.LeafSize))); err != nil {
-		return err
-	}
-	t.extent.Store(&extent{size: full*ledger.TileWidth + uint64(width)})
-	return t.findLast()
-}
-
-// follows reports whether the first record of the growing tile comes after the last
-// full one; the others follow it by their hashes being where they are.
-func (t *Writer) follows(full uint64, width int, leaf ledger.Leafed) bool {
-	if width > 0 || full == 0 {
-		return width > 0 || leaf.Sequence == 1 && leaf.Index == 0
-	}
-	leaves, err := t.tile(full - 1)
-	if err != nil {
-		return false
-	}
-	before := leaves[len(leaves)-1]
-	if before.Last() {
-		return leaf.Sequence == before.Sequence+1 && leaf.Index == 0
-	}
-	return leaf.Sequence == before.Sequence && leaf.Index == before.Index+1
-}
-
-// findLast finds the last message that is whole.
-func (t *Writer) findLast() error {
-	size := t.Size()
-	if size == 0 {
-		return nil
-	}
-	leaves, err := t.tile((size - 1) / ledger.TileWidth)
-	if err != nil {
-		return err
-	}
-	leaf := leaves[len(leaves)-1]
-	last := leaf.Sequence
-	if !leaf.Last() {
-		last--
-	}
-	t.extent.Store(&extent{size, last})
-	return nil
-}
-
-// rewriteAbove writes the tiles above level 0 that are not known to be on disk.
-func (t *Writer) rewriteAbove(full uint64) error {
-	for level := 1; full>>(8*level) > 0; level++ {
-		for n := t.synced >> (8 * level); n < full>>(8*level); n++ {
-			hashes := make([]ledger.Hash, ledger.TileWidth)
-			for i := range hashes {
-				below, err := t.readHashes(level-1, n*ledger.TileWidth+uint64(i))
-				if err != nil {
-					return err
-				}
-				hashes[i] = ledger.TileHash(below)
-			}
-			if err := t.writeTile(level, n, hashes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -1,16 +1,6 @@
 package tiles
 
-import (
-	"errors"
-
-	"github.com/sagenbaum/sagenbaum/executor/host/store"
-	"github.com/sagenbaum/sagenbaum/ledger"
-)
-
-// Settle has all tiles on disk, the growing one too.
-func (t *Writer) Settle() error {
-	return errors.Join(t.Entries.Sync(), t.hashes.Sync(), t.publish(), store.SyncFile(t.Dir))
-}
+import "github.com/sagenbaum/sagenbaum/ledger"
 
 // CutToLast drops the records of a message that is not whole.
 func (t *Writer) CutToLast() error {
@@ -21,21 +11,21 @@ func (t *Writer) CutToLast() error {
 	if t.cursor == size {
 		return nil
 	}
-	n, width := t.cursor/ledger.TileWidth, int(t.cursor%ledger.TileWidth)
-	if n < size/ledger.TileWidth { // the growing tile is a full one again
-		if err := errors.Join(t.Entries.Close(), t.hashes.Close(),
-			t.rename(ledger.BundlePath(n, ledger.TileWidth), EdgeEntries),
-			t.rename(ledger.TilePath(0, n, ledger.TileWidth), EdgeHashes), t.cutFull(n)); err != nil {
+	keep := extent{size: t.cursor, last: t.Last()}
+	if t.cursor > 0 {
+		n := (t.cursor - 1) / ledger.TileWidth
+		entries, err := t.entriesOf(n)
+		if err != nil {
 			return err
 		}
-		if err := t.openEdgeFiles(); err != nil {
+		if keep.end, err = t.begins(n); err != nil {
 			return err
 		}
+		for _, entry := range entries[:t.cursor-n*ledger.TileWidth] {
+			keep.end += 4 + int64(len(entry))
+		}
 	}
-	if err := t.hashes.Truncate(int64(width * ledger.LeafSize)); err != nil {
-		return err
-	}
-	if err := errors.Join(t.recoverEdge(n), t.Entries.Sync()); err != nil {
+	if err := t.cut(keep); err != nil {
 		return err
 	}
 	return t.abandon()

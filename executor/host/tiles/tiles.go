@@ -2,7 +2,7 @@ package tiles
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,42 +17,44 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// Writer is one tenant's second copy of its ledger, in the layout of ledger/tile.go,
-// and what guards G3 and G4 hold the stream against. Below its folder:
+// Writer is one tenant's second copy of its ledger, and what guards G3 and G4 hold the
+// stream against. Below its folder:
 //
-//	tile/<L>/<N>, tile/entries/<N>    full tiles; written once, under a name of their own first
-//	edge.hashes, edge.entries         the tile of level 0 that grows, and its entries; they become full tiles by their names
-//	tile/....p/<W>                    partial tiles, as of the last clean stop
-//	synced.json                       how many full tiles are known to be on disk
+//	hashes          of each tile of 256 records where its entries begin in their segment, u64
+//	                big endian, then the 32 bytes of each record's hash: level 0 of the tree
+//	entries/<K>     segment K: the entries of 16,384 records, one after the other
+//	entries/<K>.s2  the same when it is full, packed
+//	tile/<L>/<N>    full tiles of level 1 and above, as ledger/tile.go has them
+//	synced.json     how many records are known to be on disk
 //
 // What they promise: a record is in these files before it is folded state. Nothing
 // waits for the disk: kill -9 loses nothing, a power cut may lose what is not
-// synced yet, the newest tiles and the growing one. open finds that by the hashes
-// and cuts it off, and the stream fills it in again. Full tiles are synced behind
-// the fold, on a goroutine of their own. Whoever may write the folder is trusted
-// as far as no one has an older root.
+// synced yet. Open finds that by the hashes and cuts it off, and the stream fills it in
+// again. What was folded is synced, and full segments are packed, on a goroutine of their
+// own. Whoever may write the folder is trusted as far as no one has an older root.
 //
-// One goroutine, the actor's, writes; tileFiles reads beside it.
+// One goroutine, the actor's, writes; Files reads beside it.
 type Writer struct {
 	*Files
 	Log  *slog.Logger
 	room store.Room
 	lock io.Closer
-	Edge *ledger.Edge
+	Edge *ledger.Edge // with what is not written yet
 
-	Entries, hashes *os.File // the growing tile
-	entriesAt       int64    // bytes in entries
-	pendingEntries  []byte   // of this turn
-	pendingHashes   []byte
-	pendingLast     uint64 // last whole message of this turn
-	scratch         []byte
+	Entries        *os.File // the growing segment; nil before its first record
+	hashes         *os.File
+	entriesAt      int64  // bytes in Entries
+	pendingEntries []byte // since the last Flush
+	pendingHashes  []byte
+	pendingLast    uint64 // last whole message of them
+	scratch        []byte
 
 	known  []ledger.Hash // hashes of tile knownN, to hold records against that come again
 	knownN uint64
 
-	wake   chan struct{} // buffered 1: there is something to sync
+	wake   chan struct{} // buffered 1: there is something to sync or to pack
+	ending chan struct{} // closed: no more of that
 	ended  sync.WaitGroup
-	synced uint64 // full tiles of level 0; of the syncer's goroutine, then of close
 }
 
 // errOtherRecord is what add returns of a record that is not the one in the tiles.
@@ -75,7 +77,7 @@ func Open(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*Write
 	fail := func(err error) (*Writer, error) {
 		return nil, fmt.Errorf("cannot open the tiles in %s: %w", dir, err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "tile"), 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
 	lock, err := store.Lock(filepath.Join(dir, "lock"))
@@ -84,14 +86,29 @@ func Open(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*Write
 	}
 	t := &Writer{
 		Files: &Files{Dir: dir, tenant: tenant}, Log: log, lock: lock,
-		room: store.NewRoom(dir, log, giveUp), wake: make(chan struct{}, 1),
+		room: store.NewRoom(dir, log, giveUp), wake: make(chan struct{}, 1), ending: make(chan struct{}),
 	}
-	if err := t.recover(); err != nil {
+	if err := t.open(); err != nil {
 		return fail(errors.Join(err, t.release()))
 	}
-	t.ended.Go(t.syncBehind) // ends with close
+	t.ended.Go(t.syncLater) // ends with close
 	t.wakeSyncer()
 	return t, nil
+}
+
+// open takes over what an earlier layout has, and finds how far the files are whole.
+func (t *Writer) open() error {
+	if err := t.takeOver(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.Path(entriesFolder), 0o700); err != nil {
+		return err
+	}
+	var err error
+	if t.hashes, err = os.OpenFile(t.Path(HashesName), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	return t.recover()
 }
 
 // Add takes the record of a message: compared with the tiles where they have it
@@ -106,6 +123,10 @@ func (t *Writer) Add(m ledger.Message, e ledger.Entry) error {
 		}
 		panic("host: a record of this turn came twice")
 	}
+	if index%ledger.TileWidth == 0 {
+		begins := t.entriesAt + int64(len(t.pendingEntries))
+		t.pendingHashes = binary.BigEndian.AppendUint64(t.pendingHashes, uint64(begins))
+	}
 	t.scratch = ledger.AppendLeaf(t.scratch[:0], t.tenant, m, e.Address.Index, e.Count, e.Reader,
 		e.Body)
 	t.pendingEntries = ledger.AppendEntry(t.pendingEntries, t.scratch)
@@ -113,8 +134,9 @@ func (t *Writer) Add(m ledger.Message, e ledger.Entry) error {
 	if e.Address.Index+1 >= e.Count {
 		t.pendingLast = m.Sequence
 	}
-	if full := t.Edge.Append(ledger.Hash(e.Address.Leaf)); full != nil {
-		return t.fill(full)
+	full := t.Edge.Append(ledger.Hash(e.Address.Leaf))
+	if t.Edge.Size()%segmentRecords == 0 {
+		return t.fill(full[1:])
 	}
 	return nil
 }
@@ -137,32 +159,44 @@ func (t *Writer) compare(index uint64, leaf []byte) error {
 // From says that the next record to be added is the one at this index.
 func (t *Writer) From(index uint64) { t.cursor, t.known = index, nil }
 
-// Flush writes what this turn has added.
+// Flush writes what was added since the last one.
 func (t *Writer) Flush() error {
-	added, err := t.writePending()
-	if err == nil && added > 0 {
-		t.grown(added, t.pendingLast)
+	if t.Edge.Size() == t.Size() {
+		return nil
 	}
-	return err
+	if err := t.writePending(); err != nil {
+		return err
+	}
+	t.grown()
+	if t.Size()-t.synced.Load() >= ledger.TileWidth {
+		t.wakeSyncer()
+	}
+	return nil
 }
 
-// writePending writes what this turn has added into the growing tile, and returns
-// how many records that were. No one reads them before the files have grown.
-func (t *Writer) writePending() (added uint64, err error) {
-	if len(t.pendingHashes) == 0 {
-		return 0, nil
+// writePending writes what was added: no one reads it before the size has grown.
+func (t *Writer) writePending() error {
+	if t.Entries == nil {
+		var err error
+		if t.Entries, err = os.OpenFile(t.Path(segmentName(t.Size()/segmentRecords)),
+			os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600); err != nil {
+			return err
+		}
 	}
 	if err := t.write(t.Entries, t.entriesAt, t.pendingEntries); err != nil {
-		return 0, err
+		return err
 	}
-	width := t.Size() % ledger.TileWidth
-	if err := t.write(t.hashes, int64(width)*ledger.LeafSize, t.pendingHashes); err != nil {
-		return 0, err
+	if err := t.write(t.hashes, hashPlace(t.Size()), t.pendingHashes); err != nil {
+		return err
 	}
-	added = uint64(len(t.pendingHashes) / ledger.LeafSize)
 	t.entriesAt += int64(len(t.pendingEntries))
 	t.pendingEntries, t.pendingHashes = t.pendingEntries[:0], t.pendingHashes[:0]
-	return added, nil
+	return nil
+}
+
+// grown lets readers see what was written.
+func (t *Writer) grown() {
+	t.extent.Store(&extent{t.Edge.Size(), max(t.Last(), t.pendingLast), t.entriesAt})
 }
 
 // write writes at a place of a file, and waits for room where the disk is full.
@@ -178,37 +212,38 @@ func (t *Writer) write(f *os.File, at int64, data []byte) error {
 	}
 }
 
-// fill makes the growing tile a full one, and writes those above it that are full.
-// The size grows last: a reader takes a tile behind it for a full one.
-func (t *Writer) fill(full []ledger.Tile) error {
-	added, err := t.writePending()
-	if err != nil {
+// fill ends the growing segment, and writes the tiles above level 0 that end with it: the
+// size grows last.
+func (t *Writer) fill(above []ledger.Tile) error {
+	if err := t.writePending(); err != nil {
 		return err
 	}
-	n := full[0].N
-	if err := errors.Join(t.Entries.Close(), t.hashes.Close()); err != nil {
-		return err
-	}
-	for _, move := range [...]struct {
-		from,
-		to string
-	}{{EdgeEntries, ledger.BundlePath(n, ledger.TileWidth)},
-		{EdgeHashes, ledger.TilePath(0, n, ledger.TileWidth)}} {
-		if err := t.rename(move.from, move.to); err != nil {
-			return err
-		}
-	}
-	for _, tile := range full[1:] {
+	for _, tile := range above {
 		if err := t.writeTile(tile.Level, tile.N, tile.Hashes); err != nil {
 			return err
 		}
 	}
-	if err := t.openEdgeFiles(); err != nil {
+	t.grown()
+	err := t.Entries.Close()
+	t.Entries, t.entriesAt = nil, 0
+	t.wakeSyncer()
+	return err
+}
+
+// writeTile writes a full tile of hashes, whole or not at all.
+func (t *Writer) writeTile(level int, n uint64, hashes []ledger.Hash) error {
+	var data []byte
+	for _, h := range hashes {
+		data = append(data, h[:]...)
+	}
+	f, err := os.OpenFile(t.Path(newFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
 		return err
 	}
-	t.grown(added, t.pendingLast)
-	t.wakeSyncer()
-	return nil
+	if err := errors.Join(t.write(f, 0, data), f.Close()); err != nil {
+		return err
+	}
+	return t.rename(newFile, ledger.TilePath(level, n, ledger.TileWidth))
 }
 
 // rename gives a file its name, in a folder that may be missing.
@@ -223,54 +258,7 @@ func (t *Writer) rename(from, to string) error {
 	return err
 }
 
-// writeTile writes a tile of hashes, whole or not at all.
-func (t *Writer) writeTile(level int, n uint64, hashes []ledger.Hash) error {
-	var data []byte
-	for _, h := range hashes {
-		data = append(data, h[:]...)
-	}
-	return t.place(ledger.TilePath(level, n, len(hashes)), data)
-}
-
-// place writes a file under a name of its own first.
-func (t *Writer) place(path string, data []byte) error {
-	f, err := os.OpenFile(t.Path(NewFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(t.write(f, 0, data), f.Close()); err != nil {
-		return err
-	}
-	return t.rename(NewFile, path)
-}
-
-func (t *Writer) openEdgeFiles() error {
-	var err error
-	if t.Entries, err = os.OpenFile(t.Path(EdgeEntries), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return err
-	}
-	if t.hashes, err = os.OpenFile(t.Path(EdgeHashes), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return err
-	}
-	t.entriesAt = 0
-	return nil
-}
-
-// publish writes the partial tiles of the tree as it is, so that the folder can be
-// read as any tlog-tiles, and removes those of an earlier publish; those of the
-// checkpoint stay.
-func (t *Writer) publish() error {
-	if err := t.WritePartials(t.Edge, NewFile); err != nil {
-		return err
-	}
-	size, signed := t.Edge.Size(), uint64(0)
-	if c, _, err := t.ReadCheckpoint(); err == nil {
-		signed = c.Size
-	}
-	return t.DropPartials([]uint64{size}, size, signed)
-}
-
-// abandon forgets what this turn has added and not written.
+// abandon forgets what was added and not written.
 func (t *Writer) abandon() error {
 	t.pendingEntries, t.pendingHashes, t.pendingLast = nil, nil, 0
 	edge, err := t.openEdge(t.Size())
@@ -282,15 +270,14 @@ func (t *Writer) abandon() error {
 
 // Close brings all to disk and releases the folder.
 func (t *Writer) Close() error {
-	close(t.wake)
+	close(t.ending)
 	t.ended.Wait()
-	err := errors.Join(t.abandon(), t.publish(), t.Entries.Sync(), t.hashes.Sync(), t.syncFull())
-	return errors.Join(err, t.release())
+	return errors.Join(t.abandon(), t.Sync(), t.release())
 }
 
 // Kill gives the folder back as a kill of the process does: nothing more is written.
 func (t *Writer) Kill() error {
-	close(t.wake)
+	close(t.ending)
 	t.ended.Wait()
 	return t.release()
 }
@@ -304,68 +291,4 @@ func (t *Writer) release() error {
 		}
 	}
 	return errors.Join(err, t.lock.Close())
-}
-
-func (t *Writer) wakeSyncer() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
-
-// syncBehind brings full tiles to disk while the fold goes on.
-func (t *Writer) syncBehind() {
-	for range t.wake {
-		if err := t.syncFull(); err != nil {
-			t.Log.Warn("tiles are not on disk yet", "error", err)
-		}
-	}
-}
-
-// syncedFile is the content of synced.json.
-type syncedFile struct {
-	Tiles uint64 `json:"tiles"`
-}
-
-// syncFull syncs the full tiles that are not known to be on disk, then says so.
-func (t *Writer) syncFull() error {
-	full := t.Size() / ledger.TileWidth
-	if full == t.synced {
-		return nil
-	}
-	folders := map[string]bool{t.Dir: true}
-	sync := func(path string) error {
-		path = t.Path(path)
-		for dir := filepath.Dir(path); dir != t.Dir; dir = filepath.Dir(dir) {
-			folders[dir] = true
-		}
-		return store.SyncFile(path)
-	}
-	for n := t.synced; n < full; n++ {
-		if err := errors.Join(sync(ledger.BundlePath(n, ledger.TileWidth)),
-			sync(ledger.TilePath(0, n, ledger.TileWidth))); err != nil {
-			return err
-		}
-	}
-	for level := 1; full>>(8*level) > 0; level++ {
-		for n := t.synced >> (8 * level); n < full>>(8*level); n++ {
-			if err := sync(ledger.TilePath(level, n, ledger.TileWidth)); err != nil {
-				return err
-			}
-		}
-	}
-	for dir := range folders {
-		if err := store.SyncFile(dir); err != nil {
-			return err
-		}
-	}
-	data, err := json.Marshal(syncedFile{full})
-	if err != nil {
-		return err
-	}
-	if err := store.WriteSynced(t.Path(SyncedName), data); err != nil {
-		return err
-	}
-	t.synced = full
-	return nil
 }

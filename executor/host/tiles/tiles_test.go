@@ -1,16 +1,11 @@
 package tiles
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -136,30 +131,39 @@ func TestTilesGiveBackEveryMessageByteForByte(t *testing.T) {
 	}
 }
 
-// A power cut takes any part of what was not synced: any suffix of the growing
-// tile's files, and tiles that are empty, short or missing. What is left is a prefix,
-// and filling in the rest gives the same files.
+// longLedger is one of more than a segment of records, 1 to 5 a message.
+func longLedger(t *testing.T) []ledger.Message { return ledgerOf(t, 6000) }
+
+// A power cut takes any part of what was not synced: any suffix of the files that grow, pages
+// of them, and whole files. What is left is a prefix, and filling in the rest gives the same
+// files.
 func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
 	t.Parallel()
-	messages := ledgerOf(t, 600)
-	for seed := range uint64(20) {
+	messages := longLedger(t)
+	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		dir := t.TempDir()
 		tl := openTestTiles(t, dir)
+		tl.From(0)
 		addAll(t, tl, messages, 50)
 		root := tl.Edge.Root()
+		synced := seed%2 == 0 // and the first segment packed
+		if synced {
+			tl.settleAndPack(t)
+		}
 		if err := tl.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(dir, "t", SyncedName)); err != nil && !os.IsNotExist(err) {
+		if err := os.Remove(tl.Path(SyncedName)); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		files := []string{EdgeEntries, EdgeHashes}
-		for n := range tl.Size() / ledger.TileWidth {
-			files = append(files, ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth))
+		files, err := filepath.Glob(filepath.Join(dir, "t", "entries", "*"))
+		if err != nil || len(files) != 2 {
+			t.Fatalf("%v, %v", files, err)
 		}
+		files = append(files, tl.Path(HashesName))
 		for range 1 + r.IntN(3) {
-			path := filepath.Join(dir, "t", files[r.IntN(len(files))])
+			path := files[r.IntN(len(files))]
 			switch b, err := os.ReadFile(path); {
 			case err != nil: // it was taken already
 			case r.IntN(3) == 0:
@@ -177,12 +181,28 @@ func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		addAll(t, tl, messages[last:], 50)
+		tl.settleAndPack(t)
 		wantMessages(t, tl.Files, messages)
 		if tl.Edge.Root() != root {
 			t.Fatalf("seed %d: root %x, want %x", seed, tl.Edge.Root(), root)
 		}
 		if err := tl.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// settleAndPack has all on disk, and full segments packed.
+func (t *Writer) settleAndPack(test *testing.T) {
+	test.Helper()
+	if err := t.Sync(); err != nil {
+		test.Fatal(err)
+	}
+	t.packFull()
+	for k := range t.Size() / segmentRecords {
+		_, packed := os.Stat(t.Path(segmentName(k) + packedSuffix))
+		if _, raw := os.Stat(t.Path(segmentName(k))); packed != nil || raw == nil {
+			test.Fatalf("segment %d is not packed: %v, raw %v", k, packed, raw)
 		}
 	}
 }
@@ -217,8 +237,9 @@ func TestARecordThatIsNotTheOneInTheTilesIsFound(t *testing.T) {
 // ones are.
 func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 	t.Parallel()
-	messages := ledgerOf(t, 400)
-	for _, at := range []int{250, 257, 511} { // records, near the ends of tiles
+	messages := longLedger(t)
+	// records, near the ends of tiles and of a segment, which is packed
+	for _, at := range []int{250, 257, 511, segmentRecords - 1, segmentRecords, segmentRecords + 2} {
 		tl := openTestTiles(t, t.TempDir())
 		whole := 0
 		for _, m := range messages {
@@ -239,10 +260,18 @@ func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole = max(whole, int(tl.Last()))
+		tl.settleAndPack(t)
 		if err := tl.CutToLast(); err != nil {
 			t.Fatal(err)
 		}
 		wantMessages(t, tl.Files, messages[:whole])
+		if at < segmentRecords+2 {
+			again := openCopy(t, tl.Dir)
+			wantMessages(t, again.Files, messages[:whole])
+			if err := again.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		tl.From(tl.Size())
 		addAll(t, tl, messages[whole:], 100)
 		wantMessages(t, tl.Files, messages)
@@ -278,134 +307,5 @@ func BenchmarkTilesPerRecord(b *testing.B) {
 	b.StopTimer()
 	if err := tl.Kill(); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// slowEdge puts a pipe in the place of a file of the growing tile: who reads it waits
-// until meanwhile has happened, and gets nothing.
-func (t *Files) slowEdge(test *testing.T, name string, meanwhile func()) {
-	test.Helper()
-	path := t.Path(name)
-	if err := errors.Join(os.Rename(path, path+".aside"), syscall.Mkfifo(path, 0o600)); err != nil {
-		test.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { // ends with the reader, or below
-		f, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for the reader
-		if err == nil {
-			meanwhile()
-			err = f.Close()
-		}
-		ended <- err
-	}()
-	test.Cleanup(func() {
-		if err := <-ended; err != nil {
-			test.Error(err)
-		}
-	})
-}
-
-// A tile is filled between the two looks of a reader: at its name, where it is not
-// yet, and at the growing tile, where it is no more.
-func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
-	t.Parallel()
-	messages := ledgerOf(t, 60)
-	for _, c := range []struct {
-		name, edge string
-		read       func(tl *Writer) (got string, err error)
-	}{
-		{"its hashes", EdgeHashes, func(tl *Writer) (string, error) {
-			hashes, err := tl.readHashes(0, 0)
-			return fmt.Sprint(hashes), err
-		}},
-		{"its entries", EdgeEntries, func(tl *Writer) (string, error) {
-			entries, err := tl.readEntries(0)
-			return fmt.Sprint(entries), err
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tl := openTestTiles(t, t.TempDir())
-			addAll(t, tl, messages, 10)
-			want, err := c.read(tl)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tl.slowEdge(t, c.edge, func() { // as fill does: names first, then the size
-				for from, to := range map[string]string{EdgeEntries: ledger.BundlePath(0, ledger.TileWidth),
-					EdgeHashes: ledger.TilePath(0, 0, ledger.TileWidth)} {
-					if from == c.edge {
-						from += ".aside"
-					}
-					if err := tl.rename(from, to); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-			if got, err := c.read(tl); err != nil || got != want {
-				t.Errorf("%v; other than it was: %d characters, want %d", err, len(got), len(want))
-			}
-			if err := tl.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-// A reader takes a tile behind the size for a full one: the size must not grow before
-// the tile has its name. Here it cannot be given one.
-func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
-	t.Parallel()
-	messages := ledgerOf(t, 200)
-	tl := openTestTiles(t, t.TempDir())
-	barrier := tl.Path("tile/entries")
-	if err := os.WriteFile(barrier, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var failed error
-	for _, m := range messages {
-		entries, err := ledger.Decode("t", m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			failed = cmp.Or(failed, tl.Add(m, e))
-		}
-		if failed = cmp.Or(failed, tl.Flush()); failed != nil {
-			break
-		}
-	}
-	if failed == nil {
-		t.Fatal("a tile was given a name that there cannot be")
-	}
-	if err := os.Remove(barrier); err != nil {
-		t.Fatal(err)
-	}
-	read := uint64(0)
-	for _, err := range tl.Records(0) {
-		if err != nil {
-			t.Fatalf("record %d of %d: %v", read, tl.Size(), err)
-		}
-		read++
-	}
-	if read != tl.Size() || read == 0 || read >= ledger.TileWidth {
-		t.Errorf("%d records read, the size is %d", read, tl.Size())
-	}
-	_ = tl.Kill() // the files of the growing tile are closed already
-}
-
-// Somebody has cut the growing tile off behind the host's back. It says so at the
-// stop, and the partial tiles stay as they were.
-func TestAGrowingTileThatWasCutOffIsNotPublished(t *testing.T) {
-	t.Parallel()
-	tl := openTestTiles(t, t.TempDir())
-	addAll(t, tl, ledgerOf(t, 40), 10)
-	if err := os.Truncate(tl.Path(EdgeEntries), tl.entriesAt-1); err != nil {
-		t.Fatal(err)
-	}
-	if err := tl.Close(); err == nil || !strings.Contains(err.Error(), "end in entry 119 of 120") {
-		t.Fatalf("%v", err)
-	}
-	if _, err := os.Stat(tl.Path(ledger.BundlePath(0, int(tl.Size())))); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
 	}
 }

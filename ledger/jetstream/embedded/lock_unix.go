@@ -27,4 +27,9 @@ func lockFolder(dir string) (*folderLock, error) {
 	return &folderLock{file: file}, nil
 }
 
-func (l *folderLock) release() { l.file.Close() }
+// release gives the lock up, also where a process that is being started still has a copy of the
+// file: closing it would leave the lock to that copy.
+func (l *folderLock) release() {
+	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) // then closing it does
+	l.file.Close()
+}

@@ -15,7 +15,6 @@ package embedded
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -29,6 +28,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +36,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
 // PortDefault is where NATS clients look when no port is named.
@@ -56,8 +57,18 @@ type Config struct {
 	// TLSCert and TLSKey are PEM files, both or none; with TLSCA clients must
 	// show a certificate that it has signed.
 	TLSCert, TLSKey, TLSCA string
-	// Users who may connect; none: everybody on this machine. ReadUsers reads them.
-	Users  []User
+	// Users who may connect, with what; nil: everybody on this machine may do everything.
+	// Changes of the directory take effect at once.
+	Users *access.Directory
+	// Tenant is that of a user of all tenants whose client names none; empty: "default".
+	Tenant string
+	// Connections is how many connections the agents and sources of a tenant may have; 0: any
+	// number. Agents that replay their functions are not counted, and always get in. nil: all
+	// do. It is asked for each connection, from any goroutine.
+	Connections func(tenant string) uint64
+	// Erased reports whether a tenant was erased: none of its users is let in, and those who are
+	// in are disconnected. nil: none was. It may be asked from any goroutine.
+	Erased func(tenant string) bool
 	Logger *slog.Logger // nil: silent
 	// NoStreams starts NATS without JetStream: a server that stands in on the same address
 	// while Dir cannot be written. It leaves Dir alone; an append finds no stream.
@@ -68,10 +79,9 @@ type Config struct {
 type Server struct {
 	natsd   *natsd.Server
 	durable bool
-	// The holder's own way in when there are users; made again at each start.
-	user, password string
-	lock           *folderLock // nil: it uses no folder
-	stop           func()
+	gate    *gate       // nil: everybody is let in
+	lock    *folderLock // nil: it uses no folder
+	stop    func()
 }
 
 // Start starts a server and returns when it takes connections and has recovered
@@ -82,6 +92,9 @@ func Start(cfg Config) (*Server, error) {
 	}
 	if cfg.Port == 0 {
 		cfg.Port = PortDefault
+	}
+	if cfg.Tenant == "" {
+		cfg.Tenant = "default"
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -105,6 +118,9 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.stop = sync.OnceFunc(func() {
+		if s.gate != nil {
+			close(s.gate.stop)
+		}
 		s.natsd.Shutdown()
 		s.natsd.WaitForShutdown()
 		s.release()
@@ -141,12 +157,12 @@ func check(cfg Config) error {
 		return ledger.Refuse("max_store", "negative", "bytes, or 0 for three quarters of the disk")
 	case (cfg.TLSCert == "") != (cfg.TLSKey == ""), cfg.TLSCA != "" && cfg.TLSCert == "":
 		return ledger.Refuse("tls", "half of it", "a certificate and its key")
-	case !loopback(cfg.Host) && (cfg.TLSCert == "" || len(cfg.Users) == 0):
+	case !loopback(cfg.Host) && (cfg.TLSCert == "" || cfg.Users == nil):
 		return ledger.Refuse("host",
 			fmt.Sprintf("%s can be reached from the network without TLS and credentials", cfg.Host),
 			"a loopback address, or tls_cert, tls_key and users")
 	}
-	return checkUsers(cfg.Users)
+	return nil
 }
 
 // loopback reports whether host is certain to be this machine only. Names other
@@ -185,10 +201,9 @@ func (s *Server) options(cfg Config) (*natsd.Options, error) {
 		}
 		options.TLSConfig, options.TLS = config, true
 	}
-	if len(cfg.Users) > 0 {
-		s.user, s.password = "sagenbaum-"+rand.Text(), rand.Text()
-		options.Users = append(natsUsers(cfg.Users),
-			&natsd.User{Username: s.user, Password: s.password})
+	if cfg.Users != nil {
+		s.gate = newGate(cfg)
+		options.CustomClientAuthentication, options.AlwaysEnableNonce = s.gate, true
 	}
 	return options, nil
 }
@@ -212,6 +227,12 @@ func (s *Server) run(cfg Config, options *natsd.Options) error {
 	}
 	log := &logger{slog: cfg.Logger, fatal: make(chan string, 1)}
 	instance.SetLoggerV2(log, false, false, false)
+	if s.gate != nil { // before it takes connections
+		s.gate.natsd = instance
+		if err := export(instance.GlobalAccount()); err != nil {
+			return fmt.Errorf("cannot start NATS: %w", err)
+		}
+	}
 	// Start returns when the server runs or could not be started; Close and a
 	// failure below end what it has started.
 	instance.Start()
@@ -222,6 +243,9 @@ func (s *Server) run(cfg Config, options *natsd.Options) error {
 		return fmt.Errorf("cannot start NATS: %w", err)
 	}
 	s.natsd = instance
+	if s.gate != nil {
+		go s.gate.sweep() // ends with Close
+	}
 	return nil
 }
 
@@ -310,8 +334,8 @@ func (s *Server) URL() string { return s.natsd.ClientURL() }
 // all permissions. TCP is faster for one large read, this for everything else.
 func (s *Server) InProcess() nats.Option {
 	return func(o *nats.Options) error {
-		if s.user != "" {
-			o.User, o.Password = s.user, s.password
+		if s.gate != nil {
+			o.User, o.Password = s.gate.user, s.gate.password
 		}
 		return nats.InProcessServer(s.natsd)(o)
 	}
@@ -320,6 +344,23 @@ func (s *Server) InProcess() nats.Option {
 // Connect returns a connection in process, with all permissions.
 func (s *Server) Connect(options ...nats.Option) (*nats.Conn, error) {
 	conn, err := nats.Connect("", append([]nats.Option{s.InProcess()}, options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect in process: %w", err)
+	}
+	return conn, nil
+}
+
+// ConnectDoor returns a connection in process to a tenant, for a door: with the permissions of
+// access.Door.
+func (s *Server) ConnectDoor(tenant string, options ...nats.Option) (*nats.Conn, error) {
+	inside := func(o *nats.Options) error {
+		if s.gate != nil {
+			o.User, o.Password = s.gate.user+"."+tenant, s.gate.password
+			o.InboxPrefix = access.User{Name: doorName, Role: access.Door}.Inbox()
+		}
+		return nats.InProcessServer(s.natsd)(o)
+	}
+	conn, err := nats.Connect("", append([]nats.Option{inside}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect in process: %w", err)
 	}
@@ -395,7 +436,7 @@ func (s *Server) mayPass(ctx context.Context, page []byte) bool {
 // probeTries bounds how often the health page is asked while what it says may pass,
 // and probeAgain is how long a stream may take to be made, each time.
 const (
-	probeTries = 15
+	probeTries = 30
 	probeAgain = 200 * time.Millisecond
 )
 
@@ -425,6 +466,36 @@ func lockPath(dir string) string { return filepath.Join(dir, "lock") }
 type logger struct {
 	slog  *slog.Logger
 	fatal chan string
+
+	mu     sync.Mutex
+	since  time.Time // when the first violation of this time was logged
+	logged int       // violations since then
+	silent uint64    // of them, those that were not
+}
+
+// Violations that go into the log in some time: a client that may not publish can do so as often as
+// it likes, and each line would hold up those of everyone.
+const (
+	violationsMax  = 20
+	violationsTime = 10 * time.Second
+)
+
+// violation logs one that a client has committed, within bounds.
+func (l *logger) violation(text string, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.since) >= violationsTime {
+		if l.silent > 0 {
+			l.slog.Warn("nats refused more than it has logged", "refused", l.silent)
+		}
+		l.since, l.logged, l.silent = now, 0, 0
+	}
+	if l.logged == violationsMax {
+		l.silent++
+		return
+	}
+	l.logged++
+	l.slog.Warn("nats", "text", text)
 }
 
 func (l *logger) Noticef(format string, v ...any) {
@@ -434,7 +505,12 @@ func (l *logger) Warnf(format string, v ...any) {
 	l.slog.Warn("nats", "text", fmt.Sprintf(format, v...))
 }
 func (l *logger) Errorf(format string, v ...any) {
-	l.slog.Error("nats", "text", fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	if strings.Contains(text, " Violation - ") { // of a client, and not of ours
+		l.violation(text, time.Now())
+		return
+	}
+	l.slog.Error("nats", "text", text)
 }
 func (l *logger) Debugf(format string, v ...any) {}
 func (l *logger) Tracef(format string, v ...any) {}

@@ -24,8 +24,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 func isRefused(err error, field string) bool {
@@ -76,9 +78,10 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 
 func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
 	cert, key := certificate(t)
-	users := []embedded.User{{Name: "operator", Password: "x"}}
+	users := testenv.Users(t, access.User{Name: "operator", Role: access.Operator, Tenant: "t"})
+	strangers := testenv.Users(t, access.User{Name: "operator", Role: access.Operator, Tenant: "t"})
 	for _, host := range []string{"0.0.0.0", "::", "192.0.2.1", "example.com"} {
-		for _, cfg := range []embedded.Config{{}, {TLSCert: cert, TLSKey: key}, {Users: users}} {
+		for _, cfg := range []embedded.Config{{}, {TLSCert: cert, TLSKey: key}, {Users: users.Directory}} {
 			cfg.Dir, cfg.Host, cfg.Port = t.TempDir(), host, -1
 			server, err := embedded.Start(cfg)
 			if !isRefused(err, "host") {
@@ -94,13 +97,13 @@ func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
 		server.Close()
 	}
 	open := start(t, embedded.Config{Dir: t.TempDir(), Host: "0.0.0.0", Port: -1, TLSCert: cert, TLSKey: key,
-		Users: users})
+		Users: users.Directory})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(open.URL(), "tls://"), "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	url := "nats://127.0.0.1:" + port
-	conn, err := nats.Connect(url, nats.UserInfo("operator", "x"), nats.RootCAs(cert))
+	conn, err := nats.Connect(url, append(users.As("operator"), nats.RootCAs(cert))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +112,8 @@ func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
 	}
 	conn.Close()
 	for what, options := range map[string][]nats.Option{
-		"no credentials": {nats.RootCAs(cert)}, "wrong password": {nats.RootCAs(cert), nats.UserInfo("operator", "y")},
-		"unknown authority": {nats.UserInfo("operator", "x")},
+		"no credentials": {nats.RootCAs(cert)}, "another's key": append(strangers.As("operator"), nats.RootCAs(cert)),
+		"a password": {nats.RootCAs(cert), nats.UserInfo("operator", "y")}, "unknown authority": users.As("operator"),
 	} {
 		if _, err := nats.Connect(url, options...); err == nil {
 			t.Errorf("connected with %s", what)
@@ -127,11 +130,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	cert, key := certificate(t)
 	for field, cfg := range map[string]embedded.Config{
 		"dir": {}, "port": {Dir: "x", Port: 70000}, "max_store": {Dir: "x", MaxStore: -1},
-		"tls":               {Dir: "x", TLSCert: cert},
-		"users[0].name":     {Dir: "x", Users: []embedded.User{{Name: "a b", Password: "x"}}},
-		"users[0].password": {Dir: "x", Users: []embedded.User{{Name: "a"}}},
-		"users[1].name":     {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x"}, {Name: "a", Password: "y"}}},
-		"users[0]":          {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x", Publish: []string{"a..b"}}}},
+		"tls": {Dir: "x", TLSCert: cert},
 	} {
 		if _, err := embedded.Start(cfg); !isRefused(err, field) {
 			t.Errorf("%s: %v", field, err)
@@ -280,130 +279,6 @@ func TestAStreamThatIsBeingMadeIsNotMute(t *testing.T) {
 	}
 }
 
-func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "users")
-	text := "# name password\n\noperator s3cret\na1 x pub=saga.t.agent.a1.>\n" +
-		"w1 y sub=undo.t.> pub=saga.t.worker.w1 pub=reply.t.>\n"
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := embedded.ReadUsers(path); !isRefused(err, "users") {
-		t.Fatalf("readable by all: %v", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	users, err := embedded.ReadUsers(path)
-	if err != nil || len(users) != 3 || users[2].Subscribe[0] != "undo.t.>" ||
-		users[2].Publish[0] != "saga.t.worker.w1" || users[0].Publish != nil {
-		t.Fatalf("%+v, %v", users, err)
-	}
-	for text, field := range map[string]string{"": "users", "a": "users line 1", "a x what=b": "users line 1",
-		"a x\na y": "users[1].name"} {
-		if _, err := embedded.ParseUsers([]byte(text)); !isRefused(err, field) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users})
-	worker, err := nats.Connect(server.URL(), nats.UserInfo("w1", "y"),
-		nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer worker.Close()
-	if _, err := worker.QueueSubscribe("undo.t.git.branch.delete", "w",
-		func(m *nats.Msg) { m.Respond([]byte("done")) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := worker.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	holder, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Close()
-	// The answer goes where the worker may publish, and nowhere else.
-	asked, err := holder.SubscribeSync("reply.t.*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.PublishRequest("undo.t.git.branch.delete", "reply.t.1", nil); err != nil {
-		t.Fatal(err)
-	}
-	if reply, err := asked.NextMsg(5 * time.Second); err != nil || string(reply.Data) != "done" {
-		t.Fatalf("%v", err)
-	}
-}
-
-// TestNobodyPublishesWhereARequestSaysItIsAnswered: permissions are what is listed, also
-// for a user that may publish and subscribe one and the same subject.
-func TestNobodyPublishesWhereARequestSaysItIsAnswered(t *testing.T) {
-	users, err := embedded.ParseUsers([]byte("a1 x pub=run.t.a1.> sub=run.t.a1.>\nw1 y sub=undo.t.> pub=reply.t.>\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users})
-	root, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	heard, err := root.SubscribeSync("admin.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := root.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ user, password, hears, says string }{
-		{"a1", "x", "run.t.a1.p1", "run.t.a1.p1"}, {"w1", "y", "undo.t.x", "reply.t.1"},
-	} {
-		refused := make(chan error, 10)
-		conn, err := nats.Connect(server.URL(), nats.UserInfo(c.user, c.password),
-			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		came, err := conn.SubscribeSync(c.hears)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sender := conn
-		if c.hears != c.says {
-			if err := conn.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			sender = root
-		}
-		if err := sender.PublishRequest(c.hears, "admin.t.rebuild", nil); err != nil {
-			t.Fatal(err)
-		}
-		m, err := came.NextMsg(5 * time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(m.Respond([]byte("{}")), conn.Flush()); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-refused:
-			if !errors.Is(err, nats.ErrPermissionViolation) {
-				t.Errorf("%s: %v", c.user, err)
-			}
-		case <-time.After(5 * time.Second):
-			t.Errorf("%s was not refused", c.user)
-		}
-	}
-	if err := root.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if n, _, err := heard.Pending(); n != 0 || err != nil {
-		t.Errorf("%d messages came to admin.>, %v", n, err)
-	}
-}
-
 // asking is a context that calls looked each time somebody waits for its end.
 type asking struct {
 	context.Context
@@ -511,7 +386,7 @@ func TestAServerWithoutStreamsStandsIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: own, Tenant: "t",
 		DurableServer: server.DurableID()}); err != nil {

@@ -11,7 +11,7 @@ import (
 // syncLeft puts on disk what a server before this one, which was killed or did
 // not sync, has written and not synced. This server finds such commits and
 // acknowledges their retries as duplicates, and an acknowledgement must hold when
-// the power fails. A file that is on disk already costs some 65 µs.
+// the power fails. A file that is on disk already costs next to nothing.
 func syncLeft(cfg Config) error {
 	if cfg.NoSync {
 		return nil

@@ -1,136 +1,294 @@
 package embedded
 
 import (
-	"bufio"
-	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"strings"
+	"sync"
+	"time"
 
 	natsd "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
-// User is someone who may connect. With Publish or Subscribe set, those
-// subjects are all that the user may use, beside an inbox of its own under
-// InboxPrefix (nats.CustomInboxPrefix). No one may answer wherever a request says: who
-// answers needs the subject of the replies, as reply.default.>.
-type User struct {
-	Name      string
-	Password  string   // plain, or bcrypt as `nats server passwd` makes it
-	Publish   []string // as in saga.default.agent.a1.>
-	Subscribe []string // as in undo.default.git.>
+// gate lets users in: it is asked about each connection of a server with users. A user shows
+// its key by a signature of the server's nonce; what it may do is taken from the directory at
+// that moment, never from what it brings.
+type gate struct {
+	users *access.Directory
+	log   *slog.Logger
+	// The holder's own way in, in process; made again at each start.
+	user, password string
+	tenant         string // of users of all tenants that name none
+	connections    func(tenant string) uint64
+	erased         func(tenant string) bool
+
+	natsd *natsd.Server
+	// mu is held while a user is let in, so that sweep sees all who are in or none of them.
+	mu       sync.Mutex
+	admitted map[string]access.User // by key; what they were when the first of them came in
+	stop     chan struct{}          // closed: sweep ends
 }
 
-// InboxPrefix is the prefix of a restricted user's inboxes, so that no one reads
-// another one's replies.
-func InboxPrefix(user string) string { return "_INBOX_" + user }
+func newGate(cfg Config) *gate {
+	return &gate{users: cfg.Users, log: cfg.Logger, user: "sagenbaum-" + rand.Text(),
+		password: rand.Text(), tenant: cfg.Tenant, connections: cfg.Connections, erased: cfg.Erased,
+		admitted: map[string]access.User{},
+		stop:     make(chan struct{})}
+}
 
-func checkUsers(users []User) error {
-	seen := map[string]bool{}
-	for i, u := range users {
-		field := fmt.Sprintf("users[%d]", i)
-		switch {
-		case !ledger.ValidToken(u.Name) || seen[u.Name]:
-			return ledger.Refuse(field+".name", fmt.Sprintf("%q is no name or not unique", u.Name),
-				"1 to 64 letters, digits, '-' or '_'")
-		case u.Password == "":
-			return ledger.Refuse(field+".password", "empty", "a password")
+// Check implements natsd.Authentication.
+func (g *gate) Check(c natsd.ClientAuthentication) bool {
+	opts := c.GetOpts()
+	if c.Kind() != natsd.CLIENT {
+		return false
+	}
+	if opts.Nkey == "" {
+		if tenant, ok := strings.CutPrefix(opts.Username, g.user+"."); ok &&
+			opts.Password == g.password && ledger.ValidToken(tenant) {
+			return g.admitDoor(c, tenant)
 		}
-		seen[u.Name] = true
-		for _, subject := range append(append([]string(nil), u.Publish...), u.Subscribe...) {
-			if !natsd.IsValidSubject(subject) {
-				return ledger.Refuse(field, fmt.Sprintf("%q is no subject", subject),
-					"as in saga.default.agent.a1.>")
+		if opts.Username != g.user || opts.Password != g.password {
+			return false
+		}
+		c.RegisterUser(&natsd.User{Username: hostName, Account: g.natsd.GlobalAccount()})
+		return true
+	}
+	key := signer(opts, c.GetNonce())
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u, ok := g.users.OfKey(key)
+	if !ok || u.Expired(time.Now()) || g.isErased(u.Tenant) {
+		return false
+	}
+	account, err := g.open(g.account(u, opts.Username))
+	if err != nil {
+		g.log.Error("cannot make an account", "user", u.ID(), "error", err)
+		return false
+	}
+	if why := g.turnsAway(u, account); why != "" {
+		g.log.Warn("a connection is refused", "user", u.ID(), "why", why)
+		return false
+	}
+	if _, in := g.admitted[u.Key]; !in { // otherwise sweep still has to look at those who are in
+		g.admitted[u.Key] = u
+	}
+	p := u.Permissions()
+	c.RegisterUser(&natsd.User{
+		Username: u.ID(), Account: account, ConnectionDeadline: u.Expires,
+		Permissions: &natsd.Permissions{
+			Publish:   &natsd.SubjectPermission{Allow: p.Publish},
+			Subscribe: &natsd.SubjectPermission{Allow: p.Subscribe},
+		},
+	})
+	return true
+}
+
+// doorName is how the door of the process is named in its tenants: no user can be.
+const doorName = "$door"
+
+// admitDoor lets the door of the process into a tenant's account.
+func (g *gate) admitDoor(c natsd.ClientAuthentication, tenant string) bool {
+	u := access.User{Name: doorName, Role: access.Door, Tenant: tenant}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	account, err := g.open(u.Account())
+	if err != nil {
+		g.log.Error("cannot make an account", "user", u.ID(), "error", err)
+		return false
+	}
+	p := u.Permissions()
+	c.RegisterUser(&natsd.User{Username: u.ID(), Account: account,
+		Permissions: &natsd.Permissions{
+			Publish:   &natsd.SubjectPermission{Allow: p.Publish},
+			Subscribe: &natsd.SubjectPermission{Allow: p.Subscribe},
+		}})
+	return true
+}
+
+// turnsAway says why an agent or a source may not connect now; empty: it may. Whoever undoes,
+// looks or answers always may. g.mu is held.
+func (g *gate) turnsAway(u access.User, account *natsd.Account) string {
+	if g.connections == nil || !counts(u) {
+		return ""
+	}
+	most := g.connections(u.Tenant)
+	if most == 0 || uint64(account.NumLocalConnections()) < most { // all together are fewer
+		return ""
+	}
+	all, err := g.natsd.Connz(&natsd.ConnzOptions{Username: true, Account: account.GetName(),
+		Limit: connectionsMax})
+	if err != nil {
+		return "its tenant's connections cannot be counted: " + err.Error()
+	}
+	has := uint64(0)
+	for _, c := range all.Conns {
+		if other, ok := g.users.OfKey(c.AuthorizedUser); ok && counts(other) {
+			has++
+		}
+	}
+	if has < most {
+		return ""
+	}
+	return fmt.Sprintf("its tenant has %d of %d connections", has, most)
+}
+
+// counts reports whether the connections of a user are limited. An agent whose functions are
+// replayed undoes.
+func counts(u access.User) bool {
+	return u.Role == access.Agent && !u.Run || u.Role == access.Source
+}
+
+// hostName is how the server lists the connection of the process itself.
+const hostName = "sagenbaum"
+
+// account is the one that a user gets into. The local user is in the account of the tenant
+// that it names, so that it meets that tenant's agents and workers there.
+func (g *gate) account(u access.User, named string) string {
+	switch {
+	case u.Role != access.Local:
+		return u.Account()
+	case named == access.AllTenants, ledger.ValidToken(named):
+		return access.TenantAccount(named)
+	default:
+		return access.TenantAccount(g.tenant)
+	}
+}
+
+// signer is the key that has signed the nonce; empty: none has.
+func signer(opts *natsd.ClientOpts, nonce []byte) string {
+	sig, err := base64.RawURLEncoding.DecodeString(opts.Sig)
+	if err != nil { // some clients pad it
+		if sig, err = base64.StdEncoding.DecodeString(opts.Sig); err != nil {
+			return ""
+		}
+	}
+	public, err := nkeys.FromPublicKey(opts.Nkey)
+	if err != nil || len(nonce) == 0 || public.Verify(nonce, sig) != nil {
+		return ""
+	}
+	return opts.Nkey
+}
+
+// open finds the account of a name, or makes it with what it takes from the hub. g.mu is held.
+func (g *gate) open(name string) (*natsd.Account, error) {
+	server := g.natsd
+	hub := server.GlobalAccount()
+	switch name {
+	case access.HubAccount:
+		return hub, nil
+	case access.SystemAccount, access.CalloutAccount:
+		return nil, errors.New("the embedded server's own account is for itself")
+	}
+	if account, err := server.LookupAccount(name); err == nil {
+		return account, nil
+	}
+	account, err := server.RegisterAccount(name)
+	if err != nil {
+		return nil, err
+	}
+	tenant, ok := strings.CutPrefix(name, access.TenantAccount(""))
+	if !ok {
+		tenant = access.AllTenants
+	}
+	for _, s := range access.Imports(tenant) {
+		if s.Stream {
+			err = account.AddStreamImport(hub, s.Subject, "")
+		} else {
+			err = account.AddServiceImport(hub, s.Subject, s.Subject)
+			if err == nil && s.Who {
+				err = account.SetServiceImportSharing(hub, s.Subject, true)
 			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot import %s: %w", s.Subject, err)
+		}
+	}
+	return account, nil
+}
+
+// export lets other accounts import what the hosts serve.
+func export(hub *natsd.Account) error {
+	for _, s := range access.Exports() {
+		if s.Stream {
+			if err := hub.AddStreamExport(s.Subject, nil); err != nil {
+				return fmt.Errorf("cannot export %s: %w", s.Subject, err)
+			}
+			continue
+		}
+		kind := natsd.Singleton
+		if s.Many {
+			kind = natsd.Streamed
+		}
+		if err := hub.AddServiceExportWithResponse(s.Subject, kind, nil); err != nil {
+			return fmt.Errorf("cannot export %s: %w", s.Subject, err)
+		}
+		if err := hub.SetServiceExportResponseThreshold(s.Subject, s.Within); err != nil {
+			return fmt.Errorf("cannot export %s: %w", s.Subject, err)
 		}
 	}
 	return nil
 }
 
-func natsUsers(users []User) []*natsd.User {
-	all := make([]*natsd.User, 0, len(users)+1)
-	for _, u := range users {
-		user := &natsd.User{Username: u.Name, Password: u.Password}
-		if len(u.Publish)+len(u.Subscribe) > 0 {
-			// Allow-lists only, and no Response: what a file lists is all that a user may
-			// publish, and replies have subjects that it can list.
-			user.Permissions = &natsd.Permissions{
-				Publish: &natsd.SubjectPermission{Allow: orNothing(u.Publish)},
-				Subscribe: &natsd.SubjectPermission{
-					Allow: append([]string{InboxPrefix(u.Name) + ".>"}, u.Subscribe...)},
-			}
+// sweepEvery is how often connections are compared with the directory.
+const sweepEvery = 300 * time.Millisecond
+
+// sweep closes the connections of users that are not what they were when they came in, until
+// stop is closed: what was removed, or has another key or other rights.
+func (g *gate) sweep() {
+	for {
+		select {
+		case <-g.stop:
+			return
+		case <-time.After(sweepEvery):
 		}
-		all = append(all, user)
+		if _, err := g.users.Refresh(); err != nil {
+			g.log.Error("the users stay what they were: their file cannot be read", "error", err)
+		}
+		g.compare()
 	}
-	return all
 }
 
-// orNothing keeps an empty allow-list from allowing everything.
-func orNothing(subjects []string) []string {
-	if len(subjects) == 0 {
-		return []string{"_NOTHING"}
+func (g *gate) isErased(tenant string) bool { return g.erased != nil && g.erased(tenant) }
+
+// compare closes the connections of those who are not what they were, or whose tenant is gone.
+func (g *gate) compare() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, was := range g.admitted {
+		if is, ok := g.users.OfKey(key); !ok || !same(was, is) || g.isErased(was.Tenant) {
+			g.disconnect(was)
+			delete(g.admitted, key)
+		}
 	}
-	return subjects
 }
 
-// ReadUsers reads a file of users. It must be readable by its owner only.
-func ReadUsers(path string) ([]User, error) {
-	info, err := os.Stat(path)
+func same(a, b access.User) bool {
+	return a.ID() == b.ID() && a.Role == b.Role && a.Run == b.Run && a.Reveal == b.Reveal &&
+		a.Provision == b.Provision && a.Expires.Equal(b.Expires) &&
+		strings.Join(a.Capabilities, " ") == strings.Join(b.Capabilities, " ")
+}
+
+// connectionsMax bounds one answer about connections.
+const connectionsMax = 1 << 20
+
+// disconnect closes all connections of a user's key, by which the server knows it.
+func (g *gate) disconnect(u access.User) {
+	server := g.natsd
+	all, err := server.Connz(&natsd.ConnzOptions{Username: true, User: u.Key, Limit: connectionsMax})
 	if err != nil {
-		return nil, fmt.Errorf("cannot read users: %w", err)
+		g.log.Error("cannot find the connections of a user", "user", u.ID(), "error", err)
+		return
 	}
-	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return nil, ledger.Refuse("users", fmt.Sprintf("others may read %s (%v)", path,
-			info.Mode().Perm()), "mode 0600")
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read users: %w", err)
-	}
-	return ParseUsers(data)
-}
-
-// ParseUsers reads one user per line: a name, a password, then any number of
-// pub=<subject> and sub=<subject>; a user with neither may do everything.
-//
-//	# name   password
-//	operator $2a$11$3kFn...
-//	a1       s3cret        pub=saga.default.agent.a1.>
-//	worker1  s4cret        sub=undo.default.> pub=reply.default.> pub=saga.default.worker.worker1
-func ParseUsers(data []byte) ([]User, error) {
-	var users []User
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for n := 1; lines.Scan(); n++ {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
+	for _, c := range all.Conns {
+		if err := server.DisconnectClientByID(c.Cid); err == nil {
+			g.log.Info("closed a connection of a user that was changed or removed", "user", u.ID())
 		}
-		field := fmt.Sprintf("users line %d", n)
-		if len(fields) < 2 {
-			return nil, ledger.Refuse(field, "no password",
-				"name password [pub=subject] [sub=subject]")
-		}
-		user := User{Name: fields[0], Password: fields[1]}
-		for _, f := range fields[2:] {
-			key, subject, _ := strings.Cut(f, "=")
-			switch key {
-			case "pub":
-				user.Publish = append(user.Publish, subject)
-			case "sub":
-				user.Subscribe = append(user.Subscribe, subject)
-			default:
-				return nil, ledger.Refuse(field, fmt.Sprintf("%q", f), "pub=subject or sub=subject")
-			}
-		}
-		users = append(users, user)
 	}
-	if err := lines.Err(); err != nil {
-		return nil, ledger.Refuse("users", err.Error(), "lines of text")
-	}
-	if len(users) == 0 {
-		return nil, ledger.Refuse("users", "no one", "at least one user")
-	}
-	return users, checkUsers(users)
 }

@@ -334,6 +334,56 @@ func (DoubtAtCommit) EnumDescriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
+// Scope is what a condition, a verdict or a request undoes.
+type Scope int32
+
+const (
+	Scope_SCOPE_UNSPECIFIED Scope = 0 // on an action: action, and plan under a holder of before fold version 8; on a plan: plan
+	Scope_SCOPE_ACTION      Scope = 1 // the action, and what came after it; then the plan goes on
+	Scope_SCOPE_PLAN        Scope = 2
+)
+
+// Enum value maps for Scope.
+var (
+	Scope_name = map[int32]string{
+		0: "SCOPE_UNSPECIFIED",
+		1: "SCOPE_ACTION",
+		2: "SCOPE_PLAN",
+	}
+	Scope_value = map[string]int32{
+		"SCOPE_UNSPECIFIED": 0,
+		"SCOPE_ACTION":      1,
+		"SCOPE_PLAN":        2,
+	}
+)
+
+func (x Scope) Enum() *Scope {
+	p := new(Scope)
+	*p = x
+	return p
+}
+
+func (x Scope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Scope) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[6].Descriptor()
+}
+
+func (Scope) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[6]
+}
+
+func (x Scope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Scope.Descriptor instead.
+func (Scope) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
 type VerdictOutcome int32
 
 const (
@@ -370,11 +420,11 @@ func (x VerdictOutcome) String() string {
 }
 
 func (VerdictOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[6].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[7].Descriptor()
 }
 
 func (VerdictOutcome) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[6]
+	return &file_sagenbaum_v1_record_proto_enumTypes[7]
 }
 
 func (x VerdictOutcome) Number() protoreflect.EnumNumber {
@@ -383,7 +433,7 @@ func (x VerdictOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VerdictOutcome.Descriptor instead.
 func (VerdictOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 type Resolution int32
@@ -425,11 +475,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[7].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[8].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[7]
+	return &file_sagenbaum_v1_record_proto_enumTypes[8]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -438,7 +488,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 type Answer int32
@@ -477,11 +527,11 @@ func (x Answer) String() string {
 }
 
 func (Answer) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[8].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[9].Descriptor()
 }
 
 func (Answer) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[8]
+	return &file_sagenbaum_v1_record_proto_enumTypes[9]
 }
 
 func (x Answer) Number() protoreflect.EnumNumber {
@@ -490,7 +540,7 @@ func (x Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Answer.Descriptor instead.
 func (Answer) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 type Question int32
@@ -529,11 +579,11 @@ func (x Question) String() string {
 }
 
 func (Question) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[9].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[10].Descriptor()
 }
 
 func (Question) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[9]
+	return &file_sagenbaum_v1_record_proto_enumTypes[10]
 }
 
 func (x Question) Number() protoreflect.EnumNumber {
@@ -542,7 +592,7 @@ func (x Question) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Question.Descriptor instead.
 func (Question) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 type Presence int32
@@ -581,11 +631,11 @@ func (x Presence) String() string {
 }
 
 func (Presence) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[10].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[11].Descriptor()
 }
 
 func (Presence) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[10]
+	return &file_sagenbaum_v1_record_proto_enumTypes[11]
 }
 
 func (x Presence) Number() protoreflect.EnumNumber {
@@ -594,7 +644,7 @@ func (x Presence) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Presence.Descriptor instead.
 func (Presence) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 type PlanEnd int32
@@ -636,11 +686,11 @@ func (x PlanEnd) String() string {
 }
 
 func (PlanEnd) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[11].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[12].Descriptor()
 }
 
 func (PlanEnd) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[11]
+	return &file_sagenbaum_v1_record_proto_enumTypes[12]
 }
 
 func (x PlanEnd) Number() protoreflect.EnumNumber {
@@ -649,7 +699,7 @@ func (x PlanEnd) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanEnd.Descriptor instead.
 func (PlanEnd) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 // Commit is the unit of append.
@@ -910,6 +960,7 @@ type Record struct {
 	//	*Record_KeyRotated
 	//	*Record_PlanErased
 	//	*Record_CommitWaits
+	//	*Record_TenantChanged
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1465,6 +1516,15 @@ func (x *Record) GetCommitWaits() *CommitWaits {
 	return nil
 }
 
+func (x *Record) GetTenantChanged() *TenantChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_TenantChanged); ok {
+			return x.TenantChanged
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1677,6 +1737,10 @@ type Record_CommitWaits struct {
 	CommitWaits *CommitWaits `protobuf:"bytes,83,opt,name=commit_waits,json=commitWaits,proto3,oneof"`
 }
 
+type Record_TenantChanged struct {
+	TenantChanged *TenantChanged `protobuf:"bytes,86,opt,name=tenant_changed,json=tenantChanged,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1777,11 +1841,14 @@ func (*Record_PlanErased) isRecord_Kind() {}
 
 func (*Record_CommitWaits) isRecord_Kind() {}
 
+func (*Record_TenantChanged) isRecord_Kind() {}
+
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Condition     string                 `protobuf:"bytes,2,opt,name=condition,proto3" json:"condition,omitempty"`
+	Scope         Scope                  `protobuf:"varint,3,opt,name=scope,proto3,enum=sagenbaum.v1.Scope" json:"scope,omitempty"` // on a plan: plan
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1828,6 +1895,13 @@ func (x *Trigger) GetCondition() string {
 		return x.Condition
 	}
 	return ""
+}
+
+func (x *Trigger) GetScope() Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return Scope_SCOPE_UNSPECIFIED
 }
 
 type Label struct {
@@ -2355,7 +2429,10 @@ func (x *PlanOpened) GetDoubtAtCommit() DoubtAtCommit {
 // PlanResumed makes the writer of this record the writer of the plan: what the one
 // before says of new actions, and of the plan's end, does not count any more.
 type PlanResumed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sequence at which the writer that it follows became the plan's: of the plan_opened, or of
+	// the last plan_resumed. It is refused if there is another one since. 0: not said.
+	Follows       uint64 `protobuf:"varint,1,opt,name=follows,proto3" json:"follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2388,6 +2465,13 @@ func (x *PlanResumed) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PlanResumed.ProtoReflect.Descriptor instead.
 func (*PlanResumed) Descriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PlanResumed) GetFollows() uint64 {
+	if x != nil {
+		return x.Follows
+	}
+	return 0
 }
 
 type ForwardRegistered struct {
@@ -3016,6 +3100,7 @@ func (x *SavepointSet) GetNumber() uint32 {
 
 type PlanCommitted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parts         uint32                 `protobuf:"varint,1,opt,name=parts,proto3" json:"parts,omitempty"` // plan_rewound records with a from_action that the agent knows of: with fewer than there are, the commit is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3048,6 +3133,13 @@ func (x *PlanCommitted) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PlanCommitted.ProtoReflect.Descriptor instead.
 func (*PlanCommitted) Descriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PlanCommitted) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
 }
 
 type PlanFailed struct {
@@ -3299,6 +3391,7 @@ type VerdictGiven struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Outcome       VerdictOutcome         `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"outcome,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Scope         Scope                  `protobuf:"varint,3,opt,name=scope,proto3,enum=sagenbaum.v1.Scope" json:"scope,omitempty"` // what a block or redirect of an act that has crossed undoes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3347,13 +3440,22 @@ func (x *VerdictGiven) GetReason() string {
 	return ""
 }
 
-// CompensationRequested asks for an unwind: of an open plan, whole or back to a
-// savepoint, or of a committed plan inside its undo windows.
+func (x *VerdictGiven) GetScope() Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return Scope_SCOPE_UNSPECIFIED
+}
+
+// CompensationRequested asks for an unwind: of an open plan, whole, back to a
+// savepoint, or of one action and what came after it; or of a committed plan inside its
+// undo windows.
 type CompensationRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	ToSavepoint   string                 `protobuf:"bytes,3,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`
+	FromAction    string                 `protobuf:"bytes,4,opt,name=from_action,json=fromAction,proto3" json:"from_action,omitempty"` // this action and what came after it; not with to_savepoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3405,6 +3507,13 @@ func (x *CompensationRequested) GetActor() string {
 func (x *CompensationRequested) GetToSavepoint() string {
 	if x != nil {
 		return x.ToSavepoint
+	}
+	return ""
+}
+
+func (x *CompensationRequested) GetFromAction() string {
+	if x != nil {
+		return x.FromAction
 	}
 	return ""
 }
@@ -3918,6 +4027,7 @@ type CompensationReported struct {
 	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	ExternalRef   string                 `protobuf:"bytes,6,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
 	Timing        *Timing                `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"` // as the worker knows it; queued_ns is the executor's
+	Token         string                 `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`   // the report_token of the command that it is about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4001,12 +4111,20 @@ func (x *CompensationReported) GetTiming() *Timing {
 	return nil
 }
 
+func (x *CompensationReported) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type CompensationProgressed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	UntilNs       int64                  `protobuf:"varint,4,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	Token         string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"` // as of CompensationReported
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4069,10 +4187,18 @@ func (x *CompensationProgressed) GetUntilNs() int64 {
 	return 0
 }
 
+func (x *CompensationProgressed) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type TermStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Holder        string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"` // id of the process that holds the tenant
 	FoldVersion   uint32                 `protobuf:"varint,2,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
+	Tenant        *TenantChanged         `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"` // what the tenant may do in it; none: as before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4121,6 +4247,160 @@ func (x *TermStarted) GetFoldVersion() uint32 {
 	return 0
 }
 
+func (x *TermStarted) GetTenant() *TenantChanged {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+// TenantChanged says what the tenant may do from here on, as the control stream of its server
+// says. Before the first one nothing is limited.
+type TenantChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`   // sequence of the entry in the control stream
+	Suspended     bool                   `protobuf:"varint,2,opt,name=suspended,proto3" json:"suspended,omitempty"` // nothing new begins; what is owed is undone
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                // who has said so
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Limits        *TenantLimits          `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantChanged) Reset() {
+	*x = TenantChanged{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantChanged) ProtoMessage() {}
+
+func (x *TenantChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantChanged.ProtoReflect.Descriptor instead.
+func (*TenantChanged) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TenantChanged) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *TenantChanged) GetSuspended() bool {
+	if x != nil {
+		return x.Suspended
+	}
+	return false
+}
+
+func (x *TenantChanged) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TenantChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TenantChanged) GetLimits() *TenantLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// TenantLimits bound what agents and sources add; 0: no limit. What is there stays.
+type TenantLimits struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	OpenPlans      uint64                 `protobuf:"varint,1,opt,name=open_plans,json=openPlans,proto3" json:"open_plans,omitempty"`                // open, or being committed
+	Facts          uint64                 `protobuf:"varint,2,opt,name=facts,proto3" json:"facts,omitempty"`                                         // that are not retracted, wherever their values are
+	Records        uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`                                     // of one agent or source in a second of logical time
+	HeldConditions uint64                 `protobuf:"varint,4,opt,name=held_conditions,json=heldConditions,proto3" json:"held_conditions,omitempty"` // that plans and actions have declared and hold as leases
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TenantLimits) Reset() {
+	*x = TenantLimits{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantLimits) ProtoMessage() {}
+
+func (x *TenantLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantLimits.ProtoReflect.Descriptor instead.
+func (*TenantLimits) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TenantLimits) GetOpenPlans() uint64 {
+	if x != nil {
+		return x.OpenPlans
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetFacts() uint64 {
+	if x != nil {
+		return x.Facts
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetHeldConditions() uint64 {
+	if x != nil {
+		return x.HeldConditions
+	}
+	return 0
+}
+
 // LeaseFired says that a condition turned true; never that something was done.
 type LeaseFired struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -4136,7 +4416,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4148,7 +4428,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4161,7 +4441,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -4224,7 +4504,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4516,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4529,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Link) GetPlan() string {
@@ -4330,7 +4610,7 @@ type CascadeCut struct {
 
 func (x *CascadeCut) Reset() {
 	*x = CascadeCut{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4622,7 @@ func (x *CascadeCut) String() string {
 func (*CascadeCut) ProtoMessage() {}
 
 func (x *CascadeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4635,7 @@ func (x *CascadeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
 func (*CascadeCut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CascadeCut) GetLease() string {
@@ -4405,7 +4685,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4697,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4710,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Reading) GetName() string {
@@ -4459,13 +4739,14 @@ type UnwindStarted struct {
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	ToSavepoint   string                 `protobuf:"bytes,2,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`
 	ParentPlan    string                 `protobuf:"bytes,3,opt,name=parent_plan,json=parentPlan,proto3" json:"parent_plan,omitempty"` // it unwinds as a part of this plan's unwind
+	FromAction    string                 `protobuf:"bytes,4,opt,name=from_action,json=fromAction,proto3" json:"from_action,omitempty"` // this action and what came after it; empty: all, or what came after to_savepoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4477,7 +4758,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4490,7 +4771,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -4514,6 +4795,13 @@ func (x *UnwindStarted) GetParentPlan() string {
 	return ""
 }
 
+func (x *UnwindStarted) GetFromAction() string {
+	if x != nil {
+		return x.FromAction
+	}
+	return ""
+}
+
 type CompensationDispatched struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Attempt          uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -4525,13 +4813,17 @@ type CompensationDispatched struct {
 	TimeoutNs        int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	WorkerVersion    string                 `protobuf:"bytes,8,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
 	WaitedNs         int64                  `protobuf:"varint,9,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"` // since it could have been dispatched
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The dispatch that this one goes behind: it is recorded ahead of its turn, is sent once the
+	// undo of that one is done, and counts from that one's success on. None: its turn has come.
+	Behind        *Address `protobuf:"bytes,10,opt,name=behind,proto3" json:"behind,omitempty"`
+	ReportDigest  []byte   `protobuf:"bytes,11,opt,name=report_digest,json=reportDigest,proto3" json:"report_digest,omitempty"` // SHA-256 of the token that a worker's own record about it has to show; empty: none has to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4835,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4848,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -4622,6 +4914,20 @@ func (x *CompensationDispatched) GetWaitedNs() int64 {
 	return 0
 }
 
+func (x *CompensationDispatched) GetBehind() *Address {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *CompensationDispatched) GetReportDigest() []byte {
+	if x != nil {
+		return x.ReportDigest
+	}
+	return nil
+}
+
 // Timing is where an attempt's time went, in ns; a worker tells what it knows.
 type Timing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4636,7 +4942,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +4954,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +4967,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -4714,7 +5020,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +5032,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +5045,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -4807,7 +5113,7 @@ type CompensationFailed struct {
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +5125,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +5138,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -4900,7 +5206,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5218,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5231,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -4949,7 +5255,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5267,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5280,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -5035,7 +5341,7 @@ type ProbeAnswered struct {
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5353,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5366,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -5128,7 +5434,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5446,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5459,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -5173,7 +5479,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5491,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5504,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -5226,7 +5532,7 @@ type CommitWaits struct {
 
 func (x *CommitWaits) Reset() {
 	*x = CommitWaits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5544,7 @@ func (x *CommitWaits) String() string {
 func (*CommitWaits) ProtoMessage() {}
 
 func (x *CommitWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5557,7 @@ func (x *CommitWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWaits.ProtoReflect.Descriptor instead.
 func (*CommitWaits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommitWaits) GetReason() string {
@@ -5274,7 +5580,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5286,7 +5592,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5299,7 +5605,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -5351,7 +5657,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5669,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5682,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -5421,7 +5727,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5433,7 +5739,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5446,7 +5752,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -5488,7 +5794,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5500,7 +5806,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5513,7 +5819,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -5550,7 +5856,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5868,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5881,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -5606,18 +5912,19 @@ func (x *CheckpointSigned) GetNote() string {
 	return ""
 }
 
-// PlanRewound says that everything after a savepoint is settled; the plan is
-// open again.
+// PlanRewound says that everything after a savepoint, or from an action on, is settled; the
+// plan is open again.
 type PlanRewound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Savepoint     string                 `protobuf:"bytes,1,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	FromAction    string                 `protobuf:"bytes,2,opt,name=from_action,json=fromAction,proto3" json:"from_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +5936,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,12 +5949,19 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
 	if x != nil {
 		return x.Savepoint
+	}
+	return ""
+}
+
+func (x *PlanRewound) GetFromAction() string {
+	if x != nil {
+		return x.FromAction
 	}
 	return ""
 }
@@ -5662,7 +5976,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5674,7 +5988,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5687,7 +6001,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -5708,7 +6022,7 @@ type OwnerPaged struct {
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +6034,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +6047,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -5773,7 +6087,7 @@ type LedgerRepaired struct {
 
 func (x *LedgerRepaired) Reset() {
 	*x = LedgerRepaired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5785,7 +6099,7 @@ func (x *LedgerRepaired) String() string {
 func (*LedgerRepaired) ProtoMessage() {}
 
 func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5798,7 +6112,7 @@ func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRepaired.ProtoReflect.Descriptor instead.
 func (*LedgerRepaired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LedgerRepaired) GetThrough() uint64 {
@@ -5895,7 +6209,7 @@ type SequenceRange struct {
 
 func (x *SequenceRange) Reset() {
 	*x = SequenceRange{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6221,7 @@ func (x *SequenceRange) String() string {
 func (*SequenceRange) ProtoMessage() {}
 
 func (x *SequenceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6234,7 @@ func (x *SequenceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequenceRange.ProtoReflect.Descriptor instead.
 func (*SequenceRange) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SequenceRange) GetFrom() uint64 {
@@ -5952,7 +6266,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6278,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6291,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *KeyRotated) GetOldKey() string {
@@ -6036,7 +6350,7 @@ type PlanErased struct {
 
 func (x *PlanErased) Reset() {
 	*x = PlanErased{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6048,7 +6362,7 @@ func (x *PlanErased) String() string {
 func (*PlanErased) ProtoMessage() {}
 
 func (x *PlanErased) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6061,7 +6375,7 @@ func (x *PlanErased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanErased.ProtoReflect.Descriptor instead.
 func (*PlanErased) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PlanErased) GetReason() string {
@@ -6110,7 +6424,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xf3\x1e\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xb9\x1f\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -6179,11 +6493,13 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"keyRotated\x12;\n" +
 	"\vplan_erased\x18R \x01(\v2\x18.sagenbaum.v1.PlanErasedH\x00R\n" +
 	"planErased\x12>\n" +
-	"\fcommit_waits\x18S \x01(\v2\x19.sagenbaum.v1.CommitWaitsH\x00R\vcommitWaitsB\x06\n" +
-	"\x04kind\";\n" +
+	"\fcommit_waits\x18S \x01(\v2\x19.sagenbaum.v1.CommitWaitsH\x00R\vcommitWaits\x12D\n" +
+	"\x0etenant_changed\x18V \x01(\v2\x1b.sagenbaum.v1.TenantChangedH\x00R\rtenantChangedB\x06\n" +
+	"\x04kind\"f\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
-	"\tcondition\x18\x02 \x01(\tR\tcondition\"/\n" +
+	"\tcondition\x18\x02 \x01(\tR\tcondition\x12)\n" +
+	"\x05scope\x18\x03 \x01(\x0e2\x13.sagenbaum.v1.ScopeR\x05scope\"/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"=\n" +
@@ -6233,8 +6549,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\bfunction\x18\f \x01(\tR\bfunction\x12#\n" +
 	"\rattach_digest\x18\r \x01(\fR\fattachDigest\x12!\n" +
 	"\fparent_token\x18\x0e \x01(\fR\vparentToken\x12C\n" +
-	"\x0fdoubt_at_commit\x18\x0f \x01(\x0e2\x1b.sagenbaum.v1.DoubtAtCommitR\rdoubtAtCommit\"\r\n" +
-	"\vPlanResumed\"\xb7\x03\n" +
+	"\x0fdoubt_at_commit\x18\x0f \x01(\x0e2\x1b.sagenbaum.v1.DoubtAtCommitR\rdoubtAtCommit\"'\n" +
+	"\vPlanResumed\x12\x18\n" +
+	"\afollows\x18\x01 \x01(\x04R\afollows\"\xb7\x03\n" +
 	"\x11ForwardRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -6301,8 +6618,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\":\n" +
 	"\fSavepointSet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\rR\x06number\"\x0f\n" +
-	"\rPlanCommitted\"$\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"%\n" +
+	"\rPlanCommitted\x12\x14\n" +
+	"\x05parts\x18\x01 \x01(\rR\x05parts\"$\n" +
 	"\n" +
 	"PlanFailed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"'\n" +
@@ -6316,14 +6634,17 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"!\n" +
 	"\rFactRetracted\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"^\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"\x89\x01\n" +
 	"\fVerdictGiven\x126\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1c.sagenbaum.v1.VerdictOutcomeR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"h\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +
+	"\x05scope\x18\x03 \x01(\x0e2\x13.sagenbaum.v1.ScopeR\x05scope\"\x89\x01\n" +
 	"\x15CompensationRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12!\n" +
-	"\fto_savepoint\x18\x03 \x01(\tR\vtoSavepoint\"?\n" +
+	"\fto_savepoint\x18\x03 \x01(\tR\vtoSavepoint\x12\x1f\n" +
+	"\vfrom_action\x18\x04 \x01(\tR\n" +
+	"fromAction\"?\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\"T\n" +
@@ -6359,7 +6680,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06resume\x18\x01 \x01(\bR\x06resume\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x04 \x01(\tR\x05actor\"\xef\x01\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"\x85\x02\n" +
 	"\x14CompensationReported\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12,\n" +
@@ -6367,15 +6688,30 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12!\n" +
 	"\fexternal_ref\x18\x06 \x01(\tR\vexternalRef\x12,\n" +
-	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\"s\n" +
+	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x14\n" +
+	"\x05token\x18\b \x01(\tR\x05token\"\x89\x01\n" +
 	"\x16CompensationProgressed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\x12\x19\n" +
-	"\buntil_ns\x18\x04 \x01(\x03R\auntilNs\"H\n" +
+	"\buntil_ns\x18\x04 \x01(\x03R\auntilNs\x12\x14\n" +
+	"\x05token\x18\x05 \x01(\tR\x05token\"}\n" +
 	"\vTermStarted\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12!\n" +
-	"\ffold_version\x18\x02 \x01(\rR\vfoldVersion\"\xde\x01\n" +
+	"\ffold_version\x18\x02 \x01(\rR\vfoldVersion\x123\n" +
+	"\x06tenant\x18\x03 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\"\xa5\x01\n" +
+	"\rTenantChanged\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
+	"\tsuspended\x18\x02 \x01(\bR\tsuspended\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x122\n" +
+	"\x06limits\x18\x05 \x01(\v2\x1a.sagenbaum.v1.TenantLimitsR\x06limits\"\x86\x01\n" +
+	"\fTenantLimits\x12\x1d\n" +
+	"\n" +
+	"open_plans\x18\x01 \x01(\x04R\topenPlans\x12\x14\n" +
+	"\x05facts\x18\x02 \x01(\x04R\x05facts\x12\x18\n" +
+	"\arecords\x18\x03 \x01(\x04R\arecords\x12'\n" +
+	"\x0fheld_conditions\x18\x04 \x01(\x04R\x0eheldConditions\"\xde\x01\n" +
 	"\n" +
 	"LeaseFired\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12)\n" +
@@ -6405,12 +6741,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\aReading\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"k\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\x8c\x01\n" +
 	"\rUnwindStarted\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12!\n" +
 	"\fto_savepoint\x18\x02 \x01(\tR\vtoSavepoint\x12\x1f\n" +
 	"\vparent_plan\x18\x03 \x01(\tR\n" +
-	"parentPlan\"\xbf\x02\n" +
+	"parentPlan\x12\x1f\n" +
+	"\vfrom_action\x18\x04 \x01(\tR\n" +
+	"fromAction\"\x93\x03\n" +
 	"\x16CompensationDispatched\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x1e\n" +
 	"\n" +
@@ -6423,7 +6761,10 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ns\x18\a \x01(\x03R\ttimeoutNs\x12%\n" +
 	"\x0eworker_version\x18\b \x01(\tR\rworkerVersion\x12\x1b\n" +
-	"\twaited_ns\x18\t \x01(\x03R\bwaitedNs\"\x89\x01\n" +
+	"\twaited_ns\x18\t \x01(\x03R\bwaitedNs\x12-\n" +
+	"\x06behind\x18\n" +
+	" \x01(\v2\x15.sagenbaum.v1.AddressR\x06behind\x12#\n" +
+	"\rreport_digest\x18\v \x01(\fR\freportDigest\"\x89\x01\n" +
 	"\x06Timing\x12\x1b\n" +
 	"\tqueued_ns\x18\x01 \x01(\x03R\bqueuedNs\x12\x17\n" +
 	"\awork_ns\x18\x02 \x01(\x03R\x06workNs\x12\x19\n" +
@@ -6502,9 +6843,11 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\fR\x04root\x12!\n" +
 	"\fstate_digest\x18\x03 \x01(\fR\vstateDigest\x12\x12\n" +
-	"\x04note\x18\x04 \x01(\tR\x04note\"+\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\"L\n" +
 	"\vPlanRewound\x12\x1c\n" +
-	"\tsavepoint\x18\x01 \x01(\tR\tsavepoint\"0\n" +
+	"\tsavepoint\x18\x01 \x01(\tR\tsavepoint\x12\x1f\n" +
+	"\vfrom_action\x18\x02 \x01(\tR\n" +
+	"fromAction\"0\n" +
 	"\x11UndoWindowClosing\x12\x1b\n" +
 	"\tcloses_ns\x18\x01 \x01(\x03R\bclosesNs\"4\n" +
 	"\n" +
@@ -6568,7 +6911,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\rDoubtAtCommit\x12\x1f\n" +
 	"\x1bDOUBT_AT_COMMIT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DOUBT_AT_COMMIT_SETTLE\x10\x01\x12\x1a\n" +
-	"\x16DOUBT_AT_COMMIT_ACCEPT\x10\x02*\x85\x01\n" +
+	"\x16DOUBT_AT_COMMIT_ACCEPT\x10\x02*@\n" +
+	"\x05Scope\x12\x15\n" +
+	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fSCOPE_ACTION\x10\x01\x12\x0e\n" +
+	"\n" +
+	"SCOPE_PLAN\x10\x02*\x85\x01\n" +
 	"\x0eVerdictOutcome\x12\x1f\n" +
 	"\x1bVERDICT_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15VERDICT_OUTCOME_ALLOW\x10\x01\x12\x19\n" +
@@ -6615,8 +6963,8 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 	return file_sagenbaum_v1_record_proto_rawDescData
 }
 
-var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -6624,176 +6972,185 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Late)(0),                      // 3: sagenbaum.v1.Late
 	(OnUndoFailure)(0),             // 4: sagenbaum.v1.OnUndoFailure
 	(DoubtAtCommit)(0),             // 5: sagenbaum.v1.DoubtAtCommit
-	(VerdictOutcome)(0),            // 6: sagenbaum.v1.VerdictOutcome
-	(Resolution)(0),                // 7: sagenbaum.v1.Resolution
-	(Answer)(0),                    // 8: sagenbaum.v1.Answer
-	(Question)(0),                  // 9: sagenbaum.v1.Question
-	(Presence)(0),                  // 10: sagenbaum.v1.Presence
-	(PlanEnd)(0),                   // 11: sagenbaum.v1.PlanEnd
-	(*Commit)(nil),                 // 12: sagenbaum.v1.Commit
-	(*Address)(nil),                // 13: sagenbaum.v1.Address
-	(*Payload)(nil),                // 14: sagenbaum.v1.Payload
-	(*Record)(nil),                 // 15: sagenbaum.v1.Record
-	(*Trigger)(nil),                // 16: sagenbaum.v1.Trigger
-	(*Label)(nil),                  // 17: sagenbaum.v1.Label
-	(*Binding)(nil),                // 18: sagenbaum.v1.Binding
-	(*Call)(nil),                   // 19: sagenbaum.v1.Call
-	(*Probe)(nil),                  // 20: sagenbaum.v1.Probe
-	(*Verify)(nil),                 // 21: sagenbaum.v1.Verify
-	(*AgentTask)(nil),              // 22: sagenbaum.v1.AgentTask
-	(*PlanOpened)(nil),             // 23: sagenbaum.v1.PlanOpened
-	(*PlanResumed)(nil),            // 24: sagenbaum.v1.PlanResumed
-	(*ForwardRegistered)(nil),      // 25: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 26: sagenbaum.v1.CompensationRegistered
-	(*ForwardCompleted)(nil),       // 27: sagenbaum.v1.ForwardCompleted
-	(*ForwardFailed)(nil),          // 28: sagenbaum.v1.ForwardFailed
-	(*ForwardInDoubt)(nil),         // 29: sagenbaum.v1.ForwardInDoubt
-	(*SavepointSet)(nil),           // 30: sagenbaum.v1.SavepointSet
-	(*PlanCommitted)(nil),          // 31: sagenbaum.v1.PlanCommitted
-	(*PlanFailed)(nil),             // 32: sagenbaum.v1.PlanFailed
-	(*PlanCancelled)(nil),          // 33: sagenbaum.v1.PlanCancelled
-	(*UnwindRequested)(nil),        // 34: sagenbaum.v1.UnwindRequested
-	(*FactAsserted)(nil),           // 35: sagenbaum.v1.FactAsserted
-	(*FactRetracted)(nil),          // 36: sagenbaum.v1.FactRetracted
-	(*VerdictGiven)(nil),           // 37: sagenbaum.v1.VerdictGiven
-	(*CompensationRequested)(nil),  // 38: sagenbaum.v1.CompensationRequested
-	(*CancelRequested)(nil),        // 39: sagenbaum.v1.CancelRequested
-	(*RetryRequested)(nil),         // 40: sagenbaum.v1.RetryRequested
-	(*Resolved)(nil),               // 41: sagenbaum.v1.Resolved
-	(*ContractPublished)(nil),      // 42: sagenbaum.v1.ContractPublished
-	(*ClockConfirmed)(nil),         // 43: sagenbaum.v1.ClockConfirmed
-	(*EvictRequested)(nil),         // 44: sagenbaum.v1.EvictRequested
-	(*RestoreRequested)(nil),       // 45: sagenbaum.v1.RestoreRequested
-	(*CascadeAnswered)(nil),        // 46: sagenbaum.v1.CascadeAnswered
-	(*CompensationReported)(nil),   // 47: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 48: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 49: sagenbaum.v1.TermStarted
-	(*LeaseFired)(nil),             // 50: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 51: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 52: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 53: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 54: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 55: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 56: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 57: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 58: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 59: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 60: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 61: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 62: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 63: sagenbaum.v1.HeldSetRetired
-	(*CommitWaits)(nil),            // 64: sagenbaum.v1.CommitWaits
-	(*PlanEnded)(nil),              // 65: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 66: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 67: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 68: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 69: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 70: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 71: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 72: sagenbaum.v1.OwnerPaged
-	(*LedgerRepaired)(nil),         // 73: sagenbaum.v1.LedgerRepaired
-	(*SequenceRange)(nil),          // 74: sagenbaum.v1.SequenceRange
-	(*KeyRotated)(nil),             // 75: sagenbaum.v1.KeyRotated
-	(*PlanErased)(nil),             // 76: sagenbaum.v1.PlanErased
+	(Scope)(0),                     // 6: sagenbaum.v1.Scope
+	(VerdictOutcome)(0),            // 7: sagenbaum.v1.VerdictOutcome
+	(Resolution)(0),                // 8: sagenbaum.v1.Resolution
+	(Answer)(0),                    // 9: sagenbaum.v1.Answer
+	(Question)(0),                  // 10: sagenbaum.v1.Question
+	(Presence)(0),                  // 11: sagenbaum.v1.Presence
+	(PlanEnd)(0),                   // 12: sagenbaum.v1.PlanEnd
+	(*Commit)(nil),                 // 13: sagenbaum.v1.Commit
+	(*Address)(nil),                // 14: sagenbaum.v1.Address
+	(*Payload)(nil),                // 15: sagenbaum.v1.Payload
+	(*Record)(nil),                 // 16: sagenbaum.v1.Record
+	(*Trigger)(nil),                // 17: sagenbaum.v1.Trigger
+	(*Label)(nil),                  // 18: sagenbaum.v1.Label
+	(*Binding)(nil),                // 19: sagenbaum.v1.Binding
+	(*Call)(nil),                   // 20: sagenbaum.v1.Call
+	(*Probe)(nil),                  // 21: sagenbaum.v1.Probe
+	(*Verify)(nil),                 // 22: sagenbaum.v1.Verify
+	(*AgentTask)(nil),              // 23: sagenbaum.v1.AgentTask
+	(*PlanOpened)(nil),             // 24: sagenbaum.v1.PlanOpened
+	(*PlanResumed)(nil),            // 25: sagenbaum.v1.PlanResumed
+	(*ForwardRegistered)(nil),      // 26: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 27: sagenbaum.v1.CompensationRegistered
+	(*ForwardCompleted)(nil),       // 28: sagenbaum.v1.ForwardCompleted
+	(*ForwardFailed)(nil),          // 29: sagenbaum.v1.ForwardFailed
+	(*ForwardInDoubt)(nil),         // 30: sagenbaum.v1.ForwardInDoubt
+	(*SavepointSet)(nil),           // 31: sagenbaum.v1.SavepointSet
+	(*PlanCommitted)(nil),          // 32: sagenbaum.v1.PlanCommitted
+	(*PlanFailed)(nil),             // 33: sagenbaum.v1.PlanFailed
+	(*PlanCancelled)(nil),          // 34: sagenbaum.v1.PlanCancelled
+	(*UnwindRequested)(nil),        // 35: sagenbaum.v1.UnwindRequested
+	(*FactAsserted)(nil),           // 36: sagenbaum.v1.FactAsserted
+	(*FactRetracted)(nil),          // 37: sagenbaum.v1.FactRetracted
+	(*VerdictGiven)(nil),           // 38: sagenbaum.v1.VerdictGiven
+	(*CompensationRequested)(nil),  // 39: sagenbaum.v1.CompensationRequested
+	(*CancelRequested)(nil),        // 40: sagenbaum.v1.CancelRequested
+	(*RetryRequested)(nil),         // 41: sagenbaum.v1.RetryRequested
+	(*Resolved)(nil),               // 42: sagenbaum.v1.Resolved
+	(*ContractPublished)(nil),      // 43: sagenbaum.v1.ContractPublished
+	(*ClockConfirmed)(nil),         // 44: sagenbaum.v1.ClockConfirmed
+	(*EvictRequested)(nil),         // 45: sagenbaum.v1.EvictRequested
+	(*RestoreRequested)(nil),       // 46: sagenbaum.v1.RestoreRequested
+	(*CascadeAnswered)(nil),        // 47: sagenbaum.v1.CascadeAnswered
+	(*CompensationReported)(nil),   // 48: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 49: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 50: sagenbaum.v1.TermStarted
+	(*TenantChanged)(nil),          // 51: sagenbaum.v1.TenantChanged
+	(*TenantLimits)(nil),           // 52: sagenbaum.v1.TenantLimits
+	(*LeaseFired)(nil),             // 53: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 54: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 55: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 56: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 57: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 58: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 59: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 60: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 61: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 62: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 63: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 64: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 65: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 66: sagenbaum.v1.HeldSetRetired
+	(*CommitWaits)(nil),            // 67: sagenbaum.v1.CommitWaits
+	(*PlanEnded)(nil),              // 68: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 69: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 70: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 71: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 72: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 73: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 74: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 75: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 76: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 77: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 78: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 79: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
-	15, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
-	13, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
-	13, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
-	14, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
-	23, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
-	25, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
-	26, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
-	27, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
-	28, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
-	29, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
-	30, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
-	31, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
-	32, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
-	33, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
-	34, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
-	24, // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
-	35, // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
-	36, // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
-	37, // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
-	38, // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
-	39, // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
-	40, // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
-	41, // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
-	42, // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
-	43, // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	44, // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
-	45, // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
-	46, // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
-	47, // 28: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	48, // 29: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	49, // 30: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	50, // 31: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	54, // 32: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	55, // 33: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	57, // 34: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	58, // 35: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	59, // 36: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	60, // 37: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	61, // 38: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	62, // 39: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	63, // 40: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	65, // 41: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	66, // 42: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	67, // 43: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	68, // 44: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	69, // 45: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	70, // 46: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	71, // 47: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	72, // 48: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	52, // 49: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	73, // 50: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	75, // 51: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	76, // 52: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
-	64, // 53: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
-	18, // 54: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	19, // 55: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	19, // 56: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	16, // 57: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	17, // 58: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	4,  // 59: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	5,  // 60: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
-	0,  // 61: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	3,  // 62: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
-	18, // 63: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 64: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	16, // 65: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	20, // 66: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	21, // 67: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 68: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	22, // 69: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	6,  // 70: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	7,  // 71: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	8,  // 72: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	56, // 73: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	53, // 74: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	51, // 75: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	13, // 76: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	13, // 77: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	51, // 78: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	56, // 79: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	56, // 80: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	9,  // 81: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	57, // 82: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	10, // 83: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	9,  // 84: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	11, // 85: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	13, // 86: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	13, // 87: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	13, // 88: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	74, // 89: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	74, // 90: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	74, // 91: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	16, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
+	14, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
+	14, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
+	15, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
+	24, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
+	26, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
+	27, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
+	28, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
+	29, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
+	30, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
+	31, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
+	32, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
+	33, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
+	34, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
+	35, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
+	25, // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
+	36, // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
+	37, // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
+	38, // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
+	39, // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
+	40, // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
+	41, // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
+	42, // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
+	43, // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
+	44, // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
+	45, // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
+	46, // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
+	47, // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
+	48, // 28: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	49, // 29: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	50, // 30: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	53, // 31: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	57, // 32: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	58, // 33: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	60, // 34: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	61, // 35: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	62, // 36: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	63, // 37: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	64, // 38: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	65, // 39: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	66, // 40: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	68, // 41: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	69, // 42: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	70, // 43: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	71, // 44: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	72, // 45: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	73, // 46: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	74, // 47: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	75, // 48: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	55, // 49: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	76, // 50: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	78, // 51: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	79, // 52: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	67, // 53: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
+	51, // 54: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
+	6,  // 55: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
+	19, // 56: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	20, // 57: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	20, // 58: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	17, // 59: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 60: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	4,  // 61: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	5,  // 62: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
+	0,  // 63: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	3,  // 64: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
+	19, // 65: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 66: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	17, // 67: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	21, // 68: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	22, // 69: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 70: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	23, // 71: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	7,  // 72: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	6,  // 73: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
+	8,  // 74: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	9,  // 75: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	59, // 76: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	51, // 77: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
+	52, // 78: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
+	56, // 79: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	54, // 80: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	14, // 81: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	14, // 82: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	54, // 83: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	14, // 84: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
+	59, // 85: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	59, // 86: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	10, // 87: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	60, // 88: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	11, // 89: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	10, // 90: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	12, // 91: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	14, // 92: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	14, // 93: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	14, // 94: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	77, // 95: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	77, // 96: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	77, // 97: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	98, // [98:98] is the sub-list for method output_type
+	98, // [98:98] is the sub-list for method input_type
+	98, // [98:98] is the sub-list for extension type_name
+	98, // [98:98] is the sub-list for extension extendee
+	0,  // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -6852,14 +7209,15 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_KeyRotated)(nil),
 		(*Record_PlanErased)(nil),
 		(*Record_CommitWaits)(nil),
+		(*Record_TenantChanged)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
-			NumEnums:      12,
-			NumMessages:   65,
+			NumEnums:      13,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -49,9 +49,11 @@ await test("a wrong token signs nobody in, the right one leads back", async () =
   expected = 1;
   await page.goto(base + "t/default/quarantine");
   await page.click("text=Sign in to act");
+  await page.fill("input[name=name]", "ana");
   await page.fill("input[name=token]", "wrong");
   await page.keyboard.press("Enter");
-  await page.waitForSelector("text=No operator has that token");
+  await page.waitForSelector("text=No user has that name and token");
+  assert.equal(await page.inputValue("input[name=name]"), "ana", "the name is kept");
   expected = 0;
   await page.fill("input[name=token]", token);
   await page.keyboard.press("Enter");
@@ -171,7 +173,7 @@ await test("a skip claims nothing, and an answer that comes late is refused", as
   for (const p of [page, late]) {
     await p.click(".choice >> text=Skip");
     await p.fill("input[name=reason]", "nobody has read it");
-    await p.fill("input[name=token]", token);
+    assert.equal(await p.locator("input[name=token]").count(), 0, "who has shown the token a moment ago need not again");
   }
   await page.click("text=Answer as ana");
   await page.waitForSelector("text=Your record is in the ledger and folded");
@@ -249,8 +251,8 @@ await test("every page fits 390 and 1600 px, in light and dark", async () => {
     for (const scheme of ["light", "dark"]) {
       await page.setViewportSize({width, height: 844});
       await page.emulateMedia({colorScheme: scheme});
-      for (const path of ["", "plans", "plans/release-2-4", "plans/evil-1", "plans/offsite-june/preview", "quarantine", "quarantine/evil-1/1", "leases", "memory", "memory/fact?key=fare.lis-ber", "capabilities", "ledger", "ledger/20", "health"]) {
-        await page.goto(base + "t/default/" + path);
+      for (const path of ["", "plans", "plans/release-2-4", "plans/evil-1", "plans/offsite-june/preview", "quarantine", "quarantine/evil-1/1", "leases", "memory", "memory/fact?key=fare.lis-ber", "capabilities", "ledger", "ledger/20", "health", "/sessions", "/login", "/tenants"]) {
+        await page.goto(base + (path.startsWith("/") ? path.slice(1) : "t/default/" + path));
         const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         assert.ok(over <= 0, `${path} is ${over} px too wide at ${width} px`);
         const faint = await page.evaluate(contrast);
@@ -258,6 +260,24 @@ await test("every page fits 390 and 1600 px, in light and dark", async () => {
       }
     }
   }
+});
+
+await test("a session that an admin ends is over on every page of it", async () => {
+  await page.setViewportSize({width: 1600, height: 1000});
+  await page.goto(base + "sessions");
+  await page.waitForSelector("text=this one");
+  const own = page.locator(".sessions .row", {hasText: "this one"});
+  const other = watch(await context.newPage());
+  await other.goto(base + "t/default/plans/offsite-june");
+  await other.waitForFunction(() => document.getElementById("pulse").textContent === "live");
+  expected = 1;
+  await own.locator("button").click();
+  await page.waitForURL("**/login?next=*");
+  await other.waitForSelector("text=Sign in to act", {timeout: 20000});
+  assert.equal(await other.locator("form[method=post]").count(), 0, "forms to act");
+  expected = 0;
+  await other.close();
+  await signIn(page, base, token);
 });
 
 await test("signing out ends it", async () => {

@@ -21,6 +21,8 @@ const shots = [
   ["fact", "t/default/memory/fact?key=fare.lis-ber"],
   ["preview", "t/default/plans/offsite-june/preview"],
   ["record", "t/default/ledger/20"],
+  ["sessions", "sessions"],
+  ["login", "login"],
 ];
 const kept = new Set((process.env.KEEP || shots.map((s) => s[0]).join()).split(","));
 

@@ -129,8 +129,23 @@ function follow(live) {
     if (events) return;
     events = new EventSource(seen ? live.replace(/seen=\d+/, "seen=" + seen) : live);
     events.onopen = () => say("on", "live");
-    events.onerror = () => say("lost", "connecting again");
+    events.onerror = () => {
+      say("lost", "connecting again");
+      if (events.readyState === EventSource.CLOSED) setTimeout(back, 2000);
+    };
     events.addEventListener("change", (e) => { seen = e.lastEventId; soon(); });
+  }
+  // A server that has refused the events is asked again later. If the page is not what it was,
+  // because the session has ended or the server is starting, it is loaded again.
+  async function back() {
+    if (!events || events.readyState !== EventSource.CLOSED) return;
+    events = null;
+    const same = await fetch(location.href, {redirect: "manual"}).then(async (answer) => {
+      const as = (page) => new URLSearchParams((page.body.dataset.live || "").split("?")[1]).get("as");
+      return answer.ok && as(new DOMParser().parseFromString(await answer.text(), "text/html")) === as(document);
+    }, () => true);
+    if (same) setTimeout(connect, 5000);
+    else location.reload();
   }
   connect();
   document.addEventListener("visibilitychange", () => {

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// askDoor asks the door of a server over HTTP with the credentials in a file.
+func askDoor(t *testing.T, creds, verb, body string) (int, map[string]any) {
+	t.Helper()
+	c, err := access.ReadCredentials(creds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		c.Door+"/v1/default/tripper/"+verb, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+c.Token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	answer := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil {
+		t.Fatalf("%s: %q: %v", verb, text, err)
+	}
+	return response.StatusCode, answer
+}
+
+// TestAnAgentOfAnotherLanguageOutlivesAKillOfItsHost: the host is killed between any two steps, and
+// each step is asked once more of the next one.
+func TestAnAgentOfAnotherLanguageOutlivesAKillOfItsHost(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	s := serveFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	writeContractFile(t, dir, "send.yaml", sendContract)
+	s.ask(t, "default", "contract", "apply", "-f", filepath.Join(dir, "send.yaml"), "--actor", "op").wants(t,
+		"contract apply", cli.ExitGood)
+	local := filepath.Join(dir, "auth", "local.creds")
+	again := func() {
+		if err := s.command.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		s.command.Wait()
+		s = serveFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	}
+	for _, step := range []struct{ verb, body, key, want string }{
+		{"plan.begin", `{"plan":"p1","owner":"travel","deadline":"2h"}`, "state", "open"},
+		{"plan.act", `{"plan":"p1","action":"a","capability":"email.send","input":{"to":"x"}}`, "state", "accepted"},
+		{"plan.outcome", `{"plan":"p1","action":"a","outcome":"completed","output":{"id":10.10}}`, "outcome", "completed"},
+		{"plan.act", `{"plan":"p1","action":"a","capability":"email.send","input":{"to":"x"}}`, "state", "recorded"},
+		{"plan.commit", `{"plan":"p1"}`, "state", "committed"},
+		{"plan.wait", `{"plan":"p1"}`, "state", "committed"},
+	} {
+		var first string
+		for range 2 {
+			status, a := askDoor(t, local, step.verb, step.body)
+			if status != http.StatusOK || a[step.key] != step.want {
+				t.Fatalf("%s: %d %v, want %s", step.verb, status, a, step.want)
+			}
+			if key := fmt.Sprint(a["key"], a["output"], a["sequence"]); first == "" {
+				first = key
+			} else if step.want != "recorded" && key != first {
+				t.Errorf("%s: %s after the kill, %s before", step.verb, key, first)
+			}
+			again()
+		}
+	}
+	for _, args := range [][]string{{"--listen", "0.0.0.0:0", "--http", "0.0.0.0:0"}, {"--http", "nowhere"},
+		{"--http-cert", "x"}, {"--nats", "nats://127.0.0.1:1", "--http", "127.0.0.1:0"}} {
+		finished(t, sagenbaum(t, append([]string{"serve", "--data", t.TempDir()}, args...)...)).wants(t,
+			fmt.Sprint(args), cli.ExitUsage, "--http")
+	}
+	user := s.ask(t, "default", "user", "add", "tripper", "--role", "agent")
+	user.wants(t, "user add", cli.ExitGood)
+	file := filepath.Join(dir, "tripper.creds")
+	if err := os.WriteFile(file, []byte(user.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, a := askDoor(t, file, "plan.get", `{"plan":"p1"}`); status != http.StatusOK || a["state"] != "committed" {
+		t.Errorf("an agent with credentials of its own: %d %v", status, a)
+	}
+	token := finished(t, sagenbaum(t, "user", "token", "--creds", file, "--expires", "1h"))
+	token.wants(t, "user token", cli.ExitGood)
+	if c, err := access.ReadCredentials(file); err != nil || len(token.stdout) < 100 || c.Token == token.stdout {
+		t.Errorf("user token says %q: %v", token.stdout, err)
+	}
+	s.end(t)
+}

@@ -1,0 +1,110 @@
+package mcp
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// CheckView is the answer of mcp check.
+type CheckView struct {
+	Tools []CheckedTool `json:"tools"`
+}
+
+// CheckedTool is a tool and what a gateway would do about it.
+type CheckedTool struct {
+	Server   string `json:"server"`
+	Tool     string `json:"tool"`
+	Contract string `json:"contract"` // its class; none: it has no contract
+	Fidelity string `json:"fidelity,omitempty"`
+	Hint     string `json:"hint,omitempty"` // what the tool says of itself
+}
+
+func newCheck(s *cli.Settings) *cobra.Command {
+	o := new(options)
+	cmd := &cobra.Command{
+		Use:   "check -- COMMAND [ARGUMENT...]",
+		Short: "List the tools of a server and what undoes them (exit code 1 when one has no contract)",
+		Long: `List the tools of a server and what undoes them. It starts the server and asks it; nothing
+is called, and no Sagenbaum server is needed. The hints are what the tools say of themselves:
+they decide nothing.`,
+		Example: `  sagenbaum mcp check -- npx -y @modelcontextprotocol/server-filesystem /srv/files
+  sagenbaum mcp check --config mcp.json -o json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromDash(cmd, args); err != nil {
+				return err
+			}
+			return cli.Failed("check the server", o.check(cmd, s, args))
+		},
+	}
+	o.flags(cmd.Flags())
+	return cmd
+}
+
+func (o *options) check(cmd *cobra.Command, s *cli.Settings, args []string) error {
+	servers, err := o.servers(cmd, args, o.logger(cmd))
+	if err != nil {
+		return err
+	}
+	var shown CheckView
+	unknown := 0
+	for _, server := range servers {
+		tools, err := checked(cmd, server)
+		server.Close()
+		if err != nil {
+			return err
+		}
+		for _, t := range tools {
+			if t.Contract == "none" {
+				unknown++
+			}
+		}
+		shown.Tools = append(shown.Tools, tools...)
+	}
+	if s.JSON() {
+		return cli.Look(cli.PrintJSON(cmd.OutOrStdout(), shown), unknown > 0)
+	}
+	table := cli.Table{Head: []string{"SERVER", "TOOL", "CONTRACT", "FIDELITY", "HINT"}}
+	for _, t := range shown.Tools {
+		table.Add(t.Server, t.Tool, t.Contract, cli.Dash(t.Fidelity), cli.Dash(t.Hint))
+	}
+	table.Write(cmd.OutOrStdout())
+	return cli.Look(nil, unknown > 0)
+}
+
+func checked(cmd *cobra.Command, server *mcp.Server) (list []CheckedTool, err error) {
+	if err := server.Start(cmd.Context()); err != nil {
+		return nil, err
+	}
+	tools, err := server.Tools(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tools {
+		class, fidelity, known := server.Contract(t.Name)
+		one := CheckedTool{
+			Server:   server.Name(),
+			Tool:     t.Name,
+			Contract: "none",
+			Fidelity: string(fidelity),
+		}
+		if known {
+			one.Contract = string(class)
+		}
+		if a := t.Annotations; a != nil {
+			switch {
+			case a.ReadOnlyHint:
+				one.Hint = "read only"
+			case a.DestructiveHint == nil || *a.DestructiveHint:
+				one.Hint = "destructive"
+			default:
+				one.Hint = "adds"
+			}
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}

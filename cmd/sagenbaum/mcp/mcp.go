@@ -1,0 +1,186 @@
+// Package mcp is `sagenbaum mcp`: a gateway between MCP clients and servers whose calls can be
+// undone.
+package mcp
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// Command is `sagenbaum mcp` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	o := new(options)
+	cmd := &cobra.Command{
+		Use:   "mcp -- COMMAND [ARGUMENT...]",
+		Short: "Stand between an MCP client and an MCP server, so that its calls can be undone",
+		Long: `Stand between an MCP client and an MCP server, so that its calls can be undone.
+Put it before the server's command in the client's configuration; the rest stays as it is.
+
+A call that has an effect is an action of a plan: the first one begins the plan, and the
+tools plan_commit, plan_fail, undo_last and what_can_be_undone come with it. What undoes a
+call is in the contract of its tool; the servers of files and memory have one, and --pack
+names others. Tools without a contract are hidden, unless --unknown says otherwise.
+
+While it runs it undoes by itself. 'sagenbaum mcp worker' with the same command does so when
+it is gone: start that, or nothing undoes what a plan whose client has vanished has done.
+
+Standard output carries MCP and nothing else; it ends when standard input does. With --listen
+it serves any number of clients over streamable HTTP instead; who comes must bring the token in
+SAGENBAUM_MCP_TOKEN, if there is one.`,
+		Example: `  sagenbaum mcp -- npx -y @modelcontextprotocol/server-filesystem /srv/files
+  sagenbaum mcp --on-disconnect fail -- npx -y @modelcontextprotocol/server-memory
+  sagenbaum mcp --config mcp.json --listen 127.0.0.1:4271`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromDash(cmd, args); err != nil {
+				return err
+			}
+			return cli.Failed("run the gateway", o.gateway(cmd, s, args))
+		},
+	}
+	o.gatewayFlags(cmd.Flags())
+	cmd.AddCommand(newWorker(s), newCheck(s), newDoctor(s))
+	return cmd
+}
+
+// fromDash wants a command to come after "--", so that its flags are its own.
+func fromDash(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" -- "+args[0]+" ...",
+			"the command of the server comes after --")
+	}
+	return nil
+}
+
+// gateway serves one client over standard input and output.
+func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) error {
+	config, err := o.config()
+	if err != nil {
+		return err
+	}
+	logger := o.logger(cmd)
+	if config.Servers, err = o.servers(cmd, args, logger); err != nil {
+		return err
+	}
+	conn, err := o.connect(s)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	config.Conn, config.Tenant, config.Logger = conn, s.Tenant, logger
+	config.Agent = o.agentName(s)
+	if s.Self != nil && s.Self.Role == access.Agent {
+		config.ServeUndos = false // an agent's user may not
+	}
+	ctx := cmd.Context()
+	gateway, err := mcp.New(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer gateway.Close()
+	if o.listen != "" {
+		return listen(cmd, gateway, o.listen)
+	}
+	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
+	return gateway.Serve(ctx, &sdk.IOTransport{Reader: reader{in}, Writer: writer{out}})
+}
+
+// connect reaches the server for as long as the process runs.
+func (o *options) connect(s *cli.Settings) (*nats.Conn, error) {
+	more, err := s.Credentials(s.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.Dial(append([]nats.Option{nats.Name("sagenbaum mcp"), nats.Timeout(s.Timeout),
+		nats.MaxReconnects(-1)}, more...)...)
+	if err == nil {
+		return conn, nil
+	}
+	client, again := s.Connect() // which says what to do about it
+	if again != nil {
+		return nil, again
+	}
+	client.Close()
+	return nil, err
+}
+
+func (o *options) logger(cmd *cobra.Command) *slog.Logger {
+	level := slog.LevelWarn
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+}
+
+// agentName is who the gateway is in the ledger.
+func (o *options) agentName(s *cli.Settings) string {
+	if o.agent == "" && s.Self != nil && s.Self.Role == access.Agent {
+		return s.Self.Name
+	}
+	if o.agent == "" {
+		return "mcp"
+	}
+	return o.agent
+}
+
+func newWorker(s *cli.Settings) *cobra.Command {
+	o := new(options)
+	cmd := &cobra.Command{
+		Use:   "worker -- COMMAND [ARGUMENT...]",
+		Short: "Undo what gateways of the same server have done, also when they are gone",
+		Long: `Undo what gateways of the same server have done, also when they are gone. It starts the
+server itself when it is asked to undo something, on this machine: give it the same command
+as the gateway, or the client's configuration with --config, where commands of sagenbaum
+mcp count as what they start.`,
+		Example: `  sagenbaum mcp worker -- npx -y @modelcontextprotocol/server-filesystem /srv/files
+  sagenbaum mcp worker --config ~/project/.mcp.json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromDash(cmd, args); err != nil {
+				return err
+			}
+			return cli.Failed("run the worker", o.worker(cmd, s, args))
+		},
+	}
+	o.flags(cmd.Flags())
+	cmd.Flags().StringVar(&o.agent, "name", "mcp-worker", "`NAME` of the worker in its reports")
+	return cmd
+}
+
+// worker serves the undos of servers until it is interrupted.
+func (o *options) worker(cmd *cobra.Command, s *cli.Settings, args []string) error {
+	logger := o.logger(cmd)
+	servers, err := o.servers(cmd, args, logger)
+	if err != nil {
+		return err
+	}
+	conn, err := o.connect(s)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	name := o.agent
+	if s.Self != nil && s.Self.Role == access.Worker {
+		name = s.Self.Name
+	}
+	w, err := mcp.NewWorker(cmd.Context(), mcp.WorkerConfig{Conn: conn, Tenant: s.Tenant, Name: name,
+		Servers: servers, Logger: logger})
+	if err != nil {
+		return err
+	}
+	for _, server := range servers {
+		cmd.Printf("serving the undos of %s as %s\n", server.Name(), server.Undo())
+	}
+	<-cmd.Context().Done()
+	return w.Close(context.WithoutCancel(cmd.Context()))
+}

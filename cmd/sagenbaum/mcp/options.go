@@ -1,0 +1,149 @@
+package mcp
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// options are the flags of the commands of mcp.
+type options struct {
+	file     string // configuration of a client
+	server   string // its name
+	instance string
+	roots    []string
+	packs    []string // files
+	state    string
+	verbose  bool
+
+	agent      string
+	unknown    string
+	hints      bool
+	deadline   time.Duration
+	disconnect string
+	noUndo     bool
+	listen     string
+}
+
+// flags are those that say which servers there are.
+func (o *options) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.file, "config", "",
+		"`FILE` with mcpServers, as clients have it, instead of a command")
+	f.StringVar(&o.server, "server-name", "",
+		"`NAME` of the server in capabilities (default from its command)")
+	f.StringVar(&o.instance, "instance", "",
+		"`NAME` of what undoes the server's effects, the same for its gateways and workers "+
+			"(default from the machine and the command)")
+	f.StringArrayVar(&o.roots, "root", nil,
+		"`DIR` in which a server of files may work (default those among its arguments); may be "+
+			"given more than once")
+	f.StringArrayVar(&o.packs, "pack", nil,
+		"`FILE` with the contracts of a server's tools; may be given more than once")
+	f.StringVar(&o.state, "state", "",
+		"`DIR` of images, trash and locks (default ~/.local/state/sagenbaum/mcp)")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+}
+
+// gatewayFlags are those of the gateway beside.
+func (o *options) gatewayFlags(f *pflag.FlagSet) {
+	o.flags(f)
+	f.StringVar(&o.agent, "agent", "", "`NAME` of the agent in the ledger (default that of the "+
+		"credentials, else mcp)")
+	f.StringVar(&o.unknown, "unknown", string(mcp.RefuseUnknown),
+		"what becomes of tools without a contract: refuse hides them, ask has the client's user "+
+			"agree to each call, record lets them through; both record calls that nothing undoes")
+	f.BoolVar(&o.hints, "trust-hints", false,
+		"believe tools without a contract that say readOnlyHint: they are called, and nothing is "+
+			"recorded")
+	f.DurationVar(&o.deadline, "deadline", mcp.DeadlineDefault,
+		"after this `TIME` a plan that was not ended is undone")
+	f.StringVar(&o.disconnect, "on-disconnect", string(mcp.LeavePlan),
+		"what becomes of the plan of a client that goes: leave it to its deadline, commit or fail")
+	f.StringVar(&o.listen, "listen", "",
+		"`HOST:PORT` of this machine to serve streamable HTTP on, instead of standard input")
+	f.BoolVar(&o.noUndo, "no-undo", false, "leave all undos to workers")
+}
+
+// config is what the flags say of the gateway.
+func (o *options) config() (mcp.Config, error) {
+	for _, flag := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"unknown", o.unknown, []string{"refuse", "ask", "record"}},
+		{"on-disconnect", o.disconnect, []string{"leave", "commit", "fail"}},
+	} {
+		if err := cli.OneOf(flag.name, flag.value, flag.allowed...); err != nil {
+			return mcp.Config{}, err
+		}
+	}
+	if o.listen != "" {
+		if err := checkListen(o.listen); err != nil {
+			return mcp.Config{}, err
+		}
+	}
+	if o.deadline <= 0 {
+		return mcp.Config{}, cli.Fail(
+			cli.ExitUsage,
+			"--deadline 24h",
+			"--deadline cannot be %s",
+			o.deadline,
+		)
+	}
+	return mcp.Config{Unknown: mcp.Unknown(o.unknown), TrustHints: o.hints, Deadline: o.deadline,
+		OnDisconnect: mcp.Disconnect(o.disconnect), ServeUndos: !o.noUndo}, nil
+}
+
+// packaged finds the name of a server in that of its package.
+var packaged = regexp.MustCompile(`(?:mcp-server-|server-|mcp-)([A-Za-z0-9_-]+)`)
+
+// nameOf names a server by its command line.
+func nameOf(args []string) string {
+	for _, arg := range args {
+		if info, err := os.Stat(arg); err == nil && info.IsDir() {
+			continue
+		}
+		if found := packaged.FindStringSubmatch(arg); found != nil {
+			return token(found[1])
+		}
+	}
+	return token(filepath.Base(args[0]))
+}
+
+// token makes a text a name of the ledger.
+func token(text string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r < 0x80 && ledger.ValidToken(string(r)) {
+			return r
+		}
+		return '-'
+	}, text)
+	return safe[:min(len(safe), 32)]
+}
+
+// reader and writer are standard input and output as the SDK wants them: closing them is not
+// what ends the process.
+type reader struct{ io.Reader }
+
+// Close does what a file does, so that a read under way ends.
+func (r reader) Close() error {
+	if c, ok := r.Reader.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+type writer struct{ io.Writer }
+
+// Close leaves the output as it is.
+func (writer) Close() error { return nil }

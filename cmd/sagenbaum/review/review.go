@@ -1,0 +1,206 @@
+// Package review is `sagenbaum review`: actions that wait for a supervisor's verdict.
+package review
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// Command is `sagenbaum review` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	return cli.Group(&cobra.Command{
+		Use:   "review",
+		Short: "See the actions that wait for a verdict, and give it",
+		Example: `  sagenbaum review ls
+  sagenbaum review show 01JD3BX7 charge
+  sagenbaum review allow 01JD3BX7 charge
+  sagenbaum review block 01JD3BX7 charge --reason "over the limit of the day"`,
+	}, cli.Watchable(s, newLs(s)), newShow(s),
+		newGive(s, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, giving{
+			use: "allow PLAN ACTION", short: "Let an action go on: its tool is called",
+			example: "  sagenbaum review allow 01JD3BX7 charge --reason \"as agreed\""}),
+		newGive(s, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, giving{
+			use: "block PLAN ACTION", short: "Keep an action from being done; one that was done " +
+				"already is undone",
+			example: "  sagenbaum review block 01JD3BX7 charge --reason \"over the limit of the day\"",
+			reason:  true}),
+		newGive(s, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT, giving{
+			use: "redirect PLAN ACTION", short: "Keep an action from being done, and say what to do " +
+				"instead",
+			example: "  sagenbaum review redirect 01JD3BX7 charge --reason \"pay by invoice\"",
+			reason:  true}))
+}
+
+// ask asks for one batch.
+func ask(in cli.Listing) ([]view.Review, string, error) {
+	var answer view.ReviewAnswer
+	err := in.Client.Ask(in.Ctx, "review.ls", view.ReviewQuery{After: in.After, Limit: in.Limit},
+		&answer)
+	return answer.Reviews, answer.Next, err
+}
+
+func newLs(s *cli.Settings) *cobra.Command {
+	return cli.List[view.Review]{
+		Command: &cobra.Command{
+			Use: "ls",
+			Short: "List the actions that wait for a verdict (exit code 1 when there are any), the " +
+				"plan that was opened last first",
+			Example: "  sagenbaum review ls\n  sagenbaum review ls --filter 'review.agent == " +
+				"\"coder\"' -o json",
+		},
+		Doing: "list the reviews", Name: "review", Filter: `review.agent == "coder"`,
+		Most: "at most `N` actions, and all of the last plan", Ask: ask,
+		Data: func(reviews []view.Review, next string) any {
+			return view.ReviewAnswer{Reviews: reviews, Next: next}
+		},
+		Empty: "no action waits for a verdict",
+		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "AGENT", "SINCE", "INPUT"},
+			Elastic: []string{"INPUT"}, Spare: []string{"SINCE"}},
+		Row: func(t *cli.Table, v view.Review) {
+			v = cli.ForPeople(v)
+			t.Add(v.Plan, v.Action, v.Capability, v.Agent, cli.Relative(v.SinceNs, time.Now()),
+				cli.Clip(inputText(v), 100))
+		},
+		More: func(reviews []view.Review) string {
+			if len(reviews) == 0 {
+				return ""
+			}
+			first := cli.ForPeople(reviews[0])
+			return "  next: sagenbaum review show " + first.Plan + " " + first.Action
+		},
+		Look: func(view.Review) bool { return true },
+	}.New(s)
+}
+
+// inputText is the input of an action for people.
+func inputText(v view.Review) string {
+	switch {
+	case v.Omitted:
+		return "(too large to be shown)"
+	case len(v.Input) == 0:
+		return "(none)"
+	}
+	return cli.Printable(string(v.Input))
+}
+
+func newShow(s *cli.Settings) *cobra.Command {
+	return cli.Show[view.Review]{
+		Command: &cobra.Command{
+			Use:     "show PLAN ACTION",
+			Short:   "Show an action that waits for a verdict, with its input",
+			Example: "  sagenbaum review show 01JD3BX7 charge",
+			Args:    cli.Exactly("PLAN", "ACTION"),
+		},
+		Doing: "show the review",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Review, error) {
+			all, _, err := cli.Batches("review.ls", cli.Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
+				ask, nil)
+			for _, v := range all {
+				if v.Plan == args[0] && (v.Action == args[1] || fmt.Sprint(v.Number) == args[1]) {
+					return v, nil
+				}
+			}
+			if err == nil {
+				err = cli.Fail(cli.ExitFailed, "sagenbaum review ls",
+					"no action %s of plan %s waits for a verdict", args[1], args[0])
+			}
+			return view.Review{}, err
+		},
+		Write: func(out io.Writer, p cli.Pen, v view.Review) {
+			v = cli.ForPeople(v)
+			fmt.Fprintf(out, "%s %s\n", p.Bold(v.Plan), p.Bold(v.Action))
+			cli.PrintLines(out, [][2]string{{"capability", v.Capability}, {"class", v.Class},
+				{"agent", v.Agent}, {"plan", v.Label}, {"owner", v.Owner},
+				{"since", cli.Moment(v.SinceNs)}, {"deadline", cli.Moment(v.DeadlineNs)},
+				{"input", inputText(v)}})
+		},
+		Next: func(v view.Review) string {
+			return fmt.Sprintf("  next: sagenbaum review allow|block|redirect %s %s",
+				cli.Printable(v.Plan), cli.Printable(v.Action))
+		},
+	}.New(s)
+}
+
+// giving is the command of one verdict.
+type giving struct {
+	use, short, example string
+	reason              bool // it needs one
+}
+
+func newGive(s *cli.Settings, outcome pb.VerdictOutcome, g giving) *cobra.Command {
+	var by, reason string
+	cmd := &cobra.Command{
+		Use: g.use, Short: g.short, Example: g.example,
+		Long: g.short + `. The verdict is a record under the supervisor's name, if the server lets
+this user write under it. The last verdict on an action counts; ACTION is its id.
+Exit code 75 means that the log refused it.`,
+		Args: cli.Exactly("PLAN", "ACTION"),
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
+			switch {
+			case !ledger.ValidToken(by):
+				return cli.Fail(cli.ExitUsage, "--by NAME of the supervisor: 1 to 64 letters, digits, "+
+					"'-' or '_'", "%q is no supervisor, and each verdict has one", by)
+			case g.reason && reason == "":
+				return cli.Fail(cli.ExitUsage, "--reason TEXT", "a verdict that keeps an action from "+
+					"being done says why")
+			}
+			given, err := give(cmd.Context(), c, by, &pb.Record{Plan: args[0], Action: args[1],
+				Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
+					Reason: reason}}})
+			if err != nil {
+				return cli.Failed("give the verdict", err)
+			}
+			return s.Print(cmd, given, func() {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s by %s · record %d · plan %s\n", args[0], args[1],
+					given.Verdict, by, given.Record, s.Pen(cmd).State(given.State))
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&by, "by", cli.DefaultActor(), "`NAME` of the supervisor; by itself the "+
+		"user who runs this")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, or what to do instead: the agent is told")
+	return cmd
+}
+
+// Given is a verdict that the ledger has taken.
+type Given struct {
+	Plan    string `json:"plan"`
+	Action  string `json:"action"`
+	Verdict string `json:"verdict"` // allow, block, redirect
+	By      string `json:"by"`
+	Record  uint64 `json:"record"` // sequence
+	State   string `json:"state"`  // of the plan
+}
+
+// give appends a verdict, and waits until it is folded.
+func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Given, error) {
+	source := ledger.Source{Tenant: c.Tenant, Class: ledger.ClassVerdict, Name: by}
+	sequence, err := c.AppendRecords(ctx, source, record)
+	if err != nil {
+		return Given{}, err
+	}
+	answer, err := c.Outcome(ctx, api.OutcomeQuery{Plan: record.Plan, Sequence: sequence,
+		Action: record.Action, WaitMs: c.Timeout.Milliseconds() / 2})
+	if err != nil {
+		return Given{}, err
+	}
+	if len(answer.Refused) > 0 {
+		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum review ls",
+			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+	}
+	return Given{Plan: record.Plan, Action: record.Action, Verdict: answer.Verdict, By: by,
+		Record: sequence, State: answer.State}, nil
+}

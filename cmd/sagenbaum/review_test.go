@@ -1,0 +1,68 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/review"
+)
+
+// TestASupervisorAnswersWhatWaitsForAVerdict: an agent waits by the door, and a supervisor answers
+// on the command line.
+func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	s := serveFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	writeContractFile(t, dir, "send.yaml", sendContract)
+	s.ask(t, "default", "contract", "apply", "-f", filepath.Join(dir, "send.yaml"), "--actor", "op").wants(t,
+		"contract apply", cli.ExitGood)
+	s.ask(t, "default", "review", "ls").wants(t, "review ls", cli.ExitGood, "no action waits")
+	local := filepath.Join(dir, "auth", "local.creds")
+	door := func(verb, body, key, want string) {
+		t.Helper()
+		if status, a := askDoor(t, local, verb, body); status != http.StatusOK || a[key] != want {
+			t.Fatalf("%s %s: %d %v, want %s", verb, body, status, a, want)
+		}
+	}
+	act := func(action, key, want string) {
+		t.Helper()
+		door("plan.act", `{"plan":"p1","action":"`+action+`","capability":"email.send","input":{"to":"`+action+
+			`"},"review":true,"wait":"20ms"}`, key, want)
+	}
+	door("plan.begin", `{"plan":"p1","owner":"travel"}`, "state", "open")
+	for _, action := range []string{"a", "b", "c"} {
+		act(action, "state", "waiting")
+	}
+	ls := s.ask(t, "default", "review", "ls", "-o", "json")
+	ls.wants(t, "review ls", cli.ExitLook)
+	if got := decoded[view.ReviewAnswer](t, ls); len(got.Reviews) != 3 || got.Reviews[0].Action != "a" ||
+		!strings.Contains(string(got.Reviews[0].Input), `"to": "a"`) || got.Reviews[0].Agent != "tripper" {
+		t.Errorf("review ls: %+v", got)
+	}
+	shown := s.ask(t, "default", "review", "show", "p1", "b")
+	shown.wants(t, "review show", cli.ExitGood, "review allow|block|redirect p1 b")
+	if !strings.Contains(shown.stdout, `{"to":"b"}`) {
+		t.Errorf("review show: %s", shown.stdout)
+	}
+	s.ask(t, "default", "review", "show", "p1", "x").wants(t, "review show x", cli.ExitFailed, "review ls")
+	s.ask(t, "default", "review", "block", "p1", "b").wants(t, "block without a reason", cli.ExitUsage, "--reason")
+	s.ask(t, "default", "review", "allow", "p1", "a", "--by", "a b").wants(t, "no name", cli.ExitUsage, "--by")
+	s.ask(t, "default", "review", "allow", "p1", "nobody", "--by", "boss").wants(t, "no action", cli.ExitConflict)
+	for _, v := range [][]string{{"allow", "a"}, {"block", "b"}, {"redirect", "c"}} {
+		r := s.ask(t, "default", "review", v[0], "p1", v[1], "--by", "boss", "--reason", "as agreed", "-o", "json")
+		r.wants(t, v[0], cli.ExitGood)
+		if got := decoded[review.Given](t, r); got.Verdict != v[0] || got.By != "boss" || got.Record == 0 {
+			t.Errorf("%s: %+v", v[0], got)
+		}
+	}
+	s.ask(t, "default", "review", "ls").wants(t, "review ls", cli.ExitGood)
+	act("a", "state", "accepted")
+	act("b", "code", "blocked")
+	act("c", "code", "redirected")
+	s.end(t)
+}

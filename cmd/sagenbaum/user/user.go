@@ -1,0 +1,446 @@
+// Package user is `sagenbaum user`: who may connect, and as what.
+package user
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cluster"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+// Command is `sagenbaum user` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	f := new(place)
+	group := cli.Group(&cobra.Command{
+		Use:   "user",
+		Short: "Say who may connect, and what each may do",
+		Long: `Say who may connect, and what each may do: a role, in a tenant, under a name. The
+embedded server takes changes at once, and closes the connections of users that are
+removed. With --file the users are those in a file, for NATS servers that run
+elsewhere: 'user export' writes their configuration.`,
+		Example: `  sagenbaum user add coder --role agent --run --ask git.branch.show --expires 90d > coder.creds
+  sagenbaum user add git --role worker --serve 'git.>' > git.creds
+  sagenbaum user ls
+  sagenbaum user rm coder`,
+	}, newAdd(s, f), newLs(s, f), newShow(s, f), newRotate(s, f), newRm(s, f), newExport(s, f),
+		newToken(s), newCallout(s))
+	group.PersistentFlags().StringVar(&f.file, "file", "",
+		"`FILE` of users for servers that run elsewhere, instead of those of the embedded server")
+	group.PersistentFlags().StringVar(&f.operator, "operator", "",
+		"`DIR` of the operator that 'user export --format jwt' has made, for servers in operator mode")
+	return group
+}
+
+// place is where the users are.
+type place struct {
+	file     string
+	operator string // folder of the operator that issues JWTs; empty: servers know the keys
+}
+
+// ask carries out one request on the users, in the file or at the server.
+func (p *place) ask(ctx context.Context, s *cli.Settings, verb string,
+	r access.Request) (a access.Answer, err error) {
+	if p.file != "" {
+		d, err := access.OpenDirectory(p.file)
+		if err != nil {
+			return a, explained(access.Answer{Error: err.Error()})
+		}
+		a = d.Serve(verb, encoded(r), nil)
+		a.Servers = s.Server
+		if urls, ca := cluster.Beside(p.file); urls != "" {
+			a.Servers, a.CA = urls, ca
+		}
+		return a, explained(a)
+	}
+	s.Everywhere(true)
+	err = s.With(func(c *cli.Client) error { return c.Call(ctx, api.ServerSubject(verb), r, &a) })
+	if err == nil {
+		err = explained(a)
+	}
+	return a, err
+}
+
+func encoded(r access.Request) []byte {
+	body, err := json.Marshal(r)
+	if err != nil {
+		panic("user: cannot encode a request: " + err.Error())
+	}
+	return body
+}
+
+// flagOf are the flags of the fields of a user.
+var flagOf = map[string]string{"name": "NAME", "role": "--role", "tenant": "--tenant",
+	"capabilities": "--serve or --ask", "run": "--run", "reveal": "--reveal", "expires": "--expires",
+	"provision": "--provision"}
+
+// explained is what was refused, in words of the command line.
+func explained(a access.Answer) error {
+	if a.Error == "" {
+		return nil
+	}
+	field, _, _ := strings.Cut(a.Field, "[")
+	hint := "sagenbaum user ls"
+	if a.Want != "" {
+		hint = strings.TrimPrefix(flagOf[field]+": ", ": ") + a.Want
+	}
+	return cli.Fail(cli.ExitFailed, hint, "%s", a.Error)
+}
+
+// describing are the flags of a user.
+type describing struct {
+	role       string
+	run        bool
+	reveal     bool
+	provision  bool
+	ask, serve []string
+	expires    string
+	url        string
+}
+
+func (d *describing) user(s *cli.Settings, name string) (u access.User, err error) {
+	u = access.User{Name: name, Role: access.Role(d.role), Tenant: s.Tenant, Run: d.run,
+		Reveal: d.reveal, Provision: d.provision, Capabilities: append(d.ask, d.serve...)}
+	switch {
+	case d.role == "":
+		return u, cli.Fail(cli.ExitUsage, "--role agent, worker, source, supervisor, auditor, "+
+			"operator or pager", "a user needs a role")
+	case len(d.ask) > 0 && u.Role != access.Agent:
+		return u, cli.Fail(cli.ExitUsage, "--serve CAPABILITY, or --role agent",
+			"--ask is for agents")
+	case len(d.serve) > 0 && u.Role != access.Worker:
+		return u, cli.Fail(cli.ExitUsage, "--ask CAPABILITY, or --role worker",
+			"--serve is for workers")
+	}
+	u.Expires, err = expiry(d.expires, time.Now())
+	return u, err
+}
+
+// expiry is the instant that --expires means: a time from now, in days, hours or less, or a
+// date.
+func expiry(text string, now time.Time) (time.Time, error) {
+	wrong := cli.Fail(cli.ExitUsage, "--expires 90d, 12h or 2027-01-31",
+		"--expires cannot be %.80q", text)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.DateOnly, text); err == nil {
+		if !at.After(now) {
+			return at, wrong
+		}
+		return at.UTC(), nil
+	}
+	var days int
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		if _, err := fmt.Sscanf(number, "%d", &days); err != nil || fmt.Sprint(days) != number ||
+			days < 1 || days > 36500 {
+			return time.Time{}, wrong
+		}
+		return now.AddDate(0, 0, days).UTC().Truncate(time.Second), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return time.Time{}, wrong
+	}
+	return now.Add(d).UTC().Truncate(time.Second), nil
+}
+
+func newAdd(s *cli.Settings, p *place) *cobra.Command {
+	d := new(describing)
+	all := false
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a user, and print its credentials",
+		Long: `Add a user, and print its credentials. They are made here and printed once: the
+server keeps the public half of the key. The file has the server's address, its
+authority and the tenant, too, and is all that a client needs: SAGENBAUM_CREDS=FILE.`,
+		Example: `  sagenbaum user add coder --role agent --ask git.branch.show --expires 90d > coder.creds
+  sagenbaum user add git --role worker --serve git.branch.delete --serve git.tag.delete > git.creds
+  sagenbaum user add ana --role operator --all-tenants > ana.creds`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u, err := d.user(s, args[0])
+			if err != nil {
+				return err
+			}
+			if all || u.Role == access.Host || u.Role == access.Provisioner ||
+				u.Role == access.System || u.Role == access.Callout {
+				u.Tenant = access.AllTenants
+			}
+			creds, err := access.NewCredentials(&u)
+			if err != nil {
+				return err
+			}
+			if err := refused(u.Check()); err != nil {
+				return err
+			}
+			a, err := p.ask(cmd.Context(), s, api.UserAdd, access.Request{User: u})
+			if err != nil {
+				return err
+			}
+			if err := p.issue(&creds, u); err != nil {
+				return err
+			}
+			return printCredentials(cmd, creds, a, d.url)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&d.role, "role", "", "`ROLE`: agent, worker, source, supervisor, auditor, operator "+
+		"or pager; with --file also host, provisioner, system or "+
+		"callout")
+	cli.FixedCompletion(cmd, "role", "agent", "worker", "source", "supervisor", "auditor", "operator",
+		"pager")
+	f.BoolVar(&d.run, "run", false, "an agent that runs functions again after a crash, and serves "+
+		"handlers")
+	f.StringArrayVar(&d.ask, "ask", nil, "`CAPABILITY` that an agent may ask workers about, or "+
+		"git.> for all that begin so; may be given more than once")
+	f.StringArrayVar(&d.serve, "serve", nil, "`CAPABILITY` that a worker serves, or git.> for all "+
+		"that begin so; may be given more than once")
+	f.BoolVar(&d.reveal, "reveal", false, "an operator who may see sealed values in the clear")
+	f.BoolVar(&d.provision, "provision", false, "a host that may make, repair and delete ledgers")
+	f.BoolVar(&all, "all-tenants", false, "an auditor or operator of all tenants")
+	d.limits(cmd)
+	return cmd
+}
+
+func (d *describing) limits(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.expires, "expires", "", "`TIME` after which the user is refused: 90d, "+
+		"12h, or a date; default never")
+	cmd.Flags().StringVar(&d.url, "url", "", "`URL` of the server in the credentials; default the "+
+		"one that it gives")
+}
+
+func refused(err error) error {
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		return explained(access.Answer{Error: refused.Problem, Field: refused.Field,
+			Want: refused.Want})
+	}
+	return err
+}
+
+// printCredentials writes the file of credentials to stdout.
+func printCredentials(cmd *cobra.Command, c access.Credentials, a access.Answer, url string) error {
+	c.Servers, c.CA, c.Door = a.Servers, a.CA, a.Door
+	if url != "" {
+		c.Servers = url
+	}
+	text, err := c.Format()
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if file, ok := out.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			_ = file.Chmod(0o600) // the shell has made it for everybody to read
+		}
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// listed is a user as it is told.
+type listed struct {
+	access.User
+	Expired bool     `json:"expired"`
+	Account string   `json:"account"`
+	Inbox   string   `json:"inbox"`
+	Publish []string `json:"publish,omitempty"`
+	Listen  []string `json:"subscribe,omitempty"`
+}
+
+func listing(u access.User) listed {
+	return listed{User: u, Expired: u.Expired(time.Now()), Account: u.Account(), Inbox: u.Inbox()}
+}
+
+func newLs(s *cli.Settings, p *place) *cobra.Command {
+	return cli.List[listed]{
+		Command: &cobra.Command{
+			Use:     "ls",
+			Short:   "List the users of all tenants",
+			Example: "  sagenbaum user ls\n  sagenbaum user ls --filter 'user.role == \"agent\"'",
+		},
+		Offline: true, Name: "user", Filter: `user.role == "agent"`, Doing: "list users",
+		Ask: func(in cli.Listing) (all []listed, next string, err error) {
+			a, err := p.ask(in.Ctx, s, api.UserLs, access.Request{})
+			for _, u := range a.Users {
+				all = append(all, listing(u))
+			}
+			return all, "", err
+		},
+		Data:  func(all []listed, _ string) any { return map[string]any{"users": all} },
+		Empty: "no users\n  next: sagenbaum user add NAME --role agent > NAME.creds",
+		Table: cli.Table{Head: []string{"USER", "TENANT", "ROLE", "MAY", "EXPIRES"},
+			Elastic: []string{"MAY"}},
+		Row: func(t *cli.Table, u listed) {
+			t.Add(u.Name, tenantText(u.Tenant), string(u.Role), cli.Dash(rights(u.User)),
+				expiresText(u))
+		},
+	}.New(s)
+}
+
+func tenantText(tenant string) string {
+	if tenant == access.AllTenants {
+		return "all"
+	}
+	return tenant
+}
+
+// rights are what a user has beyond its role.
+func rights(u access.User) string {
+	var all []string
+	verb := map[access.Role]string{access.Agent: "ask ", access.Worker: "serve "}[u.Role]
+	for _, c := range u.Capabilities {
+		all = append(all, verb+c)
+	}
+	for _, right := range []struct {
+		name string
+		has  bool
+	}{{"run", u.Run}, {"reveal", u.Reveal}, {"provision", u.Provision}} {
+		if right.has {
+			all = append(all, right.name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func expiresText(u listed) string {
+	switch {
+	case u.Expires.IsZero():
+		return "never"
+	case u.Expired:
+		return "expired"
+	}
+	return render.DueText(u.Expires.UnixNano(), time.Now())
+}
+
+// find asks for one user.
+func (p *place) find(ctx context.Context, s *cli.Settings, name string) (access.User, error) {
+	a, err := p.ask(ctx, s, api.UserLs, access.Request{})
+	if err != nil {
+		return access.User{}, err
+	}
+	var elsewhere []string
+	for _, u := range a.Users {
+		switch {
+		case u.Name == name && u.Tenant == s.Tenant:
+			return u, nil
+		case u.Name == name:
+			elsewhere = append(elsewhere, u.Tenant)
+		}
+	}
+	if len(elsewhere) == 1 && elsewhere[0] == access.AllTenants {
+		for _, u := range a.Users {
+			if u.Name == name {
+				return u, nil
+			}
+		}
+	}
+	hint := "sagenbaum user ls"
+	if len(elsewhere) > 0 {
+		hint = "--tenant " + strings.Join(elsewhere, " or ")
+	}
+	return access.User{}, cli.Fail(cli.ExitFailed, hint, "there is no user %.80q of tenant %s", name,
+		s.Tenant)
+}
+
+func newShow(s *cli.Settings, p *place) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a user, with the subjects that it may publish and subscribe",
+		Example: "  sagenbaum user show coder",
+		Args:    cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u, err := p.find(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			v, may := listing(u), u.Permissions()
+			v.Publish, v.Listen = may.Publish, may.Subscribe
+			if s.JSON() {
+				return cli.PrintJSON(cmd.OutOrStdout(), v)
+			}
+			lines := [][2]string{{"user", u.Name}, {"role", string(u.Role)},
+				{"tenant", tenantText(u.Tenant)}, {"may", rights(u)}, {"expires", expiresText(v)},
+				{"key", u.Key}, {"account", v.Account}, {"inbox", v.Inbox}}
+			for _, subject := range may.Publish {
+				lines = append(lines, [2]string{"publish", subject})
+			}
+			for _, subject := range may.Subscribe {
+				lines = append(lines, [2]string{"subscribe", subject})
+			}
+			cli.PrintLines(cmd.OutOrStdout(), lines)
+			return nil
+		},
+	}
+}
+
+func newRotate(s *cli.Settings, p *place) *cobra.Command {
+	d := new(describing)
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Give a user a new key, and print its new credentials",
+		Long: `Give a user a new key, and print its new credentials. What had the old ones loses
+its connection at once.`,
+		Example: "  sagenbaum user rotate coder > coder.creds",
+		Args:    cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			until, err := expiry(d.expires, time.Now())
+			if err != nil {
+				return err
+			}
+			u, err := p.find(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			if u.Role == access.Local {
+				return cli.Fail(cli.ExitFailed, "remove auth/local.creds of the data folder and start "+
+					"sagenbaum serve again", "%s is the user that runs the server", u.Name)
+			}
+			creds, err := access.NewCredentials(&u)
+			if err != nil {
+				return err
+			}
+			u.Expires = until
+			a, err := p.ask(cmd.Context(), s, api.UserRotate, access.Request{User: u})
+			if err != nil {
+				return err
+			}
+			if err := p.issue(&creds, a.Users[0]); err != nil {
+				return err
+			}
+			return printCredentials(cmd, creds, a, d.url)
+		},
+	}
+	d.limits(cmd)
+	return cmd
+}
+
+func newRm(s *cli.Settings, p *place) *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm NAME",
+		Short:   "Remove a user; its connections are closed",
+		Example: "  sagenbaum user rm coder",
+		Args:    cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u, err := p.find(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = p.ask(cmd.Context(), s, api.UserRm, access.Request{User: u})
+			return err
+		},
+	}
+}

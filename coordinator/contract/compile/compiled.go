@@ -1,0 +1,166 @@
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Compiled is a contract that was checked, in the form registrations take. It does
+// not change and may be shared.
+type Compiled struct {
+	Capability string
+	Class      contract.Class
+	Canonical  []byte            // as it is published
+	Digest     [sha256.Size]byte // content address of Canonical
+	Lift       []string          // sorted
+	Sensitive  []seal.Path       // what is sealed before it is recorded
+	Before     *pb.Call          // what to ask before the forward crosses; nil: nothing
+
+	Review        bool          // the forward waits for a supervisor's verdict
+	ReviewTimeout time.Duration // so long; 0 without Review
+
+	Timeout time.Duration // after which the agent gives the forward up; 0: as long as it lets it run
+	// for which it lets the forward run on once its plan unwinds; 0: ledger.GraceDefault
+	Grace time.Duration
+	Late  pb.Late // what keeps it from landing afterwards
+	// how long it may take to land once it is given up; 0: its Timeout, or ledger.SettleDefault
+	Settle time.Duration
+
+	inverse    *pb.CompensationRegistered // without a key; its parts are shared and never changed
+	before     []bound
+	reads      [][]string // paths of the output that its calls and readers read
+	validUntil *triggers.Binding
+}
+
+type bound struct {
+	name    string
+	program *triggers.Binding
+}
+
+// Pair makes the two records of a registration under this contract. f gives what
+// the caller decides: capability, after, lifted, ...; the caller also sets
+// ValidUntilNs of the second record, and its payload.
+func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forward,
+	inverse *pb.Record) {
+	f.Class, f.ContractDigest, f.Review = classes(c.Class), c.Digest[:], f.Review || c.Review
+	f.TimeoutNs, f.GraceNs, f.SettleNs, f.Late = int64(c.Timeout), int64(c.Grace), int64(
+		c.Settle), c.Late
+	forward = &pb.Record{Plan: plan, Action: action,
+		Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}}
+	t := c.inverse
+	inverse = &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{
+		CompensationRegistered: &pb.CompensationRegistered{
+			Capability: t.Capability, Bindings: t.Bindings, Key: key, Attempts: t.Attempts,
+			BackoffNs: t.BackoffNs, BackoffMaxNs: t.BackoffMaxNs, TimeoutNs: t.TimeoutNs,
+			OnInDoubt: t.OnInDoubt, Triggers: t.Triggers, WorkerVersion: t.WorkerVersion,
+			ValidForNs: t.ValidForNs, Fidelity: t.Fidelity, Actuator: t.Actuator, Probe: t.Probe,
+			Verify: t.Verify,
+			Done:   t.Done, Stop: t.Stop, OnLate: t.OnLate, Page: t.Page, Agent: t.Agent, Approve: t.Approve,
+			JitterPercent: t.JitterPercent, DedupeNs: t.DedupeNs, WarnNs: t.WarnNs, Sealed: t.Sealed,
+			UnservedAfterNs: t.UnservedAfterNs,
+		},
+	}}
+	return forward, inverse
+}
+
+func classes(c contract.Class) pb.Class {
+	switch c {
+	case contract.Compensable:
+		return pb.Class_CLASS_COMPENSABLE
+	case contract.Irreversible:
+		return pb.Class_CLASS_IRREVERSIBLE
+	case contract.Effectless:
+		return pb.Class_CLASS_EFFECTLESS
+	default:
+		panic("contract: compiled without a class")
+	}
+}
+
+// Lifted returns the JSON object of the lifted fields that data has, or nil when
+// it is no object or has none of them.
+func (c *Compiled) Lifted(data json.RawMessage) ([]byte, error) {
+	if len(c.Lift) == 0 || len(data) == 0 {
+		return nil, nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) != nil {
+		return nil, nil // another kind of value: it has no fields
+	}
+	picked := map[string]json.RawMessage{}
+	for _, name := range c.Lift {
+		if value, ok := fields[name]; ok {
+			picked[name] = value
+		}
+	}
+	if len(picked) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(picked)
+}
+
+// BeforeArguments resolves the arguments of Before: a JSON object. plan and meta
+// are JSON objects with the fields that are known before the forward crosses. An
+// expression that cannot be evaluated is a *ledger.Refused, and the forward must
+// not cross.
+func (c *Compiled) BeforeArguments(input, plan, meta json.RawMessage) (json.RawMessage, error) {
+	return c.resolve("before.with", c.before,
+		triggers.BindingVars{Input: input, Plan: plan, Meta: meta})
+}
+
+func (c *Compiled) resolve(field string, arguments []bound,
+	vars triggers.BindingVars) (json.RawMessage, error) {
+	out := []byte{'{'}
+	for i, a := range arguments {
+		value, err := a.program.Evaluate(vars)
+		if err != nil {
+			return nil, ledger.Refuse(at(c.Capability)+"."+field+"."+a.name, err.Error(),
+				"an expression that this input satisfies")
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, argument.Quote(a.name)...), ':'), value...)
+	}
+	return append(out, '}'), nil
+}
+
+// ValidUntil returns the calendar end of the undo window for this input in unix
+// nanoseconds; 0: no limit, because the contract names none or its expression is
+// null. What is no timestamp is a *ledger.Refused, and the forward must not cross.
+func (c *Compiled) ValidUntil(input json.RawMessage) (int64, error) {
+	if c.validUntil == nil {
+		return 0, nil
+	}
+	field := at(c.Capability) + ".valid_until"
+	const want = "a timestamp from 1970 to 2262, as in timestamp(input.start), or null"
+	value, err := c.validUntil.Evaluate(triggers.BindingVars{Input: input})
+	if err != nil {
+		return 0, ledger.Refuse(field, err.Error(), want)
+	}
+	var text *string
+	if err := json.Unmarshal(value, &text); err != nil {
+		return 0, ledger.Refuse(field, fmt.Sprintf("%.64s", value), want)
+	}
+	if text == nil {
+		return 0, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, *text)
+	if err != nil || t.Before(time.Unix(0, 1)) || t.Year() > 2261 {
+		return 0, ledger.Refuse(field, fmt.Sprintf("%.64q", *text), want)
+	}
+	return t.UnixNano(), nil
+}
+
+// Recorded returns what a registration under this contract records of it.
+func (c *Compiled) Recorded() (class pb.Class, digest []byte) {
+	return classes(c.Class), c.Digest[:]
+}

@@ -1,0 +1,86 @@
+package compile_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
+)
+
+const worked = "../../../docs/guide/contracts"
+
+func workedSources(t *testing.T) []contract.Source {
+	t.Helper()
+	sources, err := contract.LoadDir(os.DirFS(worked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sources
+}
+
+// The contracts of the guide are as it says: no finding, and each example holds.
+func TestWorkedContracts(t *testing.T) {
+	sources := workedSources(t)
+	for _, f := range compile.Lint(sources) {
+		t.Error(f)
+	}
+	if len(sources) != 6 {
+		t.Errorf("%d contracts, want 6", len(sources))
+	}
+	classes := map[contract.Class]int{}
+	for _, s := range sources {
+		classes[s.Class]++
+		if s.Class == contract.Compensable && len(s.Examples) == 0 {
+			t.Errorf("%s has no examples", s.File)
+		}
+	}
+	if classes[contract.Compensable] != 5 || classes[contract.Irreversible] != 1 {
+		t.Errorf("classes %v", classes)
+	}
+}
+
+// What the guide shows is right too.
+func TestTheGuidesOwnContractIsRight(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/guide/contracts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if !strings.Contains(block, "kind: Contract") {
+			continue
+		}
+		found++
+		for _, f := range compile.Lint(parse(t, block)) {
+			t.Error(f)
+		}
+	}
+	if found == 0 {
+		t.Error("the guide shows no contract")
+	}
+}
+
+func ExampleLint() {
+	sources, err := contract.Parse("branch.yaml", []byte(`apiVersion: sagenbaum/v1
+kind: Contract
+capability: git.branch.create
+class: compensable
+late: never
+inverse:
+  call: git.branch.delete
+  with: {branch: =input.branch, sha: =outptu.sha}
+`))
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, finding := range compile.Lint(sources) {
+		fmt.Println(finding)
+	}
+	// Output:
+	// branch.yaml:4:8: warning: class: no probe: an action in doubt is undone blindly; add a probe, or write on_in_doubt: compensate or quarantine
+	// branch.yaml:8:39: error: inverse.with.sha: undeclared name "outptu"; did you mean output?
+}

@@ -1,0 +1,103 @@
+package door
+
+import "encoding/json"
+
+// States of an Acted.
+const (
+	StateAccepted = "accepted" // the ledger has taken the pair, and no outcome is known
+	StateWaiting  = "waiting"  // it is stored, and waits for a verdict: ask again
+	StateRecorded = "recorded" // what became of it is known: nothing is to be called
+)
+
+// Acted answers plan.act and plan.report.
+type Acted struct {
+	Plan   string `json:"plan" doc:"the plan"`
+	Action string `json:"action" doc:"the action"`
+	State  string `json:"state" enum:"accepted,waiting,recorded" doc:"accepted: call the tool, then plan.outcome. waiting: for a verdict; ask again. recorded: what became of it is known"`
+	// Repeated is set where an earlier call has registered the action: who does not know whether
+	// the tool was called for that one must not call it.
+	Repeated bool            `json:"repeated,omitempty" doc:"an earlier call has registered it: call the tool only if you know that it was not called"`
+	Number   int             `json:"number,omitempty" doc:"of the action in the plan"`
+	Key      string          `json:"key,omitempty" doc:"idempotency key for the tool"`
+	Sequence int             `json:"sequence,omitempty" doc:"of the commit with the pair in the ledger"`
+	Outcome  string          `json:"outcome,omitempty" enum:"completed,failed,in_doubt,unknown" doc:"where it is recorded"`
+	Code     string          `json:"code,omitempty" doc:"of what failed or is in doubt: not_taken, blocked, redirected, no_verdict, not_started, error and others"`
+	Message  string          `json:"message,omitempty" doc:"of what failed or is in doubt"`
+	Output   json.RawMessage `json:"output,omitempty" doc:"of what completed"`
+	By       string          `json:"by,omitempty" doc:"the supervisor who blocked or redirected it"`
+	Problem  string          `json:"problem,omitempty" doc:"why not all of the output is recorded"`
+}
+
+// Told answers plan.outcome.
+type Told struct {
+	Plan    string `json:"plan" doc:"the plan"`
+	Action  string `json:"action" doc:"the action"`
+	Outcome string `json:"outcome" enum:"completed,failed,in_doubt" doc:"as recorded"`
+	Problem string `json:"problem,omitempty" doc:"why not all of the output is recorded"`
+}
+
+// State answers plan.begin, plan.savepoint, plan.unwind_to, plan.commit, plan.fail, plan.cancel and
+// plan.wait.
+type State struct {
+	Plan        string   `json:"plan" doc:"the plan"`
+	State       string   `json:"state" doc:"open, committing, committed, unwinding, compensated, quarantined, failed or resolved"`
+	Reason      string   `json:"reason,omitempty" doc:"of the state"`
+	Ended       bool     `json:"ended" doc:"it stays so, unless its owner answers a quarantine"`
+	Outstanding []string `json:"outstanding,omitempty" doc:"actions that wait for the owner"`
+	Doubts      []Doubt  `json:"doubts,omitempty" doc:"what its commit waits for"`
+	DeadlineAt  string   `json:"deadline_at,omitempty" doc:"when it is undone if it is still open"`
+	Writer      string   `json:"writer,omitempty" doc:"whose requests it takes"`
+	Actions     int      `json:"actions,omitempty" doc:"of a savepoint: how many are before it"`
+
+	whole bool // all of it is being undone, and it is not open again afterwards
+}
+
+// Doubt is an action that a commit waits for.
+type Doubt struct {
+	Action string `json:"action"`
+	Owner  bool   `json:"owner,omitempty" doc:"it waits for the owner's word"`
+	Waits  string `json:"waits" doc:"for what"`
+}
+
+// Plan answers plan.get and plan.resume.
+type Plan struct {
+	State
+	Label      string   `json:"label,omitempty"`
+	Owner      string   `json:"owner,omitempty"`
+	Savepoints []string `json:"savepoints,omitempty" doc:"that the plan can go back to"`
+	Rewinds    int      `json:"rewinds,omitempty" doc:"number of the last plan.unwind_to"`
+	Acts       []Acts   `json:"acts" doc:"the actions, as they were registered"`
+}
+
+// Acts is one action of a Plan.
+type Acts struct {
+	Action      string          `json:"action"`
+	Number      int             `json:"number"`
+	Capability  string          `json:"capability"`
+	Key         string          `json:"key"`
+	Sequence    int             `json:"sequence"`
+	Outcome     string          `json:"outcome" enum:"completed,failed,in_doubt,unknown"`
+	Code        string          `json:"code,omitempty"`
+	Message     string          `json:"message,omitempty"`
+	Output      json.RawMessage `json:"output,omitempty" doc:"sealed values stay sealed"`
+	ExternalRef string          `json:"external_ref,omitempty"`
+	Verdict     string          `json:"verdict,omitempty"`
+	Undone      bool            `json:"undone,omitempty" doc:"the plan goes on without it: what it did is not there any more"`
+}
+
+// Fact answers fact.put and fact.retract.
+type Fact struct {
+	Sequence int             `json:"sequence" doc:"of the record"`
+	Fact     json.RawMessage `json:"fact" doc:"what is so now"`
+}
+
+// Given answers verdict.give.
+type Given struct {
+	Plan     string `json:"plan"`
+	Action   string `json:"action"`
+	Verdict  string `json:"verdict"`
+	Sequence int    `json:"sequence" doc:"of the record"`
+}
+
+// Raw is what an executor answers, as it is.
+type Raw = json.RawMessage

@@ -1,0 +1,79 @@
+package door_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+)
+
+// TestTheTypeScriptClient runs coordinator/typescript/test.mjs.
+func TestTheTypeScriptClient(t *testing.T) {
+	client(t, "node", "../typescript", "--test", "--test-reporter=spec", "test.mjs")
+}
+
+// TestThePythonClient runs coordinator/python/test_client.py.
+func TestThePythonClient(t *testing.T) {
+	client(t, "python3", "../python", "-B", "-m", "unittest", "test_client")
+}
+
+// client runs the tests of a client against a door that loses one answer of five after the request
+// was carried out, and that is killed and opened anew now and then.
+func client(t *testing.T, program, dir string, args ...string) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skipf("*** %s is not installed: the client in %s is NOT tested ***", program, dir)
+	}
+	if err := exec.CommandContext(t.Context(), path, "--version").Run(); err != nil {
+		t.Skipf("*** %s does not run: the client in %s is NOT tested ***: %v", program, dir, err)
+	}
+	l := newLive(t)
+	var asked atomic.Int64
+	crashes := make(chan struct{}, 1)
+	crashes <- struct{}{}
+	handler := l.web.Handler()
+	lossy := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		n := asked.Add(1)
+		if n%5 == 0 && r.Method == http.MethodPost {
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		if n%23 == 0 {
+			<-crashes
+			l.crash()
+			crashes <- struct{}{}
+		}
+		handler.ServeHTTP(out, r)
+	}))
+	defer lossy.Close()
+	env := append(os.Environ(), "NO_COLOR=1")
+	for variable, user := range map[string]string{"SAGENBAUM_CREDS": "tripper", "BOSS_CREDS": "boss",
+		"SCANNER_CREDS": "scanner"} {
+		creds, err := access.ReadCredentials(l.users.File(user))
+		creds.Door = lossy.URL
+		var text []byte
+		if err == nil {
+			text, err = creds.Format()
+		}
+		file := filepath.Join(t.TempDir(), user)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, variable+"="+file)
+	}
+	command := exec.CommandContext(t.Context(), path, args...)
+	command.Dir, command.Env = dir, env
+	said, err := command.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+	t.Logf("%d requests", asked.Load())
+}

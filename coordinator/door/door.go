@@ -1,0 +1,328 @@
+package door
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// Config is what a door needs.
+type Config struct {
+	// Connect connects to a tenant with what role door may do there. The door closes it.
+	Connect func(tenant string) (*nats.Conn, error)
+
+	// Serves reports whether there is a tenant of a name.
+	Serves func(tenant string) bool
+
+	Logger *slog.Logger // nil: discards
+}
+
+// Door serves agents. It is safe for concurrent use. Close it.
+type Door struct {
+	cfg    Config
+	log    *slog.Logger
+	places chan struct{}
+	life   context.Context
+	end    context.CancelFunc
+	ended  sync.WaitGroup // sweep
+	given  given
+
+	mu      sync.Mutex
+	closed  bool
+	tenants map[string]*tenant
+	writers map[writerKey]*writer
+	has     map[Caller]int // writers of each
+	calls   map[Caller]int // requests of each that are worked on
+}
+
+// tenant is the door's connection to a tenant.
+type tenant struct {
+	conn   *nats.Conn
+	append *jetstream.Appender
+}
+
+// writerKey is who writes the records of a plan.
+type writerKey struct{ tenant, agent, name string }
+
+// Caller is who makes a request: the name is that of the agent, source or supervisor.
+type Caller struct{ Tenant, Name string }
+
+// New starts a door.
+func New(cfg Config) *Door {
+	d := &Door{cfg: cfg, log: cfg.Logger, places: make(chan struct{}, CallsMax),
+		tenants: map[string]*tenant{}, writers: map[writerKey]*writer{}, has: map[Caller]int{},
+		calls: map[Caller]int{}}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.ended.Go(d.sweep) // ends with Close
+	return d
+}
+
+// Close ends the door. Everything that it has answered is in the ledger.
+func (d *Door) Close() {
+	d.mu.Lock()
+	d.closed = true
+	writers, tenants := d.writers, d.tenants
+	d.writers, d.tenants = map[writerKey]*writer{}, map[string]*tenant{}
+	d.mu.Unlock()
+	d.end()
+	d.ended.Wait()
+	var closing sync.WaitGroup
+	for _, w := range writers {
+		closing.Go(w.close)
+	}
+	closing.Wait()
+	for _, t := range tenants {
+		t.conn.Close()
+	}
+}
+
+// Do carries out one request of a verb. The error is an *Error.
+func (d *Door) Do(ctx context.Context, who Caller, name string, body []byte) (any, error) {
+	v, ok := verbs[name]
+	switch {
+	case !ok:
+		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Field: "verb",
+			Problem: fmt.Sprintf("%q is none", clip(name)), Want: "one of " + verbsText(),
+			Stored: StoredNothing}
+	case !ledger.ValidToken(who.Tenant) || !ledger.ValidToken(who.Name):
+		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Field: "tenant",
+			Problem: "no names", Want: ledger.TokenWanted, Stored: StoredNothing}
+	case !d.cfg.Serves(who.Tenant):
+		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Field: "tenant",
+			Problem: fmt.Sprintf("%q is not served here", who.Tenant),
+			Want:    "one that sagenbaum tenant ls lists", Stored: StoredNothing}
+	}
+	select {
+	case d.places <- struct{}{}:
+		defer func() { <-d.places }()
+	default:
+		return nil, &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "requests",
+			Problem: fmt.Sprintf("%d requests are worked on", CallsMax), Want: "the same, later",
+			Stored: StoredNothing}
+	}
+	if err := d.enter(who); err != nil {
+		return nil, err
+	}
+	defer d.leave(who)
+	answer, err := v.run(ctx, d, who, body)
+	switch {
+	case err == nil:
+		return answer, nil
+	case d.life.Err() != nil:
+		e := errClosed()
+		e.Stored = StoredUnknown
+		return nil, e
+	}
+	return nil, explain(err)
+}
+
+// enter counts a request of a caller, or refuses one that is too many.
+func (d *Door) enter(who Caller) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls[who] >= CallsEach {
+		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "requests",
+			Problem: fmt.Sprintf("%d requests of %s are worked on", CallsEach, who.Name),
+			Want:    "the same, later", Stored: StoredNothing}
+	}
+	d.calls[who]++
+	return nil
+}
+
+func (d *Door) leave(who Caller) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls[who]--; d.calls[who] == 0 {
+		delete(d.calls, who)
+	}
+}
+
+// tenant is the door's connection to a tenant, which it makes when it is first needed.
+func (d *Door) tenant(name string) (*tenant, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errClosed()
+	}
+	if t := d.tenants[name]; t != nil && !t.conn.IsClosed() {
+		return t, nil
+	}
+	conn, err := d.cfg.Connect(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach tenant %s: %w", name, err)
+	}
+	t := &tenant{conn: conn}
+	if t.append, err = jetstream.Attach(conn, name); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	d.tenants[name] = t
+	return t, nil
+}
+
+func errClosed() *Error {
+	return unavailable("the host is stopping", sameAgain, StoredNothing)
+}
+
+// ask asks an executor, again until ctx ends or it has waited for long.
+func (d *Door) ask(ctx context.Context, who Caller, verb string, q, answer any) error {
+	t, err := d.tenant(who.Tenant)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		panic("door: a question that is no JSON: " + err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, askMax)
+	defer cancel()
+	var reply *nats.Msg
+	for {
+		reply, err = t.conn.RequestWithContext(ctx, api.QuerySubject(who.Tenant, verb), body)
+		if !errors.Is(err, nats.ErrNoResponders) || ctx.Err() != nil {
+			break
+		}
+		pause(ctx, askPause)
+	}
+	if err != nil {
+		return unavailable("no executor answers: "+err.Error(), sameAgain, StoredNothing)
+	}
+	if err := json.Unmarshal(reply.Data, answer); err != nil {
+		return fmt.Errorf("cannot read the answer of an executor: %w", err)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// writerOf is writer for a plan that there is: none is started for a plan of another agent or
+// another writer, or for no plan at all.
+func (d *Door) writerOf(ctx context.Context, who Caller, name, plan string) (*writer, error) {
+	if name == "" {
+		name = writerDefault
+	}
+	d.mu.Lock()
+	known := d.writers[writerKey{who.Tenant, who.Name, name}] != nil
+	d.mu.Unlock()
+	if !known {
+		if !ledger.ValidToken(name) {
+			return nil, ledger.Refuse("writer", "no name", ledger.TokenWanted)
+		}
+		h, err := d.historyOf(ctx, who, plan, 1)
+		switch {
+		case err != nil:
+			return nil, err
+		case h.Writer != name:
+			return nil, coordinator.ErrSuperseded
+		}
+	}
+	return d.writer(who, name)
+}
+
+// take finds the writer of a plan that there is, and what it has of the plan. done gives it back.
+func (d *Door) take(ctx context.Context, who Caller, name, plan string) (w *writer, h *held,
+	done func(), err error) {
+	if w, err = d.writerOf(ctx, who, name, plan); err != nil {
+		return nil, nil, nil, err
+	}
+	h, done, err = w.take(ctx, plan)
+	return w, h, done, err
+}
+
+// writer finds the coordinator of a writer, or starts it.
+func (d *Door) writer(who Caller, name string) (*writer, error) {
+	if name == "" {
+		name = writerDefault
+	}
+	if !ledger.ValidToken(name) {
+		return nil, ledger.Refuse("writer", "no name", ledger.TokenWanted)
+	}
+	t, err := d.tenant(who.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	key := writerKey{who.Tenant, who.Name, name}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.writers[key]
+	switch {
+	case d.closed:
+		return nil, errClosed()
+	case w != nil:
+		w.use()
+		return w, nil
+	case len(d.writers) >= WritersMax || d.has[who] >= WritersEach:
+		return nil, &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "writers",
+			Problem: fmt.Sprintf("%d writers act, %d of them of %s", len(d.writers), d.has[who],
+				who.Name),
+			Want: "the same, later", Stored: StoredNothing}
+	}
+	w = &writer{door: d, key: key, plans: map[string]*held{}}
+	w.use()
+	w.life, w.end = context.WithCancel(d.life)
+	w.coordinator, err = coordinator.New(coordinator.Config{Conn: t.conn, Tenant: who.Tenant,
+		Agent: who.Name, Writer: name, Published: true, Accepted: true, ConfirmTimeout: confirmMax,
+		Logger: d.log})
+	if err != nil {
+		w.end()
+		return nil, err
+	}
+	d.writers[key] = w
+	d.has[who]++
+	return w, nil
+}
+
+// sweep forgets the plans and writers that no one asks about.
+func (d *Door) sweep() {
+	for {
+		pause(d.life, sweepEvery)
+		if d.life.Err() != nil {
+			return
+		}
+		d.forget(time.Now().Add(-IdleAfter))
+	}
+}
+
+// forget forgets what no one has asked about since an instant.
+func (d *Door) forget(since time.Time) {
+	var idle []*writer
+	d.mu.Lock()
+	for _, key := range slices.SortedFunc(maps.Keys(d.writers), compareKeys) {
+		if w := d.writers[key]; w.forget(since) {
+			idle = append(idle, w)
+			delete(d.writers, key)
+			who := Caller{key.tenant, key.agent}
+			if d.has[who]--; d.has[who] == 0 {
+				delete(d.has, who)
+			}
+		}
+	}
+	d.mu.Unlock()
+	for _, w := range idle {
+		w.close()
+	}
+}

@@ -1,0 +1,113 @@
+package door
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// events streams what becomes of a plan as server-sent events: "state" with a State, first as it
+// is, then whenever it has changed; "notice" with what the executor tells the agent, an
+// api.Notice. It ends with the plan.
+func (w *Web) events(out http.ResponseWriter, r *http.Request) {
+	who := Caller{Tenant: r.PathValue("tenant"), Name: r.PathValue("name")}
+	plan := r.PathValue("plan")
+	d, err := w.admit(r, who, "plan.wait")
+	if err == nil && r.ContentLength != 0 {
+		err = ledger.Refuse("body", "given", "none")
+	}
+	if err == nil && !d.cfg.Serves(who.Tenant) {
+		err = ledger.Refuse("tenant", "it is not served here", "one that sagenbaum tenant ls lists")
+	}
+	if err == nil {
+		_, err = d.historyOf(r.Context(), who, plan, 1)
+	}
+	if err == nil && w.streams.Add(1) > streamsMax {
+		w.streams.Add(-1)
+		err = &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "streams",
+			Problem: fmt.Sprintf("%d streams of events are open", streamsMax), Want: "plan.wait",
+			Stored: StoredNothing}
+	}
+	if err != nil {
+		refuse(out, explain(err))
+		return
+	}
+	defer w.streams.Add(-1)
+	w.follow(out, r, d, who, plan)
+}
+
+// follow writes the events of a plan.
+func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Caller, plan string) {
+	t, err := d.tenant(who.Tenant)
+	if err != nil {
+		refuse(out, explain(err))
+		return
+	}
+	news := make(chan *nats.Msg, 64)
+	sub, err := t.conn.ChanSubscribe(api.NoticeSubject(who.Tenant, who.Name, plan), news)
+	if err != nil {
+		refuse(out, explain(err))
+		return
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	h := out.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	control := http.NewResponseController(out)
+	var last []byte
+	checked := time.Now()
+	for end := time.Now().Add(streamTime); time.Now().Before(end); {
+		s, err := d.stateOf(r.Context(), who, plan, 0)
+		if err != nil {
+			return // it may connect again
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			return
+		}
+		if string(text) != string(last) {
+			last = text
+			fmt.Fprintf(out, "event: state\ndata: %s\n\n", text)
+		}
+		if control.Flush() != nil || s.Ended {
+			return
+		}
+		if !w.next(out, r, d, news) {
+			return
+		}
+		if time.Since(checked) >= w.pulse {
+			if w.allowed(r, who, "plan.wait") != nil {
+				return // the token is not good any more
+			}
+			checked = time.Now()
+		}
+	}
+}
+
+// next waits for news, or writes that there are none.
+func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door, news <-chan *nats.Msg) bool {
+	pulse := time.NewTimer(w.pulse)
+	defer pulse.Stop()
+	select {
+	case m := <-news:
+		var notice api.Notice
+		if json.Unmarshal(m.Data, &notice) == nil {
+			fmt.Fprintf(out, "event: notice\ndata: %s\n\n", m.Data)
+		}
+	case <-pulse.C:
+		fmt.Fprint(out, ": nothing new\n\n")
+	case <-r.Context().Done():
+		return false
+	case <-w.ctx.Done():
+		return false
+	case <-d.life.Done():
+		return false
+	}
+	return true
+}

@@ -1,0 +1,72 @@
+package door
+
+import (
+	"context"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+)
+
+// Kill has the door forget what it knows as if its process were killed: what it would still have
+// queued or told is lost.
+func (d *Door) Kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.tenants {
+		t.conn.Close()
+	}
+}
+
+// Pulse sets how often a stream of events is looked at in which nothing happens.
+func (w *Web) Pulse(d time.Duration) { w.pulse = d }
+
+// Conns is how many connections are open.
+func (w *Web) Conns() int64 { return w.conns.Load() }
+
+// Begun answers plan.begin for a plan that this process takes nothing more for.
+func (d *Door) Begun(ctx context.Context, who Caller, plan string) (State, error) {
+	w, err := d.writer(who, "")
+	if err != nil {
+		return State{}, err
+	}
+	h, done, err := w.take(ctx, plan)
+	if err != nil {
+		return State{}, err
+	}
+	defer done()
+	return d.begun(ctx, who, w, h)
+}
+
+// Explain is how a door tells what went wrong.
+func Explain(err error) *Error { return explain(err) }
+
+// Writers is how many writers the door has started.
+func (d *Door) Writers() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.writers)
+}
+
+// Fill has a caller use as many writers and requests as it may; empty gives them back.
+func (d *Door) Fill(who Caller) (empty func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	writers := d.has[who]
+	d.has[who], d.calls[who] = WritersEach, CallsEach-1
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.has[who] = writers
+		delete(d.calls, who)
+	}
+}
+
+// Superseded reports whether a writer has heard that another one has taken over a plan.
+func (d *Door) Superseded(who Caller, writer, plan string) bool {
+	d.mu.Lock()
+	w := d.writers[writerKey{who.Tenant, who.Name, writer}]
+	d.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return coordinator.Superseded(w.plans[plan].plan)
+}

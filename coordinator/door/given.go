@@ -1,0 +1,123 @@
+package door
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// given are the requests with ids of sources and supervisors that had an effect, the latest of
+// each: JetStream knows an id for two minutes only.
+type given struct {
+	mu sync.Mutex
+	of map[string]*givenBy // by the subject of their records
+	by []string            // these subjects, the one that was used last at the end
+}
+
+// givenBy are those of one source or supervisor.
+type givenBy struct {
+	ids    map[string]givenOne
+	oldest []string
+}
+
+// givenOne is the record of a request.
+type givenOne struct {
+	data     [sha256.Size]byte // SHA-256 of its commit
+	sequence uint64
+}
+
+// find finds the record of an id.
+func (g *given) find(subject, id string) (one givenOne, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if by := g.of[subject]; by != nil {
+		one, ok = by.ids[id]
+	}
+	return one, ok
+}
+
+// keep remembers the record of an id, and forgets those of long ago.
+func (g *given) keep(subject, id string, one givenOne) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	by := g.of[subject]
+	switch {
+	case by == nil:
+		by = &givenBy{ids: map[string]givenOne{}}
+		if g.of == nil {
+			g.of = map[string]*givenBy{}
+		}
+		g.of[subject] = by
+		if g.by = append(g.by, subject); len(g.by) > givenByMax {
+			delete(g.of, g.by[0])
+			g.by = slices.Delete(g.by, 0, 1)
+		}
+	case g.by[len(g.by)-1] != subject:
+		g.by = append(slices.DeleteFunc(g.by, func(s string) bool { return s == subject }), subject)
+	}
+	if _, known := by.ids[id]; known {
+		return
+	}
+	by.ids[id] = one
+	if by.oldest = append(by.oldest, id); len(by.oldest) > givenMax {
+		delete(by.ids, by.oldest[0])
+		by.oldest = slices.Delete(by.oldest, 0, 1)
+	}
+}
+
+// sameGiven refuses a request under the id of an earlier one, whose record is at a sequence, if
+// it says something else.
+func (d *Door) sameGiven(ctx context.Context, who Caller, id string, sequence uint64,
+	a ledger.Append, record *pb.Record) error {
+	var answer struct {
+		Messages []struct {
+			Sequence uint64 `json:"sequence"`
+			Subject  string `json:"subject"`
+			Type     string `json:"content_type"`
+			Data     []byte `json:"data"`
+		} `json:"messages"`
+	}
+	err := d.ask(ctx, who, "ledger.read", map[string]any{"from": sequence, "limit": 1,
+		"wait_ms": (askMax / 2).Milliseconds()}, &answer)
+	if err != nil || len(answer.Messages) == 0 || answer.Messages[0].Sequence != sequence {
+		return unavailable("what was given before with this id cannot be read", sameAgain, StoredUnknown)
+	}
+	was := answer.Messages[0]
+	if was.Subject == a.Subject && bytes.Equal(was.Data, a.Data) {
+		return nil
+	}
+	entries, err := ledger.Decode(who.Tenant, ledger.Message{Sequence: sequence,
+		Subject: was.Subject, ContentType: was.Type, Data: was.Data})
+	if err != nil || len(entries) != 1 || was.Subject != a.Subject {
+		return repeated("id", id, "record")
+	}
+	return repeated("id", id, otherThan(entries[0].Record, record))
+}
+
+// otherThan names what a record says otherwise than another one.
+func otherThan(was, now *pb.Record) string {
+	fact, verdict := was.GetFactAsserted(), was.GetVerdictGiven()
+	switch {
+	case ledger.KindOf(was).Name != ledger.KindOf(now).Name:
+		return "verb"
+	case was.Plan != now.Plan:
+		return "plan"
+	case was.Action != now.Action:
+		return "action"
+	case fact.GetKey() != now.GetFactAsserted().GetKey(),
+		was.GetFactRetracted().GetKey() != now.GetFactRetracted().GetKey():
+		return "key"
+	case fact != nil:
+		return "value"
+	case verdict.GetOutcome() != now.GetVerdictGiven().GetOutcome():
+		return "verdict"
+	case verdict.GetReason() != now.GetVerdictGiven().GetReason():
+		return "reason"
+	}
+	return "scope"
+}

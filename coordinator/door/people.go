@@ -1,0 +1,169 @@
+package door
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func count(n int) string { return strconv.Itoa(n) }
+
+// write appends one record under the caller's name. A request with an id has the same commit id
+// each time, so that the ledger keeps its first record; one that says anything else is refused.
+// keep is called once the record has had an effect, and has the id remembered.
+func (d *Door) write(ctx context.Context, who Caller, class ledger.Class, id string,
+	record *pb.Record) (sequence uint64, keep func(), err error) {
+	source := ledger.Source{Tenant: who.Tenant, Class: class, Name: who.Name}
+	if id != "" && !ledger.ValidToken(id) {
+		return 0, nil, ledger.Refuse("id", "no name", ledger.TokenWanted)
+	}
+	if err := ledger.Check(record, source); err != nil {
+		return 0, nil, err
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{record})
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(data) > ledger.CommitSizeMax {
+		return 0, nil, ledger.Refuse("body", count(len(data))+" bytes as a record",
+			"at most "+count(ledger.CommitSizeMax))
+	}
+	t, err := d.tenant(who.Tenant)
+	if err != nil {
+		return 0, nil, err
+	}
+	a := ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}
+	if id == "" {
+		sequence, _, err = appendOnce(ctx, t, a)
+		return sequence, func() {}, err
+	}
+	sum := sha256.Sum256([]byte(a.Subject + "\n" + id))
+	a.ID = hex.EncodeToString(sum[:ledger.IDLen/2])
+	one, known := d.given.find(a.Subject, id)
+	digest := sha256.Sum256(data)
+	again := false
+	if !known {
+		one.data = digest
+		one.sequence, again, err = appendOnce(ctx, t, a)
+	}
+	if err == nil && (again || one.data != digest) {
+		err = d.sameGiven(ctx, who, id, one.sequence, a, record)
+	}
+	return one.sequence, func() { d.given.keep(a.Subject, id, one) }, err
+}
+
+// appendOnce appends until it is known to be stored.
+func appendOnce(ctx context.Context, t *tenant, a ledger.Append) (sequence uint64, again bool,
+	err error) {
+	sequence, again, err = t.append.AppendOnce(ctx, a)
+	for errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil {
+		pause(ctx, askPause)
+		sequence, again, err = t.append.AppendOnce(ctx, a)
+	}
+	return sequence, again, err
+}
+
+// fact writes a record about a fact, and says what is so then.
+func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.Record) (Fact,
+	error) {
+	if record.Action != "" && record.Plan == "" {
+		return Fact{}, ledger.Refuse("plan", "missing beside action", "the plan of the action")
+	}
+	sequence, keep, err := d.write(ctx, who, ledger.ClassFact, id, record)
+	if err != nil {
+		return Fact{}, err
+	}
+	var answer struct {
+		Fact    Raw      `json:"fact"`
+		Refused []string `json:"refused"`
+		Error   string   `json:"error"`
+	}
+	err = d.ask(ctx, who, "fact.get", map[string]any{"key": key, "sequence": sequence}, &answer)
+	switch {
+	case err != nil:
+		e := explain(err)
+		e.Stored = StoredAll
+		return Fact{}, e
+	case len(answer.Refused) > 0:
+		if limit := ledger.TenantRefusal(answer.Refused[0]); limit != nil {
+			return Fact{}, limit
+		}
+		return Fact{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
+			"an action that is registered, or none")
+	case answer.Error != "":
+		return Fact{}, ledger.Refuse("key", answer.Error, "the key of a fact")
+	}
+	keep()
+	return Fact{Sequence: int(sequence), Fact: answer.Fact}, nil
+}
+
+// doPut is fact.put.
+func (d *Door) doPut(ctx context.Context, who Caller, q *Put) (Fact, error) {
+	return d.fact(ctx, who, q.ID, q.Key, &pb.Record{Plan: q.Plan, Action: q.Action,
+		Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: q.Key, Value: q.Value}}})
+}
+
+// doRetract is fact.retract.
+func (d *Door) doRetract(ctx context.Context, who Caller, q *Retract) (Fact, error) {
+	return d.fact(ctx, who, q.ID, q.Key, &pb.Record{Plan: q.Plan, Action: q.Action,
+		Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: q.Key}}})
+}
+
+// verdictsOf are the outcomes of verdict.give.
+var verdictsOf = map[string]pb.VerdictOutcome{verdictAllow: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
+	"block":         pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
+	verdictRedirect: pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT}
+
+// scopesOf are the scopes of verdict.give.
+var scopesOf = map[string]pb.Scope{"action": pb.Scope_SCOPE_ACTION, "plan": pb.Scope_SCOPE_PLAN}
+
+// doGive is verdict.give.
+func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
+	if q.Scope != "" && q.Verdict == verdictAllow {
+		return Given{}, ledger.Refuse("scope", "given for what undoes nothing",
+			"none, or verdict block or redirect")
+	}
+	sequence, keep, err := d.write(ctx, who, ledger.ClassVerdict, q.ID, &pb.Record{Plan: q.Plan,
+		Action: q.Action, Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+			Outcome: verdictsOf[q.Verdict], Reason: q.Reason, Scope: scopesOf[q.Scope]}}})
+	if err != nil {
+		return Given{}, err
+	}
+	var answer api.OutcomeAnswer
+	err = d.ask(ctx, who, "plan.outcome", api.OutcomeQuery{Plan: q.Plan, Sequence: sequence,
+		Action: q.Action}, &answer)
+	switch {
+	case err != nil:
+		e := explain(err)
+		e.Stored = StoredAll
+		return Given{}, e
+	case len(answer.Refused) > 0:
+		return Given{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
+			"an action that is registered")
+	case answer.Error != "":
+		return Given{}, ledger.Refuse("plan", answer.Error, "the id of a plan")
+	}
+	keep()
+	return Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence)}, nil
+}
+
+// doReviews is review.list.
+func (d *Door) doReviews(ctx context.Context, who Caller, q *Reviews) (Raw, error) {
+	if err := checkLimit(q.Limit); err != nil {
+		return nil, err
+	}
+	var answer Raw
+	question := map[string]any{"after": q.After, "limit": limitOf(q.Limit)}
+	if err := d.ask(ctx, who, "review.ls", question, &answer); err != nil {
+		return nil, err
+	}
+	return answer, refusedAnswer("after", answer)
+}

@@ -1,0 +1,579 @@
+package door
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// doBegin is plan.begin.
+func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error) {
+	if !ledger.ValidToken(q.Plan) || q.Plan == ledger.ManyPlans {
+		return State{}, ledger.Refuse("plan", "no name", ledger.TokenWanted)
+	}
+	w, err := d.writer(who, q.Writer)
+	if err != nil {
+		return State{}, err
+	}
+	h := w.fresh(q.Plan)
+	defer h.taking.Unlock()
+	defer func() { w.drop(q.Plan, h, false) }()
+	spec := specOf(q)
+	if h.plan == nil {
+		if err := w.begin(ctx, h, spec); err != nil {
+			return State{}, err
+		}
+	}
+	if err := h.plan.Same(spec); err != nil {
+		return State{}, err
+	}
+	answer := opened(h.plan, w)
+	if strings.HasPrefix(h.reason, ledger.ReasonUnopened) {
+		return State{}, unopened(h.reason)
+	}
+	if h.state != "" && h.state != ledger.StateOpen {
+		answer.State, answer.Reason, answer.Ended = h.state, h.reason, ended(h.state)
+		return answer, nil
+	}
+	if err = h.plan.Flush(ctx); err == nil {
+		err = h.plan.Accepted(ctx)
+	}
+	if errors.Is(err, coordinator.ErrClosed) {
+		return d.begun(ctx, who, w, h)
+	}
+	if err != nil {
+		var refused *ledger.Refused
+		if errors.As(err, &refused) || errors.Is(err, coordinator.ErrPlanExists) {
+			w.superseded(q.Plan, h, coordinator.ErrSuperseded) // it is looked up again
+		}
+		return State{}, err
+	}
+	return answer, nil
+}
+
+// begun answers plan.begin where this process takes nothing more for the plan: only what the ledger
+// has of it counts.
+func (d *Door) begun(ctx context.Context, who Caller, w *writer, h *held) (State, error) {
+	if d.life.Err() == nil {
+		s, err := d.stateOf(ctx, who, h.plan.ID(), 0)
+		if err == nil && s.State != ledger.StateOpen {
+			s.Writer = w.key.name
+			return s, nil
+		}
+	}
+	e := errClosed()
+	e.Stored = StoredUnknown
+	return State{}, e
+}
+
+// unopened is why a plan whose opening the ledger did not take cannot be begun again.
+func unopened(reason string) error {
+	if refused := ledger.TenantRefusal(reason); refused != nil {
+		return refused
+	}
+	return ledger.Refuse("plan", reason, "another plan, with another id")
+}
+
+// begin begins a plan, or goes on with the one that there is. h.taking is held.
+func (w *writer) begin(ctx context.Context, h *held, spec coordinator.PlanSpec) error {
+	p, err := w.coordinator.Begin(ctx, spec)
+	switch {
+	case err == nil:
+		h.known(p, ledger.StateOpen, "")
+		return nil
+	case !errors.Is(err, coordinator.ErrPlanExists):
+		return err
+	}
+	exists := err
+	err = w.recall(ctx, spec.ID, h)
+	var refused *ledger.Refused
+	if errors.As(err, &refused) || errors.Is(err, coordinator.ErrSuperseded) {
+		return exists
+	}
+	return err
+}
+
+// opened is the answer for an open plan.
+func opened(p *coordinator.Plan, w *writer) State {
+	answer := State{Plan: p.ID(), State: ledger.StateOpen, Writer: w.key.name}
+	if ns := p.Opened().GetDeadlineNs(); ns != 0 {
+		answer.DeadlineAt = instant(ns)
+	}
+	return answer
+}
+
+func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+
+// ended reports whether a state stays.
+func ended(state string) bool {
+	switch state {
+	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
+		return false
+	}
+	return true
+}
+
+func specOf(q *Begin) coordinator.PlanSpec {
+	spec := coordinator.PlanSpec{ID: q.Plan, Label: q.Label, Owner: q.Owner,
+		Deadline: time.Duration(q.Deadline), DeadlineAt: q.DeadlineAt.Time, Triggers: q.Triggers,
+		Labels: q.Labels, Concurrency: q.Concurrency, SecondApprover: q.SecondApprover,
+		Parent: q.Parent, ParentAction: q.ParentAction, AttachToken: q.AttachToken,
+		ParentToken: q.ParentToken}
+	if q.OnUndoFailure == "continue" {
+		spec.OnUndoFailure = coordinator.ContinueOnUndoFailure
+	}
+	if q.DoubtAtCommit == "accept" {
+		spec.DoubtAtCommit = coordinator.AcceptDoubtAtCommit
+	}
+	return spec
+}
+
+// doSavepoint is plan.savepoint.
+func (d *Door) doSavepoint(ctx context.Context, who Caller, q *Savepoint) (State, error) {
+	w, h, done, err := d.take(ctx, who, q.Writer, q.Plan)
+	if err != nil {
+		return State{}, err
+	}
+	defer done()
+	actions, set := h.plan.HasSavepoint(q.Savepoint)
+	if !set {
+		if err = h.plan.Savepoint(ctx, q.Savepoint); err == nil {
+			err = h.plan.Accepted(ctx)
+		}
+		if err != nil {
+			w.superseded(q.Plan, h, err)
+			return State{}, err
+		}
+		actions, _ = h.plan.HasSavepoint(q.Savepoint)
+	}
+	answer := opened(h.plan, w)
+	answer.Actions = actions
+	return answer, nil
+}
+
+// doUnwindTo is plan.unwind_to.
+func (d *Door) doUnwindTo(ctx context.Context, who Caller, q *UnwindTo) (State, error) {
+	waits, err := waitOf(q.Wait)
+	if err != nil {
+		return State{}, err
+	}
+	w, h, done, err := d.take(ctx, who, q.Writer, q.Plan)
+	if err != nil {
+		return State{}, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, waits)
+	defer cancel()
+	last := h.plan.Rewinds()
+	switch {
+	case q.Number == 0 || q.Number > last+1:
+		return State{}, ledger.Refuse("number", "the plan has had "+count(last)+" of them",
+			"the number after that, or that of a call that is repeated")
+	case q.Number <= last:
+		if to, known := h.wentBack(q.Number); known && to != q.Savepoint {
+			return State{}, repeated("number", count(q.Number), "savepoint")
+		}
+		return d.rewound(ctx, who, w, h)
+	}
+	err = h.plan.UnwindTo(ctx, q.Savepoint, q.Reason)
+	if h.plan.Rewinds() == q.Number {
+		h.goneBack(q.Number, q.Savepoint)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, coordinator.ErrInDoubt) ||
+		errors.Is(err, coordinator.ErrUnwound) {
+		return d.stateOf(context.WithoutCancel(ctx), who, q.Plan, 0)
+	}
+	if err != nil {
+		w.superseded(q.Plan, h, err)
+		return State{}, err
+	}
+	return opened(h.plan, w), nil
+}
+
+// wentBack is where a request went back to, as far as this process knows.
+func (h *held) wentBack(number int) (savepoint string, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	savepoint, known = h.back[number]
+	return savepoint, known
+}
+
+func (h *held) goneBack(number int, savepoint string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.back[number] = savepoint
+}
+
+// rewound answers a call that is repeated: once the plan is open again, or stays as it is.
+func (d *Door) rewound(ctx context.Context, who Caller, w *writer, h *held) (State, error) {
+	for {
+		s, err := d.stateOf(ctx, who, h.plan.ID(), 0)
+		switch {
+		case err != nil || s.State != ledger.StateUnwinding || ctx.Err() != nil:
+			if s.State == ledger.StateOpen {
+				if h.passes() { // what this process knows of it is of before
+					w.superseded(h.plan.ID(), h, coordinator.ErrSuperseded)
+				}
+				return opened(h.plan, w), err
+			}
+			return s, err
+		}
+		pause(ctx, followMin)
+		if ctx.Err() != nil {
+			return s, nil
+		}
+	}
+}
+
+// ends are the verbs that end a plan, and the states that mean that it has ended so.
+var ends = map[string]map[string]bool{
+	"commit": {ledger.StateCommitted: true, ledger.StateCommitting: true},
+	"undo": {ledger.StateUnwinding: true, ledger.StateCompensated: true,
+		ledger.StateQuarantined: true, ledger.StateFailed: true, ledger.StateResolved: true},
+}
+
+// doCommit is plan.commit.
+func (d *Door) doCommit(ctx context.Context, who Caller, q *Commit) (State, error) {
+	return d.endPlan(ctx, who, q.Writer, q.Plan, "commit",
+		func(ctx context.Context, p *coordinator.Plan) error { return p.Commit(ctx) })
+}
+
+// doFail is plan.fail, and doCancel is plan.cancel.
+func (d *Door) doFail(ctx context.Context, who Caller, q *End) (State, error) {
+	return d.endPlan(ctx, who, q.Writer, q.Plan, "undo",
+		func(ctx context.Context, p *coordinator.Plan) error { return p.Fail(ctx, q.Reason) })
+}
+
+func (d *Door) doCancel(ctx context.Context, who Caller, q *End) (State, error) {
+	return d.endPlan(ctx, who, q.Writer, q.Plan, "undo",
+		func(ctx context.Context, p *coordinator.Plan) error { return p.Cancel(ctx, q.Reason) })
+}
+
+// endPlan ends a plan, or finds it ended so. While a part of it is undone nothing can be stored,
+// and it is open again afterwards: that is waited for.
+func (d *Door) endPlan(ctx context.Context, who Caller, name, id, verb string,
+	end func(context.Context, *coordinator.Plan) error) (State, error) {
+	waits, cancel := context.WithTimeout(ctx, askMax)
+	defer cancel()
+	for {
+		s, err := d.endOnce(ctx, who, name, id, verb, end)
+		if !errors.Is(err, errUndone) {
+			return s, err
+		}
+		pause(waits, followMin)
+		if waits.Err() != nil {
+			e := unavailable(err.Error(), "plan.wait, or the same request again", StoredNothing)
+			e.Field = "plan"
+			return State{}, e
+		}
+	}
+}
+
+// errUndone means that nothing was stored to end a plan, since a part of it was being undone.
+var errUndone = errors.New("the plan is being undone, and nothing was stored")
+
+// endOnce is endPlan, or errUndone.
+func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
+	end func(context.Context, *coordinator.Plan) error) (State, error) {
+	w, h, done, err := d.take(ctx, who, name, id)
+	if err != nil {
+		return State{}, err
+	}
+	defer done()
+	called := h.state == ledger.StateOpen || h.state == ledger.StateCommitting
+	if called {
+		err = end(ctx, h.plan)
+	}
+	stored := called && err == nil
+	var waits *coordinator.CommitWaits
+	switch {
+	case errors.As(err, &waits):
+		answer := State{Plan: id, State: ledger.StateCommitting, Writer: w.key.name}
+		for _, doubt := range waits.Doubts {
+			answer.Doubts = append(answer.Doubts, Doubt(doubt))
+		}
+		return answer, nil
+	case errors.Is(err, coordinator.ErrClosed) || errors.Is(err, coordinator.ErrUnwinding) ||
+		errors.Is(err, coordinator.ErrUnwound):
+		// it had ended before: as it was meant, or otherwise
+	case err != nil:
+		w.superseded(id, h, err)
+		return State{}, err
+	}
+	s, seen := d.stateOf(ctx, who, id, 0)
+	switch {
+	case seen != nil && err == nil && h.state == ledger.StateOpen:
+		e := explain(seen)
+		e.Stored = StoredAll
+		return State{}, e
+	case seen != nil:
+		return State{}, seen
+	case verb == "undo" && !stored && s.State == ledger.StateUnwinding && !s.whole:
+		return State{}, errUndone
+	case s.State == ledger.StateOpen && !stored &&
+		(!called || errors.Is(err, coordinator.ErrUnwinding)):
+		w.superseded(id, h, coordinator.ErrSuperseded) // it is open again
+		return State{}, errUndone
+	case s.State == ledger.StateOpen && verb == "undo" && stored:
+		s.State = ledger.StateUnwinding // stored, and about to begin
+	case !ends[verb][s.State]:
+		if err == nil {
+			err = errors.New("the plan is " + s.State)
+		}
+		e := conflict(err.Error(), "plan.wait, for the end", StoredNothing)
+		e.Field = "plan"
+		return State{}, e
+	}
+	if s.State != ledger.StateCommitting {
+		w.over(id, h)
+	}
+	return s, nil
+}
+
+// stateOf is the state of a plan of the caller; it may wait for its end.
+func (d *Door) stateOf(ctx context.Context, who Caller, id string, wait time.Duration) (State,
+	error) {
+	answer, err := d.outcomeOf(ctx, who,
+		api.OutcomeQuery{Plan: id, Ended: wait > 0, WaitMs: wait.Milliseconds()})
+	if err != nil {
+		return State{}, err
+	}
+	s := State{Plan: id, State: answer.State, Reason: answer.Reason,
+		Ended: ended(answer.State), Outstanding: answer.Outstanding, whole: answer.Whole}
+	for _, doubt := range answer.Doubts {
+		s.Doubts = append(s.Doubts, Doubt(doubt))
+	}
+	return s, nil
+}
+
+// outcomeOf is what an executor answers about a plan of the caller.
+func (d *Door) outcomeOf(ctx context.Context, who Caller, q api.OutcomeQuery) (
+	answer api.OutcomeAnswer, err error) {
+	if err = d.ask(ctx, who, "plan.outcome", q, &answer); err != nil {
+		return answer, err
+	}
+	if answer.Error != "" || answer.State == "" {
+		err = ledger.Refuse("plan", answer.Error, "the id of a plan of this agent")
+	}
+	return answer, err
+}
+
+// doWait is plan.wait.
+func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
+	waits, err := waitOf(q.Wait)
+	if err != nil {
+		return State{}, err
+	}
+	if _, err := d.historyOf(ctx, who, q.Plan, 1); err != nil {
+		return State{}, err
+	}
+	for end := time.Now().Add(waits); ; {
+		left := min(time.Until(end), askMax/2)
+		s, err := d.stateOf(ctx, who, q.Plan, max(left, time.Millisecond))
+		if err != nil || s.Ended || !time.Now().Before(end) {
+			return s, err
+		}
+		pause(ctx, askPause)
+		if ctx.Err() != nil {
+			return s, nil
+		}
+	}
+}
+
+// historyOf is what is recorded of a plan of the caller, up to so many actions at once.
+func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) (
+	whole api.HistoryAnswer, err error) {
+	const want = "the id of a plan of this agent"
+	if !ledger.ValidToken(id) {
+		return whole, ledger.Refuse("plan", "no name", want)
+	}
+	for q := (api.HistoryQuery{Plan: id, Limit: limit}); ; {
+		var page api.HistoryAnswer
+		if err := d.ask(ctx, who, api.HistoryVerb+who.Name, q, &page); err != nil {
+			return whole, err
+		}
+		switch {
+		case page.Error != "":
+			return whole, unavailable(page.Error, sameAgain, StoredNothing)
+		case page.Agent == "":
+			return whole, ledger.Refuse("plan", "there is no such plan", want)
+		case page.Agent != who.Name:
+			return whole, ledger.Refuse("plan", "a plan of another agent", want)
+		}
+		if q.After == 0 {
+			whole = page
+		} else {
+			whole.Actions = append(whole.Actions, page.Actions...)
+		}
+		if page.Next <= q.After || limit == 1 {
+			return whole, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// doGet is plan.get.
+func (d *Door) doGet(ctx context.Context, who Caller, q *Get) (Plan, error) {
+	h, err := d.historyOf(ctx, who, q.Plan, batchMax)
+	if err != nil {
+		return Plan{}, err
+	}
+	return planOf(who, q.Plan, h)
+}
+
+func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
+	opening := new(pb.PlanOpened)
+	if err := opening.UnmarshalVT(h.Opened); err != nil {
+		return Plan{}, err
+	}
+	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ended(h.State),
+		Outstanding: h.Outstanding, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
+		Rewinds: int(h.Rewinds), Acts: []Acts{}}
+	if opening.DeadlineNs != 0 {
+		p.DeadlineAt = instant(opening.DeadlineNs)
+	}
+	for _, s := range h.Savepoints {
+		p.Savepoints = append(p.Savepoints, s.Name)
+	}
+	for _, past := range h.Actions {
+		if past.Child != "" || past.DutyOf != "" {
+			continue
+		}
+		registered := new(pb.ForwardRegistered)
+		if err := registered.UnmarshalVT(past.Forward); err != nil {
+			return Plan{}, err
+		}
+		p.Acts = append(p.Acts, Acts{Action: past.Action, Number: int(past.Number),
+			Capability: registered.Capability, Sequence: int(past.Sequence), Outcome: past.Outcome,
+			Key:  ledger.Key(who.Tenant, id, past.Action, ledger.PurposeDo),
+			Code: past.Code, Message: past.Message, Output: json.RawMessage(past.Output),
+			ExternalRef: past.ExternalRef, Verdict: past.Verdict, Undone: past.Undone})
+	}
+	return p, nil
+}
+
+// doResume is plan.resume.
+func (d *Door) doResume(ctx context.Context, who Caller, q *Resume) (Plan, error) {
+	before, err := d.historyOf(ctx, who, q.Plan, 1)
+	if err != nil {
+		return Plan{}, err
+	}
+	w, err := d.writer(who, q.Writer)
+	if err != nil {
+		return Plan{}, err
+	}
+	if before.Writer != w.key.name && before.State == ledger.StateOpen {
+		if err := w.resume(ctx, q.Plan); err != nil {
+			return Plan{}, unheard(err)
+		}
+	}
+	return d.doGet(ctx, who, &Get{Plan: q.Plan})
+}
+
+// resume makes the writer that of a plan.
+func (w *writer) resume(ctx context.Context, id string) error {
+	h := w.held(id)
+	h.taking.Lock()
+	defer h.taking.Unlock()
+	if h.plan != nil { // another writer has resumed it since this one had it
+		w.drop(id, h, true)
+		again := w.held(id)
+		again.taking.Lock()
+		defer again.taking.Unlock()
+		h = again
+	}
+	ctx, cancel := context.WithTimeout(ctx, askMax)
+	defer cancel()
+	p, err := w.coordinator.Resume(ctx, id)
+	if err == nil {
+		h.known(p, ledger.StateOpen, "")
+	}
+	w.drop(id, h, err != nil)
+	return err
+}
+
+// doPreview is plan.preview.
+func (d *Door) doPreview(ctx context.Context, who Caller, q *Preview) (Raw, error) {
+	if _, err := d.historyOf(ctx, who, q.Plan, 1); err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Preview Raw    `json:"preview"`
+		Error   string `json:"error"`
+		Behind  bool   `json:"behind"`
+	}
+	query := api.PreviewQuery{Plan: q.Plan, To: q.To,
+		Sequence: max(uint64(q.Sequence), d.storedOf(who, q.Plan))}
+	err := d.ask(ctx, who, api.PreviewVerb+who.Name, query, &answer)
+	if err == nil && answer.Behind {
+		return nil, unavailable(answer.Error, sameAgain, StoredNothing)
+	}
+	var said struct {
+		Refused string `json:"refused"`
+	}
+	if err == nil && q.To != "" && answer.Error == "" {
+		err = json.Unmarshal(answer.Preview, &said)
+	}
+	if problem := answer.Error + said.Refused; err == nil && problem != "" {
+		err = ledger.Refuse("to", problem, "a savepoint of the plan, or none")
+	}
+	return answer.Preview, err
+}
+
+// storedOf is the sequence of what this door knows to have stored of a plan; 0: nothing.
+func (d *Door) storedOf(who Caller, plan string) (last uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, w := range d.writers {
+		if key.tenant == who.Tenant && key.agent == who.Name {
+			last = max(last, w.storedOf(plan))
+		}
+	}
+	return last
+}
+
+// doFind is plan.find, of the plans of the caller.
+func (d *Door) doFind(ctx context.Context, who Caller, q *Find) (Raw, error) {
+	if err := checkLimit(q.Limit); err != nil {
+		return nil, err
+	}
+	question := map[string]any{"agent": who.Name, "state": q.State, "label": q.Label,
+		"text": q.Text, "capability": q.Capability, "after": q.After, "limit": limitOf(q.Limit)}
+	var answer Raw
+	if err := d.ask(ctx, who, "plan.find", question, &answer); err != nil {
+		return nil, err
+	}
+	return answer, refusedAnswer("state", answer)
+}
+
+// refusedAnswer is what an answer says that is wrong with its question.
+func refusedAnswer(field string, answer Raw) error {
+	var said struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil || said.Error != "" {
+		return ledger.Refuse(field, said.Error, "a question that an executor answers")
+	}
+	return nil
+}
+
+func checkLimit(n int) error {
+	if n > batchMax {
+		return ledger.Refuse("limit", count(n), "at most 1000")
+	}
+	return nil
+}
+
+func limitOf(n int) int {
+	if n == 0 {
+		return batch
+	}
+	return n
+}

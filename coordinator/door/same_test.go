@@ -1,0 +1,143 @@
+package door_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+)
+
+// other is a request under the id of an earlier one that states something else.
+func (l *live) other(ask caller, user, verb, body, field, what string) {
+	l.t.Helper()
+	e := l.refused(ask, user, verb, body, 409, field)
+	problem, _ := e["problem"].(string)
+	if !strings.Contains(problem, "another "+what) && !strings.Contains(problem, "its "+what) ||
+		e["stored"] != "nothing" {
+		l.t.Errorf("%s %s: %v, want that its %s differs", verb, body, e, what)
+	}
+}
+
+// TestAnIDThatIsGivenAgainIsOfTheSameAction, in the process that has registered it and after a crash.
+func TestAnIDThatIsGivenAgainIsOfTheSameAction(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	act := `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"},"after":["z"],"branch":true,"pivot":true}`
+	report := `{"plan":"p","action":"b","capability":"file.write","input":{"path":"x"},"after":["z"],"output":{"n":1},"external_ref":"r1","before":{"text":"1"}}`
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.report", `{"plan":"p","action":"z","capability":"page.read"}`)
+	for range 2 {
+		for range 2 {
+			l.good(l.post, "tripper", "plan.act", act)
+			l.good(l.post, "tripper", "plan.report", report)
+		}
+		for what, change := range map[string][2]string{"input": {"Rome", "Oslo"}, "after": {`["z"]`, `[]`},
+			"branch": {`,"branch":true`, ""}, "pivot": {`,"pivot":true`, ""}, "capability": {"hotel.book", "page.read"},
+			"review": {`"branch"`, `"review":true,"branch"`}} {
+			l.other(l.post, "tripper", "plan.act", strings.Replace(act, change[0], change[1], 1), "action", what)
+		}
+		for what, change := range map[string][2]string{"input": {`"x"`, `"y"`}, "after": {`["z"]`, `[]`},
+			"output": {`{"n":1}`, `{"n":2}`}, "external_ref": {"r1", "r2"}, "before": {`{"text":"1"}`, `null`},
+			"pivot": {`"after"`, `"pivot":true,"after"`}} {
+			l.other(l.post, "tripper", "plan.report", strings.Replace(report, change[0], change[1], 1), "action", what)
+		}
+		l.crash()
+	}
+	outcome := `{"plan":"p","action":"a","outcome":"completed","external_ref":"e1"}`
+	l.good(l.post, "tripper", "plan.outcome", outcome)
+	l.refused(l.post, "tripper", "plan.outcome", strings.Replace(outcome, "e1", "e2", 1), 409, "outcome")
+	l.good(l.post, "tripper", "plan.savepoint", `{"plan":"p","savepoint":"s"}`)
+	l.good(l.post, "tripper", "plan.savepoint", `{"plan":"p","savepoint":"t"}`)
+	back := `{"plan":"p","savepoint":"t","number":1}`
+	for range 2 {
+		l.good(l.post, "tripper", "plan.unwind_to", back)
+	}
+	l.other(l.post, "tripper", "plan.unwind_to", strings.Replace(back, `"t"`, `"s"`, 1), "number", "savepoint")
+}
+
+// TestAnIDOfARecordIsOfOneRecord: of a fact and of a verdict, also after the time for which the
+// server knows it, and after a crash of the host within that.
+func TestAnIDOfARecordIsOfOneRecord(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"a","capability":"page.read"}`)
+	put := `{"id":"i1","key":"k","value":{"n":1.0}}`
+	give := `{"id":"i1","plan":"p","action":"a","verdict":"allow","reason":"fine"}`
+	fact := l.good(l.post, "scanner", "fact.put", put)
+	verdict := l.good(l.post, "boss", "verdict.give", give)
+	check := func() {
+		t.Helper()
+		if again := l.good(l.post, "scanner", "fact.put", put); again["sequence"] != fact["sequence"] {
+			t.Errorf("a fact again: %v, %v", fact, again)
+		}
+		if again := l.good(l.post, "boss", "verdict.give", give); again["sequence"] != verdict["sequence"] {
+			t.Errorf("a verdict again: %v, %v", verdict, again)
+		}
+		l.other(l.post, "scanner", "fact.put", strings.Replace(put, "1.0", "2.0", 1), "id", "value")
+		l.other(l.post, "scanner", "fact.put", strings.Replace(put, `"k"`, `"l"`, 1), "id", "key")
+		l.other(l.post, "scanner", "fact.put", strings.Replace(put, `}}`, `},"plan":"p"}`, 1), "id", "plan")
+		l.other(l.post, "scanner", "fact.retract", `{"id":"i1","key":"k"}`, "id", "verb")
+		l.other(l.post, "boss", "verdict.give", strings.Replace(give, "allow", "block", 1), "id", "verdict")
+		l.other(l.post, "boss", "verdict.give", strings.Replace(give, "fine", "good", 1), "id", "reason")
+	}
+	check()
+	l.crash()
+	check()
+	client, err := js.New(l.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := client.Stream(t.Context(), jetstream.StreamName(tenant))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Duplicates = 100 * time.Millisecond
+	if _, err := client.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) { // until ids are forgotten
+		first := l.good(l.post, "scanner", "fact.put", `{"id":"i2","key":"m","value":1}`)
+		<-time.After(200 * time.Millisecond)
+		l.crash()
+		again := l.good(l.post, "scanner", "fact.put", `{"id":"i2","key":"m","value":1}`)
+		if first["sequence"] != again["sequence"] {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the server does not forget ids")
+		}
+	}
+	fact, verdict = l.good(l.post, "scanner", "fact.put", put), l.good(l.post, "boss", "verdict.give", give)
+	<-time.After(300 * time.Millisecond)
+	check()
+}
+
+// TestAPlanThatIsBegunAgainIsTheSame, in the process that has begun it and after a crash.
+func TestAPlanThatIsBegunAgainIsTheSame(t *testing.T) {
+	l := newLive(t)
+	begin := `{"plan":"p","label":"trip","owner":"me","deadline":"2h","concurrency":3,"labels":{"a":"b"},"triggers":{"t":"false"}}`
+	at := `{"plan":"q","deadline_at":"2100-01-01T00:00:00Z"}`
+	for range 2 {
+		l.good(l.post, "tripper", "plan.begin", begin)
+		l.good(l.post, "tripper", "plan.begin", at)
+		for field, change := range map[string][2]string{"label": {"trip", "walk"}, "owner": {"me", "you"},
+			"deadline": {"2h", "3h"}, "concurrency": {"3", "4"}, "labels": {`"b"`, `"c"`}, "triggers": {"false", "true"},
+			"second_approver": {`"owner"`, `"second_approver":true,"owner"`},
+			"on_undo_failure": {`"owner"`, `"on_undo_failure":"continue","owner"`},
+			"doubt_at_commit": {`"owner"`, `"doubt_at_commit":"accept","owner"`},
+			"attach_token":    {`"owner"`, `"attach_token":"0123456789abcdef","owner"`}} {
+			l.refused(l.post, "tripper", "plan.begin", strings.Replace(begin, change[0], change[1], 1), 422, field)
+		}
+		l.refused(l.post, "tripper", "plan.begin", strings.Replace(begin, `"deadline":"2h",`, "", 1), 422, "deadline")
+		l.refused(l.post, "tripper", "plan.begin", strings.Replace(begin, "2h", "90m", 1), 422, "deadline")
+		l.refused(l.post, "tripper", "plan.begin", strings.Replace(at, "2100", "2101", 1), 422, "deadline")
+		l.refused(l.post, "tripper", "plan.begin", `{"plan":"q","deadline":"2h"}`, 422, "deadline")
+		l.crash()
+	}
+}

@@ -1,0 +1,54 @@
+package door_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+)
+
+// TestAVerdictSaysWhatItUndoes: the action and what came after it, or the whole plan.
+func TestAVerdictSaysWhatItUndoes(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	for scope, c := range map[string]struct {
+		state string
+		undos int
+	}{"": {"open", 1}, `,"scope":"action"`: {"open", 1}, `,"scope":"plan"`: {"compensated", 2}} {
+		p := fmt.Sprintf("p%d", len(scope))
+		l.good(l.post, "tripper", "plan.begin", `{"plan":"`+p+`"}`)
+		for _, action := range []string{"a", "b"} {
+			l.good(l.post, "tripper", "plan.report",
+				`{"plan":"`+p+`","action":"`+action+`","capability":"hotel.book","output":{"booking":"1"}}`)
+		}
+		l.good(l.post, "boss", "verdict.give",
+			`{"id":"`+p+`","plan":"`+p+`","action":"b","verdict":"block","reason":"no"`+scope+`}`)
+		if scope != "" {
+			l.other(l.post, "boss", "verdict.give", `{"id":"`+p+`","plan":"`+p+`","action":"b","verdict":"block","reason":"no"}`,
+				"id", "scope")
+		}
+		for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
+			a := l.good(l.post, "tripper", "plan.get", `{"plan":"`+p+`"}`)
+			if len(l.undos(p)) == c.undos && a["state"] == c.state {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("scope %q: %v, undone %q", scope, a["state"], l.undos(p))
+			}
+		}
+	}
+}
+
+// TestAPreviewKnowsOfASequence: it waits for what it must know of, and says so if it does not come.
+func TestAPreviewKnowsOfASequence(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	a := l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"a","capability":"hotel.book"}`)
+	got := l.good(l.post, "tripper", "plan.preview", fmt.Sprintf(`{"plan":"p","sequence":%v}`, a["sequence"]))
+	if steps, _ := got["steps"].([]any); len(steps) != 1 {
+		t.Errorf("%v", got)
+	}
+	l.refused(l.post, "tripper", "plan.preview", `{"plan":"p","sequence":1000000}`, 503, "")
+}

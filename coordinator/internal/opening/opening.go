@@ -1,0 +1,58 @@
+// Package opening compares how a plan was opened with how it is declared now.
+package opening
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Difference is a field of a plan that was opened with another value than it is declared with.
+type Difference struct {
+	Field         string // as PlanSpec has it: plan.label; function for that of a Run
+	Recorded, Now string
+}
+
+// names are the fields that a PlanSpec calls otherwise than the record does.
+var names = map[protoreflect.Name]string{"deadline_ns": "plan.deadline",
+	"parent_plan": "plan.parent", "attach_digest": "plan.attach_token", "function": "function"}
+
+// Compare returns the first difference, and whether there is one. Fields of the record PlanOpened
+// that are in but are not compared, nor is the trace, which says nothing of the plan.
+func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference, bool) {
+	was, is := recorded.ProtoReflect(), now.ProtoReflect()
+	fields := was.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if f.Name() == "trace" || slices.Contains(but, f.Name()) ||
+			was.Has(f) == is.Has(f) && (!was.Has(f) || was.Get(f).Equal(is.Get(f))) {
+			continue
+		}
+		name, ok := names[f.Name()]
+		if !ok {
+			name = "plan." + string(f.Name())
+		}
+		return Difference{name, text(f, was.Get(f)), text(f, is.Get(f))}, true
+	}
+	return Difference{}, false
+}
+
+// text is a value as an error quotes it.
+func text(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	switch {
+	case f.IsList():
+		list := []any{}
+		for i := range v.List().Len() {
+			list = append(list, v.List().Get(i).Interface())
+		}
+		return fmt.Sprintf("%q", fmt.Sprint(list))
+	case f.Enum() != nil:
+		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return fmt.Sprintf("%q", value.Name())
+		}
+	}
+	return fmt.Sprintf("%q", fmt.Sprint(v.Interface()))
+}

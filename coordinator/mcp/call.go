@@ -1,0 +1,537 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// What a client may say in the metadata of a call, and a result says of it.
+const (
+	planMeta   = "sagenbaum/plan"   // the plan that the call belongs to
+	keyMeta    = "sagenbaum/key"    // an idempotency key
+	actionMeta = "sagenbaum/action" // of a result: what the call is in the plan
+
+	planHeader = "Sagenbaum-Plan" // the same over HTTP
+	keyHeader  = "Idempotency-Key"
+)
+
+// request is one call of a tool.
+type request struct {
+	session   *sdk.ServerSession
+	server    *Server
+	tool      string // as its server calls it
+	shown     string // as the client calls it
+	contract  Tool
+	known     bool // it has a contract
+	arguments json.RawMessage
+	meta      map[string]any // passed on
+	plan, key string
+}
+
+// call answers tools/call.
+func (g *Gateway) call(
+	ctx context.Context,
+	req *sdk.CallToolRequest,
+) (*sdk.CallToolResult, error) {
+	r, err := g.request(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.life, cancel)()
+	if r.server == nil {
+		return g.own(ctx, r)
+	}
+	release := g.during(r)
+	defer release()
+	harmless, err := g.harmless(r)
+	switch {
+	case err != nil:
+		return problem("%v", err), nil
+	case harmless:
+		return r.server.read(ctx, r.tool, r.arguments, r.meta)
+	case !r.known && g.config.Unknown == RefuseUnknown:
+		return problem("%s has no contract: what undoes it is not known, and this gateway refuses "+
+			"such tools. Nothing was done.", r.shown), nil
+	case !r.known && g.config.Unknown == AskUnknown:
+		if err := g.approve(ctx, r); err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+	}
+	return g.effect(ctx, r)
+}
+
+// request reads a call.
+func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
+	r := request{session: req.Session, shown: req.Params.Name, arguments: req.Params.Arguments,
+		meta: map[string]any{}}
+	for name, v := range req.Params.Meta {
+		switch text, _ := v.(string); {
+		case name == planMeta:
+			r.plan = text
+		case name == keyMeta:
+			r.key = text
+		case !strings.HasPrefix(name, "io.modelcontextprotocol/"): // this client's own, to a server
+			r.meta[name] = v
+		}
+	}
+	if req.Extra != nil && req.Extra.Header != nil {
+		if r.plan == "" {
+			r.plan = req.Extra.Header.Get(planHeader)
+		}
+		if r.key == "" {
+			r.key = req.Extra.Header.Get(keyHeader)
+		}
+	}
+	if r.plan != "" && !ledger.ValidToken(r.plan) {
+		return r, &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidParams,
+			Message: planMeta + " is no id of a plan",
+		}
+	}
+	if g.isOwn(r.shown) {
+		return r, nil
+	}
+	r.server, r.tool = g.route(r.shown)
+	if r.server == nil {
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("unknown tool %q", r.shown)}
+	}
+	r.contract, r.known = r.server.pack.Tools[r.tool]
+	there, err := r.server.has(ctx, r.tool)
+	if err == nil && !there {
+		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("unknown tool %q", r.shown)}
+	}
+	return r, err
+}
+
+// harmless reports whether a call has no effect.
+func (g *Gateway) harmless(r request) (bool, error) {
+	switch {
+	case r.known && r.contract.Class == contract.Effectless:
+		return true, nil
+	case r.known && r.contract.EffectlessWhen != "":
+		holds, err := r.server.x.holds(r.contract.EffectlessWhen,
+			triggers.BindingVars{Input: object(r.arguments)})
+		if errors.Is(err, triggers.ErrNotThere) { // a flag that was not given
+			return false, nil
+		}
+		return holds, err
+	case !r.known && g.config.TrustHints:
+		return g.readOnly(r.server, r.tool), nil
+	}
+	return false, nil
+}
+
+// object is what expressions read of arguments.
+func object(arguments json.RawMessage) json.RawMessage {
+	if len(arguments) == 0 {
+		return json.RawMessage("{}")
+	}
+	return arguments
+}
+
+// approve asks a person about a call that cannot be undone.
+func (g *Gateway) approve(ctx context.Context, r request) error {
+	init := r.session.InitializeParams()
+	if init == nil || init.Capabilities == nil || init.Capabilities.Elicitation == nil {
+		return fmt.Errorf("%s has no contract and cannot be undone, and this client has no way to "+
+			"ask its user", r.shown)
+	}
+	arguments := string(object(r.arguments))
+	if len(arguments) > errorMax {
+		return fmt.Errorf("%s has no contract and cannot be undone, and its arguments are too long to "+
+			"be shown to its user: %d bytes, at most %d", r.shown, len(arguments), errorMax)
+	}
+	answer, err := r.session.Elicit(ctx, &sdk.ElicitParams{
+		Message:         fmt.Sprintf("%s cannot be undone. Call it with %s?", r.shown, arguments),
+		RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s cannot be undone, and its user could not be asked: %w", r.shown, err)
+	case answer.Action != "accept":
+		return fmt.Errorf("%s cannot be undone, and its user did not agree (%s)", r.shown, answer.Action)
+	}
+	return nil
+}
+
+// effect calls a tool under a plan, once for each key.
+func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, error) {
+	t, err := g.plans.of(ctx, r.session, r.plan, true)
+	if err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
+	print := fingerprint(r.server.Name(), r.tool, r.arguments)
+	if r.key == "" {
+		return g.act(ctx, t, r, print, "")
+	}
+	action := keyedAction(r.key)
+	k, first, err := t.claim(action, print)
+	switch {
+	case err != nil:
+		return problem("%v. Nothing was done.", err), nil
+	case first:
+		result, err := g.act(ctx, t, r, print, action)
+		e := t.found(action)
+		kept := result
+		if raw, failed := json.Marshal(result); failed != nil || len(raw) > resultSize {
+			kept = nil
+		}
+		t.finish(action, k, kept, err, e == nil)
+		return result, err
+	}
+	select {
+	case <-k.ended:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := g.look(ctx, t); err != nil {
+		return problem("the call with this key was made before, and whether it was undone since is "+
+			"not known: %v. Nothing was done now.", err), nil
+	}
+	if e := t.found(action); e != nil && e.State == stateUndone {
+		return problem("the call with this key was made before, and was undone since. Nothing was " +
+			"done now."), nil
+	}
+	if k.result == nil && k.err == nil {
+		return problem("the call with this key has happened; its result was too large to be kept"), nil
+	}
+	return k.result, k.err
+}
+
+func (t *tracked) found(action string) *effect {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.effects {
+		if e.Action == action {
+			return e
+		}
+	}
+	return nil
+}
+
+// act registers a call and makes it.
+func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
+	action string) (*sdk.CallToolResult, error) {
+	release, err := t.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := t.ended(); err != nil {
+		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
+	}
+	capability := r.server.Capability(r.tool)
+	if !r.known && !g.listed(r.server, r.tool) {
+		capability = r.server.Capability(unlisted)
+	}
+	input, err := r.recorded()
+	if err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
+	digest := sha256.Sum256(input)
+	if e := t.doubtful(print, pastPrint(capability, digest[:])); e != nil && r.key == "" {
+		return problem("the same call was made before, as action %s of plan %s, and no one knows "+
+			"whether it has happened. Nothing was done now. undo_last settles it; a call with a key of "+
+			"its own (_meta %s) is made in any case.", e.Action, t.plan.ID(), keyMeta), nil
+	}
+	unlock, err := r.server.guard.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	run := &run{g: g, r: r}
+	output, err := t.plan.Do(
+		ctx,
+		coordinator.Action{ID: action, Capability: capability, Input: input},
+		run.forward,
+	)
+	run.settled(unlock)
+	g.forgetBefore(t.plan.ID())
+	return g.settle(t, run, print, output, err)
+}
+
+// recorded is the input as it is recorded: long texts that no expression reads as their digest.
+func (r request) recorded() (json.RawMessage, error) {
+	input := object(r.arguments)
+	if len(r.contract.Digest) == 0 || len(input) <= textKept {
+		return input, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(input, &members); err != nil {
+		return nil, ledger.Refuse("arguments", err.Error(), "a JSON object")
+	}
+	for _, name := range r.contract.Digest {
+		if raw := members[name]; len(raw) > textKept {
+			digest, err := reference(raw)
+			if err != nil {
+				return nil, err
+			}
+			members[name] = digest
+		}
+	}
+	return encode(members)
+}
+
+// run is the forward of one call.
+type run struct {
+	g      *Gateway
+	r      request
+	action string
+	result *sdk.CallToolResult // what the server said
+	err    error               // or why it said nothing
+	late   <-chan struct{}     // closed when nothing of the call can happen any more
+	ran    bool
+}
+
+// settled calls a function once nothing of the call can happen any more: what is asked before the
+// next call must not be from the middle of this one.
+func (u *run) settled(then func()) {
+	if u.late == nil {
+		then()
+		return
+	}
+	select {
+	case <-u.late:
+		then()
+	default:
+		go func() { // ends with the call
+			<-u.late
+			then()
+		}()
+	}
+}
+
+// forward calls the tool and says what its answer means.
+func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+	u.ran, u.action = true, call.Action
+	r := u.r
+	before := u.g.before(call)
+	arguments := r.arguments
+	if r.contract.Key != "" {
+		var err error
+		if arguments, err = withMember(arguments, r.contract.Key, call.Key); err != nil {
+			return coordinator.Outcome{}, coordinator.NotTaken(err)
+		}
+	}
+	u.result, u.late, u.err = r.server.act(ctx, r.tool, arguments, r.meta)
+	var wire *jsonrpc.Error
+	switch {
+	case errors.Is(u.err, errNotReached):
+		return coordinator.Outcome{}, coordinator.NotTaken(u.err)
+	case errors.As(u.err, &wire) &&
+		(wire.Code == jsonrpc.CodeMethodNotFound || wire.Code == jsonrpc.CodeInvalidParams):
+		return coordinator.Outcome{}, u.refused(ctx, before)
+	case u.err != nil:
+		return coordinator.Outcome{}, u.err
+	}
+	vars := triggers.BindingVars{
+		Input:  object(r.arguments),
+		Before: before,
+		Result: structured(u.result),
+	}
+	after := u.after(ctx, vars)
+	if u.result.IsError {
+		return coordinator.Outcome{}, u.failure(vars, before, after)
+	}
+	output := map[string]json.RawMessage{}
+	if len(after) > 0 {
+		output["after"] = after
+	}
+	if said := structured(u.result); len(said) <= inputMax {
+		output["result"] = said
+	}
+	return coordinator.Outcome{Output: output}, nil
+}
+
+// after asks what a call has left. Without an answer the undo has less to go by.
+func (u *run) after(ctx context.Context, vars triggers.BindingVars) json.RawMessage {
+	if u.r.contract.After == nil {
+		return nil
+	}
+	after, err := u.r.server.ask(ctx, *u.r.contract.After, vars)
+	if err != nil {
+		u.g.logger.Warn("what a call has left is not known", "tool", u.r.shown, "error", err)
+		return nil
+	}
+	return after
+}
+
+// failure says what a tool's error means: nothing has happened where the contract says so, or
+// where all is as it was.
+func (u *run) failure(vars triggers.BindingVars, before, after json.RawMessage) error {
+	err := errors.New(value(text(u.result)))
+	if u.r.contract.NotTaken != "" {
+		if not, failed := u.r.server.x.holds(u.r.contract.NotTaken, vars); failed == nil && not {
+			return coordinator.NotTaken(err)
+		}
+	}
+	same, failed := u.r.server.unchanged(before, after)
+	if failed != nil {
+		u.g.logger.Warn("what a failed call has left is not known", "tool", u.r.shown, "error", failed)
+	}
+	if same {
+		return coordinator.NotTaken(err)
+	}
+	return err
+}
+
+// refused says what it means that a server calls a call invalid: it has not happened. A server that
+// passes on such an error of another one may have done something first, so what was there before
+// and what is there now are compared, where both are known.
+func (u *run) refused(ctx context.Context, before json.RawMessage) error {
+	after := u.after(ctx, triggers.BindingVars{Input: object(u.r.arguments), Before: before})
+	same, err := u.r.server.unchanged(before, after)
+	if u.r.contract.After != nil && (err != nil || !same) {
+		return u.err
+	}
+	return coordinator.NotTaken(u.err)
+}
+
+// unchanged reports whether all is as it was: two images of files, or any answers.
+func (s *Server) unchanged(before, after json.RawMessage) (bool, error) {
+	if len(before) == 0 || len(after) == 0 {
+		return false, nil
+	}
+	if s.files == nil {
+		return bytes.Equal(before, after), nil
+	}
+	var x, y files.Image
+	if err := errors.Join(json.Unmarshal(before, &x), json.Unmarshal(after, &y)); err != nil {
+		return false, err
+	}
+	return s.files.SettleFailed(x, y)
+}
+
+// settle says what became of a call, to the client and to the list of effects.
+func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessage,
+	err error) (*sdk.CallToolResult, error) {
+	e := &effect{Action: u.action, Tool: u.r.shown, About: about(u.r.arguments),
+		Class: contract.Irreversible, State: stateDone, print: print}
+	if u.r.known {
+		e.Class, e.Fidelity = u.r.contract.Class, u.r.contract.Fidelity
+	}
+	var recorded *coordinator.Recorded
+	switch {
+	case !u.ran && err == nil: // an earlier process has made the call
+		return recalled(output), nil
+	case !u.ran && errors.As(err, &recorded):
+		return problem(
+			"the call with this key was made before: %v. Nothing was done now.",
+			recorded,
+		), nil
+	case !u.ran:
+		if t.overs(err) {
+			g.plans.drop(t, err)
+			return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
+		}
+		if errors.Is(err, coordinator.ErrUnwinding) {
+			return problem("%v. Nothing was done; the plan is open again once this is undone: call "+
+				"again then.", err), nil
+		}
+		return problem("%v. Nothing was done.", err), nil
+	}
+	notTaken := err != nil && errors.Is(err, coordinator.ErrNotTaken)
+	if !notTaken {
+		if u.err != nil || u.result.IsError {
+			e.State = stateInDoubt
+		}
+		t.note(e)
+		t.markLater(g.life)
+	}
+	var wire *jsonrpc.Error
+	switch {
+	case errors.As(u.err, &wire) && notTaken:
+		return nil, wire
+	case errors.As(u.err, &wire):
+		return nil, &jsonrpc.Error{Code: wire.Code, Data: wire.Data, Message: fmt.Sprintf(
+			"%s (no one knows whether %s has happened: it is action %s of plan %s, in doubt)",
+			wire.Message, u.r.shown, u.action, t.plan.ID())}
+	case notTaken && u.err != nil:
+		return problem("%v. Nothing was done.", u.err), nil
+	case u.err != nil:
+		return problem(
+			"no one knows whether %s has happened: %v. It is action %s of plan %s, in doubt; "+
+				"an undo of the plan settles it.",
+			u.r.shown,
+			u.err,
+			u.action,
+			t.plan.ID(),
+		), nil
+	}
+	if err != nil && !u.result.IsError {
+		g.logger.Warn("what a call has done may not be recorded", "tenant", g.config.Tenant,
+			"plan", t.plan.ID(), "action", u.action, "error", err)
+	}
+	return marked(u.result, t.plan.ID(), u.action), nil
+}
+
+// marked is a result that says which action of which plan it is of.
+func marked(result *sdk.CallToolResult, plan, action string) *sdk.CallToolResult {
+	meta := maps.Clone(map[string]any(result.Meta))
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta[planMeta], meta[actionMeta] = plan, action
+	result.Meta = meta
+	return result
+}
+
+// recalled is the result of a call that an earlier process has made.
+func recalled(output json.RawMessage) *sdk.CallToolResult {
+	var recorded struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if json.Unmarshal(output, &recorded) != nil || len(recorded.Result) == 0 {
+		return problem("the call with this key has happened; its result was too large to be kept")
+	}
+	result := &sdk.CallToolResult{
+		Content: []sdk.Content{&sdk.TextContent{Text: string(recorded.Result)}},
+	}
+	var said string
+	if json.Unmarshal(recorded.Result, &said) == nil {
+		result.Content = []sdk.Content{&sdk.TextContent{Text: said}}
+	} else {
+		result.StructuredContent = recorded.Result
+	}
+	return result
+}
+
+// problem is a result that says what is wrong.
+func problem(format string, args ...any) *sdk.CallToolResult {
+	return &sdk.CallToolResult{IsError: true,
+		Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
+}
+
+// about is what a person recognises a call by.
+func about(arguments json.RawMessage) string {
+	var members map[string]any
+	if json.Unmarshal(arguments, &members) != nil {
+		return ""
+	}
+	var parts []string
+	for _, name := range sortedKeys(members) {
+		if said, ok := members[name].(string); ok && len(said) <= 200 {
+			parts = append(parts, name+"="+said)
+		}
+	}
+	joined := strings.Join(parts, " ")
+	return joined[:min(len(joined), textKept)]
+}

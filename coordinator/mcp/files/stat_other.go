@@ -1,0 +1,7 @@
+//go:build !linux
+
+package files
+
+import "io/fs"
+
+func accessed(fs.FileInfo) string { return "" }

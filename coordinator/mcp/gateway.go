@@ -1,0 +1,331 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Unknown says what becomes of tools without a contract.
+type Unknown string
+
+// What becomes of them. The default is RefuseUnknown.
+const (
+	RefuseUnknown Unknown = "refuse" // they are hidden, and a call is refused
+	AskUnknown    Unknown = "ask"    // each call is irreversible and needs a person's yes
+	RecordUnknown Unknown = "record" // each call is irreversible, and recorded as such
+)
+
+// Disconnect says what becomes of a connection's plan when its client goes.
+type Disconnect string
+
+// What becomes of it. The default is LeavePlan.
+const (
+	LeavePlan  Disconnect = "leave"  // it stays open until its deadline, and is undone then
+	CommitPlan Disconnect = "commit" // it is committed
+	FailPlan   Disconnect = "fail"   // it is undone at once
+)
+
+// Config is what New needs.
+type Config struct {
+	Conn   *nats.Conn // required; the caller keeps it and closes it after Close
+	Tenant string     // required
+	Agent  string     // required
+
+	Servers []*Server // required: each with a name of its own; New starts them, Close ends them
+
+	Unknown      Unknown
+	TrustHints   bool          // tools without a contract that say readOnlyHint have no effect
+	Deadline     time.Duration // of plans that name none; default DeadlineDefault
+	OnDisconnect Disconnect
+
+	// ServeUndos has the gateway carry out the undos of its servers while it runs, beside the
+	// workers that do so when it is gone.
+	ServeUndos bool
+
+	Logger *slog.Logger // default none
+}
+
+// Gateway stands between MCP clients and servers. It is safe for concurrent use. Close it.
+type Gateway struct {
+	config Config
+	logger *slog.Logger
+	agent  *coordinator.Coordinator
+	work   *worker.Worker // nil: undos are not served
+	front  *sdk.Server
+	plans  *plans
+	prefix string // of the gateway's own tools, where a server has one of the same name
+
+	remote atomic.Bool // clients come over HTTP
+
+	life context.Context // of calls; ended by Close
+	halt context.CancelFunc
+
+	mu       sync.Mutex
+	befores  map[string]json.RawMessage       // by plan and action, while the call runs
+	progress map[string]progress              // by the token that a server was given
+	tokens   int                              //
+	calling  map[*Server][]*sdk.ServerSession // whose calls are under way
+}
+
+// progress is whose call a token of progress is.
+type progress struct {
+	session *sdk.ServerSession
+	token   any
+}
+
+// New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,
+// those of a server that does not start, and as of coordinator.New.
+func New(ctx context.Context, config Config) (*Gateway, error) {
+	if err := checkConfig(&config); err != nil {
+		return nil, fmt.Errorf("cannot start gateway: %w", err)
+	}
+	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		befores: map[string]json.RawMessage{}, progress: map[string]progress{},
+		calling: map[*Server][]*sdk.ServerSession{}}
+	g.life, g.halt = context.WithCancel(context.Background())
+	g.plans = newPlans(g)
+	if err := g.start(ctx); err != nil {
+		g.Close()
+		return nil, fmt.Errorf("cannot start gateway: %w", err)
+	}
+	return g, nil
+}
+
+func checkConfig(config *Config) error {
+	config.Unknown = cmp.Or(config.Unknown, RefuseUnknown)
+	config.OnDisconnect = cmp.Or(config.OnDisconnect, LeavePlan)
+	config.Deadline = cmp.Or(config.Deadline, DeadlineDefault)
+	switch {
+	case config.Conn == nil:
+		return ledger.Refuse("config.conn", "missing", "a connection to NATS")
+	case len(config.Servers) == 0 || len(config.Servers) > ServersMax:
+		return ledger.Refuse("config.servers", fmt.Sprint(len(config.Servers)),
+			fmt.Sprintf("1 to %d servers", ServersMax))
+	case config.Unknown != RefuseUnknown && config.Unknown != AskUnknown &&
+		config.Unknown != RecordUnknown:
+		return ledger.Refuse("config.unknown", fmt.Sprintf("%q", config.Unknown),
+			"refuse, ask or record")
+	case config.OnDisconnect != LeavePlan && config.OnDisconnect != CommitPlan &&
+		config.OnDisconnect != FailPlan:
+		return ledger.Refuse("config.on_disconnect", fmt.Sprintf("%q", config.OnDisconnect),
+			"leave, commit or fail")
+	case config.Deadline < 0:
+		return ledger.Refuse("config.deadline", "negative", "a duration")
+	}
+	names := map[string]bool{}
+	for _, s := range config.Servers {
+		if names[s.Name()] {
+			return ledger.Refuse("config.servers", s.Name()+" is given twice", "a name for each")
+		}
+		names[s.Name()] = true
+	}
+	return nil
+}
+
+func (g *Gateway) start(ctx context.Context) error {
+	var contracts []contract.Contract
+	answers := map[string]coordinator.Answer{}
+	for _, s := range g.config.Servers {
+		s.front = g
+		if err := s.Start(ctx); err != nil {
+			return err
+		}
+		tools, err := s.Tools(ctx)
+		if err != nil {
+			return err
+		}
+		for _, t := range tools {
+			if g.isOwn(g.shown(s, t.Name)) {
+				g.prefix = ownPrefix
+			}
+		}
+		s.remember(tools)
+		s.first = s.listed
+		own, err := g.contracts(s, tools)
+		if err != nil {
+			return err
+		}
+		contracts = append(contracts, own...)
+		for name, t := range s.pack.Tools {
+			if t.Before != nil {
+				answers[s.question(name)] = g.answer(s, *t.Before)
+			}
+		}
+	}
+	var err error
+	if g.agent, err = coordinator.New(coordinator.Config{Conn: g.config.Conn, Tenant: g.config.Tenant,
+		Agent: g.config.Agent, Contracts: contracts, Answers: answers, Logger: g.logger}); err != nil {
+		return err
+	}
+	g.serve()
+	if !g.config.ServeUndos {
+		return nil
+	}
+	if g.work, err = worker.New(worker.Config{Conn: g.config.Conn, Tenant: g.config.Tenant,
+		Name: g.config.Agent, Logger: g.logger}); err != nil {
+		return err
+	}
+	for _, s := range g.config.Servers {
+		if err := s.Serve(g.work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlisted is the tool that stands for those that a server did not have when it was started.
+const unlisted = "unlisted"
+
+// contracts are those of the tools of a server: of its pack, and irreversible for the others.
+func (g *Gateway) contracts(s *Server, tools []*sdk.Tool) (list []contract.Contract, err error) {
+	names := map[string]bool{unlisted: true}
+	for _, t := range tools {
+		names[t.Name] = true
+	}
+	for name := range s.pack.Tools {
+		names[name] = true
+	}
+	for _, name := range sortedKeys(names) {
+		t, ok := s.pack.Tools[name]
+		if !ok {
+			t = Tool{Class: contract.Irreversible}
+		}
+		if t.Class == contract.Effectless {
+			continue // such calls are not registered
+		}
+		c, err := t.contract(s, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// answer answers what is asked before a call, in this process.
+func (g *Gateway) answer(s *Server, ask Ask) coordinator.Answer {
+	return func(ctx context.Context, question api.Command) (any, error) {
+		var with struct {
+			Input json.RawMessage `json:"input"`
+		}
+		if err := json.Unmarshal(question.Arguments, &with); err != nil {
+			return nil, err
+		}
+		before, err := s.ask(ctx, ask, triggers.BindingVars{Input: with.Input})
+		if err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.befores[question.Plan+" "+question.Action] = before
+		return before, nil
+	}
+}
+
+// forgetBefore lets go of what was asked before the calls of a plan that were not made.
+func (g *Gateway) forgetBefore(plan string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key := range g.befores {
+		if strings.HasPrefix(key, plan+" ") {
+			delete(g.befores, key)
+		}
+	}
+}
+
+// before takes what was there before a call.
+func (g *Gateway) before(call coordinator.Call) json.RawMessage {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := call.Plan + " " + call.Action
+	before := g.befores[key]
+	delete(g.befores, key)
+	return before
+}
+
+// Serve serves one client until it goes, or ctx ends.
+func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	gone := func() { time.AfterFunc(endTime, cancel) }
+	session, err := g.front.Connect(ctx, watched{transport, gone}, nil)
+	if err != nil {
+		return fmt.Errorf("cannot serve the client: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = session.Close() }) // it may be closed already
+	defer stop()
+	err = session.Wait()
+	g.plans.left(session)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the connection to the client has ended: %w", err)
+	}
+	return nil
+}
+
+// watched is a transport that says when its client has gone.
+type watched struct {
+	sdk.Transport
+	gone func()
+}
+
+// Connect connects as the transport below does.
+func (t watched) Connect(ctx context.Context) (sdk.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConnection{conn, sync.OnceFunc(t.gone)}, nil
+}
+
+type watchedConnection struct {
+	sdk.Connection
+	gone func()
+}
+
+// Read returns the next message.
+func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	message, err := c.Connection.Read(ctx)
+	if err != nil {
+		c.gone()
+	}
+	return message, err
+}
+
+// Close ends the servers and the connection to the ledger; open plans stay open.
+func (g *Gateway) Close() {
+	g.halt()
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	var errs []error
+	if g.work != nil {
+		errs = append(errs, g.work.Close(ctx))
+	}
+	if g.agent != nil {
+		errs = append(errs, g.agent.Close(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		g.logger.Warn("not everything has ended well", "error", err)
+	}
+	for _, s := range g.config.Servers {
+		s.Close()
+	}
+}

@@ -1,0 +1,37 @@
+package mcp
+
+import "time"
+
+const (
+	// ServersMax is how many servers one gateway or worker has.
+	ServersMax = 32
+
+	// CallTimeoutDefault is how long one call of a tool may take where its contract does not say.
+	CallTimeoutDefault = 2 * time.Minute
+
+	// DeadlineDefault is how long a plan stays open that no one ends.
+	DeadlineDefault = 24 * time.Hour
+
+	// SessionIdle is after how long without a request a client over HTTP has gone.
+	SessionIdle = 30 * time.Minute
+
+	readersMax = 1024     // compiled expressions that are remembered
+	recipeMax  = 3 << 10  // bytes of a recipe, which is one argument of the registration
+	inputMax   = 12 << 10 // bytes of an input or output in a record; larger texts become digests
+	textKept   = 256      // bytes of a text that is always recorded as it is
+	errorMax   = 1 << 10  // bytes of a server's error that are recorded
+
+	resultsMax = 256     // results of calls with a key that one plan remembers
+	resultSize = 1 << 20 // bytes of a result that is remembered
+
+	undoAttempts = 5
+	settleTime   = 10 * time.Second     // that a call which was given up may take to land
+	lateTime     = settleTime / 2       // that it has to answer before its server is ended
+	closeTime    = 3 * time.Second      // that a server may take to end once its input has
+	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
+	lockPause    = 2 * time.Millisecond // between tries of the lock of a server
+	lookTime     = 5 * time.Second      // that an executor may take to say what was undone
+	undoWait     = 2 * time.Minute      // that an undo tool waits
+	progressLate = 5 * time.Second      // that progress may come after its call has ended
+	pageMax      = 100                  // pages of one list of a server
+)

@@ -1,0 +1,61 @@
+//go:build unix
+
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lock has the effects and undos of one server come one after the other, in all processes of a
+// machine: what is asked before a call and after it is exact only then.
+type lock struct {
+	place chan struct{} // one element while it is held in this process
+	file  *os.File
+}
+
+func newLock(path string) (*lock, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of a server: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the lock of a server: %w", err)
+	}
+	return &lock{place: make(chan struct{}, 1), file: file}, nil
+}
+
+// take returns when no one else has the lock; release gives it back.
+func (l *lock) take(ctx context.Context) (release func(), err error) {
+	select {
+	case l.place <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for {
+		err := syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() {
+				_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) // closing the file does, too
+				<-l.place
+			}, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			<-l.place
+			return nil, fmt.Errorf("cannot lock the server: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			<-l.place
+			return nil, ctx.Err()
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+func (l *lock) close() { _ = l.file.Close() } // it was closed before

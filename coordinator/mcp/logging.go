@@ -1,0 +1,43 @@
+package mcp
+
+//lint:file-ignore SA1019 the protocol has deprecated logs; who has them keeps them
+
+import (
+	"context"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func isLogging(c *sdk.ServerCapabilities) bool { return c.Logging != nil }
+
+// passLogging has clients see that a server logs.
+func passLogging(capable, server *sdk.ServerCapabilities) {
+	if server.Logging != nil {
+		capable.Logging = server.Logging
+	}
+}
+
+// setLevel passes on the level that a client wants of logs; other parameters are none of it.
+func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
+	level, ok := params.(*sdk.SetLoggingLevelParams)
+	if !ok {
+		return nil
+	}
+	for _, s := range g.sessions(ctx, isLogging) {
+		err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: level.Level})
+		if err != nil {
+			return wired(err)
+		}
+	}
+	return nil
+}
+
+// listenLogs has what a server logs go to the clients.
+func (g *Gateway) listenLogs(options *sdk.ClientOptions) {
+	options.LoggingMessageHandler = func(ctx context.Context, req *sdk.LoggingMessageRequest) {
+		for session := range g.front.Sessions() {
+			g.told(session.Log(ctx, &sdk.LoggingMessageParams{Level: req.Params.Level,
+				Logger: req.Params.Logger, Data: req.Params.Data}))
+		}
+	}
+}

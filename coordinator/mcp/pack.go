@@ -1,0 +1,321 @@
+package mcp
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// PackKind is the kind of a document that is a pack.
+const PackKind = "MCPPack"
+
+// Pack says of the tools of one server what they do and what undoes it.
+type Pack struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	// Server is the name by which the server introduces itself; Tested are the versions of its
+	// package that the pack was tested against.
+	Server string   `json:"server"`
+	Tested []string `json:"tested,omitempty"`
+
+	// Files is true where the tools work on local files, in the folders that are among the
+	// arguments of the server's command.
+	Files bool `json:"files,omitempty"`
+
+	// Draft is true for a pack that was derived from a list of tools and that no person has
+	// confirmed: it is refused.
+	Draft bool `json:"draft,omitempty"`
+
+	Tools map[string]Tool `json:"tools"`
+}
+
+// Tool is the contract of one tool.
+type Tool struct {
+	Class    contract.Class    `json:"class"`
+	Fidelity contract.Fidelity `json:"fidelity,omitempty"`
+
+	// EffectlessWhen and NotTaken are CEL: the first over input says that this call has no
+	// effect; the second over input and result, the tool's answer that is an error, says that
+	// nothing has happened.
+	EffectlessWhen string `json:"effectless_when,omitempty"`
+	NotTaken       string `json:"not_taken,omitempty"`
+
+	// Before is asked before the call and After after it; where both give the same, a call that
+	// ends with an error has not happened.
+	Before *Ask `json:"before,omitempty"`
+	After  *Ask `json:"after,omitempty"`
+
+	// What undoes it. Probe is asked first and read as probe. Done says that there is nothing
+	// to undo (any more), and must be true at the end; each of Stop that holds leaves the undo
+	// to the plan's owner.
+	Probe *Ask    `json:"probe,omitempty"`
+	Done  string  `json:"done,omitempty"`
+	Stop  []Guard `json:"stop,omitempty"`
+	Undo  []Step  `json:"undo,omitempty"`
+
+	// Digest names arguments of which a record keeps the SHA-256 where they are long: no
+	// expression reads them.
+	Digest []string `json:"digest,omitempty"`
+
+	// Key is the argument in which the tool takes an idempotency key; empty: it takes none.
+	Key string `json:"key,omitempty"`
+
+	Timeout   time.Duration      `json:"timeout,omitempty"`
+	ValidFor  time.Duration      `json:"valid_for,omitempty"`
+	OnInDoubt contract.OnInDoubt `json:"on_in_doubt,omitempty"`
+	Review    bool               `json:"review,omitempty"`
+}
+
+// Ask is a question: a tool of the server that changes nothing, or a built-in. Its answer is the
+// structured content of the tool's result, else its text.
+type Ask struct {
+	Call string         `json:"call,omitempty"` // fs.take or fs.again
+	Tool string         `json:"tool,omitempty"`
+	With map[string]any `json:"with,omitempty"`
+
+	// Keep leaves of the answer the lists that it names, with the items that are meant.
+	Keep map[string]Keep `json:"keep,omitempty"`
+}
+
+// Keep says which items of a list are kept: those that are Like an item of a list, in all fields
+// By; or with one of the values in any field of Any.
+type Keep struct {
+	Like string   `json:"like"` // CEL that gives a list
+	By   []string `json:"by,omitempty"`
+	Any  []string `json:"any,omitempty"`
+}
+
+// Guard leaves an undo to the plan's owner.
+type Guard struct {
+	When    string `json:"when"`
+	Message string `json:"message"`
+}
+
+// Step is one call of an undo: a tool of the server, or a built-in.
+type Step struct {
+	When string         `json:"when,omitempty"` // CEL; empty: always
+	Call string         `json:"call,omitempty"` // fs.restore or fs.move_back
+	Tool string         `json:"tool,omitempty"`
+	With map[string]any `json:"with,omitempty"`
+}
+
+// Recipe is what a registration freezes of a tool.
+type Recipe struct {
+	Tool  string  `json:"tool"`
+	Probe *Ask    `json:"probe,omitempty"`
+	Done  string  `json:"done,omitempty"`
+	Stop  []Guard `json:"stop,omitempty"`
+	Undo  []Step  `json:"undo"`
+}
+
+//go:embed packs/*.yaml
+var builtIn embed.FS
+
+// BuiltIn returns the packs that come with the gateway.
+func BuiltIn() ([]Pack, error) {
+	var packs []Pack
+	err := fs.WalkDir(builtIn, "packs", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := builtIn.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		pack, err := ParsePack(path.Base(name), data)
+		packs = append(packs, pack)
+		return err
+	})
+	return packs, err
+}
+
+// ParsePack reads a file with one pack, strictly, and compiles its expressions. name is in the
+// errors.
+func ParsePack(name string, data []byte) (Pack, error) {
+	var pack Pack
+	if _, err := contract.ReadDocument(name, data, &pack); err != nil {
+		return pack, err
+	}
+	x := newExpressions()
+	switch {
+	case pack.APIVersion != contract.APIVersion:
+		return pack, ledger.Refuse(name+": apiVersion", fmt.Sprintf("%q", pack.APIVersion),
+			contract.APIVersion)
+	case pack.Kind != PackKind:
+		return pack, ledger.Refuse(name+": kind", fmt.Sprintf("%q", pack.Kind), PackKind)
+	case pack.Server == "":
+		return pack, ledger.Refuse(name+": server", "missing", "the name that the server gives itself")
+	}
+	for _, tool := range sortedKeys(pack.Tools) {
+		if err := x.tool(name+": tools."+tool, pack.Tools[tool], pack.Files); err != nil {
+			return pack, err
+		}
+	}
+	return pack, nil
+}
+
+// tool checks the contract of one tool.
+func (x *expressions) tool(field string, t Tool, files bool) error {
+	switch t.Class {
+	case contract.Effectless, contract.Irreversible:
+		if t.Before != nil || t.After != nil || len(t.Undo) > 0 || t.Probe != nil || t.Done != "" ||
+			len(t.Stop) > 0 {
+			return ledger.Refuse(field+".undo", "given for class "+string(t.Class), "class compensable")
+		}
+	case contract.Compensable:
+		if len(t.Undo) == 0 {
+			return ledger.Refuse(field+".undo", "missing", "the calls that undo it")
+		}
+	default:
+		return ledger.Refuse(field+".class", fmt.Sprintf("%q", t.Class),
+			"compensable, irreversible or effectless")
+	}
+	for part, ask := range map[string]*Ask{"before": t.Before, "after": t.After, "probe": t.Probe} {
+		if ask == nil {
+			continue
+		}
+		if err := x.ask(field+"."+part, *ask, files); err != nil {
+			return err
+		}
+	}
+	for i, step := range t.Undo {
+		if err := x.step(fmt.Sprintf("%s.undo[%d]", field, i), step, files); err != nil {
+			return err
+		}
+	}
+	for i, guard := range t.Stop {
+		if err := x.checkCondition(fmt.Sprintf("%s.stop[%d].when", field, i), guard.When); err != nil {
+			return err
+		}
+	}
+	for part, text := range map[string]string{"effectless_when": t.EffectlessWhen,
+		"not_taken": t.NotTaken, "done": t.Done} {
+		if err := x.checkCondition(field+"."+part, text); err != nil {
+			return err
+		}
+	}
+	if recipe, err := encode(t.recipe(field)); err != nil || len(recipe) > recipeMax {
+		return ledger.Refuse(field+".undo", fmt.Sprintf("%d bytes of JSON", len(recipe)),
+			fmt.Sprintf("at most %d bytes: a registration freezes it", recipeMax))
+	}
+	return nil
+}
+
+func (x *expressions) ask(field string, a Ask, files bool) error {
+	if err := oneCall(field, a.Call, a.Tool, files, callTake, callAgain); err != nil {
+		return err
+	}
+	for _, list := range sortedKeys(a.Keep) {
+		keep, place := a.Keep[list], field+".keep."+list
+		if (len(keep.By) == 0) == (len(keep.Any) == 0) {
+			return ledger.Refuse(place, "by and any", "one of the two")
+		}
+		if err := x.checkCondition(place+".like", keep.Like); err != nil {
+			return err
+		}
+	}
+	return x.check(field+".with", a.With)
+}
+
+func (x *expressions) step(field string, s Step, files bool) error {
+	if err := oneCall(field, s.Call, s.Tool, files, callRestore, callMoveBack); err != nil {
+		return err
+	}
+	if err := x.checkCondition(field+".when", s.When); err != nil {
+		return err
+	}
+	return x.check(field+".with", s.With)
+}
+
+// oneCall wants a tool or one of these built-ins.
+func oneCall(field, call, tool string, files bool, allowed ...string) error {
+	switch {
+	case (call == "") == (tool == ""):
+		return ledger.Refuse(field, "call and tool", "one of the two")
+	case call != "" && !slices.Contains(allowed, call):
+		return ledger.Refuse(field+".call", fmt.Sprintf("%q", call), strings.Join(allowed, " or "))
+	case call != "" && !files:
+		return ledger.Refuse(field+".call", "given in a pack without files", "files: true")
+	}
+	return nil
+}
+
+// recipe is what undoes a tool.
+func (t Tool) recipe(name string) Recipe {
+	return Recipe{Tool: name, Probe: t.Probe, Done: t.Done, Stop: t.Stop, Undo: t.Undo}
+}
+
+// contract makes the contract of a tool at one server.
+func (t Tool) contract(server *Server, name string) (contract.Contract, error) {
+	c := contract.Contract{
+		Capability: server.Capability(name), Class: t.Class, Fidelity: t.Fidelity,
+		Timeout: cmp.Or(t.Timeout, CallTimeoutDefault), Review: t.Review,
+	}
+	if t.Before != nil {
+		c.Before = &contract.Before{Call: server.question(name),
+			With: map[string]any{"input": "=input"}, Attempts: 1}
+	}
+	if t.Class != contract.Compensable {
+		return c, nil
+	}
+	recipe, err := encode(t.recipe(name))
+	if err != nil {
+		return c, err
+	}
+	c.Settle, c.ValidFor = settleTime, t.ValidFor
+	c.OnInDoubt = cmp.Or(t.OnInDoubt, contract.InDoubtCompensate)
+	c.Inverse = &contract.Inverse{Call: server.Undo(), Attempts: undoAttempts,
+		With: map[string]any{"recipe": string(recipe), "input": "=input", "output": "=output",
+			"before": "=before"}}
+	return c, nil
+}
+
+// Calls lists the tools of a server that the pack calls for undos and for what they have to know.
+func (p Pack) Calls() []string { return sortedKeys(p.tools()) }
+
+// tools are the tools of a server that the undos of a pack call: nothing else is called for a
+// registration, whatever it says.
+func (p Pack) tools() map[string]bool {
+	called := map[string]bool{}
+	for _, t := range p.Tools {
+		for _, ask := range []*Ask{t.Probe, t.Before, t.After} {
+			if ask != nil && ask.Tool != "" {
+				called[ask.Tool] = true
+			}
+		}
+		for _, step := range t.Undo {
+			if step.Tool != "" {
+				called[step.Tool] = true
+			}
+		}
+	}
+	return called
+}
+
+// matching returns the pack for a server by the name that it gives itself; the last one given
+// wins.
+func matching(packs []Pack, server string) (Pack, error) {
+	for _, pack := range slices.Backward(packs) {
+		switch {
+		case pack.Server != server:
+		case pack.Draft:
+			return Pack{}, ledger.Refuse("pack["+server+"].draft", "true",
+				"a pack that a person has read, without the field draft")
+		default:
+			return pack, nil
+		}
+	}
+	return Pack{Server: server}, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,451 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+)
+
+// several separates the name of a server from that of its tool, where there are several servers.
+const several = "__"
+
+// stateless is the first version of the protocol in which a server cannot ask its client anything
+// while a call is under way. Clients of it speak an earlier one with the gateway, which passes on
+// what servers ask.
+const stateless = "2026-07-28"
+
+// serve makes the server that clients see: it is called what its only server is called, and can
+// what its servers can.
+func (g *Gateway) serve() {
+	capable := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	implementation := &sdk.Implementation{Name: "sagenbaum", Version: version}
+	var instructions []string
+	for _, s := range g.config.Servers {
+		info := s.session.InitializeResult()
+		if len(g.config.Servers) == 1 && info.ServerInfo != nil {
+			implementation = info.ServerInfo
+		}
+		if info.Instructions != "" {
+			instructions = append(instructions, info.Instructions)
+		}
+		if c := info.Capabilities; c != nil {
+			if c.Resources != nil {
+				capable.Resources = &sdk.ResourceCapabilities{ListChanged: true,
+					Subscribe: c.Resources.Subscribe || capable.Resources != nil && capable.Resources.Subscribe}
+			}
+			if c.Prompts != nil {
+				capable.Prompts = &sdk.PromptCapabilities{ListChanged: true}
+			}
+			if c.Completions != nil {
+				capable.Completions = c.Completions
+			}
+			passLogging(capable, c)
+		}
+	}
+	options := &sdk.ServerOptions{
+		Capabilities: capable,
+		Instructions: strings.Join(instructions, "\n\n"),
+		SupportedProtocolVersions: slices.DeleteFunc(sdk.SupportedProtocolVersions(),
+			func(v string) bool { return v >= stateless }),
+	}
+	if capable.Resources != nil && capable.Resources.Subscribe {
+		options.SubscribeHandler = g.subscribe
+		options.UnsubscribeHandler = g.unsubscribe
+	}
+	g.front = sdk.NewServer(implementation, options)
+	g.front.AddReceivingMiddleware(g.pass)
+}
+
+// pass answers what the servers answer; the rest is the SDK's.
+func (g *Gateway) pass(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		switch params := req.GetParams().(type) {
+		case *sdk.ListToolsParams:
+			return g.listTools(ctx)
+		case *sdk.CallToolParamsRaw:
+			call, ok := req.(*sdk.CallToolRequest)
+			if !ok {
+				break
+			}
+			result, err := g.call(ctx, call)
+			if err != nil {
+				return nil, err
+			}
+			return result, nil
+		case *sdk.ListResourcesParams:
+			return g.listResources(ctx)
+		case *sdk.ListResourceTemplatesParams:
+			return g.listTemplates(ctx)
+		case *sdk.ReadResourceParams:
+			return first(ctx, g, isResource, func(s *sdk.ClientSession) (*sdk.ReadResourceResult, error) {
+				return s.ReadResource(ctx, &sdk.ReadResourceParams{URI: params.URI, Meta: own(params.Meta)})
+			})
+		case *sdk.ListPromptsParams:
+			return g.listPrompts(ctx)
+		case *sdk.GetPromptParams:
+			return g.getPrompt(ctx, params)
+		case *sdk.CompleteParams:
+			return first(ctx, g, isCompletion, func(s *sdk.ClientSession) (*sdk.CompleteResult, error) {
+				return s.Complete(ctx, params)
+			})
+		default:
+			if err := g.setLevel(ctx, params); err != nil {
+				return nil, err
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// own is metadata without what a client says to its own server.
+func own(meta sdk.Meta) sdk.Meta {
+	passed := sdk.Meta{}
+	for name, v := range meta {
+		if !strings.HasPrefix(name, "io.modelcontextprotocol/") {
+			passed[name] = v
+		}
+	}
+	return passed
+}
+
+// wired is the error that a server answered with, as it is.
+func wired(err error) error {
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) {
+		return wire
+	}
+	return err
+}
+
+func isResource(c *sdk.ServerCapabilities) bool   { return c.Resources != nil }
+func isCompletion(c *sdk.ServerCapabilities) bool { return c.Completions != nil }
+
+// sessions are those of the servers that are able to do something.
+func (g *Gateway) sessions(ctx context.Context, able func(*sdk.ServerCapabilities) bool) (
+	list []*sdk.ClientSession) {
+	for _, s := range g.config.Servers {
+		session, err := s.live(ctx)
+		if err != nil {
+			g.logger.Warn("a server does not start", "server", s.Name(), "error", err)
+			continue
+		}
+		if c := session.InitializeResult().Capabilities; c != nil && able(c) {
+			list = append(list, session)
+		}
+	}
+	return list
+}
+
+// first asks one server after the other until one answers.
+func first[R sdk.Result](ctx context.Context, g *Gateway, able func(*sdk.ServerCapabilities) bool,
+	ask func(*sdk.ClientSession) (R, error)) (sdk.Result, error) {
+	var last error = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+		Message: "no server answers this"}
+	for _, session := range g.sessions(ctx, able) {
+		result, err := ask(session)
+		if err == nil {
+			return result, nil
+		}
+		last = wired(err)
+	}
+	return nil, last
+}
+
+// shown is what clients call a tool or a prompt of a server.
+func (g *Gateway) shown(s *Server, name string) string {
+	if len(g.config.Servers) == 1 {
+		return name
+	}
+	return s.Name() + several + name
+}
+
+// route finds the server of a tool or a prompt.
+func (g *Gateway) route(shown string) (*Server, string) {
+	if len(g.config.Servers) == 1 {
+		return g.config.Servers[0], shown
+	}
+	server, name, _ := strings.Cut(shown, several)
+	for _, s := range g.config.Servers {
+		if s.Name() == server {
+			return s, name
+		}
+	}
+	return nil, ""
+}
+
+// listTools lists what may be called: the tools of the servers, but for those that would be
+// refused, and the gateway's own.
+func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
+	result := &sdk.ListToolsResult{Tools: []*sdk.Tool{}}
+	for _, s := range g.config.Servers {
+		tools, err := s.Tools(ctx)
+		if err != nil {
+			return nil, wired(err)
+		}
+		s.remember(tools)
+		for _, t := range tools {
+			if _, known := s.pack.Tools[t.Name]; !known && g.config.Unknown == RefuseUnknown &&
+				!(g.config.TrustHints && hinted(t)) {
+				continue
+			}
+			seen := *t
+			seen.Name = g.shown(s, t.Name)
+			result.Tools = append(result.Tools, &seen)
+		}
+	}
+	result.Tools = append(result.Tools, g.ownList()...)
+	return result, nil
+}
+
+func hinted(t *sdk.Tool) bool { return t.Annotations != nil && t.Annotations.ReadOnlyHint }
+
+// remember keeps what a server has said of its tools.
+func (s *Server) remember(tools []*sdk.Tool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed, s.hints = map[string]bool{}, map[string]bool{}
+	for _, t := range tools {
+		s.listed[t.Name], s.hints[t.Name] = true, hinted(t)
+	}
+}
+
+// has reports whether the server has a tool; one that was not there is looked for again.
+func (s *Server) has(ctx context.Context, tool string) (bool, error) {
+	s.mu.Lock()
+	there := s.listed[tool]
+	s.mu.Unlock()
+	if there {
+		return true, nil
+	}
+	tools, err := s.Tools(ctx)
+	if err != nil {
+		return false, wired(err)
+	}
+	s.remember(tools)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listed[tool], nil
+}
+
+// readOnly reports whether a tool says that it has no effect.
+func (g *Gateway) readOnly(s *Server, tool string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hints[tool]
+}
+
+// listed reports whether the tool was there when the gateway began.
+func (g *Gateway) listed(s *Server, tool string) bool { return s.first[tool] }
+
+func (g *Gateway) listResources(ctx context.Context) (sdk.Result, error) {
+	result := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
+	for _, session := range g.sessions(ctx, isResource) {
+		for r, err := range session.Resources(ctx, nil) {
+			if err != nil {
+				return nil, wired(err)
+			}
+			result.Resources = append(result.Resources, r)
+		}
+	}
+	return result, nil
+}
+
+func (g *Gateway) listTemplates(ctx context.Context) (sdk.Result, error) {
+	result := &sdk.ListResourceTemplatesResult{ResourceTemplates: []*sdk.ResourceTemplate{}}
+	for _, session := range g.sessions(ctx, isResource) {
+		for r, err := range session.ResourceTemplates(ctx, nil) {
+			var wire *jsonrpc.Error
+			if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound {
+				break // it has resources, and no templates
+			}
+			if err != nil {
+				return nil, wired(err)
+			}
+			result.ResourceTemplates = append(result.ResourceTemplates, r)
+		}
+	}
+	return result, nil
+}
+
+func (g *Gateway) listPrompts(ctx context.Context) (sdk.Result, error) {
+	result := &sdk.ListPromptsResult{Prompts: []*sdk.Prompt{}}
+	for _, s := range g.config.Servers {
+		session, err := s.live(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if c := session.InitializeResult().Capabilities; c == nil || c.Prompts == nil {
+			continue
+		}
+		for p, err := range session.Prompts(ctx, nil) {
+			if err != nil {
+				return nil, wired(err)
+			}
+			seen := *p
+			seen.Name = g.shown(s, p.Name)
+			result.Prompts = append(result.Prompts, &seen)
+		}
+	}
+	return result, nil
+}
+
+func (g *Gateway) getPrompt(ctx context.Context, params *sdk.GetPromptParams) (sdk.Result, error) {
+	s, name := g.route(params.Name)
+	if s == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("unknown prompt %q", params.Name)}
+	}
+	session, err := s.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := session.GetPrompt(
+		ctx,
+		&sdk.GetPromptParams{Name: name, Arguments: params.Arguments,
+			Meta: own(params.Meta)},
+	)
+	if err != nil {
+		return nil, wired(err)
+	}
+	return result, nil
+}
+
+func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
+	_, err := first(ctx, g, isResource, func(s *sdk.ClientSession) (*sdk.ListResourcesResult, error) {
+		return nil, s.Subscribe(ctx, &sdk.SubscribeParams{URI: req.Params.URI})
+	})
+	return err
+}
+
+func (g *Gateway) unsubscribe(ctx context.Context, req *sdk.UnsubscribeRequest) error {
+	_, err := first(ctx, g, isResource, func(s *sdk.ClientSession) (*sdk.ListResourcesResult, error) {
+		return nil, s.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: req.Params.URI})
+	})
+	return err
+}
+
+// listen has what a server says by itself go to the clients.
+func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {
+	options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) {
+		g.front.AddTool(&sdk.Tool{Name: unlisted, InputSchema: map[string]any{"type": "object"}}, nil)
+		g.front.RemoveTools(unlisted) // either has the SDK say so to all clients, once
+	}
+	options.PromptListChangedHandler = func(context.Context, *sdk.PromptListChangedRequest) {
+		g.front.AddPrompt(&sdk.Prompt{Name: unlisted}, nil)
+		g.front.RemovePrompts(unlisted)
+	}
+	options.ResourceListChangedHandler = func(context.Context, *sdk.ResourceListChangedRequest) {
+		const uri = "sagenbaum://unlisted"
+		g.front.AddResource(&sdk.Resource{URI: uri, Name: unlisted}, nil)
+		g.front.RemoveResources(uri)
+	}
+	options.ResourceUpdatedHandler = func(ctx context.Context,
+		req *sdk.ResourceUpdatedNotificationRequest) {
+		g.told(g.front.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI}))
+	}
+	g.listenLogs(options)
+	options.ProgressNotificationHandler = g.passProgress
+	options.ElicitationHandler = func(ctx context.Context,
+		req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+		return g.elicit(ctx, s, req)
+	}
+}
+
+func (g *Gateway) told(err error) {
+	if err != nil {
+		g.logger.Debug("a client did not take what its server said", "error", err)
+	}
+}
+
+// during notes whose call is under way, and gives its progress a token of the gateway's own.
+func (g *Gateway) during(r request) (release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calling[r.server] = append(g.calling[r.server], r.session)
+	own := ""
+	if token, ok := r.meta["progressToken"]; ok {
+		g.tokens++
+		own = fmt.Sprintf("call-%d", g.tokens)
+		g.progress[own] = progress{r.session, token}
+		r.meta["progressToken"] = own
+	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		list := g.calling[r.server]
+		if i := slices.Index(list, r.session); i >= 0 {
+			g.calling[r.server] = slices.Delete(list, i, i+1)
+		}
+		if own != "" {
+			time.AfterFunc(progressLate, func() { g.forget(own) })
+		}
+	}
+}
+
+func (g *Gateway) forget(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.progress, token)
+}
+
+func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificationClientRequest) {
+	token, ok := req.Params.ProgressToken.(string)
+	if !ok {
+		return
+	}
+	g.mu.Lock()
+	p, ok := g.progress[token]
+	g.mu.Unlock()
+	if ok {
+		params := *req.Params
+		params.ProgressToken = p.token
+		g.told(p.session.NotifyProgress(ctx, &params))
+	}
+}
+
+// elicit asks the client whose call of the server is under way.
+func (g *Gateway) elicit(
+	ctx context.Context,
+	s *Server,
+	req *sdk.ElicitRequest,
+) (*sdk.ElicitResult, error) {
+	client, err := g.caller(s)
+	if err != nil {
+		return nil, err
+	}
+	return client.Elicit(ctx, req.Params)
+}
+
+// caller is the client whose call of a server is under way. With calls of several clients no one
+// knows who is meant, and one must not answer for another.
+func (g *Gateway) caller(s *Server) (*sdk.ServerSession, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := g.calling[s]
+	if len(list) == 0 {
+		return nil, errors.New("no call of a client is under way")
+	}
+	for _, other := range list {
+		if other != list[0] {
+			return nil, errors.New("calls of several clients are under way: no one knows which is asked")
+		}
+	}
+	return list[0], nil
+}
+
+// Contracts says what the gateway would do about a tool: its class and fidelity; known is false
+// for a tool without a contract.
+func (s *Server) Contract(
+	tool string,
+) (class contract.Class, fidelity contract.Fidelity, known bool) {
+	t, known := s.pack.Tools[tool]
+	return t.Class, t.Fidelity, known
+}

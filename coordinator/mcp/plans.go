@@ -1,0 +1,477 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// plans are the plans of the gateway's clients.
+type plans struct {
+	g *Gateway
+
+	mu      sync.Mutex
+	byID    map[string]*tracked
+	current map[*sdk.ServerSession]*tracked   // that calls without a plan belong to
+	begun   map[*sdk.ServerSession][]*tracked // by each connection
+	opening map[any]chan struct{}             // a connection or an id whose plan is being opened
+}
+
+func newPlans(g *Gateway) *plans {
+	return &plans{g: g, byID: map[string]*tracked{}, current: map[*sdk.ServerSession]*tracked{},
+		begun: map[*sdk.ServerSession][]*tracked{}, opening: map[any]chan struct{}{}}
+}
+
+// tracked is a plan with what the gateway knows of its effects.
+type tracked struct {
+	plan *coordinator.Plan
+	turn chan struct{} // one element while an effect is under way
+
+	mu      sync.Mutex
+	effects []*effect
+	results map[string]*keyed // by the action of a call with a key
+	marks   int               // savepoints so far
+	mark    string            // the savepoint that the next effect comes after; empty: none
+	marking chan struct{}     // closed when mark is known
+	over    error             // why no effect joins it any more
+}
+
+// effect is one call that may have changed something.
+type effect struct {
+	Action   string            `json:"action"`
+	Tool     string            `json:"tool"`
+	About    string            `json:"about,omitempty"`
+	Class    contract.Class    `json:"class"`
+	Fidelity contract.Fidelity `json:"fidelity,omitempty"`
+	State    string            `json:"state"` // done, in_doubt, being_undone or undone
+
+	print string // of server, tool and arguments
+	past  string // likewise, of a call of an earlier process
+	mark  string // the savepoint before it
+}
+
+// States of effects.
+const (
+	stateDone    = "done"
+	stateInDoubt = "in_doubt"
+	stateUndoing = "being_undone"
+	stateUndone  = "undone"
+)
+
+// keyed is a call with a key of its client.
+type keyed struct {
+	print  string
+	ended  chan struct{}
+	result *sdk.CallToolResult // nil: it ended without one, or is too large
+	err    error
+}
+
+func fingerprint(server, tool string, arguments json.RawMessage) string {
+	sum := sha256.Sum256([]byte(server + "\x00" + tool + "\x00" + string(arguments)))
+	return hex.EncodeToString(sum[:])
+}
+
+// begin opens a plan for a connection. Its first savepoint is stored with it.
+func (p *plans) begin(ctx context.Context, session *sdk.ServerSession,
+	spec coordinator.PlanSpec) (*tracked, error) {
+	if spec.Deadline == 0 {
+		spec.Deadline = p.g.config.Deadline
+	}
+	plan, err := p.g.agent.Begin(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	t := track(plan)
+	t.markNow(ctx)
+	p.keep(t, session)
+	return t, nil
+}
+
+func track(plan *coordinator.Plan) *tracked {
+	marking := make(chan struct{})
+	close(marking)
+	return &tracked{plan: plan, turn: make(chan struct{}, 1), results: map[string]*keyed{},
+		marking: marking}
+}
+
+func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byID[t.plan.ID()] = t
+	if session != nil {
+		if len(p.begun[session]) == 0 && p.g.remote.Load() {
+			go func() { // ends with the session
+				_ = session.Wait() // however it has ended
+				p.left(session)
+			}()
+		}
+		p.current[session] = t
+		p.begun[session] = append(p.begun[session], t)
+	}
+}
+
+// of finds the plan of a call: the one that it names, or that of its connection, which is begun
+// with its first effect.
+func (p *plans) of(ctx context.Context, session *sdk.ServerSession, id string,
+	begin bool) (*tracked, error) {
+	t := p.known(session, id)
+	switch {
+	case t != nil:
+		return t, nil
+	case id == "" && !begin:
+		return nil, ledger.Refuse("plan", "no plan is open on this connection",
+			"the id of a plan, or a call that has an effect first")
+	}
+	release, err := p.alone(ctx, session, id)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	switch t := p.known(session, id); {
+	case t != nil: // another call has opened it meanwhile
+		return t, nil
+	case id != "":
+		return p.resume(ctx, id)
+	}
+	return p.begin(ctx, session, coordinator.PlanSpec{Label: "MCP session"})
+}
+
+// known finds a plan that is open in this process.
+func (p *plans) known(session *sdk.ServerSession, id string) *tracked {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id == "" {
+		return p.current[session]
+	}
+	return p.byID[id]
+}
+
+// alone waits until no other call opens a plan for the connection, or the plan with the id: calls
+// of one client come at the same time.
+func (p *plans) alone(ctx context.Context, session *sdk.ServerSession, id string) (
+	release func(), err error) {
+	var key any = session
+	if id != "" {
+		key = id
+	}
+	for {
+		p.mu.Lock()
+		other := p.opening[key]
+		if other == nil {
+			done := make(chan struct{})
+			p.opening[key] = done
+			p.mu.Unlock()
+			return func() {
+				p.mu.Lock()
+				delete(p.opening, key)
+				p.mu.Unlock()
+				close(done)
+			}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// resume goes on with a plan of an earlier process.
+func (p *plans) resume(ctx context.Context, id string) (*tracked, error) {
+	plan, err := p.g.agent.Resume(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t := track(plan)
+	recorded := plan.Recorded()
+	marks, mark := t.pastMarks(len(recorded)), ""
+	for i, r := range recorded {
+		if marks[i] != "" {
+			mark = marks[i]
+		}
+		if r.Outcome == api.OutcomeFailed || r.Undone {
+			continue // an undo to the savepoint before it is one of the next call
+		}
+		e := p.g.effectOf(r)
+		e.mark, mark = mark, ""
+		t.effects = append(t.effects, e)
+	}
+	t.markNow(ctx)
+	p.keep(t, nil)
+	return t, nil
+}
+
+// pastMarks are the savepoints of an earlier process, by how many actions are before each. The next
+// one has a name after theirs.
+func (t *tracked) pastMarks(actions int) map[int]string {
+	marks := map[int]string{}
+	for n := 1; n <= t.marks+actions+marksMissing; n++ {
+		if before, set := t.plan.HasSavepoint(markName(n)); set {
+			marks[before], t.marks = markName(n), n
+		}
+	}
+	return marks
+}
+
+// marksMissing is how many numbers of savepoints in a row may be of what was undone.
+const marksMissing = 64
+
+func markName(n int) string { return "before-" + strconv.Itoa(n) }
+
+// effectOf is the effect of an action of an earlier process.
+func (g *Gateway) effectOf(r coordinator.Recorded) *effect {
+	e := &effect{Action: r.Action, Tool: r.Capability, Class: contract.Irreversible, State: stateDone,
+		past: pastPrint(r.Capability, r.Input)}
+	if r.Outcome != api.OutcomeCompleted {
+		e.State = stateInDoubt
+	}
+	for _, s := range g.config.Servers {
+		for _, name := range sortedKeys(s.first) {
+			if s.Capability(name) == r.Capability {
+				e.Tool = g.shown(s, name)
+			}
+		}
+		for _, name := range sortedKeys(s.pack.Tools) {
+			if s.Capability(name) == r.Capability {
+				tool := s.pack.Tools[name]
+				e.Tool, e.Class, e.Fidelity = g.shown(s, name), tool.Class, tool.Fidelity
+			}
+		}
+	}
+	return e
+}
+
+// pastPrint is the print of a call of an earlier process: of its capability and its input.
+func pastPrint(capability string, input []byte) string {
+	return capability + " " + hex.EncodeToString(input)
+}
+
+// drop has the next effect of a connection begin another plan.
+func (p *plans) drop(t *tracked, why error) {
+	t.mu.Lock()
+	t.over = why
+	clear(t.results) // the ledger knows of them still
+	t.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for session, current := range p.current {
+		if current == t {
+			delete(p.current, session)
+		}
+	}
+}
+
+// left does what the configuration says about the plans of a client that has gone.
+func (p *plans) left(session *sdk.ServerSession) {
+	p.mu.Lock()
+	begun := p.begun[session]
+	delete(p.begun, session)
+	delete(p.current, session)
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	for _, t := range begun {
+		t.mu.Lock()
+		over := t.over
+		t.mu.Unlock()
+		if over != nil {
+			p.forget(t)
+			continue
+		}
+		var err error
+		switch p.g.config.OnDisconnect {
+		case CommitPlan:
+			err = t.plan.Commit(ctx)
+		case FailPlan:
+			err = t.plan.Fail(ctx, "its client has gone")
+		case LeavePlan:
+			err = t.plan.Flush(ctx)
+		}
+		if err != nil {
+			p.g.logger.Warn("a plan stays open until its deadline", "tenant", p.g.config.Tenant,
+				"plan", t.plan.ID(), "error", err)
+		}
+	}
+}
+
+// forget lets go of a plan that has ended.
+func (p *plans) forget(t *tracked) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byID, t.plan.ID())
+}
+
+// take waits until no other effect of the plan is under way and its last savepoint is stored.
+func (t *tracked) take(ctx context.Context) (release func(), err error) {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	t.mu.Lock()
+	marking := t.marking
+	t.mu.Unlock()
+	select {
+	case <-marking:
+		return func() { <-t.turn }, nil
+	case <-ctx.Done():
+		<-t.turn
+		return nil, ctx.Err()
+	}
+}
+
+// markLater stores a savepoint after an effect while the client thinks about its result.
+func (t *tracked) markLater(ctx context.Context) {
+	done := make(chan struct{})
+	t.mu.Lock()
+	t.mark, t.marking = "", done
+	t.mu.Unlock()
+	go func() { // ends with the append
+		defer close(done)
+		t.markNow(ctx)
+	}()
+}
+
+// markNow stores a savepoint. Without one the next effect can be undone only together with what
+// comes before it.
+func (t *tracked) markNow(ctx context.Context) {
+	t.mu.Lock()
+	t.marks++
+	name := markName(t.marks)
+	t.mark = ""
+	t.mu.Unlock()
+	if t.plan.Savepoint(ctx, name) == nil {
+		t.mu.Lock()
+		t.mark = name
+		t.mu.Unlock()
+	}
+}
+
+// note adds an effect, or changes what is known of it.
+func (t *tracked) note(e *effect) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.mark = t.mark
+	t.effects = append(t.effects, e)
+}
+
+// look asks which effects were undone since, on another's word.
+func (g *Gateway) look(ctx context.Context, t *tracked) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	undone, err := g.agent.Undone(ctx, t.plan.ID())
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.effects {
+		if slices.Contains(undone, e.Action) {
+			e.State = stateUndone
+		}
+	}
+	return nil
+}
+
+// doubtful finds an effect of which no one knows whether it happened.
+func (t *tracked) doubtful(print, past string) *effect {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.effects {
+		if e.State == stateInDoubt && (e.print == print || e.past == past) {
+			return e
+		}
+	}
+	return nil
+}
+
+// ended says why the plan takes no effect any more.
+func (t *tracked) ended() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
+
+// overs reports whether no effect joins the plan any more after an error. A plan that is being
+// undone in part is open again soon.
+func (t *tracked) overs(err error) bool {
+	if errors.Is(err, coordinator.ErrUnwinding) && t.plan.GoesBack() {
+		return false
+	}
+	for _, end := range []error{
+		coordinator.ErrUnwinding, coordinator.ErrUnwound, coordinator.ErrClosed,
+		coordinator.ErrSuperseded, coordinator.ErrErased, coordinator.ErrPlanExists} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// keyedAction is the id of the action of a call with a key.
+func keyedAction(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "key-" + hex.EncodeToString(sum[:16])
+}
+
+// claim finds the call with a key, or makes this one it. Errors: *ledger.Refused for a key of
+// another call.
+func (t *tracked) claim(action, print string) (k *keyed, first bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.results[action]; k != nil {
+		if k.print != print {
+			return nil, false, ledger.Refuse("_meta["+keyMeta+"]", "the key of another call",
+				"a key of its own for each call")
+		}
+		return k, false, nil
+	}
+	if len(t.results) >= resultsMax {
+		for old, k := range t.results {
+			select {
+			case <-k.ended:
+				delete(t.results, old) // the ledger knows of it still
+			default:
+			}
+			if len(t.results) < resultsMax {
+				break
+			}
+		}
+	}
+	k = &keyed{print: print, ended: make(chan struct{})}
+	t.results[action] = k
+	return k, true, nil
+}
+
+// finish keeps the result of a call with a key; one that was not taken may be made again.
+func (t *tracked) finish(
+	action string,
+	k *keyed,
+	result *sdk.CallToolResult,
+	err error,
+	again bool,
+) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.result, k.err = result, err
+	if again {
+		delete(t.results, action)
+	}
+	close(k.ended)
+}
+
+func named(plan string) string { return fmt.Sprintf("plan %s", plan) }

@@ -1,0 +1,662 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Names of the built-ins of packs.
+const (
+	callTake     = "fs.take"      // an image of paths
+	callAgain    = "fs.again"     // what is at the paths of an image
+	callRestore  = "fs.restore"   // puts an image back
+	callMoveBack = "fs.move_back" // undoes a move
+)
+
+// ServerConfig says how a server is started and what is done about its tools.
+type ServerConfig struct {
+	Name    string            // required: the first word of its capabilities
+	Command string            // required
+	Args    []string          //
+	Env     map[string]string // beside that of this process without its SAGENBAUM_ variables
+	Errors  io.Writer         // what it writes to stderr; default none
+
+	// Inherited is beside Env, and no part of the default of Instance: a gateway has it from its
+	// own client, and does not know of it.
+	Inherited map[string]string
+
+	// Instance names what undoes its effects, the same in every process that reaches the same
+	// data; default from the name, the folder State and the command line.
+	Instance string
+
+	// Roots are the folders in which the undos of a pack with files work; default those among
+	// the arguments.
+	Roots []string
+
+	// State is the folder of images, trash and locks. Required.
+	State string
+
+	Packs  []Pack // beside the built-in ones, and before them
+	Logger *slog.Logger
+}
+
+// Server is an MCP server that runs as a child of this process. It is safe for concurrent use.
+// Close it.
+type Server struct {
+	config   ServerConfig
+	instance string
+	packs    []Pack
+	x        *expressions
+	logger   *slog.Logger
+	guard    *lock
+	front    *Gateway // gets what the server says by itself; nil for a worker
+
+	mu      sync.Mutex
+	session *sdk.ClientSession // nil before Start, and after it has ended
+	child   *exec.Cmd
+	ended   chan struct{} // of session
+	closed  bool
+
+	pack    Pack // set by Start
+	version string
+	files   *files.Files
+
+	first  map[string]bool // the tools that were there when the gateway began
+	listed map[string]bool // and at the last look; guarded by mu
+	hints  map[string]bool // those of them that say that they have no effect
+}
+
+// NewServer checks the configuration; Start starts the server. Errors: *ledger.Refused.
+func NewServer(config ServerConfig) (*Server, error) {
+	switch {
+	case !ledger.ValidToken(config.Name):
+		return nil, ledger.Refuse("servers", fmt.Sprintf("%q is not a name", config.Name),
+			"1 to 64 letters, digits, '-' or '_'")
+	case config.Command == "":
+		return nil, ledger.Refuse("servers."+config.Name+".command", "missing", "a program")
+	case config.State == "":
+		return nil, ledger.Refuse("servers."+config.Name+".state", "missing", "a folder")
+	case config.Instance != "" && (!ledger.ValidToken(config.Instance) ||
+		len(config.Instance) > ledger.TokenLenMax-len(undoPrefix)):
+		return nil, ledger.Refuse("servers."+config.Name+".instance",
+			fmt.Sprintf("%q is not a name", config.Instance), "1 to 60 letters, digits, '-' or '_'")
+	}
+	packs, err := BuiltIn()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, packs: append(packs, config.Packs...), x: newExpressions(),
+		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
+	if s.instance = config.Instance; s.instance == "" {
+		here, err := place(config.State)
+		if err != nil {
+			return nil, err
+		}
+		s.instance = config.instance(here)
+	}
+	s.guard, err = newLock(filepath.Join(config.State, s.instance+".lock"))
+	return s, err
+}
+
+// undoPrefix begins the capabilities of what undoes the effects of servers.
+const undoPrefix = "mcp."
+
+// placeFile is where a folder of states has its name.
+const placeFile = "place"
+
+// place is the name of a folder of states, made at random with it: hosts and users have folders of
+// their own, and data of their own, whatever they and their commands are called.
+func place(state string) (string, error) {
+	path := filepath.Join(state, placeFile)
+	name, err := os.ReadFile(path)
+	if err == nil || !os.IsNotExist(err) {
+		return string(name), err
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the folder of a server: %w", err)
+	}
+	draft, err := os.CreateTemp(state, "place-")
+	if err != nil {
+		return "", fmt.Errorf("cannot name the folder of a server: %w", err)
+	}
+	defer os.Remove(draft.Name())
+	_, err = draft.WriteString(rand.Text())
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
+		err = os.Link(draft.Name(), path)
+	}
+	if err != nil && !os.IsExist(err) { // another process was first
+		return "", fmt.Errorf("cannot name the folder of a server: %w", err)
+	}
+	name, err = os.ReadFile(path)
+	return string(name), err
+}
+
+// unnamed is the place of a folder that no gateway or worker has used.
+const unnamed = "unnamed"
+
+// SamePlace gives the folder to, which is empty, the name that the folder from has, so that servers
+// with it have the same Undo; it need not have one. Errors: those of the file system.
+func SamePlace(to, from string) error {
+	name, err := os.ReadFile(filepath.Join(from, placeFile))
+	if err != nil {
+		name = []byte(unnamed)
+	}
+	if err := os.WriteFile(filepath.Join(to, placeFile), name, 0o600); err != nil {
+		return fmt.Errorf("cannot name a folder: %w", err)
+	}
+	return nil
+}
+
+// instance names a server by the place of its states and its command line.
+func (c ServerConfig) instance(place string) string {
+	parts := append([]string{place, c.Command}, c.Args...)
+	for i, part := range parts {
+		if resolved, ok := folder(part); ok && i > 1 {
+			parts[i] = resolved
+		}
+	}
+	for _, name := range sortedKeys(c.Env) {
+		parts = append(parts, name+"="+c.Env[name])
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	name := c.Name[:min(len(c.Name), 40)]
+	return name + "-" + hex.EncodeToString(sum[:4])
+}
+
+// folder resolves an argument that is a folder; a server reads ~ itself, since no shell does.
+func folder(argument string) (string, bool) {
+	argument = files.Home(argument)
+	if info, err := os.Stat(argument); err != nil || !info.IsDir() {
+		return "", false
+	}
+	absolute, err := filepath.Abs(argument)
+	if err == nil {
+		absolute, err = filepath.EvalSymlinks(absolute)
+	}
+	return absolute, err == nil
+}
+
+// Name is what the configuration calls the server.
+func (s *Server) Name() string { return s.config.Name }
+
+// Introduced is what a server that was started calls itself.
+func (s *Server) Introduced() string { return s.pack.Server }
+
+// Version is that of a server that was started, as it says; it need not be that of its package.
+func (s *Server) Version() string { return s.version }
+
+// Pack is that of a server that was started; without tools, where none matches it.
+func (s *Server) Pack() Pack { return s.pack }
+
+// Undo is the capability that undoes the effects of the server's tools.
+func (s *Server) Undo() string { return undoPrefix + s.instance }
+
+// Capability is that of one of its tools.
+func (s *Server) Capability(
+	tool string,
+) string {
+	return bounded(s.config.Name + "." + token(tool))
+}
+
+// question is the capability of what is asked before a call of a tool.
+func (s *Server) question(tool string) string {
+	return bounded(s.Undo() + "." + token(tool))
+}
+
+// token makes the name of a tool one that may be a part of a capability.
+func token(name string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r < 0x80 && ledger.ValidToken(string(r)) {
+			return r
+		}
+		return '_'
+	}, name)
+	if safe == name {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return safe[:min(len(safe), 32)] + "_" + hex.EncodeToString(sum[:3])
+}
+
+// bounded keeps a capability as short as it must be.
+func bounded(name string) string {
+	if len(name) <= ledger.TokenLenMax {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	short := strings.TrimRight(name[:ledger.TokenLenMax-9], ".")
+	return short + "_" + hex.EncodeToString(sum[:4])
+}
+
+// Start starts the server and finds its pack. Errors: *ledger.Refused, or those of the child.
+func (s *Server) Start(ctx context.Context) error {
+	session, err := s.live(ctx)
+	if err != nil {
+		return err
+	}
+	info := session.InitializeResult()
+	name := s.config.Name
+	if info.ServerInfo != nil {
+		name, s.version = info.ServerInfo.Name, info.ServerInfo.Version
+	}
+	if s.pack, err = matching(s.packs, name); err != nil {
+		return err
+	}
+	if !s.pack.Files {
+		return nil
+	}
+	roots := s.config.Roots
+	if len(roots) == 0 {
+		for _, argument := range s.config.Args {
+			if resolved, ok := folder(argument); ok {
+				roots = append(roots, resolved)
+			}
+		}
+	}
+	s.files, err = files.New(files.Config{Roots: roots, State: s.config.State})
+	return err
+}
+
+// live returns the session, and starts the server where it is not running.
+func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session != nil {
+		select {
+		case <-s.ended:
+			s.logger.Warn("the server has ended, and is started again", "server", s.config.Name)
+			endGroup(s.child)
+		default:
+			return s.session, nil
+		}
+	}
+	if s.closed {
+		return nil, fmt.Errorf("server %s: %w", s.config.Name, sdk.ErrConnectionClosed)
+	}
+	child := exec.Command(s.config.Command, s.config.Args...)
+	child.Env = s.config.environment(os.Environ())
+	child.Stderr = s.config.Errors
+	bind(child)
+	transport := exact{&sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
+	session, err := s.client().Connect(ctx, transport, nil)
+	if err != nil {
+		endGroup(child)
+		return nil, fmt.Errorf("cannot start server %s (%s): %w", s.config.Name, s.config.Command, err)
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the session
+		if err := session.Wait(); err != nil {
+			s.logger.Warn("the connection to the server has ended", "server", s.config.Name, "error", err)
+		}
+		close(ended)
+	}()
+	s.session, s.child, s.ended = session, child, ended
+	return session, nil
+}
+
+// ownVariables begin the names of the gateway's variables: some are tokens, credentials and keys.
+const ownVariables = "SAGENBAUM_"
+
+// environment is that of the child, on a machine with the variables given: without those of this
+// gateway, of which a server gets what Env names.
+func (c ServerConfig) environment(given []string) []string {
+	for _, name := range sortedKeys(c.Inherited) {
+		given = append(given, name+"="+c.Inherited[name])
+	}
+	env := slices.DeleteFunc(given, func(entry string) bool {
+		return strings.HasPrefix(entry, ownVariables)
+	})
+	for _, name := range sortedKeys(c.Env) {
+		env = append(env, name+"="+c.Env[name])
+	}
+	return env
+}
+
+func (s *Server) client() *sdk.Client {
+	options := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}}
+	if s.front != nil {
+		s.front.listen(s, options)
+	}
+	return sdk.NewClient(&sdk.Implementation{Name: "sagenbaum", Version: version}, options)
+}
+
+// version is what this gateway says of itself.
+const version = "1"
+
+// Close ends the server: its input ends first, then all its processes are killed.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.session != nil {
+		if err := s.session.Close(); err != nil {
+			s.logger.Debug("the server did not end well", "server", s.config.Name, "error", err)
+		}
+		endGroup(s.child)
+	}
+	s.guard.close()
+}
+
+// Tools lists the tools of the server.
+func (s *Server) Tools(ctx context.Context) ([]*sdk.Tool, error) {
+	session, err := s.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if capable := session.InitializeResult().Capabilities; capable == nil || capable.Tools == nil {
+		return nil, nil
+	}
+	var tools []*sdk.Tool
+	params := &sdk.ListToolsParams{}
+	for range pageMax {
+		page, err := session.ListTools(ctx, params)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the tools of %s: %w", s.config.Name, err)
+		}
+		tools = append(tools, page.Tools...)
+		if page.NextCursor == "" {
+			return tools, nil
+		}
+		params.Cursor = page.NextCursor
+	}
+	return nil, fmt.Errorf("cannot list the tools of %s: more than %d pages", s.config.Name, pageMax)
+}
+
+// errNotReached says that the server does not run, so that a call has not reached it.
+var errNotReached = errors.New("the call has not reached its server")
+
+// Call calls a tool with arguments as they are. Errors: errNotReached, *jsonrpc.Error where the
+// server answered with one, or those of the connection.
+func (s *Server) Call(ctx context.Context, tool string, arguments json.RawMessage,
+	meta map[string]any) (*sdk.CallToolResult, error) {
+	session, err := s.live(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotReached, err)
+	}
+	params := &sdk.CallToolParams{Name: tool, Meta: meta}
+	if len(arguments) > 0 {
+		params.Arguments = arguments
+	}
+	result, err := session.CallTool(ctx, params)
+	if err != nil {
+		if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
+			s.await(ctx, session) // or the next call would find the same session
+		}
+		return nil, err
+	}
+	restoreStructured(result)
+	return result, nil
+}
+
+// await waits until the end of a session is noted.
+func (s *Server) await(ctx context.Context, session *sdk.ClientSession) {
+	s.mu.Lock()
+	ended := s.ended
+	if s.session != session {
+		ended = nil
+	}
+	s.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// act calls a tool that has an effect. settled is closed once nothing of the call can happen any
+// more: a call that is given up goes on, and its server is ended where it has not answered in time.
+// Errors: as Call, or why it was given up.
+func (s *Server) act(ctx context.Context, tool string, arguments json.RawMessage,
+	meta map[string]any) (result *sdk.CallToolResult, settled <-chan struct{}, err error) {
+	type answer struct {
+		result *sdk.CallToolResult
+		err    error
+	}
+	answered, done := make(chan answer, 1), make(chan struct{})
+	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { // ends with the call, at the latest when the server is ended
+		defer cancel()
+		result, err := s.Call(calling, tool, arguments, meta)
+		answered <- answer{result, err}
+		close(done)
+	}()
+	select {
+	case a := <-answered:
+		<-done
+		return a.result, done, a.err
+	case <-ctx.Done():
+	}
+	go func() { // ends with the call
+		late := time.NewTimer(lateTime)
+		defer late.Stop()
+		select {
+		case <-done:
+		case <-late.C:
+			s.logger.Warn("a call that was given up has no answer: its server is ended",
+				"server", s.config.Name, "tool", tool)
+			s.kill()
+			cancel()
+		}
+	}()
+	return nil, done, context.Cause(ctx)
+}
+
+// kill ends the server at once; the next call starts it again.
+func (s *Server) kill() {
+	s.mu.Lock()
+	session := s.session
+	endGroup(s.child)
+	s.mu.Unlock()
+	if session != nil {
+		s.await(context.Background(), session)
+	}
+}
+
+// readTries is how often a call without an effect is made where its server ends under it.
+const readTries = 3
+
+// read calls a tool that has no effect. Errors: as Call.
+func (s *Server) read(ctx context.Context, tool string, arguments json.RawMessage,
+	meta map[string]any) (*sdk.CallToolResult, error) {
+	for try := 1; ; try++ {
+		result, err := s.Call(ctx, tool, arguments, meta)
+		var wire *jsonrpc.Error
+		if err == nil || try == readTries || ctx.Err() != nil || errors.As(err, &wire) {
+			return result, err
+		}
+		s.logger.Info("a call without an effect is made again", "server", s.config.Name, "tool", tool,
+			"error", err)
+	}
+}
+
+// ask answers a question of a pack.
+func (s *Server) ask(
+	ctx context.Context,
+	a Ask,
+	vars triggers.BindingVars,
+) (json.RawMessage, error) {
+	with, err := s.x.object(a.With, vars)
+	if err != nil {
+		return nil, err
+	}
+	var answer json.RawMessage
+	if a.Call != "" {
+		if answer, err = s.builtIn(a.Call, with, ""); err != nil {
+			return nil, err
+		}
+	} else {
+		result, err := s.read(ctx, a.Tool, with, nil)
+		if err != nil {
+			return nil, err
+		}
+		if result.IsError {
+			return nil, errors.New(value(text(result)))
+		}
+		answer = structured(result)
+	}
+	if len(a.Keep) > 0 {
+		return s.x.keep(a.Keep, answer, vars)
+	}
+	return answer, nil
+}
+
+// builtIn carries out a built-in; key names the folder in the trash.
+func (s *Server) builtIn(call string, with json.RawMessage, key string) (json.RawMessage, error) {
+	if s.files == nil {
+		return nil, ledger.Refuse("call", call+" at a server without files", "a pack with files: true")
+	}
+	var in struct {
+		Paths []string     `json:"paths"`
+		Like  *files.Image `json:"like"`
+		files.Undo
+	}
+	if err := json.Unmarshal(with, &in); err != nil {
+		return nil, ledger.Refuse("with", err.Error(), "the arguments of "+call)
+	}
+	in.Key = key
+	var image files.Image
+	var err error
+	switch call {
+	case callTake:
+		image, err = s.files.Take(in.Paths)
+	case callAgain:
+		if in.Like == nil {
+			return nil, ledger.Refuse("with.like", "missing", "an image")
+		}
+		image, err = s.files.Again(*in.Like)
+	case callRestore:
+		return nil, s.files.Restore(in.Undo)
+	case callMoveBack:
+		return nil, s.files.MoveBack(in.Undo)
+	default:
+		return nil, ledger.Refuse("call", fmt.Sprintf("%q", call), "a built-in")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return encode(image)
+}
+
+// structured is what expressions read of a result: its structured content, else its text, as JSON
+// where it is that.
+func structured(result *sdk.CallToolResult) json.RawMessage {
+	if raw, ok := result.StructuredContent.(json.RawMessage); ok && len(raw) > 0 {
+		return raw
+	}
+	said := text(result)
+	if trimmed := strings.TrimSpace(said); trimmed != "" && json.Valid([]byte(trimmed)) {
+		return json.RawMessage(trimmed)
+	}
+	raw, err := encode(said)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// text joins the texts of a result.
+func text(result *sdk.CallToolResult) string {
+	var texts []string
+	for _, content := range result.Content {
+		if t, ok := content.(*sdk.TextContent); ok {
+			texts = append(texts, t.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// value clips what a server said to what is recorded.
+func value(said string) string { return said[:min(len(said), errorMax)] }
+
+// keep leaves the items of lists that are meant.
+func (x *expressions) keep(rules map[string]Keep, answer json.RawMessage,
+	vars triggers.BindingVars) (json.RawMessage, error) {
+	var lists map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &lists); err != nil {
+		return nil, fmt.Errorf("cannot keep a part of an answer that is no object: %w", err)
+	}
+	kept := map[string]any{}
+	for _, name := range sortedKeys(rules) {
+		like, err := x.value("="+strings.TrimPrefix(rules[name].Like, "="), vars)
+		if err != nil {
+			return nil, err
+		}
+		var items, wanted []json.RawMessage
+		err = errors.Join(json.Unmarshal(like, &wanted), json.Unmarshal(lists[name], &items))
+		if err != nil {
+			return nil, fmt.Errorf("cannot keep a part of %s: %w", name, err)
+		}
+		set := map[string]bool{}
+		for _, w := range wanted {
+			if len(rules[name].Any) > 0 {
+				set[scalar(w)] = true
+			} else {
+				set[fields(w, rules[name].By)] = true
+			}
+		}
+		left := slices.DeleteFunc(items, func(item json.RawMessage) bool {
+			if len(rules[name].By) > 0 {
+				return !set[fields(item, rules[name].By)]
+			}
+			return !slices.ContainsFunc(rules[name].Any, func(f string) bool {
+				return set[fields(item, []string{f})]
+			})
+		})
+		kept[name] = append([]json.RawMessage{}, left...)
+	}
+	return encode(kept)
+}
+
+// scalar is a value as fields has it.
+func scalar(raw json.RawMessage) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return ""
+	}
+	again, err := encode(v)
+	if err != nil {
+		return ""
+	}
+	return string(again)
+}
+
+// fields are the values of some fields, as one text.
+func fields(item json.RawMessage, names []string) string {
+	var members map[string]any
+	if json.Unmarshal(item, &members) != nil {
+		return ""
+	}
+	var parts []string
+	for _, name := range names {
+		raw, err := encode(members[name])
+		if err != nil {
+			return ""
+		}
+		parts = append(parts, string(raw))
+	}
+	return strings.Join(parts, "\x00")
+}

@@ -1,0 +1,244 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+)
+
+// asServer makes the test binary an MCP server on the file that it names: notes, one per line. Its
+// tools fail in every way that a server can.
+const asServer = "SAGENBAUM_TEST_AS_MCP_SERVER"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(asServer); file != "" {
+		if there(file + brokenSuffix) {
+			os.Exit(4)
+		}
+		if err := serveNotes(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// With a file of these names beside its notes a server does not start, or ends under one peek.
+const (
+	brokenSuffix = ".broken"
+	onceSuffix   = ".once"
+)
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// notesPack has a contract for some of the tools.
+const notesPack = `
+apiVersion: sagenbaum/v1
+kind: MCPPack
+server: notes-server
+tools:
+  peek: {class: effectless}
+`
+
+func notes(t testing.TB) mcp.Pack {
+	t.Helper()
+	tool := `
+    class: compensable
+    fidelity: exact
+    timeout: 2s
+    probe: {tool: peek}
+    done: '!(input.text in probe.notes)'
+    undo: [{tool: remove, with: {text: =input.text}}]
+`
+	text := notesPack
+	for _, name := range []string{"hang", "die", "fail", "shy", "slow", "ask"} {
+		text += "  " + name + ":" + tool
+	}
+	text += "  add:" + tool + "    key: key\n    effectless_when: input.dry == true\n" +
+		"    not_taken: 'result == \"no\"'\n    stop: [{when: 'input.text in probe.locked', message: it is locked}]\n"
+	pack, err := mcp.ParsePack("notes.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pack
+}
+
+func (w *world) notes(t testing.TB) (config mcp.ServerConfig, file string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "notes")
+	return mcp.ServerConfig{Name: "notes", Command: self, State: t.TempDir(), Packs: []mcp.Pack{notes(t)},
+		Env: map[string]string{asServer: file}}, file
+}
+
+type note struct {
+	Text string `json:"text"`
+	Key  string `json:"key,omitempty"`
+	Dry  bool   `json:"dry,omitempty"`
+}
+
+func lines(file string) []string {
+	content, err := os.ReadFile(file)
+	if err != nil || len(content) == 0 {
+		return []string{}
+	}
+	return strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+}
+
+func appendNote(file string, n note) error {
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintln(out, n.Text)
+	}
+	return errors.Join(err, out.Close())
+}
+
+// notesServer is the server of one process.
+type notesServer struct {
+	*sdk.Server
+	file string
+}
+
+// does is what a tool of it does.
+type does func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error)
+
+const notesSchema = `{"type":"object","properties":{"text":{"type":"string"}},"x-kept":{"a":10.10}}`
+
+func text(said string) *sdk.CallToolResult {
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: said}}}
+}
+
+func failed(said string) *sdk.CallToolResult {
+	result := text(said)
+	result.IsError = true
+	return result
+}
+
+func (s *notesServer) tool(name string, hint bool, do does) {
+	s.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(notesSchema), Description: "the tool " + name,
+		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: hint}},
+		func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			var n note
+			if len(req.Params.Arguments) > 0 {
+				if err := json.Unmarshal(req.Params.Arguments, &n); err != nil {
+					return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+				}
+			}
+			return do(ctx, req, n)
+		})
+}
+
+func serveNotes(file string) error {
+	s := &notesServer{sdk.NewServer(&sdk.Implementation{Name: "notes-server", Version: "1"},
+		&sdk.ServerOptions{Instructions: "take notes"}), file}
+	s.good()
+	s.bad()
+	s.talkative()
+	s.AddResource(&sdk.Resource{URI: "note://all", Name: "all"},
+		func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: "note://all", Text: "all notes"}}}, nil
+		})
+	s.AddPrompt(&sdk.Prompt{Name: "summarise"},
+		func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+			return &sdk.GetPromptResult{Description: "a summary"}, nil
+		})
+	return s.Run(context.Background(), &sdk.StdioTransport{})
+}
+
+func (s *notesServer) good() {
+	s.tool("add", false, func(_ context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		switch {
+		case n.Text == "refused":
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not that"}
+		case n.Text == "no":
+			return failed("no"), nil
+		case n.Dry:
+			return text("would add"), nil
+		}
+		result := text("added " + string(req.Params.Arguments))
+		result.StructuredContent = json.RawMessage(
+			`{"amount":10.10,"big":123456789012345678901234567890,"key":"` + n.Key + `"}`)
+		return result, appendNote(s.file, n)
+	})
+	s.tool("remove", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		var left string
+		for _, line := range lines(s.file) {
+			if line != n.Text {
+				left += line + "\n"
+			}
+		}
+		return text("removed"), os.WriteFile(s.file, []byte(left), 0o644)
+	})
+	s.tool("peek", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
+		if os.Remove(s.file+onceSuffix) == nil {
+			os.Exit(5)
+		}
+		raw, err := json.Marshal(map[string]any{"notes": lines(s.file), "locked": []string{"locked"}})
+		result := text(string(raw))
+		result.StructuredContent = json.RawMessage(raw)
+		return result, err
+	})
+	s.tool("look", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
+		return text("looked"), nil
+	})
+	s.tool("send", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		return text("sent"), appendNote(s.file, n)
+	})
+}
+
+func (s *notesServer) bad() {
+	s.tool("hang", false, func(ctx context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		err := appendNote(s.file, n)
+		<-ctx.Done()
+		return nil, errors.Join(err, ctx.Err())
+	})
+	s.tool("die", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		_ = appendNote(s.file, n)
+		os.Exit(3)
+		return nil, nil
+	})
+	s.tool("fail", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		return failed("failed half way"), appendNote(s.file, n)
+	})
+}
+
+func (s *notesServer) talkative() {
+	s.tool("slow", false, func(ctx context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		for i := range 3 {
+			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i), Message: n.Text})
+		}
+		return text("done"), appendNote(s.file, n)
+	})
+	s.tool("ask", false, func(_ context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		answer, ok := req.Params.InputResponses["sure"].(*sdk.ElicitResult)
+		if !ok {
+			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"sure": &sdk.ElicitParams{
+				Message: "sure about " + n.Text + "?", RequestedSchema: map[string]any{"type": "object",
+					"properties": map[string]any{}}}}}, nil
+		}
+		return text(answer.Action), appendNote(s.file, n)
+	})
+	s.tool("grow", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
+		s.tool("shy", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+			return text("grown"), appendNote(s.file, n)
+		})
+		return text("grew"), nil
+	})
+}

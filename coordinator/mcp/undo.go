@@ -1,0 +1,175 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Serve has a worker carry out the undos of a server from now on. Errors as of worker.Handle.
+func (s *Server) Serve(w *worker.Worker) error { return w.Handle(s.Undo(), s.undo) }
+
+// undoArguments are those of the inverse of every tool, as a registration froze them.
+type undoArguments struct {
+	Recipe string          `json:"recipe"`
+	Input  json.RawMessage `json:"input"`
+	Output json.RawMessage `json:"output"`
+	Before json.RawMessage `json:"before"`
+}
+
+// stopped is an error that no further attempt will mend.
+type stopped struct{ code, message string }
+
+func (e *stopped) Error() string { return e.message }
+
+// Code is what is recorded beside the message.
+func (e *stopped) Code() string { return e.code }
+
+// undo undoes one call of a tool.
+func (s *Server) undo(ctx context.Context, c api.Command) (worker.Result, error) {
+	var in undoArguments
+	var recipe Recipe
+	err := json.Unmarshal(c.Arguments, &in)
+	if err == nil {
+		err = json.Unmarshal([]byte(in.Recipe), &recipe)
+	}
+	if err == nil {
+		err = s.allowed(recipe)
+	}
+	if err != nil {
+		return worker.Result{}, worker.Stop(&stopped{"arguments", err.Error()})
+	}
+	release, err := s.guard.take(ctx)
+	if err != nil {
+		return worker.Result{}, err
+	}
+	defer release()
+	vars := triggers.BindingVars{Input: in.Input, Output: in.Output, Before: in.Before}
+	did, err := s.follow(ctx, recipe, vars, c.Key)
+	if err != nil {
+		return worker.Result{}, final(err)
+	}
+	return worker.Result{Output: map[string]any{"tool": recipe.Tool, "calls": did}}, nil
+}
+
+// final says which errors no further attempt mends: what someone else has changed, and what the
+// server or a built-in refuses as it is written.
+func final(err error) error {
+	var changed *files.Changed
+	var refused *ledger.Refused
+	var stop *stopped
+	var wire *jsonrpc.Error
+	switch {
+	case errors.As(err, &changed), errors.As(err, &refused), errors.As(err, &stop):
+		return worker.Stop(err)
+	case errors.As(err, &wire) && (wire.Code == jsonrpc.CodeInvalidParams ||
+		wire.Code == jsonrpc.CodeMethodNotFound):
+		return worker.Stop(err)
+	}
+	return err
+}
+
+// allowed refuses a recipe with calls that the pack of this server does not make.
+func (s *Server) allowed(r Recipe) error {
+	known := s.pack.tools()
+	calls := []string{}
+	if r.Probe != nil {
+		calls = append(calls, r.Probe.Tool)
+	}
+	for _, step := range r.Undo {
+		calls = append(calls, step.Tool)
+	}
+	for _, tool := range calls {
+		if tool != "" && !known[tool] {
+			return ledger.Refuse("recipe", "calls "+tool+" of server "+s.config.Name,
+				"a tool that its pack calls for an undo")
+		}
+	}
+	return nil
+}
+
+// follow carries out a recipe and returns what it has called.
+func (s *Server) follow(ctx context.Context, r Recipe, vars triggers.BindingVars,
+	key string) (did []string, err error) {
+	done, err := s.look(ctx, r, &vars)
+	if err != nil || done {
+		return nil, err
+	}
+	for _, guard := range r.Stop {
+		holds, err := s.x.holds(guard.When, vars)
+		if err != nil {
+			return nil, &stopped{"recipe", err.Error()}
+		}
+		if holds {
+			return nil, &stopped{"changed", guard.Message}
+		}
+	}
+	for _, step := range r.Undo {
+		holds, err := s.x.holds(step.When, vars)
+		if err != nil {
+			return did, &stopped{"recipe", err.Error()}
+		}
+		if !holds {
+			continue
+		}
+		if err := s.step(ctx, step, vars, key); err != nil {
+			return did, fmt.Errorf("%s%s: %w", step.Tool, step.Call, err)
+		}
+		did = append(did, step.Tool+step.Call)
+	}
+	if r.Done == "" {
+		return did, nil
+	}
+	if done, err = s.look(ctx, r, &vars); err == nil && !done {
+		err = errors.New("the effect is still there after its undo")
+	}
+	return did, err
+}
+
+// look asks the probe of a recipe, and says whether there is nothing to undo.
+func (s *Server) look(ctx context.Context, r Recipe, vars *triggers.BindingVars) (bool, error) {
+	if r.Probe != nil {
+		answer, err := s.ask(ctx, *r.Probe, *vars)
+		if err != nil {
+			return false, err
+		}
+		vars.Probe = answer
+	}
+	if r.Done == "" {
+		return false, nil
+	}
+	done, err := s.x.holds(r.Done, *vars)
+	if err != nil {
+		return false, &stopped{"recipe", err.Error()}
+	}
+	return done, nil
+}
+
+func (s *Server) step(ctx context.Context, step Step, vars triggers.BindingVars, key string) error {
+	with, err := s.x.object(step.With, vars)
+	if err != nil {
+		return &stopped{"recipe", err.Error()}
+	}
+	if step.Call != "" {
+		_, err = s.builtIn(step.Call, with, key)
+		return err
+	}
+	result, settled, err := s.act(ctx, step.Tool, with, nil)
+	<-settled // the next attempt must not meet it
+	if err != nil {
+		return err
+	}
+	if result.IsError {
+		return errors.New(value(text(result)))
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// keptFor is how long images and trash are kept: the undo window of the packs, and a day.
+const keptFor = 31 * 24 * time.Hour
+
+// WorkerConfig is what NewWorker needs.
+type WorkerConfig struct {
+	Conn    *nats.Conn // required; the caller keeps it and closes it after Close
+	Tenant  string     // required
+	Name    string     // required
+	Servers []*Server  // required; NewWorker starts them, Close ends them
+	Logger  *slog.Logger
+}
+
+// Worker undoes what gateways of its servers have done. It is safe for concurrent use. Close it.
+type Worker struct {
+	work    *worker.Worker
+	servers []*Server
+}
+
+// NewWorker starts the servers, which finds their packs, and serves their undos. Images and trash
+// that are older than every undo window are removed. Errors: *ledger.Refused, those of a server
+// that does not start, and as of worker.New.
+func NewWorker(ctx context.Context, config WorkerConfig) (*Worker, error) {
+	if len(config.Servers) == 0 || len(config.Servers) > ServersMax {
+		return nil, ledger.Refuse("config.servers", fmt.Sprint(len(config.Servers)),
+			fmt.Sprintf("1 to %d servers", ServersMax))
+	}
+	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
+	work, err := worker.New(worker.Config{Conn: config.Conn, Tenant: config.Tenant, Name: config.Name,
+		Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{work: work, servers: config.Servers}
+	for _, s := range config.Servers {
+		err := s.Start(ctx)
+		if err == nil && s.files != nil {
+			if old := s.files.Prune(keptFor); old != nil {
+				logger.Warn("old images stay", "server", s.Name(), "error", old)
+			}
+		}
+		if err == nil {
+			err = s.Serve(work)
+		}
+		if err != nil {
+			_ = w.Close(ctx) // what began ends; the error before says why
+			return nil, fmt.Errorf("cannot serve the undos of %s: %w", s.Name(), err)
+		}
+	}
+	return w, nil
+}
+
+// Close takes no further undo, finishes those under way, and ends the servers. Errors as of
+// worker.Close.
+func (w *Worker) Close(ctx context.Context) error {
+	err := w.work.Close(ctx)
+	for _, s := range w.servers {
+		s.Close()
+	}
+	return err
+}

@@ -1,0 +1,514 @@
+"""The client of Sagenbaum's door (docs/door.md) for Python 3.10 and later.
+
+It needs nothing but the standard library, and has no rules of its own: what is wrong, the door
+says. ``Sagenbaum`` is for ordinary code, ``AsyncSagenbaum`` for asyncio.
+
+    sb = Sagenbaum.connect(agent="tripper")                     # SAGENBAUM_CREDS
+    with sb.plan("book trip", deadline="2h") as p:              # commit on exit, fail on exception
+        hotel = p.do("hotel.book", {"city": "Rome"}, book_hotel)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import http.client
+import inspect
+import json
+import os
+import re
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Callable
+
+__all__ = [
+    "AsyncPlan", "AsyncSagenbaum", "Blocked", "Call", "CommitWaits", "Conflict", "NotTaken", "Plan",
+    "Recorded", "Refused", "Sagenbaum", "SagenbaumError", "Unavailable", "parse_credentials",
+]
+
+
+class SagenbaumError(Exception):
+    """Why a request was not carried out."""
+
+    def __init__(self, error: dict[str, Any]):
+        self.status: int = error.get("status", 0)
+        self.code: str = error.get("code", "")
+        self.field: str | None = error.get("field")
+        self.problem: str = error.get("problem", "")
+        self.want: str | None = error.get("want")
+        self.limit: str | None = error.get("limit")
+        self.stored: str | None = error.get("stored")
+        text = f"{self.field}: {self.problem}" if self.field else self.problem
+        super().__init__(f"{text}; want {self.want}" if self.want else text)
+
+
+class Refused(SagenbaumError):
+    """``field`` of the request is wrong, and ``want`` would be right. Nothing is stored."""
+
+
+class Conflict(SagenbaumError):
+    """It was decided before: the plan has ended, or another process goes on with it."""
+
+
+class Unavailable(SagenbaumError):
+    """No answer in time. ``stored`` says whether anything is in the ledger."""
+
+
+class NotTaken(Exception):
+    """Raise it where the tool's answer proves that it did nothing. Everything else is doubt."""
+
+
+class Recorded(Exception):
+    """The action is recorded and did not complete: its tool is not called."""
+
+    def __init__(self, answer: dict[str, Any]):
+        self.action: str = answer["action"]
+        self.outcome: str = answer.get("outcome", "unknown")
+        self.code: str | None = answer.get("code")
+        self.by: str | None = answer.get("by")
+        said = answer.get("message") or "as recorded"
+        super().__init__(f"action {self.action}: {self.code or self.outcome}: {said}")
+
+
+class Blocked(Recorded):
+    """A supervisor kept the action from being done, or none has said a word in time."""
+
+
+class CommitWaits(Exception):
+    """The commit is stored and waits: it is not known of some actions whether they happened."""
+
+    def __init__(self, state: dict[str, Any]):
+        self.doubts: list[dict[str, Any]] = state.get("doubts", [])
+        named = ", ".join(d["action"] for d in self.doubts)
+        super().__init__(f"the commit of {state['plan']} waits for {named}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a tool is called with."""
+
+    key: str  #: idempotency key for the tool
+    plan: str
+    action: str
+    input: Any
+
+
+def _text(error: BaseException) -> str:
+    """What an error says, as text that can be told."""
+    try:
+        said = str(error)
+    except Exception:  # of a __str__ that is wrong
+        said = type(error).__name__
+    return said[:1000].encode("utf-8", "replace").decode()
+
+
+_errors = {409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable}
+_request_seconds = 100  # that one request may take
+
+
+def parse_credentials(text: str) -> dict[str, Any]:
+    """Reads the line that ``sagenbaum user add`` writes into a file of credentials."""
+    line = re.search(r"^# sagenbaum (\S+)$", text, re.MULTILINE)
+    if not line:
+        raise ValueError("no file of credentials of sagenbaum user add")
+    return json.loads(base64.b64decode(line.group(1)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():f}s"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in fields.items() if value is not None}
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """What a redirect leads to is not the door, and must not get the token."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """What opens requests: for a door on this machine without the proxies of the environment."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    own = host in ("localhost", "::1") or host.startswith("127.")
+    return urllib.request.build_opener(_NoRedirect, *([urllib.request.ProxyHandler({})] if own else []))
+
+
+class _Door:
+    """Requests, each asked again while there is no answer: every verb may be repeated."""
+
+    def __init__(self, agent: str | None, tenant: str | None, creds: str | None, url: str | None,
+                 token: str | None, writer: str | None, timeout: float):
+        found: dict[str, Any] = {}
+        creds = creds or os.environ.get("SAGENBAUM_CREDS")
+        if creds and not (url and token):
+            with open(creds, encoding="utf-8") as file:
+                found = parse_credentials(file.read())
+        self.tenant = tenant or (found.get("tenant") if found.get("tenant") != "*" else None) or "default"
+        name = agent or (found.get("name") if found.get("role") != "local" else None)
+        if not name:
+            raise TypeError("agent: missing; want the name of the agent")
+        self.name: str = name
+        url = url or found.get("door") or os.environ.get("SAGENBAUM_HTTP")
+        token = token or found.get("token") or os.environ.get("SAGENBAUM_TOKEN")
+        if token and not url:  # whoever has the default address must not get it
+            raise TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http")
+        url = url or "http://127.0.0.1:4270"
+        self._opener = _opener(url)
+        path = "/".join(urllib.parse.quote(part, safe="") for part in (self.tenant, self.name))
+        self.base = f"{url.rstrip('/')}/v1/{path}"
+        self.headers = {"Content-Type": "application/json"}
+        if token:
+            self.headers["Authorization"] = f"Bearer {token}"
+        self.writer = writer or f"py-{uuid.uuid4()}"
+        self.timeout = timeout
+
+    def ask(self, verb: str, request: dict[str, Any], lost: Callable[[], None] | None = None) -> Any:
+        body = json.dumps(request, allow_nan=False).encode()
+        end, delay = time.monotonic() + self.timeout, 0.05
+        while True:
+            try:
+                return self._once(verb, body)
+            except Unavailable as failed:
+                if lost and failed.stored != "nothing":
+                    lost()
+                lasting = failed.status == 429 and failed.stored != "nothing"  # a limit of the tenant
+                if lasting or time.monotonic() + delay > end:
+                    raise
+            time.sleep(delay)
+            delay = min(2 * delay, 1.0)
+
+    def _once(self, verb: str, body: bytes) -> Any:
+        request = urllib.request.Request(f"{self.base}/{verb}", body, self.headers)
+        try:
+            with self._opener.open(request, timeout=_request_seconds) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as failed:
+            if 300 <= failed.code < 400:
+                raise SagenbaumError({"status": failed.code, "code": "redirected", "field": "url", "stored": "unknown",
+                                      "problem": "the answer is a redirect, which is not followed",
+                                      "want": "the address of the door itself"}) from None
+            try:
+                error = json.load(failed)["error"]
+            except (ValueError, KeyError, OSError):
+                error = {"status": failed.code, "problem": f"status {failed.code}"}
+            raise _errors.get(failed.code, SagenbaumError)(error) from None
+        except (OSError, http.client.HTTPException, ValueError) as failed:
+            raise Unavailable({"status": 503, "code": "unavailable", "stored": "unknown",
+                               "problem": f"no answer of {self.base}: {failed}",
+                               "want": "the same again"}) from failed
+
+
+def _outcome(error: BaseException, not_taken: Callable[[BaseException], bool] | None) -> dict[str, Any]:
+    refused = isinstance(error, NotTaken) or bool(not_taken and not_taken(error))
+    return _given(outcome="not_taken" if refused else "in_doubt", message=_text(error) or None)
+
+
+def _act_answer(answer: dict[str, Any], unsure: bool) -> tuple[bool, Any]:
+    """Whether the tool is to be called, or what is recorded."""
+    if answer["state"] == "recorded" and answer.get("outcome") == "completed":
+        return False, answer.get("output")
+    if answer["state"] == "recorded" or answer.get("repeated") and unsure:
+        blocked = answer.get("code") in ("blocked", "redirected", "no_verdict")
+        raise (Blocked if blocked else Recorded)(answer)
+    return True, None
+
+
+def _wants_call(forward: Callable[..., Any]) -> bool:
+    """Whether a tool takes a Call: it has a parameter without a default."""
+    try:
+        parameters = inspect.signature(forward).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+               for p in parameters)
+
+
+class _PlanState:
+    def __init__(self, door: _Door, state: dict[str, Any], recorded: list[dict[str, Any]] | None):
+        self._door = door
+        self.id: str = state["plan"]
+        self.deadline_at: str | None = state.get("deadline_at")
+        self.recorded: list[dict[str, Any]] = recorded or []  #: when it was resumed
+        self.resumed = recorded is not None
+        self._lock = threading.Lock()
+        self._count = len(self.recorded)
+        self._rewinds: int = state.get("rewinds", 0)
+
+    def _number(self, given: str | None) -> str:
+        if given is not None:
+            return given
+        with self._lock:
+            self._count += 1
+            return str(self._count)
+
+    def _ask(self, verb: str, **fields: Any) -> Any:
+        return self._door.ask(verb, {"plan": self.id, "writer": self._door.writer, **fields})
+
+    def _register(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> tuple[bool, Any, str]:
+        fields = {"action": action, "capability": capability, **options}
+        if input is not None:
+            fields["input"] = input
+        own: list[bool] = []  # a request of this call may have registered it
+        fields = {"plan": self.id, "writer": self._door.writer, **fields}
+        while True:
+            answer = self._door.ask("plan.act", fields, lambda: own.append(True))
+            if answer["state"] != "waiting":
+                return *_act_answer(answer, self.resumed or not own), answer.get("key", "")
+            if not answer.get("repeated"):
+                own.append(True)
+
+    def _failed(self, action: str, told: dict[str, Any]) -> None:
+        """Tells an outcome, and where its message is refused, tells it without."""
+        try:
+            self._ask("plan.outcome", action=action, **told)
+        except Refused:
+            self._ask("plan.outcome", action=action, outcome=told["outcome"])
+
+    def _completed(self, action: str, output: Any) -> Any:
+        fields = {"output": output} if output is not None else {}
+        try:
+            self._ask("plan.outcome", action=action, outcome="completed", **fields)
+        except (Refused, TypeError, ValueError, RecursionError) as error:
+            self._failed(action, {"outcome": "in_doubt",
+                                  "message": "done, and its output cannot be told: " + _text(error)})
+            raise
+        return output
+
+
+class Plan(_PlanState):
+    """An open plan. As a context it is committed on exit, and failed on an exception."""
+
+    def __enter__(self) -> Plan:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.fail(_text(error) or type(error).__name__)
+        except Conflict:
+            pass  # it has ended already
+
+    def do(self, capability: str, input: Any, forward: Callable[..., Any], *, id: str | None = None,
+           not_taken: Callable[[BaseException], bool] | None = None, **options: Any) -> Any:
+        """Registers an action, and calls its tool once the ledger has taken it.
+
+        What the tool returns is the output; what it raises is doubt, unless it is a NotTaken or
+        ``not_taken(error)`` says so. Options: after, branch, pivot, review.
+        """
+        action = self._number(id)
+        call, output, key = self._register(capability, input, action, options)
+        if not call:
+            return output
+        try:
+            output = forward(Call(key, self.id, action, input)) if _wants_call(forward) else forward()
+        except BaseException as error:
+            self._failed(action, _outcome(error, not_taken))
+            raise
+        return self._completed(action, output)
+
+    def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Makes each call of a function an action; its input are the arguments by name."""
+
+        def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+            signature = inspect.signature(function)
+
+            @functools.wraps(function)
+            def called(*args: Any, **kwargs: Any) -> Any:
+                given = dict(signature.bind(*args, **kwargs).arguments)
+                return self.do(capability, given, lambda: function(*args, **kwargs), **options)
+
+            return called
+
+        return wrap
+
+    def report(self, capability: str, input: Any = None, *, id: str | None = None, **options: Any) -> Any:
+        """Registers what has happened. Options: output, external_ref, before, after, branch, pivot."""
+        fields = {"input": input, **options} if input is not None else options
+        return self._ask("plan.report", action=self._number(id), capability=capability, **fields)
+
+    def settle(self, action: str, outcome: str, **fields: Any) -> Any:
+        """Tells what became of an action of a process that has ended."""
+        return self._ask("plan.outcome", action=action, outcome=outcome, **fields)
+
+    def savepoint(self, name: str) -> Any:
+        return self._ask("plan.savepoint", savepoint=name)
+
+    def unwind_to(self, savepoint: str, reason: str = "") -> None:
+        """Undoes what came after a savepoint, and returns when the plan is open again."""
+        number = self._rewinds + 1
+        while True:
+            state = self._ask("plan.unwind_to", savepoint=savepoint, reason=reason, number=number)
+            if state["state"] != "unwinding":
+                break
+        self._rewinds = number
+        if state["state"] != "open":
+            raise Conflict({"status": 409, "code": "conflict", "problem": f"the plan is {state['state']}"})
+
+    def commit(self) -> dict[str, Any]:
+        state = self._ask("plan.commit")
+        if state["state"] == "committing":
+            raise CommitWaits(state)
+        return state
+
+    def fail(self, reason: str = "") -> dict[str, Any]:
+        return self._ask("plan.fail", reason=reason)
+
+    def cancel(self, reason: str = "") -> dict[str, Any]:
+        return self._ask("plan.cancel", reason=reason)
+
+    def wait(self) -> dict[str, Any]:
+        """Waits for the end."""
+        while True:
+            state = self._door.ask("plan.wait", {"plan": self.id})
+            if state["ended"]:
+                return state
+
+    def get(self) -> dict[str, Any]:
+        return self._door.ask("plan.get", {"plan": self.id})
+
+    def preview(self, to: str = "", sequence: int = 0) -> dict[str, Any]:
+        return self._door.ask("plan.preview", {"plan": self.id, "to": to, "sequence": sequence})
+
+
+class Sagenbaum:
+    """A process of an agent, a source or a supervisor."""
+
+    def __init__(self, *, agent: str | None = None, tenant: str | None = None, creds: str | None = None,
+                 url: str | None = None, token: str | None = None, writer: str | None = None,
+                 timeout: float = 60.0):
+        self._door = _Door(agent, tenant, creds, url, token, writer, timeout)
+
+    @classmethod
+    def connect(cls, **options: Any) -> Sagenbaum:
+        """Finds the door by the options, by SAGENBAUM_CREDS, or by SAGENBAUM_HTTP and SAGENBAUM_TOKEN."""
+        return cls(**options)
+
+    @property
+    def writer(self) -> str:
+        return self._door.writer
+
+    def ask(self, verb: str, **request: Any) -> Any:
+        """Asks the door for a verb."""
+        return self._door.ask(verb, request)
+
+    def plan(self, label: str | None = None, *, id: str | None = None, **spec: Any) -> Plan:
+        """Opens a plan. Its fields are those of plan.begin; deadline may be a timedelta."""
+        request = _given(plan=id or str(uuid.uuid4()), writer=self.writer, label=label, **spec)
+        state = self._door.ask("plan.begin", request)
+        if state["state"] != "open":
+            raise Conflict({"status": 409, "code": "conflict", "field": "plan",
+                            "problem": f"it is {state['state']} already"})
+        return Plan(self._door, state, None)
+
+    def resume(self, id: str) -> Plan:
+        """Goes on with a plan of a process that has ended. ``recorded`` says what is known of it."""
+        state = self._door.ask("plan.resume", {"plan": id, "writer": self.writer})
+        return Plan(self._door, state, state["acts"])
+
+    def put_fact(self, key: str, value: Any, *, id: str | None = None, **more: Any) -> Any:
+        return self.ask("fact.put", id=id or str(uuid.uuid4()), key=key, value=value, **more)
+
+    def retract_fact(self, key: str, *, id: str | None = None) -> Any:
+        return self.ask("fact.retract", id=id or str(uuid.uuid4()), key=key)
+
+    def give_verdict(self, plan: str, action: str, verdict: str, reason: str = "", *, id: str | None = None,
+                     scope: str | None = None) -> Any:
+        """For a supervisor. ``scope`` is what a block or redirect undoes: "action" or "plan"."""
+        return self.ask("verdict.give", id=id or str(uuid.uuid4()), plan=plan, action=action,
+                        verdict=verdict, reason=reason, **_given(scope=scope))
+
+    def reviews(self, **question: Any) -> Any:
+        return self.ask("review.list", **question)
+
+
+class AsyncPlan:
+    """A Plan for asyncio: the same methods, to be awaited; tools may be coroutines."""
+
+    def __init__(self, begin: Callable[[], Plan]):
+        self._begin = begin
+        self._plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        if self._plan is None:
+            raise RuntimeError("the plan is not open yet: await it, or enter it")
+        return self._plan
+
+    async def _open(self) -> AsyncPlan:
+        if self._plan is None:
+            self._plan = await asyncio.to_thread(self._begin)
+        return self
+
+    def __await__(self) -> Any:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncPlan:
+        return await self._open()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        await asyncio.shield(asyncio.to_thread(self.plan.__exit__, kind, error, trace))
+
+    async def do(self, capability: str, input: Any, forward: Callable[..., Any], *, id: str | None = None,
+                 not_taken: Callable[[BaseException], bool] | None = None, **options: Any) -> Any:
+        """As Plan.do."""
+        p = self.plan
+        action = p._number(id)
+        call, output, key = await asyncio.to_thread(p._register, capability, input, action, options)
+        if not call:
+            return output
+        try:
+            output = forward(Call(key, p.id, action, input)) if _wants_call(forward) else forward()
+            if inspect.isawaitable(output):
+                output = await output
+        except BaseException as error:
+            told = functools.partial(p._failed, action, _outcome(error, not_taken))
+            await asyncio.shield(asyncio.to_thread(told))
+            raise
+        return await asyncio.to_thread(p._completed, action, output)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.plan, name)
+        if not callable(value):
+            return value
+
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            return await asyncio.to_thread(value, *args, **kwargs)
+
+        return called
+
+
+class AsyncSagenbaum:
+    """Sagenbaum for asyncio."""
+
+    def __init__(self, **options: Any):
+        self._sync = Sagenbaum(**options)
+
+    @classmethod
+    def connect(cls, **options: Any) -> AsyncSagenbaum:
+        return cls(**options)
+
+    def plan(self, label: str | None = None, **spec: Any) -> AsyncPlan:
+        """Opens a plan when it is entered or awaited."""
+        return AsyncPlan(functools.partial(self._sync.plan, label, **spec))
+
+    def resume(self, id: str) -> AsyncPlan:
+        return AsyncPlan(functools.partial(self._sync.resume, id))
+
+    async def ask(self, verb: str, **request: Any) -> Any:
+        return await asyncio.to_thread(functools.partial(self._sync.ask, verb, **request))

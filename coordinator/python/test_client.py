@@ -1,0 +1,198 @@
+"""Run by TestThePythonClient of coordinator/door, against a real door whose answers are lost and
+whose host is killed now and then."""
+
+import asyncio
+import base64
+import http.server
+import json
+import os
+import tempfile
+import threading
+import time
+import unittest
+import unittest.mock
+from datetime import timedelta
+
+from sagenbaum import (AsyncSagenbaum, Blocked, Call, Conflict, NotTaken, Recorded, Refused, Sagenbaum,
+                       SagenbaumError)
+
+sb = Sagenbaum.connect()
+
+
+class Plans(unittest.TestCase):
+    def test_committed_on_exit_and_each_tool_is_called_once(self):
+        calls = []
+        with sb.plan("book trip", id="py-good", deadline=timedelta(hours=2)) as p:
+            def book(call: Call):
+                calls.append(call.key)
+                return {"booking": call.input["city"] + "-1"}
+
+            hotel = p.do("hotel.book", {"city": "Rome"}, book)
+            self.assertEqual(hotel, {"booking": "Rome-1"})
+
+            @p.tool("page.read")
+            def read(page, lines=3):
+                return [page, lines]
+
+            self.assertEqual(read("a", lines=1), ["a", 1])
+        self.assertEqual([len(key) for key in calls], [32])
+        self.assertEqual(p.get()["state"], "committed")
+        self.assertEqual([a["outcome"] for a in p.get()["acts"]], ["completed", "completed"])
+
+    def test_what_an_earlier_process_has_registered_is_not_called_again(self):
+        p = Sagenbaum.connect(writer="py-stable").plan(id="py-again")
+        answer = {"action": "1", "state": "accepted", "repeated": True, "key": "k"}
+        p._door.ask = lambda verb, request, lost=None: answer
+        with self.assertRaises(Recorded):
+            p.do("page.read", "a", lambda: self.fail("called"))
+
+    def test_what_cannot_be_told_leaves_a_known_outcome(self):
+        def fail(text):
+            raise OSError(text)
+
+        p = sb.plan(id="py-odd")
+        with self.assertRaises(OSError):
+            p.do("page.read", "a", lambda: fail("half \ud83d"))
+        with self.assertRaises(TypeError):
+            p.do("page.read", "b", lambda: {1, 2})
+        with self.assertRaises(Refused):
+            p.do("page.read", "c", lambda: "x" * 300_000)
+        for _ in range(100):  # what is stored is read a moment later
+            outcomes = [a["outcome"] for a in p.get()["acts"]]
+            if "unknown" not in outcomes:
+                break
+            time.sleep(0.05)
+        self.assertEqual(outcomes, ["in_doubt"] * 3)
+        p.fail("half \ud83d".encode("utf-8", "replace").decode())
+
+    def test_undone_on_an_exception(self):
+        with self.assertRaises(KeyError):
+            with sb.plan(id="py-bad") as p:
+                p.do("hotel.book", {"city": "Oslo"}, lambda: {"booking": "o1"}, id="hotel")
+
+                def refused():
+                    raise NotTaken("no such address")
+
+                with self.assertRaises(NotTaken):
+                    p.do("mail.send", {}, refused)
+                with self.assertRaises(ValueError):
+                    p.do("page.read", {}, lambda: int("x"), not_taken=lambda e: isinstance(e, ValueError))
+                raise KeyError("no flight")
+        self.assertEqual(p.wait()["state"], "compensated")
+        self.assertEqual([a["outcome"] for a in p.get()["acts"]], ["completed", "failed", "failed"])
+
+    def test_savepoints_a_report_and_a_preview(self):
+        p = sb.plan(id="py-save")
+        p.report("hotel.book", {"city": "Pisa"}, output={"booking": "p1"})
+        p.savepoint("booked")
+        p.do("hotel.book", {"city": "Bari"}, lambda: {"booking": "b1"})
+        p.unwind_to("booked", "the wrong town")
+        self.assertEqual(p.preview()["plan"], "py-save")
+        p.fail("enough")
+        self.assertEqual(p.wait()["state"], "compensated")
+
+    def test_another_process_goes_on(self):
+        p = sb.plan(id="py-resume")
+        p.do("hotel.book", {"city": "Rome"}, lambda: {"booking": "r1"}, id="hotel")
+        sb.ask("plan.act", plan=p.id, writer=sb.writer, action="lost", capability="hotel.book")
+        q = Sagenbaum.connect().resume("py-resume")
+        self.assertEqual([(a["action"], a["outcome"]) for a in q.recorded],
+                         [("hotel", "completed"), ("lost", "unknown")])
+        self.assertEqual(q.do("hotel.book", {"city": "Rome"}, self.fail, id="hotel"), {"booking": "r1"})
+        with self.assertRaises(Recorded):
+            q.do("hotel.book", None, self.fail, id="lost")
+        q.settle("lost", "not_taken", message="the hotel knows of none")
+        with self.assertRaises(Conflict):
+            p.do("hotel.book", {}, self.fail)
+        q.commit()
+
+    def test_what_is_wrong_is_refused_with_its_field(self):
+        p = sb.plan(id="py-wrong")
+        for field, ask in (("capability", lambda: p.do("hotel.bok", {}, self.fail)),
+                           ("afer", lambda: p.do("hotel.book", {}, self.fail, afer=[])),
+                           ("label", lambda: sb.plan("x", id="py-wrong"))):
+            with self.assertRaises(Refused) as caught:
+                ask()
+            self.assertEqual(caught.exception.field, field)
+        with self.assertRaises(SagenbaumError) as caught:
+            sb.ask("fact.put", key="k", value=1)
+        self.assertEqual(caught.exception.status, 403)
+        p.cancel()
+
+
+class Tokens(unittest.TestCase):
+    """A token goes to the door that its credentials name, and nowhere else."""
+
+    def serve(self, status, headers, body=b"{}"):
+        got = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                got.append(self.headers.get("Authorization"))
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_address[1]}", got
+
+    def test_no_redirect_is_followed(self):
+        thief, got = self.serve(200, {})
+        leads, _ = self.serve(302, {"Location": thief})
+        odd = Sagenbaum.connect(agent="tripper", url=leads, token="secret")
+        with self.assertRaises(SagenbaumError) as caught:
+            odd.ask("plan.get", plan="p")
+        self.assertEqual((caught.exception.code, got), ("redirected", []))
+
+    def test_no_proxy_gets_it_on_this_machine(self):
+        proxy, got = self.serve(200, {}, b'{"of": "proxy"}')
+        door, asked = self.serve(200, {}, b'{"of": "door"}')
+        with unittest.mock.patch.dict(os.environ, {"http_proxy": proxy, "HTTP_PROXY": proxy, "no_proxy": ""}):
+            answer = Sagenbaum.connect(agent="tripper", url=door, token="secret").ask("plan.get", plan="p")
+        self.assertEqual((answer, got, asked), ({"of": "door"}, [], ["Bearer secret"]))
+
+    def test_credentials_without_a_door_name_none(self):
+        line = base64.b64encode(json.dumps({"name": "tripper", "token": "secret"}).encode()).decode()
+        with tempfile.NamedTemporaryFile("w", suffix=".creds") as file:
+            file.write(f"# sagenbaum {line}\n")
+            file.flush()
+            with self.assertRaisesRegex(TypeError, "name no door"):
+                Sagenbaum.connect(creds=file.name)
+
+
+class AsyncPlans(unittest.IsolatedAsyncioTestCase):
+    async def test_plans_and_verdicts(self):
+        asb, boss = AsyncSagenbaum.connect(), Sagenbaum.connect(creds=os.environ["BOSS_CREDS"])
+
+        async def book(call):
+            await asyncio.sleep(0)
+            return {"booking": call.key[:4]}
+
+        async with asb.plan("book trip", id="py-async") as p:
+            await p.do("hotel.book", {"city": "Rome"}, book)
+            asked = asyncio.create_task(p.do("hotel.book", {"city": "Oslo"}, book, id="a", review=True))
+            while not any(r["plan"] == "py-async" for r in boss.reviews()["reviews"]):
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(boss.give_verdict, "py-async", "a", "block", "too dear")
+            with self.assertRaises(Blocked):
+                await asked
+        self.assertEqual((await p.get())["state"], "committed")
+        with self.assertRaises(ZeroDivisionError):
+            async with asb.plan(id="py-async-bad") as p:
+                await p.do("hotel.book", {}, book)
+                await p.do("page.read", {}, lambda: 1 / 0)
+        self.assertEqual((await p.wait())["state"], "compensated")
+
+
+if __name__ == "__main__":
+    unittest.main()

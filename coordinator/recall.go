@@ -1,0 +1,399 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// A process that acts for an agent which lives elsewhere, and may outlive it: package door. What
+// a forward of such an agent does is not known to have ended with the process that had
+// registered it, and its outcome is told to the next one, under the same writer.
+
+// openedSlack is how long an opening may take to the ledger, and how far the clocks may differ.
+const openedSlack = time.Minute
+
+// Recalled is a plan as its records say.
+type Recalled struct {
+	Plan   *Plan
+	State  string // as in End, and open, committing or unwinding
+	Reason string // of the state
+}
+
+// Recall goes on with a plan that this writer has begun or resumed in an earlier process. One
+// that is not open any more takes outcomes, with Settle, and nothing else; where its commit
+// waits, also Commit, Fail and Cancel.
+//
+// Errors: as of Resume; ErrSuperseded where another writer has resumed it.
+func (c *Coordinator) Recall(ctx context.Context, plan string) (*Recalled, error) {
+	r, err := c.recall(ctx, plan)
+	if err != nil {
+		return nil, fmt.Errorf("cannot go on with plan %q: %w", plan, err)
+	}
+	return r, nil
+}
+
+func (c *Coordinator) recall(ctx context.Context, id string) (*Recalled, error) {
+	if c.bus == nil || !ledger.ValidToken(id) {
+		return c.recalled(c.resume(ctx, id)) // which says what is wrong
+	}
+	history, err := c.history(ctx, api.HistoryQuery{Plan: id, Limit: 1}, false)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case history.Agent != c.agent:
+		_, err = c.resumable(id, history)
+		return nil, err
+	case history.Writer != c.writer:
+		return nil, ErrSuperseded
+	case history.State == ledger.StateOpen:
+		p, err := c.resume(ctx, id)
+		if err == nil || !c.hasEnded(ctx, id, &history) {
+			return c.recalled(p, err)
+		}
+	}
+	return c.recallEnded(ctx, id)
+}
+
+// hasEnded reports whether a plan is open no more.
+func (c *Coordinator) hasEnded(ctx context.Context, id string, history *api.HistoryAnswer) bool {
+	now, err := c.history(ctx, api.HistoryQuery{Plan: id, Limit: 1}, false)
+	*history = now
+	return err == nil && now.State != ledger.StateOpen
+}
+
+func (c *Coordinator) recalled(p *Plan, err error) (*Recalled, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Recalled{Plan: p, State: ledger.StateOpen}, nil
+}
+
+// recallEnded is recall for a plan that is open no more.
+func (c *Coordinator) recallEnded(ctx context.Context, id string) (*Recalled, error) {
+	history, err := c.history(ctx, api.HistoryQuery{Plan: id}, true)
+	if err != nil {
+		return nil, err
+	}
+	if history.State == ledger.StateOpen { // it is back at a savepoint meanwhile
+		return c.recalled(c.resume(ctx, id))
+	}
+	opened := new(pb.PlanOpened)
+	if err := opened.UnmarshalVT(history.Opened); err != nil {
+		return nil, fmt.Errorf("cannot read how plan %q was opened: %v", id, err)
+	}
+	p := newPlan(c, &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: opened}})
+	p.opening, p.asked, p.resumed, p.confirmed = nil, true, true, true
+	if err := p.recall(ctx, history); err != nil {
+		return nil, err
+	}
+	switch history.State {
+	case ledger.StateUnwinding:
+		p.unwound = fmt.Errorf("%w%s", ErrUnwinding, because(history.Reason))
+	case ledger.StateCommitting:
+		p.end = &ending{verb: "committed", bundle: storedAt(id, 0), waits: true}
+	default:
+		p.end = &ending{verb: history.State}
+	}
+	return &Recalled{Plan: p, State: history.State, Reason: history.Reason}, nil
+}
+
+// Opened is how the plan was opened, or will be. It is not to be changed.
+func (p *Plan) Opened() *pb.PlanOpened { return p.opened }
+
+// Forget has the coordinator forget an open plan of it: Recall and Resume take it up again. What
+// the plan has queued is stored.
+func (p *Plan) Forget() { p.c.forget(p) }
+
+// Accepted returns when an executor has said that the ledger has taken all that the plan is known
+// to have stored, with its opening; it asks until ctx ends. Errors: *Refused, ErrPlanExists,
+// ErrSuperseded, ErrUnconfirmed.
+func (p *Plan) Accepted(ctx context.Context) error {
+	if p.c.bus == nil {
+		return fmt.Errorf("%w: no connection to ask over", ErrUnconfirmed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
+	defer cancel()
+	last := errNobody
+	for ctx.Err() == nil {
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
+		if err == nil {
+			if err := p.taken(answer); err != nil {
+				return fmt.Errorf("plan %q is not taken: %w", p.id, err)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.confirmed = true
+			return nil
+		}
+		last = err
+		pause.For(ctx, askDelay)
+	}
+	return fmt.Errorf("%w: %v", ErrUnconfirmed, last)
+}
+
+// Same refuses a declaration that is not that of the plan: a *Refused that names the field. Of a
+// plan that another process has begun, a deadline that is given as a duration may differ by a
+// minute: it is held against when the ledger took the opening.
+func (p *Plan) Same(declared PlanSpec) error {
+	record, err := p.c.planOpened(declared, time.Now())
+	if err != nil {
+		return err
+	}
+	now := record.GetPlanOpened()
+	if declared.Deadline > 0 && p.opened.DeadlineNs > 0 && within(p, declared.Deadline) {
+		now.DeadlineNs = p.opened.DeadlineNs
+	}
+	if d, differs := opening.Compare(p.opened, now, "function"); differs {
+		return ledger.Refuse(d.Field, "it was opened with another value",
+			"what it was opened with, or an id of its own for each plan")
+	}
+	return nil
+}
+
+// within reports whether a time from Begin is the deadline of the plan, as far as known.
+func within(p *Plan, deadline time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.resumed && p.openedNs == 0:
+		return true
+	case p.resumed:
+		return (time.Duration(p.opened.DeadlineNs-p.openedNs) - deadline).Abs() <= openedSlack
+	}
+	return deadline == p.within
+}
+
+// DoAgain is Do where an earlier process under the same writer may have registered the action
+// and called its forward, of which nothing is recorded: the forward is called, with the key that
+// it has, unless the action was undone. For everything else it is Do.
+func (p *Plan) DoAgain(ctx context.Context, declared Action, forward Forward) (json.RawMessage,
+	error) {
+	a, err := p.adoptPast(ctx, declared)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot go on with action %q: %w", declared.ID, err)
+	case a == nil:
+		return p.do(ctx, declared, forward)
+	}
+	return a.execute(ctx, forward)
+}
+
+// adoptPast makes an action of an earlier process ready to run; nil: there is none, or its
+// outcome is known.
+func (p *Plan) adoptPast(ctx context.Context, declared Action) (*action, error) {
+	open := func() *action {
+		if a := p.actions[declared.ID]; a != nil && a.past != nil &&
+			a.past.Outcome == api.OutcomeUnknown && !a.past.Undone {
+			return a
+		}
+		return nil
+	}
+	p.mu.Lock()
+	a := open()
+	p.mu.Unlock()
+	if a == nil {
+		return nil, nil
+	}
+	d, err := p.draft(ctx, declared, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if open() == nil {
+		return nil, nil
+	}
+	if err := a.admitPast(d); err != nil {
+		return nil, err
+	}
+	a.call.Input, a.contract, a.state, a.past = d.input, d.contract, actionRegistered, nil
+	if a.reviewed || d.contract.Review {
+		a.reviewTimeout = max(d.contract.ReviewTimeout, 0)
+		if a.reviewTimeout == 0 {
+			a.reviewTimeout = p.c.reviewTimeout
+		}
+	}
+	if a.reviewTimeout == 0 || a.ruled { // without its verdict it was not called
+		a.doubt = &pb.ForwardInDoubt{Code: codeInterrupted,
+			Message: "the process that had registered it has ended, and it was not called again"}
+	}
+	return a, nil
+}
+
+// Settle records what became of an action that does not run in this process: one of an earlier
+// process under the same writer, or one whose outcome here was doubt. cause is what a forward
+// returns: nil, NotTaken, or anything else for doubt. It is durable when it returns nil. What is
+// recorded already is no error where it says the same.
+//
+// Errors: *Refused (no such action, or it runs in this process), *Recorded (it is known to have
+// ended otherwise), as of Flush.
+func (p *Plan) Settle(ctx context.Context, action string, outcome Outcome, cause error) error {
+	if err := p.settle(ctx, action, outcome, cause); err != nil {
+		return fmt.Errorf("cannot settle action %q: %w", action, err)
+	}
+	return nil
+}
+
+func (p *Plan) settle(ctx context.Context, id string, outcome Outcome, cause error) error {
+	p.mu.Lock()
+	a := p.actions[id]
+	p.mu.Unlock()
+	if a == nil {
+		return ledger.Refuse("action", fmt.Sprintf("%q is no action of this plan", id),
+			"the id of an action that was registered")
+	}
+	contract, err := a.contract, error(nil)
+	if contract == nil {
+		contract, err = p.c.registry.find(ctx, a.call.Capability, false)
+	}
+	if err == nil && len(contract.Sensitive) > 0 {
+		err = p.vault.unlock(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	if a.state != actionEnded {
+		p.mu.Unlock()
+		return ledger.Refuse("action", fmt.Sprintf("%q runs in this process", id),
+			"its outcome from its forward")
+	}
+	a.contract = contract
+	record, done := a.settled(outcome, cause)
+	if said, err := a.contradicts(record, done); err != nil || said {
+		p.mu.Unlock()
+		return err
+	}
+	b := newBundle(p.id, record)
+	if err = p.queue(b); err == nil {
+		a.note(record, done)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	p.c.committer.hurry(b)
+	if _, err = p.c.wait(ctx, b); err == nil && done.problem != nil && !done.kept {
+		err = done.problem
+	}
+	return err
+}
+
+// settled is the record of an outcome, and what of it is a completion. Called with mu held.
+func (a *action) settled(outcome Outcome, cause error) (*pb.Record, completion) {
+	if cause == nil {
+		done := a.completed(outcome)
+		return done.record, done
+	}
+	record, message := a.outcome(), value.Clip(a.scrubbed(cause.Error()))
+	if a.past != nil && len(a.contract.Sensitive) > 0 {
+		message = "" // what is sensitive in it cannot be told: the input is not here
+	}
+	if errors.Is(cause, ErrNotTaken) {
+		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken,
+			Message: message}}
+	} else {
+		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: codeError,
+			Message: message}}
+	}
+	return record, completion{record: record}
+}
+
+// contradicts holds an outcome against what is recorded of the action: said where it is the
+// same, an error where the first one stands. A completion is believed after a failure, and
+// everything after doubt. Called with mu held.
+func (a *action) contradicts(record *pb.Record, done completion) (said bool, err error) {
+	known, now := a.known(), outcomeName(record)
+	known.Undone = false // it is not asked what is there now
+	switch {
+	case known.Outcome == api.OutcomeCompleted && now == known.Outcome && a.sameOutput(record, done),
+		known.Outcome == now && now != api.OutcomeCompleted:
+		return true, nil
+	case known.Outcome == api.OutcomeCompleted,
+		known.Outcome == api.OutcomeFailed && now == api.OutcomeInDoubt:
+		return false, &known
+	}
+	return false, nil
+}
+
+// known is what is recorded of an action that has ended. Called with mu held.
+func (a *action) known() Recorded {
+	if a.past != nil {
+		return *a.past
+	}
+	known := Recorded{Action: a.call.Action, Capability: a.call.Capability,
+		Outcome: outcomeName(a.said)}
+	if failed := a.said.GetForwardFailed(); failed != nil {
+		known.Code, known.Message = failed.Code, failed.Message
+	}
+	return known
+}
+
+func (a *action) sameOutput(record *pb.Record, done completion) bool {
+	if a.externalRef() != record.GetForwardCompleted().ExternalRef {
+		return false
+	}
+	if a.past != nil {
+		return bytes.Equal(a.past.Output, done.output) || record.GetForwardCompleted().OutputIncomplete
+	}
+	return bytes.Equal(a.said.GetPayload().GetOutput(), record.GetPayload().GetOutput())
+}
+
+// note keeps what was recorded. Called with mu held.
+func (a *action) note(record *pb.Record, done completion) {
+	if a.said = record; a.past == nil {
+		return
+	}
+	a.past.Outcome, a.past.Output = outcomeName(record), done.output
+	a.past.ExternalRef, a.past.Code, a.past.Message = "", "", ""
+	switch k := record.Kind.(type) {
+	case *pb.Record_ForwardCompleted:
+		a.past.ExternalRef = k.ForwardCompleted.ExternalRef
+	case *pb.Record_ForwardFailed:
+		a.past.Code, a.past.Message = k.ForwardFailed.Code, k.ForwardFailed.Message
+	case *pb.Record_ForwardInDoubt:
+		a.past.Code, a.past.Message = k.ForwardInDoubt.Code, k.ForwardInDoubt.Message
+	}
+}
+
+func outcomeName(record *pb.Record) string {
+	switch record.GetKind().(type) {
+	case *pb.Record_ForwardCompleted:
+		return api.OutcomeCompleted
+	case *pb.Record_ForwardFailed:
+		return api.OutcomeFailed
+	case *pb.Record_ForwardInDoubt:
+		return api.OutcomeInDoubt
+	}
+	return api.OutcomeUnknown
+}
+
+// Rewinds is how often this agent has asked that the plan goes back to a savepoint.
+func (p *Plan) Rewinds() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.rewinds)
+}
+
+// HasSavepoint reports whether a savepoint of the name is durable, and how many actions and
+// child plans are before it.
+func (p *Plan) HasSavepoint(name string) (actions int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.savepoint(name); s != nil && s.told {
+		return s.at, true
+	}
+	return 0, false
+}

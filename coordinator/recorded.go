@@ -1,0 +1,61 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// Recorded is what is recorded of an action of an earlier process. Do returns it for one
+// that had failed, that was undone, or whose outcome is not known: the same for errors.Is as the
+// first time, as far as the coordinator's own errors and ctx's go. One that was undone is an
+// ErrPartUndone.
+type Recorded struct {
+	Action     string
+	Capability string
+	// completed, failed, in_doubt, or unknown: its process ended before it could say
+	Outcome       string
+	Code, Message string // of one that failed or is in doubt
+	Output        json.RawMessage
+	ExternalRef   string
+	Input         []byte // SHA-256 of it, as it is recorded; none: no input
+	// in a part of the plan after which it went on: what the action did is not there any more
+	Undone bool
+}
+
+// Error reads "action a: not_taken: no room (as recorded)".
+func (r *Recorded) Error() string {
+	if r.Undone {
+		return "action " + r.Action + ": it was undone, and its plan goes on without it (as recorded)"
+	}
+	if r.Outcome == api.OutcomeUnknown {
+		return "action " + r.Action + ": its process ended, and nothing says whether it happened"
+	}
+	return fmt.Sprintf("action %s: %s: %s (as recorded)", r.Action, r.Code, r.Message)
+}
+
+// Is reports whether the error that was recorded was target.
+func (r *Recorded) Is(target error) bool {
+	if r.Undone && target == ErrPartUndone {
+		return true
+	}
+	switch r.Code {
+	case codeNotTaken:
+		return target == ErrNotTaken
+	case codeBlocked, codeRedirected:
+		return target == ErrBlocked
+	case codeNoVerdict:
+		return target == ErrNoVerdict
+	case codeNotStarted:
+		return target == ErrUnwinding
+	case codeInterrupted, codePanic:
+		return target == ErrInterrupted
+	case codeDeadline:
+		return target == context.DeadlineExceeded
+	case codeCancelled:
+		return target == context.Canceled
+	}
+	return false
+}

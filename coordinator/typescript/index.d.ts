@@ -1,0 +1,151 @@
+export interface Options {
+  /** Name of the agent, source or supervisor; default that of the credentials. */
+  agent?: string;
+  tenant?: string;
+  /** File of `sagenbaum user add`; default SAGENBAUM_CREDS. */
+  creds?: string;
+  /** Of the door; default that of the credentials, SAGENBAUM_HTTP, or without a token http://127.0.0.1:4270. */
+  url?: string;
+  token?: string;
+  /** This process, by a name that no other one has; default a random one. */
+  writer?: string;
+  /** How long a request without an answer is asked again, in ms; default 60,000. */
+  timeout?: number;
+  fetch?: typeof fetch;
+}
+
+export interface PlanSpec {
+  /** Unique in the tenant; default a random one. */
+  id?: string;
+  label?: string;
+  owner?: string;
+  /** As in "2h". */
+  deadline?: string;
+  deadlineAt?: Date | string;
+  triggers?: Record<string, string>;
+  labels?: Record<string, string>;
+  concurrency?: number;
+  onUndoFailure?: "halt" | "continue";
+  secondApprover?: boolean;
+  doubtAtCommit?: "settle" | "accept";
+  parent?: string;
+  parentAction?: string;
+  attachToken?: string;
+  parentToken?: string;
+}
+
+export interface State {
+  plan: string;
+  state: "open" | "committing" | "committed" | "unwinding" | "compensated" | "quarantined" | "failed" | "resolved";
+  reason?: string;
+  ended: boolean;
+  outstanding?: string[];
+  doubts?: Doubt[];
+  deadline_at?: string;
+  writer?: string;
+  actions?: number;
+}
+
+export interface Doubt { action: string; owner?: boolean; waits: string }
+
+export interface Act {
+  action: string;
+  number: number;
+  capability: string;
+  key: string;
+  sequence: number;
+  outcome: "completed" | "failed" | "in_doubt" | "unknown";
+  code?: string;
+  message?: string;
+  output?: unknown;
+  external_ref?: string;
+  verdict?: string;
+  undone?: boolean; // the plan goes on without it: what it did is not there any more
+}
+
+/** What a tool is called with. */
+export interface Call<I = unknown> {
+  /** Idempotency key for the tool. */
+  key: string;
+  plan: string;
+  action: string;
+  input: I;
+  /** Aborted by the options `signal` and `timeout`. */
+  signal: AbortSignal;
+}
+
+export interface ActOptions {
+  /** Unique in the plan; default the number of the action. */
+  id?: string;
+  after?: string[];
+  branch?: boolean;
+  pivot?: boolean;
+  review?: boolean;
+  /** Whether an error of the tool proves that it did nothing. */
+  notTaken?: (error: any) => boolean;
+  /** ms after which the call is given up, and in doubt. */
+  timeout?: number;
+  signal?: AbortSignal;
+}
+
+export class SagenbaumError extends Error {
+  status: number;
+  code: string;
+  field?: string;
+  problem: string;
+  want?: string;
+  limit?: string;
+  stored?: "nothing" | "all" | "unknown";
+}
+export class Refused extends SagenbaumError {}
+export class Conflict extends SagenbaumError {}
+export class Unavailable extends SagenbaumError {}
+export class NotTaken extends Error { constructor(message?: string, options?: ErrorOptions) }
+export class Recorded extends Error {
+  action: string;
+  outcome: "failed" | "in_doubt" | "unknown";
+  code?: string;
+  by?: string;
+}
+export class Blocked extends Recorded {}
+export class CommitWaits extends Error { doubts: Doubt[] }
+
+export function parseCredentials(text: string): Record<string, string>;
+
+export class Sagenbaum {
+  static connect(options?: Options): Promise<Sagenbaum>;
+  readonly tenant: string;
+  readonly name: string;
+  readonly writer: string;
+  ask(verb: string, request: object, options?: { signal?: AbortSignal }): Promise<any>;
+  begin(spec?: PlanSpec | string): Promise<Plan>;
+  plan<T>(spec: PlanSpec | string, work: (plan: Plan) => Promise<T> | T): Promise<T>;
+  resume(id: string): Promise<Plan>;
+  find(question?: { state?: string; label?: string; text?: string; capability?: string; after?: string; limit?: number }): Promise<any>;
+  putFact(key: string, value: unknown, options?: { id?: string; plan?: string; action?: string }): Promise<{ sequence: number; fact: any }>;
+  retractFact(key: string, options?: { id?: string }): Promise<{ sequence: number; fact: any }>;
+  giveVerdict(plan: string, action: string, verdict: "allow" | "block" | "redirect", reason?: string, options?: { id?: string; scope?: "action" | "plan" }): Promise<any>;
+  reviews(question?: { after?: string; limit?: number }): Promise<{ reviews: any[]; next?: string }>;
+}
+
+export class Plan {
+  readonly id: string;
+  readonly deadlineAt?: Date;
+  /** What was recorded when the plan was resumed. */
+  readonly recorded: Act[];
+  readonly resumed: boolean;
+  do<I, O>(capability: string, input: I, forward: (call: Call<I>) => Promise<O> | O, options?: ActOptions): Promise<O>;
+  tool<I, O>(capability: string, forward: (input: I, call: Call<I>) => Promise<O> | O, options?: ActOptions): (input: I, options?: ActOptions) => Promise<O>;
+  report(capability: string, input: unknown, options?: { id?: string; output?: unknown; externalRef?: string; before?: unknown; after?: string[]; branch?: boolean; pivot?: boolean }): Promise<any>;
+  settle(action: string, outcome: "completed" | "not_taken" | "in_doubt", options?: { output?: unknown; externalRef?: string; message?: string }): Promise<any>;
+  savepoint(name: string): Promise<State>;
+  unwindTo(savepoint: string, reason?: string): Promise<void>;
+  commit(): Promise<State>;
+  fail(reason?: string): Promise<State>;
+  cancel(reason?: string): Promise<State>;
+  wait(options?: { signal?: AbortSignal }): Promise<State>;
+  get(): Promise<State & { acts: Act[]; savepoints?: string[] }>;
+  preview(to?: string, options?: { sequence?: number }): Promise<any>;
+  begin(spec?: PlanSpec | string): Promise<Plan>;
+  events(options?: { signal?: AbortSignal }): AsyncGenerator<{ event: "state" | "notice"; data: any }>;
+}

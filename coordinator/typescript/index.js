@@ -1,0 +1,399 @@
+// The client of Sagenbaum's door (docs/door.md), over HTTP with fetch and nothing else: it runs on
+// Node 20, Deno, Bun and edges. It has no rules of its own; what is wrong, the door says.
+
+/** Why a request was not carried out. */
+export class SagenbaumError extends Error {
+  constructor(error) {
+    const field = error.field ? `${error.field}: ` : "";
+    const want = error.want ? `; want ${error.want}` : "";
+    super(`${field}${error.problem}${want}`);
+    this.name = new.target.name;
+    this.status = error.status;
+    this.code = error.code;
+    this.field = error.field;
+    this.problem = error.problem;
+    this.want = error.want;
+    this.limit = error.limit;
+    this.stored = error.stored;
+  }
+}
+
+/** `field` of the request is wrong, and `want` would be right. Nothing is stored. */
+export class Refused extends SagenbaumError {}
+
+/** It was decided before: the plan has ended, or another process goes on with it. */
+export class Conflict extends SagenbaumError {}
+
+/** No answer in time. `stored` says whether anything is in the ledger. */
+export class Unavailable extends SagenbaumError {}
+
+/** Throw it where the tool's answer proves that it did nothing. Everything else is doubt. */
+export class NotTaken extends Error {
+  constructor(message, options) {
+    super(message, options);
+    this.name = "NotTaken";
+  }
+}
+
+/** The action is recorded and did not complete: its tool is not called. */
+export class Recorded extends Error {
+  constructor(answer) {
+    super(`action ${answer.action}: ${answer.code ?? answer.outcome}: ${answer.message ?? "as recorded"}`);
+    this.name = new.target.name;
+    this.action = answer.action;
+    this.outcome = answer.outcome ?? "unknown";
+    this.code = answer.code;
+    this.by = answer.by;
+  }
+}
+
+/** A supervisor kept the action from being done, or none has said a word in time. */
+export class Blocked extends Recorded {}
+
+/** The commit is stored and waits: it is not known of some actions whether they happened. */
+export class CommitWaits extends Error {
+  constructor(state) {
+    super(`the commit of ${state.plan} waits for ${(state.doubts ?? []).map((d) => d.action).join(", ")}`);
+    this.name = "CommitWaits";
+    this.doubts = state.doubts ?? [];
+  }
+}
+
+/** A text of at most so many code points, without halves of surrogate pairs. */
+function told(error) {
+  let text;
+  try { text = String(error?.message ?? error); } catch { text = "an error without a text"; }
+  return [...text.slice(0, 2000)].slice(0, 1000).join("").replace(/\p{Surrogate}/gu, "\ufffd");
+}
+
+const errors = { 409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable };
+const longest = 20_000; // ms that one request of the door may wait
+
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    }, { once: true });
+  });
+}
+
+/** Reads the line that `sagenbaum user add` writes into a file of credentials. */
+export function parseCredentials(text) {
+  const line = /^# sagenbaum (\S+)$/m.exec(text);
+  if (!line) throw new TypeError("no file of credentials of sagenbaum user add");
+  const bytes = Uint8Array.from(atob(line[1]), (c) => c.charCodeAt(0));
+  return JSON.parse(new TextDecoder().decode(bytes));
+}
+
+async function credentials(options) {
+  const env = envOf();
+  const file = options.creds ?? env.SAGENBAUM_CREDS;
+  if (!file) return { door: env.SAGENBAUM_HTTP, token: env.SAGENBAUM_TOKEN };
+  const { readFile } = await import("node:fs/promises");
+  return parseCredentials(await readFile(file, "utf8"));
+}
+
+const envOf = () => globalThis.process?.env ?? {};
+
+/** Refuses that a proxy of the environment gets the token of a door on this machine. */
+function unproxied(url) {
+  const { hostname } = new URL(url);
+  const env = envOf();
+  const takes = globalThis.Bun || globalThis.Deno || env.NODE_USE_ENV_PROXY === "1" ||
+    /--use-env-proxy/.test(`${globalThis.process?.execArgv ?? ""} ${env.NODE_OPTIONS ?? ""}`);
+  const proxy = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"].find((v) => env[v]);
+  const own = hostname === "localhost" || hostname === "[::1]" || /^127\./.test(hostname);
+  const past = `${env.no_proxy ?? ""},${env.NO_PROXY ?? ""}`.split(",").map((v) => v.trim());
+  if (own && takes && proxy && !past.includes("*") && !past.includes(hostname)) {
+    throw new TypeError(`${proxy}: a proxy would get the token of the door on this machine; want NO_PROXY=${hostname}`);
+  }
+}
+
+/** Refuses a redirect: what it leads to is not the door, and must not get the token. */
+function direct(response) {
+  const { status, type } = response;
+  if (type !== "opaqueredirect" && !(status >= 300 && status < 400)) return response;
+  throw new SagenbaumError({ status, code: "redirected", stored: "unknown", field: "url",
+    problem: "the answer is a redirect, which is not followed", want: "the address of the door itself" });
+}
+
+export class Sagenbaum {
+  /** Finds the door by the options, by SAGENBAUM_CREDS, or by SAGENBAUM_HTTP and SAGENBAUM_TOKEN. */
+  static async connect(options = {}) {
+    const found = options.url && options.token ? {} : await credentials(options);
+    const tenant = options.tenant ?? (found.tenant === "*" ? undefined : found.tenant) ?? "default";
+    const name = options.agent ?? (found.role === "local" ? undefined : found.name);
+    if (!name) throw new TypeError("agent: missing; want the name of the agent");
+    const token = options.token ?? found.token;
+    const url = options.url ?? (found.door || envOf().SAGENBAUM_HTTP);
+    if (token && !url) { // whoever has the default address must not get it
+      throw new TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http");
+    }
+    return new Sagenbaum({ ...options, tenant, name, url: url ?? "http://127.0.0.1:4270", token });
+  }
+
+  constructor({ url, token, tenant, name, writer, timeout = 60_000, fetch }) {
+    if (token && !fetch) unproxied(url);
+    this.base = `${url.replace(/\/$/, "")}/v1/${encodeURIComponent(tenant)}/${encodeURIComponent(name)}`;
+    this.tenant = tenant;
+    this.name = name;
+    this.writer = writer ?? `js-${crypto.randomUUID()}`;
+    this.timeout = timeout;
+    this.headers = { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) };
+    this.fetch = fetch ?? globalThis.fetch;
+  }
+
+  /**
+   * Asks the door. Every verb may be repeated with the same ids, so that no answer is no reason to
+   * give up: it is asked again until `timeout` (ms) has passed.
+   */
+  async ask(verb, request, { signal, lost } = {}) {
+    const body = JSON.stringify(request);
+    const end = Date.now() + this.timeout;
+    for (let delay = 50; ; delay = Math.min(2 * delay, 1000)) {
+      let failed;
+      try {
+        const response = direct(await this.fetch(`${this.base}/${verb}`, {
+          method: "POST", headers: this.headers, body, redirect: "manual",
+          signal: anyOf(signal, AbortSignal.timeout(2 * longest)),
+        }));
+        const answer = await response.json();
+        if (response.ok) return answer;
+        const error = answer.error ?? { problem: `status ${response.status}`, status: response.status };
+        failed = new (errors[response.status] ?? SagenbaumError)(error);
+        if (failed.stored !== "nothing") lost?.();
+      } catch (error) {
+        if (!(error instanceof SagenbaumError)) lost?.();
+        signal?.throwIfAborted();
+        if (error instanceof SagenbaumError) throw error;
+        failed = new Unavailable({ status: 503, code: "unavailable", stored: "unknown",
+          problem: `no answer of ${this.base}: ${error.cause?.message ?? error.message}`, want: "the same again" });
+      }
+      const lasting = failed.status === 429 && failed.stored !== "nothing"; // a limit of the tenant
+      if (!(failed instanceof Unavailable) || lasting || Date.now() + delay > end) throw failed;
+      await pause(delay, signal);
+    }
+  }
+
+  /** Opens a plan. */
+  async begin(spec = {}) {
+    const { id = crypto.randomUUID(), ...rest } = typeof spec === "string" ? { label: spec } : spec;
+    const request = { plan: id, writer: this.writer };
+    for (const [name, value] of Object.entries(rest)) {
+      const at = name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
+      request[at] = value instanceof Date ? value.toISOString() : value;
+    }
+    const state = await this.ask("plan.begin", request);
+    if (state.state !== "open") {
+      throw new Conflict({ status: 409, code: "conflict", field: "plan", problem: `it is ${state.state} already` });
+    }
+    return new Plan(this, id, state);
+  }
+
+  /** Runs a function under a plan, which is committed when it returns and failed when it throws. */
+  async plan(spec, work) {
+    const p = await this.begin(spec);
+    let value;
+    try {
+      value = await work(p);
+    } catch (error) {
+      await p.fail(told(error)).catch((second) => {
+        if (!(second instanceof Conflict)) throw new AggregateError([error, second], error?.message);
+      });
+      throw error;
+    }
+    await p.commit();
+    return value;
+  }
+
+  /** Goes on with a plan of a process that has ended. `recorded` says what is known of it. */
+  async resume(id) {
+    const answer = await this.ask("plan.resume", { plan: id, writer: this.writer });
+    return new Plan(this, id, answer, answer.acts);
+  }
+
+  find(question = {}) { return this.ask("plan.find", question); }
+
+  /** For a source: asserts a fact. */
+  putFact(key, value, { id = crypto.randomUUID(), plan, action } = {}) {
+    return this.ask("fact.put", { id, key, value, plan, action });
+  }
+
+  /** For a source: ends a fact. */
+  retractFact(key, { id = crypto.randomUUID() } = {}) { return this.ask("fact.retract", { id, key }); }
+
+  /** For a supervisor: "allow", "block" or "redirect". */
+  giveVerdict(plan, action, verdict, reason, { id = crypto.randomUUID(), scope } = {}) {
+    return this.ask("verdict.give", { id, plan, action, verdict, reason, scope });
+  }
+
+  /** For a supervisor: the actions that wait for a verdict. */
+  reviews(question = {}) { return this.ask("review.list", question); }
+}
+
+function anyOf(...signals) {
+  const given = signals.filter(Boolean);
+  return given.length === 1 ? given[0] : AbortSignal.any(given);
+}
+
+export class Plan {
+  #count;
+  #rewinds;
+
+  constructor(client, id, state, recorded) {
+    this.client = client;
+    this.id = id;
+    this.deadlineAt = state.deadline_at && new Date(state.deadline_at);
+    this.recorded = recorded ?? [];
+    this.resumed = recorded !== undefined;
+    this.#count = this.recorded.length;
+    this.#rewinds = state.rewinds ?? 0;
+  }
+
+  #ask(verb, request, options) {
+    return this.client.ask(verb, { plan: this.id, writer: this.client.writer, ...request }, options);
+  }
+
+  /**
+   * Registers an action, and calls its tool once the ledger has taken it. What the function returns
+   * is its output; what it throws is doubt, unless it is a NotTaken or `notTaken(error)` says so.
+   */
+  async do(capability, input, forward, options = {}) {
+    const { id = String(++this.#count), notTaken, timeout, signal, ...rest } = options;
+    const request = { action: id, capability, input, ...rest };
+    let answer;
+    let own = false; // a request of this call may have registered it
+    const lost = () => { own = true; };
+    for (;;) {
+      answer = await this.#ask("plan.act", request, { signal, lost });
+      if (answer.state !== "waiting") break;
+      own ||= !answer.repeated;
+    }
+    const unsure = answer.state === "accepted" && answer.repeated && (this.resumed || !own);
+    if (answer.state === "recorded" && answer.outcome === "completed") return answer.output;
+    if (answer.state === "recorded" || unsure) {
+      const blocked = ["blocked", "redirected", "no_verdict"].includes(answer.code);
+      throw new (blocked ? Blocked : Recorded)({ outcome: "unknown", ...answer });
+    }
+    const late = new AbortController();
+    const timer = timeout && setTimeout(() => late.abort(new DOMException(
+      `no answer within ${timeout} ms`, "TimeoutError")), timeout); // AbortSignal.timeout keeps no process alive
+    const call = { key: answer.key, plan: this.id, action: id, input, signal: anyOf(signal, late.signal) };
+    let output;
+    try {
+      output = await until(call.signal, Promise.resolve().then(() => forward(call)));
+    } catch (error) {
+      const refused = error instanceof NotTaken || notTaken?.(error);
+      await this.#failed(id, refused ? "not_taken" : "in_doubt", told(error));
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    await this.#completed(id, output);
+    return output;
+  }
+
+  /** Tells an outcome, and where its message is refused, tells it without. */
+  async #failed(action, outcome, message) {
+    try {
+      await this.#ask("plan.outcome", { action, outcome, message: message || undefined });
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      await this.#ask("plan.outcome", { action, outcome });
+    }
+  }
+
+  /** Tells that the tool has done it, and where its output cannot be told, tells that without. */
+  async #completed(action, output) {
+    try {
+      await this.#ask("plan.outcome", { action, outcome: "completed", output });
+    } catch (error) {
+      if (error instanceof SagenbaumError && !(error instanceof Refused)) throw error;
+      await this.#ask("plan.outcome", { action, outcome: "in_doubt",
+        message: told(`done, and its output cannot be told: ${told(error)}`) });
+      throw error;
+    }
+  }
+
+  /** A tool that is an action each time it is called. */
+  tool(capability, forward, options = {}) {
+    return (input, more = {}) => this.do(capability, input, (call) => forward(input, call), { ...options, ...more });
+  }
+
+  /** Registers what has happened. */
+  report(capability, input, { id = String(++this.#count), externalRef, ...rest } = {}) {
+    return this.#ask("plan.report", { action: id, capability, input, external_ref: externalRef, ...rest });
+  }
+
+  /** Tells what became of an action of a process that has ended. */
+  settle(action, outcome, { output, externalRef, message } = {}) {
+    return this.#ask("plan.outcome", { action, outcome, output, external_ref: externalRef, message });
+  }
+
+  savepoint(name) { return this.#ask("plan.savepoint", { savepoint: name }); }
+
+  /** Undoes what came after a savepoint, and returns when the plan is open again. */
+  async unwindTo(savepoint, reason) {
+    const request = { savepoint, reason, number: this.#rewinds + 1 };
+    let state;
+    do state = await this.#ask("plan.unwind_to", request); while (state.state === "unwinding");
+    this.#rewinds++;
+    if (state.state !== "open") throw new Conflict({ status: 409, code: "conflict", problem: `the plan is ${state.state}` });
+  }
+
+  /** Ends the plan well. */
+  async commit() {
+    const state = await this.#ask("plan.commit", {});
+    if (state.state === "committing") throw new CommitWaits(state);
+    return state;
+  }
+
+  /** Ends the plan badly: what happened is undone. */
+  fail(reason) { return this.#ask("plan.fail", { reason }); }
+
+  cancel(reason) { return this.#ask("plan.cancel", { reason }); }
+
+  /** Waits for the end. */
+  async wait({ signal } = {}) {
+    for (;;) {
+      const state = await this.client.ask("plan.wait", { plan: this.id }, { signal });
+      if (state.ended) return state;
+    }
+  }
+
+  get() { return this.client.ask("plan.get", { plan: this.id }); }
+
+  preview(to, { sequence } = {}) { return this.client.ask("plan.preview", { plan: this.id, to, sequence }); }
+
+  /** Opens a plan that is a part of this one. */
+  begin(spec = {}) {
+    return this.client.begin({ ...(typeof spec === "string" ? { label: spec } : spec), parent: this.id });
+  }
+
+  /** What becomes of the plan, until its end: {event, data}. */
+  async *events({ signal } = {}) {
+    const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
+      { headers: this.client.headers, signal, redirect: "manual" }));
+    if (!response.ok) throw new (errors[response.status] ?? SagenbaumError)((await response.json()).error);
+    let text = "";
+    for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+      text += chunk;
+      for (let at; (at = text.indexOf("\n\n")) >= 0; text = text.slice(at + 2)) {
+        const found = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, at));
+        if (found) yield { event: found[1], data: JSON.parse(found[2]) };
+      }
+    }
+  }
+}
+
+/** The value of a promise, or the reason of a signal that ends first. */
+function until(signal, promise) {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    promise.then(resolve, reject);
+  });
+}

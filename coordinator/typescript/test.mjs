@@ -1,0 +1,161 @@
+// Run by TestTheTypeScriptClient of coordinator/door, against a real door whose answers are lost and
+// whose host is killed now and then.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { writeFile, mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { test } from "node:test";
+
+import { Blocked, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError } from "./index.js";
+
+const sb = await Sagenbaum.connect();
+const boss = await Sagenbaum.connect({ creds: process.env.BOSS_CREDS });
+const scanner = await Sagenbaum.connect({ creds: process.env.SCANNER_CREDS });
+
+test("a plan is committed when its function returns, and each tool is called once", async () => {
+  let calls = 0;
+  const got = await sb.plan({ id: "js-good", label: "book trip", deadline: "2h" }, async (p) => {
+    const hotel = await p.do("hotel.book", { city: "Rome" }, ({ key, input }) => {
+      calls++;
+      assert.match(key, /^[0-9a-f]{32}$/);
+      return { booking: `${input.city}-1` };
+    });
+    const read = p.tool("page.read", async (page) => ({ page }));
+    await read("a");
+    await read("b");
+    return hotel;
+  });
+  assert.deepEqual([got, calls], [{ booking: "Rome-1" }, 1]);
+  const plan = await sb.ask("plan.get", { plan: "js-good" });
+  assert.deepEqual([plan.state, plan.acts.length], ["committed", 3]);
+});
+
+test("a plan is undone when its function throws", async () => {
+  const failed = new Error("no flight");
+  await assert.rejects(sb.plan({ id: "js-bad", owner: "travel" }, async (p) => {
+    await p.do("hotel.book", { city: "Oslo" }, () => ({ booking: "o1" }), { id: "hotel" });
+    await assert.rejects(p.do("mail.send", {}, () => { throw new NotTaken("no such address"); }), NotTaken);
+    await assert.rejects(p.do("page.read", {}, () => { throw Object.assign(new Error("402"), { status: 402 }); },
+      { notTaken: (e) => e.status === 402 }));
+    throw failed;
+  }), failed);
+  const p = await sb.ask("plan.wait", { plan: "js-bad" });
+  assert.equal(p.state, "compensated");
+  const { acts } = await sb.ask("plan.get", { plan: "js-bad" });
+  assert.deepEqual(acts.map((a) => a.outcome), ["completed", "failed", "failed"]);
+});
+
+test("savepoints, a report, a timeout, a preview and events", async () => {
+  const p = await sb.begin({ id: "js-save" });
+  await p.report("hotel.book", { city: "Pisa" }, { output: { booking: "p1" } });
+  await p.savepoint("booked");
+  await p.do("hotel.book", { city: "Bari" }, () => ({ booking: "b1" }));
+  await p.unwindTo("booked", "the wrong town");
+  await assert.rejects(p.do("page.read", {}, () => new Promise(() => {}), { timeout: 20 }), { name: "TimeoutError" });
+  const events = [];
+  const following = (async () => { for await (const e of p.events()) events.push(e); })().catch(() => {});
+  assert.equal((await p.preview()).plan, "js-save");
+  await p.fail("enough");
+  assert.equal((await p.wait()).state, "compensated");
+  await Promise.race([following, new Promise((done) => setTimeout(done, 2000).unref())]);
+});
+
+test("another process goes on, and the one before is refused", async () => {
+  const p = await sb.begin({ id: "js-resume" });
+  await p.do("hotel.book", { city: "Rome" }, () => ({ booking: "r1" }), { id: "hotel" });
+  await p.client.ask("plan.act", { plan: p.id, writer: sb.writer, action: "lost", capability: "hotel.book" });
+  const next = await Sagenbaum.connect();
+  const q = await next.resume("js-resume");
+  assert.deepEqual(q.recorded.map((a) => [a.action, a.outcome]), [["hotel", "completed"], ["lost", "unknown"]]);
+  const never = () => assert.fail("it was called already");
+  assert.deepEqual(await q.do("hotel.book", { city: "Rome" }, never, { id: "hotel" }), { booking: "r1" });
+  await assert.rejects(q.do("hotel.book", undefined, never, { id: "lost" }), Recorded);
+  await q.settle("lost", "not_taken", { message: "the hotel knows of none" });
+  await assert.rejects(p.do("hotel.book", {}, never), Conflict);
+  await q.commit();
+});
+
+test("a supervisor's verdict, and a fact", async () => {
+  const p = await sb.begin({ id: "js-review" });
+  const asked = p.do("hotel.book", { city: "Rome" }, () => ({}), { id: "a", review: true });
+  const blocked = assert.rejects(asked, (e) => e instanceof Blocked && e.by === "boss");
+  for (let found = []; found.length === 0;) {
+    found = (await boss.reviews()).reviews.filter((r) => r.plan === p.id);
+  }
+  await boss.giveVerdict(p.id, "a", "block", "too dear");
+  await blocked;
+  await p.commit();
+  assert.equal((await scanner.putFact("order/7", { status: "placed" })).fact.value.status, "placed");
+  await scanner.retractFact("order/7");
+});
+
+test("what is wrong is refused with its field", async () => {
+  const p = await sb.begin({ id: "js-wrong" });
+  const never = () => assert.fail("called");
+  await assert.rejects(p.do("hotel.bok", {}, never), (e) => e instanceof Refused && e.field === "capability");
+  await assert.rejects(p.do("hotel.book", {}, never, { afer: [] }), (e) => e instanceof Refused && e.field === "afer");
+  await assert.rejects(sb.begin({ id: "js-wrong", label: "x" }), (e) => e.field === "label");
+  await assert.rejects(sb.ask("fact.put", { key: "k", value: 1 }), (e) => e instanceof SagenbaumError && e.status === 403);
+  await p.cancel();
+});
+
+test("an action that an earlier process has registered is not called again", async () => {
+  const options = { writer: "js-stable" };
+  const before = await Sagenbaum.connect(options);
+  const request = { plan: "js-again", writer: "js-stable", action: "1", capability: "page.read", input: "a" };
+  await before.begin({ id: "js-again" });
+  await before.ask("plan.act", request); // and the process is killed
+  const answers = [{ state: "open" }, { ...request, state: "accepted", repeated: true, key: "k" }];
+  const after = await Sagenbaum.connect({ ...options, fetch: async () => Response.json(answers.shift()) });
+  const p = await after.begin({ id: "js-again" });
+  await assert.rejects(p.do("page.read", "a", () => assert.fail("called")), Recorded);
+});
+
+test("errors and outputs that cannot be told as they are leave a known outcome", async () => {
+  const p = await sb.begin({ id: "js-odd" });
+  await assert.rejects(p.do("page.read", "a", () => { throw new Error("x".repeat(999) + "\u{1f600}"); }), Error);
+  await assert.rejects(p.do("page.read", "b", () => { throw new Error("half \ud83d"); }), Error);
+  await assert.rejects(p.do("page.read", "c", () => 1n), TypeError);
+  await assert.rejects(p.do("page.read", "d", () => "x".repeat(300_000)), Refused);
+  const { acts } = await p.get();
+  assert.deepEqual(acts.map((a) => a.outcome), ["in_doubt", "in_doubt", "in_doubt", "in_doubt"]);
+  await p.fail("enough");
+  await assert.rejects(sb.plan({ id: "js-half" }, async () => { throw new Error("half \ud83d"); }), /half/);
+  assert.equal((await sb.ask("plan.wait", { plan: "js-half" })).ended, true);
+});
+
+test("a token goes to the door that its credentials name, and nowhere else", async () => {
+  const got = [];
+  const thief = createServer((request, response) => {
+    got.push(request.headers.authorization);
+    response.writeHead(200, { "content-type": "application/json" }).end("{}");
+  }).listen(0, "127.0.0.1");
+  const leads = createServer((_, response) => {
+    response.writeHead(307, { location: `http://127.0.0.1:${thief.address().port}/` }).end();
+  }).listen(0, "127.0.0.1");
+  try {
+    for (const server of [thief, leads]) if (!server.listening) await once(server, "listening");
+    const url = `http://127.0.0.1:${leads.address().port}`;
+    const odd = await Sagenbaum.connect({ agent: "tripper", url, token: "secret" });
+    await assert.rejects(odd.ask("plan.get", { plan: "p" }), (e) => e instanceof SagenbaumError && e.code === "redirected");
+    assert.deepEqual(got, []);
+    const file = `${await mkdtemp(`${tmpdir()}/sb-`)}/creds`;
+    await writeFile(file, `# sagenbaum ${btoa(JSON.stringify({ name: "tripper", tenant: "default", token: "secret" }))}\n`);
+    await assert.rejects(Sagenbaum.connect({ creds: file }), /name no door/);
+    const before = { ...process.env };
+    Object.assign(process.env, { NODE_USE_ENV_PROXY: "1", HTTP_PROXY: "http://proxy.example:1", NO_PROXY: "", no_proxy: "" });
+    try {
+      await assert.rejects(Sagenbaum.connect({ agent: "tripper", url, token: "secret" }), /HTTP_PROXY: a proxy would/);
+      process.env.NO_PROXY = "127.0.0.1";
+      await Sagenbaum.connect({ agent: "tripper", url, token: "secret" });
+    } finally {
+      for (const name of ["NODE_USE_ENV_PROXY", "HTTP_PROXY", "NO_PROXY", "no_proxy"]) {
+        if (before[name] === undefined) delete process.env[name]; else process.env[name] = before[name];
+      }
+    }
+  } finally {
+    thief.close();
+    leads.close();
+  }
+});

@@ -1,0 +1,209 @@
+package executor
+
+import (
+	"cmp"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// A run is dispatches that are recorded ahead of their turn, each behind the one before it
+// (docs/adr/0031). The first is a dispatch like any other. The next one counts from the success
+// of the first on, if its undo is still to be dispatched then; until that record its action is
+// owed and its attempt is none. Only the holder that has recorded a run may send from it earlier:
+// once the worker of the one before has said done. If the one before ends in another way, or
+// anything else is to be undone first by now, what is behind it is called back.
+
+// AheadNs is for how long after its record's epoch, in ns, a dispatch that was recorded ahead
+// may be sent before it counts.
+const AheadNs = int64(1e9)
+
+// plain reports whether the undo of an action may be part of a run: it is known what is to be
+// undone, and nothing is asked between its reply and its success.
+func plain(a *action) bool {
+	c := a.fixed.Compensation
+	known := a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED && !a.row.Late && !a.row.Undone
+	return a.fixed.Child == "" && a.fixed.DutyOf == 0 && known &&
+		a.fixed.Forward.GetClass() == pb.Class_CLASS_COMPENSABLE && c.GetCapability() != "" &&
+		c.Probe == nil && c.Verify == nil && c.DedupeNs == 0 && !c.Sealed && !inMemory(a)
+}
+
+// leads reports whether the undo of an action is out, or ahead, and nothing but its success is
+// missing for the one after it.
+func (a *action) leads() bool {
+	out := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED &&
+		a.row.Asking == pb.Question_QUESTION_UNSPECIFIED && a.row.Blockers == 0
+	return plain(a) && (out || a.row.Ahead != nil)
+}
+
+// leadsOnly reports whether an action came after another one and after no other.
+func (a *action) leadsOnly(n uint32) bool {
+	return len(a.fixed.Before) == 1 && a.fixed.Before[0] == n
+}
+
+// lastDispatch is the dispatch that is ahead or out, or was last.
+func (a *action) lastDispatch() *pb.Address {
+	if a.row.Ahead != nil {
+		return a.row.Ahead
+	}
+	return a.row.Dispatched
+}
+
+// notBehind says why the undo of an action must not be dispatched behind that of a, or "".
+func (b *action) notBehind(a *action, epochNs int64) string {
+	next, why := b.nextStep()
+	closes := b.row.ClosesNs
+	switch {
+	case b.plan.row.Rewinding:
+		return "plan " + b.plan.id + " goes back to a savepoint"
+	case b.row.Undo != rowspb.Undo_UNDO_OWED || b.row.Ahead != nil:
+		return "the undo of action " + b.fixed.Id + " is " + b.undoName()
+	case b.row.Attempt != 0:
+		return "it was dispatched before"
+	case !a.leads() || !a.leadsOnly(b.id.N) || b.row.Blockers != 1:
+		return "more than the success of action " + a.fixed.Id + " is missing"
+	case !plain(b):
+		return "its outcome is not known, or its contract asks for more than the undo"
+	case next != stepDispatch:
+		return cmp.Or(why, "it is not dispatched next")
+	case closes != 0 && closes <= epochNs+AheadNs:
+		return "its undo window closes at " + instant(closes)
+	}
+	return ""
+}
+
+// lastAttempt is the attempt that is ahead, or was the last.
+func (a *action) lastAttempt() uint32 {
+	if a.row.Ahead != nil {
+		return 1
+	}
+	return a.row.Attempt
+}
+
+// behind finds the action that came after the one of this record and no other, and whose
+// dispatch is at a place; nil: there is none. A holder names the dispatch before this one.
+func (s about) behind(at *pb.Address) *action {
+	b, p := s.a, s.a.plan
+	is := func(a *action) bool {
+		return a.leadsOnly(b.id.N) && samePlace(at, a.lastDispatch(), s.e)
+	}
+	if s.out.Plan == p.id && is(p.action(s.out.N)) {
+		return p.action(s.out.N)
+	}
+	for n := b.id.N + 1; n <= p.row.Actions; n++ {
+		if a := p.action(n); is(a) {
+			return a
+		}
+	}
+	return nil
+}
+
+// dispatchedAhead folds a dispatch that names the one that it goes behind.
+func (s about) dispatchedAhead(k *pb.CompensationDispatched) Result {
+	b, a := s.a, s.behind(k.Behind)
+	if a == nil {
+		return void("%s is no dispatch of an action that came after action %s alone",
+			ledger.FormatAddress(k.Behind), b.fixed.Id)
+	}
+	if why := b.notBehind(a, s.e.Record.EpochNs); why != "" {
+		return void("action %s must not be compensated behind action %s: %s", b.fixed.Id, a.fixed.Id,
+			why)
+	}
+	if why := s.misdispatched(k); why != "" {
+		return void("%s", why)
+	}
+	b.row.Ahead, b.row.Behind = s.e.Address, a.id.N
+	b.row.SentNs = s.e.Record.EpochNs
+	s.out = b.id
+	row := &rowspb.CommandRow{Dispatched: k, Arguments: s.e.Record.Payload.GetArguments()}
+	rows.Commands.Set(s.tx, b.id, row)
+	if s.base == nil {
+		command := b.command(row)
+		command.Behind, command.UntilNs = a.fixed.Id, s.e.Record.EpochNs+AheadNs
+		command.UnservedNs = plusNs(s.e.Record.EpochNs, unservedAfter(b.fixed.Compensation))
+		s.commands = append(s.commands, command)
+	}
+	b.change()
+	s.attemptDispatched(k, "ahead")
+	return effective
+}
+
+// takeOff lets a dispatch count that was recorded ahead, now that what it went behind has
+// succeeded. False: there is none, or it is called back.
+func (a *action) takeOff() bool {
+	if a.row.Ahead == nil {
+		return false
+	}
+	if next, _ := a.nextStep(); next != stepDispatch {
+		a.callBack()
+		return false
+	}
+	s := a.plan.s
+	row := a.commandRow()
+	a.row.Attempt, a.row.Blind, a.row.Unserved = row.Dispatched.Attempt, false, false
+	a.row.Dispatched, a.row.DispatchedNs = a.row.Ahead, s.current.e.Record.EpochNs
+	a.row.Ahead, a.row.Behind = nil, 0
+	a.row.ReadyNs = s.meta.TimeNs
+	a.move(rowspb.Undo_UNDO_DISPATCHED)
+	a.fly(row)
+	a.attemptIs(a.row.Attempt, "dispatched")
+	return true
+}
+
+// callBack gives up a dispatch that was recorded ahead, and all behind it. It may have been
+// sent: it counts as an attempt that has no answer, for which no one waits, and of the attempts
+// that the contract allows it is none.
+func (a *action) callBack() {
+	s := a.plan.s
+	a.row.Attempt, a.row.AttemptsFrom = 1, 1
+	a.row.Dispatched, a.row.DispatchedNs = a.row.Ahead, a.row.SentNs
+	a.row.Ahead, a.row.Behind = nil, 0
+	a.row.AliveUntilNs = max(a.row.AliveUntilNs,
+		min(s.meta.TimeNs, epochMax)+timeoutOf(a.fixed.Compensation))
+	rows.Commands.Delete(s.tx, a.id)
+	a.change()
+	if s.base == nil {
+		s.landed = append(s.landed, About{a.plan.id, a.fixed.Id})
+		s.current.about(a).attemptEnded(a.row.Attempt, attemptEnd{state: "recalled"})
+	}
+	a.callBackBehind()
+}
+
+// callBackBehind calls back what was dispatched behind an action.
+func (a *action) callBackBehind() {
+	if len(a.fixed.Before) != 1 {
+		return
+	}
+	if b := a.plan.action(a.fixed.Before[0]); b.row.Ahead != nil && b.row.Behind == a.id.N {
+		b.callBack()
+	}
+}
+
+// ahead dispatches what comes after an action that was just dispatched, as far as nothing but
+// their successes is missing, up to the limit of a run.
+func (d *decider) ahead(p *plan, a *action) {
+	for range d.in.Ahead {
+		if len(a.fixed.Before) != 1 {
+			return
+		}
+		b := p.action(a.fixed.Before[0])
+		if b.notBehind(a, d.in.EpochNs) != "" {
+			return
+		}
+		arguments, err := b.arguments(b.fixed.Compensation.Bindings)
+		if err != nil {
+			return // its owner's, once its turn comes
+		}
+		k := d.tokened(b, b.dispatchOf(1))
+		k.WaitedNs, k.Behind = 0, &pb.Address{Index: uint32(len(d.records) - 1)}
+		r := d.about(p, b, unwindCause(p))
+		r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
+		r.Payload = &pb.Payload{Arguments: arguments}
+		if ledger.RecordSize(r) > dispatchMax || !d.propose(r) {
+			return
+		}
+		a = b
+	}
+}

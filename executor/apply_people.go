@@ -1,0 +1,260 @@
+package executor
+
+import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// applyOperator folds what people and their tools asked for. What cannot be done
+// any more is refused with the reason, so that the second of two operators
+// learns who was first.
+func (s *fold) applyOperator() Result {
+	r := s.e.Record
+	switch k := r.Kind.(type) {
+	case *pb.Record_ContractPublished:
+		return s.contractPublished(k.ContractPublished)
+	case *pb.Record_ClockConfirmed:
+		return effective // the host reads it
+	case *pb.Record_EvictRequested:
+		return s.evictRequested(k.EvictRequested.Keys)
+	case *pb.Record_RestoreRequested:
+		return s.restoreRequested(k.RestoreRequested.Keys)
+	}
+	p := s.plan(r.Plan)
+	if p == nil {
+		return refused("plan %s was never opened", r.Plan)
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_CancelRequested:
+		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED,
+			byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), back{})
+	case *pb.Record_CompensationRequested:
+		return s.compensationRequested(p, k.CompensationRequested)
+	case *pb.Record_RetryRequested:
+		return s.retryRequested(p, k.RetryRequested)
+	case *pb.Record_Resolved:
+		return s.resolved(p, k.Resolved)
+	case *pb.Record_PlanErased:
+		return s.planErased(p, k.PlanErased)
+	case *pb.Record_CascadeAnswered:
+		return s.cascadeAnswered(p, k.CascadeAnswered)
+	default:
+		panic("executor: unknown operator record " + ledger.KindOf(r).Name)
+	}
+}
+
+func byActor(reason, actor string) string {
+	if reason == "" && actor != "" {
+		return "asked by " + actor
+	}
+	if actor == "" {
+		return reason
+	}
+	return reason + " (" + actor + ")"
+}
+
+// seconded reports whether an owner's answer counts now: at once, or, where the
+// plan asks for a second approver, when another operator has given the same one.
+// The subject names the operator; what a record says of its actor proves nothing.
+func (s about) seconded(answer *rowspb.Proposal) bool {
+	a := s.a
+	if !a.plan.row.Declared.SecondApprover {
+		return true
+	}
+	if confirms(s.e, a.row.Proposal, answer) {
+		a.row.Proposal = nil
+		return true
+	}
+	a.row.Proposal = answer
+	a.change()
+	return false
+}
+
+// confirms reports whether an answer is the one that another operator has given
+// first; otherwise it is a proposal itself.
+func confirms(e ledger.Entry, first, answer *rowspb.Proposal) bool {
+	answer.Operator, answer.At = e.Source.Name, e.Address
+	return first != nil && first.Operator != answer.Operator &&
+		first.Answer == answer.Answer && first.Halt == answer.Halt && first.Force == answer.Force
+}
+
+// applyWorker folds the report of a long undo; Decide turns it into its outcome.
+func (s *fold) applyWorker() Result {
+	r := s.e.Record
+	p := s.plan(r.Plan)
+	if p == nil {
+		return refused("plan %s was never opened", r.Plan)
+	}
+	a := s.byName(p.id, r.Action)
+	if a == nil {
+		return refused("action %s is not registered in plan %s", r.Action, p.id)
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_CompensationProgressed:
+		s.about(a).progressed(k.CompensationProgressed)
+		return effective
+	case *pb.Record_CompensationReported:
+		return s.about(a).reported(k.CompensationReported)
+	default:
+		panic("executor: unknown worker record " + ledger.KindOf(r).Name)
+	}
+}
+
+// progressed hears that an attempt goes on.
+func (s about) progressed(k *pb.CompensationProgressed) {
+	a := s.a
+	if k.Key != a.key() || k.Attempt < 1 || k.Attempt > a.lastAttempt() ||
+		s.foreign(k.Attempt, k.Token) != "" {
+		return
+	}
+	s.reportedBy(k.Attempt)
+	a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(k.UntilNs, epochMax))
+	a.change()
+}
+
+// reported hears how a long undo ended.
+func (s about) reported(report *pb.CompensationReported) Result {
+	a, p := s.a, s.a.plan
+	if report.Key != a.key() {
+		return refused("key %q is not the key of action %s", report.Key, a.fixed.Id)
+	}
+	if why := s.foreign(report.Attempt, report.Token); why != "" {
+		return refused("compensation_reported.token: %s", why)
+	}
+	s.reportedBy(report.Attempt) // also if it is refused: readers of the ledger have the token now
+	done := report.Answer == pb.Answer_ANSWER_DONE
+	if done && a.row.Ahead != nil && report.Attempt == 1 {
+		a.callBack() // it was sent, and no success before it is waited for
+	}
+	if open := atOwner(a) || owing(a.row.Undo); done && open && made(a, report.Attempt) &&
+		report.Attempt <= a.row.SaidDone {
+		return repeated
+	}
+	if done && late(a, report.Attempt) {
+		return s.doneLate(attemptEnd{state: "done", worker: s.e.Source.Name, timing: report.Timing},
+			report.Attempt)
+	}
+	asking := a.row.Asking != pb.Question_QUESTION_UNSPECIFIED
+	current := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && report.Attempt == a.row.Attempt && !asking
+	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || !inFlight(a, report.Attempt) || !done &&
+		!current || a.row.Asking == pb.Question_QUESTION_VERIFY {
+		return refused("attempt %d is not in flight: the undo of action %s is %s", report.Attempt,
+			a.fixed.Id, undoName(a.row.Undo))
+	}
+	// the first word counts, but for one that it is done
+	if a.row.Reported != nil && (!done || reportedDone(a)) {
+		return repeated
+	}
+	if done {
+		a.row.SaidDone = report.Attempt
+	}
+	a.heard(report, s.e.Address)
+	return effective
+}
+
+// What an agent says of the whole plan: failed, cancelled, or to be unwound.
+
+// signal records that a plan failed or was cancelled, whole or in part. It undoes
+// nothing by itself: the leases that read plan.status do (S70). A plan that goes back
+// still takes the end of all of it.
+func (s *fold) signal(p *plan, signal rowspb.Signal, reason string, to back) Result {
+	switch {
+	case p.row.Signal == signal && p.row.Signalled != nil && goesBack(p.row) == to &&
+		p.row.Reason == reason:
+		return repeated
+	case p.partly() && to == back{}:
+	case !stops(p.row) || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
+		return refused("plan %s is already %s", p.id, statusName(p.row))
+	case p.row.Fired != nil && to != back{} && s.keepsTurns():
+		return refused("plan %s is about to unwind for %s", p.id, ledger.FormatAddress(p.row.Fired))
+	}
+	p.row.Signal, p.row.Reason, p.row.Signalled = signal, reason, s.e.Address
+	p.row.ToSavepoint, p.row.FromAction = to.savepoint, to.action
+	p.row.Asked = s.asked(signal, reason)
+	p.touch()
+	p.evaluatePlan(s.e.Address)
+	return effective
+}
+
+func (s *fold) unwindRequested(p *plan, k *pb.UnwindRequested) Result {
+	switch {
+	case k.Number == 0:
+		return refused(
+			"unwind_requested.number: missing; the agent counts its requests of plan %s from 1", p.id)
+	case k.Number <= p.row.Rewinds:
+		return repeated
+	}
+	result := s.unwindTo(p, "unwind_requested", k.ToSavepoint, k.Reason)
+	if result.Verdict == Effective {
+		p.row.Rewinds = k.Number
+	}
+	return result
+}
+
+// unwindTo asks for an unwind back to a savepoint.
+func (s *fold) unwindTo(p *plan, field, to, reason string) Result {
+	if p.row.Phase == rowspb.Phase_PHASE_COMMITTING {
+		return refused("%s.to_savepoint: plan %s is being committed; want none, to have all of it undone",
+			field, p.id)
+	}
+	if savepoint(p, to) == nil {
+		return refused("%s.to_savepoint: plan %s has no savepoint %q", field, p.id, to)
+	}
+	return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, reason, back{savepoint: to})
+}
+
+// unwindFrom asks for an unwind of one action and what came after it.
+func (s *fold) unwindFrom(p *plan, from, reason string) Result {
+	if why := p.notFrom(from); why != "" {
+		return refused("compensation_requested.from_action: %s", why)
+	}
+	return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, reason, back{action: from})
+}
+
+func joinText(code, message string) string {
+	if code == "" || message == "" {
+		return code + message
+	}
+	return code + ": " + message
+}
+
+// applyVerdict folds a supervisor's verdict on an action; the lease on it is
+// the mechanism that undoes (S76).
+func (s *fold) applyVerdict() Result {
+	k := s.e.Record.GetVerdictGiven()
+	p := s.plan(s.e.Record.Plan)
+	if p == nil {
+		return refused("plan %s was never opened", s.e.Record.Plan)
+	}
+	a := s.byName(p.id, s.e.Record.Action)
+	if a == nil {
+		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
+	}
+	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, s.e.Source.Name,
+		k.Reason, s.meta.TimeNs
+	s.about(a).noteVerdict()
+	for _, name := range []string{leaseVerdict, leaseUnheard} {
+		ref := rows.Lease{Plan: p.id, N: a.id.N, Name: name}
+		l, _ := p.lease(ref)
+		if l == nil {
+			l = &rowspb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs}
+			a.row.Leases = append(a.row.Leases, l)
+		}
+		if k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW { // which undoes nothing
+			// One that turned is owed as wide as it was: a later verdict only widens it (I13).
+			mayNarrow := l.OfAction || l.Fired || turnOf(p, ref) == nil
+			l.OfAction = s.ofAction(k.Scope) && mayNarrow
+		}
+	}
+	a.change()
+	s.notices = append(s.notices, Notice{
+		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id,
+		Verdict: verdictName(k.Outcome), By: s.e.Source.Name,
+	})
+	a.watch()
+	a.reconsider()
+	a.evaluateAction(s.e.Address)
+	return effective
+}

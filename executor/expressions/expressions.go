@@ -1,0 +1,158 @@
+// Package expressions compiles the CEL of records.
+package expressions
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Compiler compiles what records hold in CEL, and says of a registration that can never do what
+// it says why not. Only the records decide: what a text compiles to depends on the text alone,
+// and so do the words in which it is refused (triggers.Error.Brief).
+type Compiler struct {
+	Programs *triggers.Cache
+	// Between is called before a text that may have to be compiled; costly says that it will
+	// take milliseconds. nil: nothing is.
+	Between func(costly bool)
+	usable  *pb.CompensationRegistered // let pass last, of a pair that comes twice
+}
+
+// Condition compiles a condition, or finds it compiled. A text that no one has compiled
+// yet takes as long as a costly evaluation.
+func (x *Compiler) Condition(text string) (*triggers.Condition, error) {
+	if x.Between != nil && !x.Programs.Knows(text) {
+		x.Between(true)
+	}
+	return x.Programs.Condition(text)
+}
+
+// Pair looks at a registration whole, from either of its halves: a forward must not be held
+// without its undo. The error is a *ledger.Refused that names the field; c may be nil.
+func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered) error {
+	if c == nil || c == x.usable {
+		return nil
+	}
+	if err := x.compensation(c); err != nil {
+		return err
+	}
+	if f.GetClass() == pb.Class_CLASS_EFFECTLESS && c.Capability != "" {
+		return ledger.Refuse("forward_registered.class",
+			"effectless, and "+c.Capability+" is registered to undo it",
+			"compensable, or no compensation_registered.capability")
+	}
+	if f.GetLate() == pb.Late_LATE_REFUSED && !x.namesForward(c) {
+		return ledger.Refuse("forward_registered.late",
+			"refused, and no argument of the undo reads meta.forward_key",
+			"a binding that does, by which the provider knows what to refuse")
+	}
+	x.usable = c
+	return nil
+}
+
+func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
+	const at = "compensation_registered."
+	if err := x.bindings(at, c.Bindings); err != nil {
+		return err
+	}
+	if err := x.Triggers("compensation_registered", c.Triggers); err != nil {
+		return err
+	}
+	if err := x.reader(at+"done", c.Done, "bool"); err != nil {
+		return err
+	}
+	if err := x.reader(at+"stop", c.Stop, "bool"); err != nil {
+		return err
+	}
+	if p := c.Probe; p != nil {
+		if err := x.bindings(at+"probe.call.", p.Call.GetBindings()); err != nil {
+			return err
+		}
+		if err := x.reader(at+"probe.answer", p.Answer, "string"); err != nil {
+			return err
+		}
+		if err := x.reader(at+"probe.external_ref", p.ExternalRef, ""); err != nil {
+			return err
+		}
+	}
+	if v := c.Verify; v != nil {
+		if err := x.bindings(at+"verify.call.", v.Call.GetBindings()); err != nil {
+			return err
+		}
+		return x.reader(at+"verify.ok", v.Ok, "bool")
+	}
+	return nil
+}
+
+// Triggers looks at the triggers of the record that at names. The error is as Pair has it.
+func (x *Compiler) Triggers(at string, list []*pb.Trigger) error {
+	for i, t := range list {
+		if _, err := x.Condition(t.Condition); err != nil {
+			return uncompiled(fmt.Sprintf("%s.triggers[%d].condition", at, i), err,
+				`a condition in CEL, as in plan.status == "failed"`)
+		}
+	}
+	return nil
+}
+
+func (x *Compiler) bindings(at string, list []*pb.Binding) error {
+	for i, b := range list {
+		if x.Between != nil {
+			x.Between(false)
+		}
+		if err := x.Programs.CheckBinding(b.Expression); err != nil {
+			return uncompiled(fmt.Sprintf("%sbindings[%d].expression", at, i), err,
+				"CEL over input, output, before, plan and meta, as in output.id")
+		}
+	}
+	return nil
+}
+
+// reader refuses what does not compile, and what can only ever be of another
+// kind than it must be; kind is as CEL names it, or empty for any.
+func (x *Compiler) reader(field, text, kind string) error {
+	if text == "" {
+		return nil
+	}
+	reader, err := x.Programs.Reader(text)
+	if err != nil {
+		return uncompiled(field, err, "CEL over the answer and what a binding reads")
+	}
+	switch is := reader.Type(); {
+	case kind == "", is == kind, is == "dyn", is == "null_type":
+		return nil
+	default:
+		return ledger.Refuse(field, "the result is "+is, "a "+kind)
+	}
+}
+
+// namesForward reports whether the undo tells its provider which forward it undoes: by
+// an argument, or as a handler in the agent's code, which is told.
+func (x *Compiler) namesForward(c *pb.CompensationRegistered) bool {
+	if c.HandlerVersion != "" {
+		return true
+	}
+	for _, b := range c.Bindings {
+		binding, err := x.Programs.Binding(b.Expression)
+		if err == nil && binding.ReadsField("meta", "forward_key") {
+			return true
+		}
+	}
+	return false
+}
+
+// uncompiled refuses an expression; want is for one whose error says nothing better.
+func uncompiled(field string, err error, want string) error {
+	var e *triggers.Error
+	if !errors.As(err, &e) {
+		panic("expressions: an expression is refused without a place: " + err.Error())
+	}
+	problem, hint := e.Brief()
+	if hint == "" {
+		hint = want
+	}
+	return ledger.Refuse(field, "does not compile: "+problem, hint)
+}

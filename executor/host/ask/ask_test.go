@@ -1,0 +1,77 @@
+package ask
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// TestOnlyOneRebuildRuns.
+func TestOnlyOneRebuildRuns(t *testing.T) {
+	t.Parallel()
+	d := New(Config{Shared: new(Shared)})
+	d.Shared.rebuilding.Store(true)
+	if answer, ok := d.rebuild().(view.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
+		t.Fatalf("%+v", answer)
+	}
+}
+
+// TestWhatAWorkerOfAnotherVersionHasSaidIsKnownUntilOneOfTheVersionAnswers.
+func TestWhatAWorkerOfAnotherVersionHasSaidIsKnownUntilOneOfTheVersionAnswers(t *testing.T) {
+	t.Parallel()
+	w := NewWorkers((*observe.Meter)(nil), time.Now, slog.New(slog.DiscardHandler))
+	command := api.Command{Capability: "undo.a", WorkerVersion: "v2"}
+	w.Heard(command, api.Reply{Status: api.StatusFailed, Code: api.CodeWorkerVersion, Message: "this worker is v1"}, 5)
+	if w.at("undo.a") != 5 || w.otherVersion("undo.a", "v2") != "this worker is v1" ||
+		w.otherVersion("undo.a", "v3") != "" {
+		t.Errorf("%+v", w.other)
+	}
+	w.Heard(command, api.Reply{Status: api.StatusDone}, 6)
+	if w.otherVersion("undo.a", "v2") != "" {
+		t.Error("one of the version has answered since")
+	}
+}
+
+// TestNoUserTakesAllPlaces: whoever has many questions waiting leaves as many places to others, and
+// gets its own back.
+func TestNoUserTakesAllPlaces(t *testing.T) {
+	t.Parallel()
+	o := outcomes{of: map[string][]*outcome{}}
+	take := func(user string) (taken []*outcome) {
+		for o.mayAsk(user, waitersMax-o.count) == nil {
+			q := &outcome{user: user, query: api.OutcomeQuery{Plan: "p"}, answer: make(chan *api.OutcomeAnswer, 1)}
+			o.add(q)
+			taken = append(taken, q)
+		}
+		return taken
+	}
+	first := take("a")
+	if len(first) != waitersMax/2 {
+		t.Errorf("the first user takes %d places", len(first))
+	}
+	if second := take("b"); len(second) != waitersMax/4 {
+		t.Errorf("the second takes %d", len(second))
+	}
+	var refused *ledger.Refused
+	if err := o.mayAsk("a", waitersMax-o.count); !errors.As(err, &refused) || refused.Field != "questions" ||
+		!strings.Contains(refused.Problem, "5000 of this user are waiting, and 2500 places are left") {
+		t.Errorf("%v", err)
+	}
+	for _, q := range first[:4000] {
+		o.drop(q)
+		o.drop(q) // again is nothing
+	}
+	if err := o.mayAsk("a", waitersMax-o.count); err != nil || o.by["a"] != 1000 {
+		t.Errorf("%v, %d", err, o.by["a"])
+	}
+	if rest := take(""); o.count != waitersMax || len(rest) == 0 {
+		t.Errorf("%d wait", o.count)
+	}
+}

@@ -1,0 +1,415 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Board is what the loop of a tenant shows of itself to the questions beside it, and the
+// questions that wait for the loop. The loop writes it. Its methods may be called from any
+// goroutine.
+type Board struct {
+	Feed Feed // what turns touch
+
+	meter  Modes
+	asking asking
+
+	mu        sync.Mutex
+	mode      string
+	problem   string
+	halt      *view.Halt          // in ModeHalted
+	erased    *view.TenantErasure // in ModeErased
+	sinceNs   int64               // stamp of the term in the ledger; 0: none yet
+	elsewhere bool                // halted here, and another host holds the tenant
+	refusal   string              // why the stream refuses appends now
+	records   ledger.Store        // nil before it is open
+	copies    *tiles.Files
+	last      uint64 // last sequence known to be in the stream
+	folded    uint64 // last sequence that is folded
+	applied   uint64 // last sequence that is folded and written: snapshots show it
+	attached  bool   // a session goes on: it folds, and answers what is asked about outcomes
+	waiters   []*waiter
+	outcomes  outcomes
+	waiting   func() []view.Waiting // commands that found no worker; nil: none are sent
+	wanted    chan struct{}         // buffered 1: a question waits for the loop
+}
+
+// Modes counts the modes of tenants: *observe.Meter.
+type Modes interface{ Mode(was, is string) }
+
+// waiter is a question that waits until a sequence is folded and written.
+type waiter struct {
+	sequence uint64
+	done     chan struct{}
+}
+
+// waitersMax bounds the questions that wait for a sequence or a plan's end.
+const waitersMax = 10_000
+
+// NewBoard is the board of a tenant that starts.
+func NewBoard(meter Modes) *Board {
+	b := &Board{meter: meter, asking: asking{gone: make(chan struct{})}, mode: view.ModeStarting,
+		wanted: make(chan struct{}, 1), outcomes: outcomes{of: map[string][]*outcome{}}}
+	b.meter.Mode("", b.mode)
+	return b
+}
+
+// Enter enters a mode; problem is why, empty where it needs no reason.
+func (b *Board) Enter(mode, problem string) { b.enter(mode, problem, nil) }
+
+// Erased enters ModeErased: nothing of the tenant is shown any more but that.
+func (b *Board) Erased(e *view.TenantErasure) {
+	b.enter(view.ModeErased, "", nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.erased, b.refusal, b.records, b.copies, b.waiting = e, "", nil, nil, nil
+	b.last, b.applied, b.sinceNs = 0, 0, 0
+}
+
+// erasure is that of the tenant; nil: it was not erased.
+func (b *Board) erasure() *view.TenantErasure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.erased
+}
+
+// Halt enters ModeHalted for what a guard has found.
+func (b *Board) Halt(h *ledger.Halted) {
+	b.enter(view.ModeHalted, h.Error(),
+		&view.Halt{Guard: h.Guard, Sequence: h.Sequence, Problem: h.Problem})
+}
+
+func (b *Board) enter(mode, problem string, halt *view.Halt) {
+	b.mu.Lock()
+	same := b.mode == mode && b.problem == problem
+	b.meter.Mode(b.mode, mode)
+	b.mode, b.problem, b.halt = mode, problem, halt
+	b.mu.Unlock()
+	if !same {
+		b.Feed.nudge()
+	}
+}
+
+// Mode is the mode now.
+func (b *Board) Mode() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mode
+}
+
+// Health is the mode and what is wrong, also with appends; empty: nothing.
+func (b *Board) Health() (mode, problem string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refusal != "" {
+		return b.mode, b.refusal
+	}
+	return b.mode, b.problem
+}
+
+// TermBegan notes when the term began that the ledger is in, unix ns.
+func (b *Board) TermBegan(stampNs int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sinceNs = stampNs
+}
+
+// Elsewhere notes whether another host holds the tenant, while it is halted or degraded
+// here: that host answers.
+func (b *Board) Elsewhere(held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.elsewhere = held
+}
+
+// Refused notes why the stream refuses appends; empty: it takes them.
+func (b *Board) Refused(problem string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refusal = problem
+}
+
+// Opened shows the ledger of a session, and its tiles.
+func (b *Board) Opened(records ledger.Store, copies *tiles.Files) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.records, b.copies = records, copies
+}
+
+// Records is the ledger as questions read it; nil before it is open.
+func (b *Board) Records() ledger.Store {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.records
+}
+
+// Copies are the tiles as questions read them; nil before they are open.
+func (b *Board) Copies() *tiles.Files {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.copies
+}
+
+// Sending shows what commands wait for, while this host holds the tenant; nil: it does not.
+func (b *Board) Sending(waiting func() []view.Waiting) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = waiting
+}
+
+// Attached notes that a session begins, up to where it finds the ledger folded, and where it
+// ends.
+func (b *Board) Attached(applied, last uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.folded, b.applied, b.last, b.attached = applied, applied, last, true
+}
+
+// Detached notes that a session has ended: what was folded and not written is forgotten.
+func (b *Board) Detached() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.folded, b.attached = b.applied, false
+	b.outcomes.end()
+}
+
+// Stored notes that the stream has a sequence.
+func (b *Board) Stored(sequence uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = max(b.last, sequence)
+}
+
+// Last is the last sequence known to be in the stream.
+func (b *Board) Last() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
+}
+
+// Folded notes up to where the ledger is folded.
+func (b *Board) Folded(sequence uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.folded, b.last = sequence, max(b.last, sequence)
+}
+
+// Written notes that all that is folded is written, and wakes the questions that waited for
+// that.
+func (b *Board) Written() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.applied = b.folded
+	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool {
+		if w.sequence > b.applied {
+			return false
+		}
+		close(w.done)
+		return true
+	})
+}
+
+// Wanted has a value when a question waits for the loop.
+func (b *Board) Wanted() <-chan struct{} { return b.wanted }
+
+// WantsWrite reports whether a question waits for what is folded to be written.
+func (b *Board) WantsWrite() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.waiters, func(w *waiter) bool { return w.sequence <= b.folded })
+}
+
+// wake has the loop look.
+func (b *Board) wake() {
+	select {
+	case b.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// settleMax is how long a question waits for what is folded to be written. It is written soon
+// anyway, so that a loop that stands still holds up no question.
+const settleMax = 250 * time.Millisecond
+
+// settle waits until what is folded now is written, so that a question finds all that anybody
+// was told.
+func (b *Board) settle() {
+	b.mu.Lock()
+	folded := b.folded
+	b.mu.Unlock()
+	b.Await(folded, settleMax)
+}
+
+// Await waits until a sequence is folded and written, and reports whether it is; it gives up
+// after limit, and when the host ends.
+func (b *Board) Await(sequence uint64, limit time.Duration) bool {
+	w := &waiter{sequence: sequence, done: make(chan struct{})}
+	b.mu.Lock()
+	reached := b.applied >= sequence
+	b.mu.Unlock()
+	if reached {
+		return true
+	}
+	if !b.add(w) {
+		return false
+	}
+	defer b.drop(w)
+	return b.wait(w, limit)
+}
+
+// unfolded waits for a sequence, and returns what is wrong where it is not folded in time; 0 is
+// none to wait for.
+func (b *Board) unfolded(sequence uint64, limit time.Duration) string {
+	if sequence == 0 || b.Await(sequence, limit) {
+		return ""
+	}
+	return fmt.Sprintf("sequence %d is not folded yet", sequence)
+}
+
+func (b *Board) wait(w *waiter, limit time.Duration) bool {
+	_, gaveUp := within(b, w.done, limit)
+	return !gaveUp
+}
+
+// within waits for a value; it gives up after limit, and when the host ends.
+func within[T any](b *Board, values <-chan T, limit time.Duration) (value T, gaveUp bool) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case value = <-values:
+		return value, false
+	case <-late.C:
+	case <-b.asking.gone:
+	}
+	return value, true
+}
+
+// add registers a question; one about a sequence that has been folded by now is answered at
+// once. It reports whether there was room.
+func (b *Board) add(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.applied >= w.sequence {
+		close(w.done)
+		return true
+	}
+	if len(b.waiters)+b.outcomes.count >= waitersMax {
+		return false
+	}
+	b.waiters = append(b.waiters, w)
+	if b.folded >= w.sequence {
+		b.wake()
+	}
+	return true
+}
+
+func (b *Board) drop(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters = slices.DeleteFunc(b.waiters, func(x *waiter) bool { return x == w })
+}
+
+// catchUpMax is how long a question about what is not known waits for the fold.
+const catchUpMax = 2 * time.Second
+
+// catchUp waits until all that the ledger has now is folded, and reports whether
+// that took a wait and came to its end.
+func (b *Board) catchUp() bool {
+	records := b.Records()
+	if records == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), catchUpMax)
+	defer cancel()
+	head, err := records.Head(ctx)
+	return err == nil && b.Await(head.Last, catchUpMax)
+}
+
+// head reads the stream's end, so that a tenant that folds nothing any more
+// (halted, interrupted) does not look as if it had folded everything.
+func (b *Board) head() {
+	b.mu.Lock()
+	records, mode := b.records, b.mode
+	b.mu.Unlock()
+	if records == nil || mode == view.ModeHolding || mode == view.ModeGuard {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if head, err := records.Head(ctx); err == nil {
+		b.Stored(head.Last)
+	}
+}
+
+// Bounds of a wait for a halt: alarmPoll is between two looks.
+const (
+	alarmMax  = 30 * time.Second
+	alarmPoll = 5 * time.Millisecond
+)
+
+// awaitHalt waits, not for ever, until the tenant is halted: whoever gets the alarm asks for
+// a repair next.
+func (b *Board) awaitHalt(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, alarmMax)
+	defer cancel()
+	for pause.For(ctx, alarmPoll) && b.Mode() != view.ModeHalted {
+	}
+}
+
+// silent reports whether another host holds the tenant: that one answers.
+func (b *Board) silent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	stopped := b.mode == view.ModeHalted || b.mode == view.ModeDegraded
+	return b.mode == view.ModeStandby && b.problem != "" || stopped && b.elsewhere
+}
+
+// unserved are the commands that found no worker yet.
+func (b *Board) unserved() []view.Waiting {
+	b.mu.Lock()
+	waiting := b.waiting
+	b.mu.Unlock()
+	if waiting == nil {
+		return nil
+	}
+	return waiting()
+}
+
+// asking counts the questions under way, so that the state store is not closed
+// under them.
+type asking struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+	gone    chan struct{} // closed by close: waiting questions give up
+}
+
+func (q *asking) enter() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.running.Add(1)
+	}
+	return !q.closed
+}
+
+func (q *asking) leave() { q.running.Done() }
+
+// close refuses further questions and waits for those under way.
+func (q *asking) close() {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.gone)
+	}
+	q.mu.Unlock()
+	q.running.Wait()
+}

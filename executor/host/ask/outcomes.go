@@ -1,0 +1,221 @@
+package ask
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// outcome is a question about a plan's outcome that the loop answers from the state it folds,
+// so that an end is told before it is written.
+type outcome struct {
+	query  api.OutcomeQuery
+	user   string                  // who asks; empty: it is not known
+	answer chan *api.OutcomeAnswer // buffered 1; nil: there is no loop any more
+}
+
+// outcomes are those that wait.
+type outcomes struct {
+	fresh []*outcome            // not looked at yet
+	of    map[string][]*outcome // that wait for the end of a plan
+	count int
+	by    map[string]int // how many of them are each user's, whose name is known
+}
+
+// outcomesPerTurn bounds the new ones that one turn looks at.
+const outcomesPerTurn = 256
+
+// add takes a question.
+func (o *outcomes) add(q *outcome) {
+	o.fresh = append(o.fresh, q)
+	o.counted(q, 1)
+}
+
+// counted counts a question that waits, or does not any more.
+func (o *outcomes) counted(q *outcome, by int) {
+	o.count += by
+	if q.user == "" {
+		return
+	}
+	if o.by == nil {
+		o.by = map[string]int{}
+	}
+	if o.by[q.user] += by; o.by[q.user] == 0 {
+		delete(o.by, q.user)
+	}
+}
+
+// mayAsk refuses a question more of a user that has as many waiting as there is room for others:
+// so no one takes all places, and whoever comes finds some. The error is a *ledger.Refused.
+func (o *outcomes) mayAsk(user string, free int) error {
+	waiting := o.by[user]
+	switch {
+	case free <= 0:
+		return ledger.Refuse("questions", fmt.Sprintf("%d are waiting", waitersMax),
+			"fewer at once, of all users")
+	case user != "" && waiting >= free:
+		return ledger.Refuse("questions", fmt.Sprintf("%d of this user are waiting, and %d places are "+
+			"left", waiting, free), "fewer at once, or a user for each program")
+	}
+	return nil
+}
+
+// drop forgets a question that has given up.
+func (o *outcomes) drop(q *outcome) {
+	is := func(x *outcome) bool { return x == q }
+	before := len(o.fresh) + len(o.of[q.query.Plan])
+	o.fresh = slices.DeleteFunc(o.fresh, is)
+	o.put(q.query.Plan, slices.DeleteFunc(o.of[q.query.Plan], is))
+	if before > len(o.fresh)+len(o.of[q.query.Plan]) {
+		o.counted(q, -1)
+	}
+}
+
+func (o *outcomes) put(plan string, list []*outcome) {
+	if len(list) == 0 {
+		delete(o.of, plan)
+		return
+	}
+	o.of[plan] = list
+}
+
+// end lets all go.
+func (o *outcomes) end() {
+	for _, q := range o.fresh {
+		q.answer <- nil
+	}
+	for _, list := range o.of {
+		for _, q := range list {
+			q.answer <- nil
+		}
+	}
+	*o = outcomes{of: map[string][]*outcome{}}
+}
+
+// AnswerOutcomes answers questions about the outcomes of plans from the state that the loop
+// has folded: those that are new, and those whose plan has ended, as the notices of a turn
+// say. seen shows the state.
+func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Reader) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := &b.outcomes
+	if o.count == 0 {
+		return
+	}
+	reply := func(q *outcome) bool {
+		answer := outcomeOf(seen(), q.query)
+		if q.query.Ended && answer.Error == "" && !ended(answer.State) {
+			return false
+		}
+		q.answer <- &answer
+		o.counted(q, -1)
+		return true
+	}
+	for _, n := range notices {
+		if list := o.of[n.Plan]; len(list) > 0 && ended(n.State) {
+			o.put(n.Plan, slices.DeleteFunc(list, reply))
+		}
+	}
+	looked, kept := 0, o.fresh[:0]
+	for _, q := range o.fresh {
+		if q.query.Sequence > b.folded || looked == outcomesPerTurn {
+			kept = append(kept, q)
+			continue
+		}
+		looked++
+		if !reply(q) {
+			o.of[q.query.Plan] = append(o.of[q.query.Plan], q)
+		}
+	}
+	clear(o.fresh[len(kept):])
+	o.fresh = kept
+	if looked == outcomesPerTurn {
+		b.wake()
+	}
+}
+
+// ask has the loop answer, within limit. asked is false where it did not: no session goes on,
+// or the limit is over.
+func (b *Board) ask(query api.OutcomeQuery, user string,
+	limit time.Duration) (answer api.OutcomeAnswer, asked bool) {
+	q := &outcome{query: query, user: user, answer: make(chan *api.OutcomeAnswer, 1)}
+	b.mu.Lock()
+	if !b.attached {
+		b.mu.Unlock()
+		return answer, false
+	}
+	if err := b.outcomes.mayAsk(user, waitersMax-len(b.waiters)-b.outcomes.count); err != nil {
+		b.mu.Unlock()
+		return api.OutcomeAnswer{Error: err.Error()}, true
+	}
+	b.outcomes.add(q)
+	if query.Sequence <= b.folded {
+		b.wake()
+	}
+	b.mu.Unlock()
+	got, _ := within(b, q.answer, limit)
+	if got != nil {
+		return *got, true
+	}
+	b.mu.Lock()
+	b.outcomes.drop(q)
+	b.mu.Unlock()
+	return answer, false
+}
+
+func (d *Desk) outcome(user string, q api.OutcomeQuery) any {
+	limit := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
+	if limit <= 0 {
+		limit = sequenceWait
+	}
+	late := time.Now().Add(limit)
+	if answer, asked := d.Board.ask(q, user, limit); asked {
+		return answer
+	}
+	// No session goes on, or the plan has not ended in time: as it is written.
+	if problem := d.Board.unfolded(q.Sequence, max(time.Until(late), 0)); problem != "" {
+		return api.OutcomeAnswer{Error: problem}
+	}
+	var answer api.OutcomeAnswer
+	d.look(func(r *view.Reader) { answer = outcomeOf(r, q) })
+	return answer
+}
+
+// ended reports whether a state is an end. That a plan is open again, rewound to a
+// savepoint, is none, and neither is a notice that is about one action.
+func ended(state string) bool {
+	switch state {
+	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
+		return false
+	default:
+		return true
+	}
+}
+
+func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer) {
+	answer.Applied = r.Applied()
+	for _, refused := range r.RefusedAt(q.Sequence) {
+		if refused.Plan == q.Plan {
+			answer.Refused = append(answer.Refused, refused.Reason)
+		}
+	}
+	var ok bool
+	if answer.State, answer.Reason, answer.Outstanding, ok = r.Outcome(q.Plan); !ok {
+		answer.Error = r.NoPlan(q.Plan)
+		return answer
+	}
+	answer.Writer = r.Writer(q.Plan)
+	answer.Parts, answer.FromAction, answer.PartReason = r.Parts(q.Plan)
+	answer.Undone = r.PartsAfter(q.Plan, q.Parts)
+	answer.Turned, answer.Whole = r.Turned(q.Plan), r.Whole(q.Plan)
+	answer.Doubts = r.Doubts(q.Plan)
+	if q.Action != "" {
+		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
+	}
+	return answer
+}

@@ -1,0 +1,113 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// differencesMax bounds the rows that a rebuild names.
+const differencesMax = 20
+
+// rebuildPrefix is what the folders of rebuilds begin with.
+const rebuildPrefix = "rebuild-"
+
+// DropRebuilds removes what a killed process has left of its rebuilds.
+func DropRebuilds(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, rebuildPrefix+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// rebuild folds the ledger again beside the running actor, up to where a snapshot
+// of its state is, and compares the two (S80). It changes nothing; one at a
+// time.
+func (d *Desk) rebuild() any {
+	if !d.Shared.rebuilding.CompareAndSwap(false, true) {
+		return view.ErrorAnswer{Error: "another rebuild is under way"}
+	}
+	defer d.Shared.rebuilding.Store(false)
+	return d.bounded(func(ctx context.Context) any {
+		start := time.Now()
+		answer, err := d.refoldBeside(ctx)
+		if err != nil {
+			return view.ErrorAnswer{Error: "cannot rebuild: " + err.Error()}
+		}
+		answer.TookMs = time.Since(start).Milliseconds()
+		return answer
+	})
+}
+
+func (d *Desk) refoldBeside(ctx context.Context) (answer view.RebuildAnswer, err error) {
+	records := d.Board.Records()
+	if records == nil {
+		return answer, errors.New("the ledger is not open yet")
+	}
+	dir, err := os.MkdirTemp(d.Dir, rebuildPrefix)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	db, err := store.Open(filepath.Join(dir, "state"), d.Log, ctx.Done())
+	if err != nil {
+		return answer, err
+	}
+	again := store.NewFolder(db, d.Tenant, store.NewArchive(d.Tenant, records))
+	defer func() { err = errors.Join(err, again.Close()) }()
+	snapshot := d.DB.NewSnapshot()
+	defer func() { _ = snapshot.Close() }()
+	had := store.NewView(snapshot, d.Tenant)
+	answer.Applied = view.NewReader(had, d.Tenant, nil).Applied()
+	if err := refold(ctx, again, d.Tenant, records, answer.Applied); err != nil {
+		return answer, err
+	}
+	state, rebuilt := rows.Digest(had), again.Digest()
+	facts, count := rows.FactsDigest(had)
+	refolded, _ := rows.FactsDigest(again.Rows())
+	answer.Equal, answer.Rows = state == rebuilt, count
+	answer.State, answer.Rebuilt = rows.FormatDigest(state), rows.FormatDigest(rebuilt)
+	answer.Facts, answer.Refolded = rows.FormatDigest(facts), rows.FormatDigest(refolded)
+	if !answer.Equal {
+		answer.Differ = rows.Differences(had, again.Rows(), differencesMax)
+	}
+	return answer, nil
+}
+
+// refold folds a ledger into an empty folder, up to a sequence.
+func refold(ctx context.Context, f *store.Folder, tenant string, records ledger.Store,
+	upTo uint64) error {
+	if upTo == 0 {
+		return nil
+	}
+	bytes := 0
+	for m, err := range records.Read(ctx, 1) {
+		if err != nil {
+			return err
+		}
+		entries, err := ledger.Decode(tenant, m)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			f.State().Apply(e)
+		}
+		if bytes += len(m.Data); bytes > turn.BytesMax || m.Sequence == upTo {
+			f.Flush()
+			bytes = 0
+		}
+		if m.Sequence == upTo {
+			return nil
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,88 @@
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// keyTimeout is for one question about keys.
+const keyTimeout = 5 * time.Second
+
+// reveal shows an operator a plan with its sealed values.
+func (d *Desk) reveal(q view.PlanQuery) any {
+	shown, known := d.seenPlan(q.Plan)
+	if !known {
+		return shown
+	}
+	seen := &shown.Plan
+	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
+	defer cancel()
+	plan, _, _ := strings.Cut(seen.Plan, "~")
+	for i := range seen.Actions {
+		action := &seen.Actions[i]
+		for _, document := range []*json.RawMessage{&action.Input, &action.Output, &action.Before,
+			&action.Arguments} {
+			opened, _, err := d.Keys.Open(ctx, *document, []string{plan}, nil)
+			if err != nil {
+				return view.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v",
+					action.Action, seen.Plan, err)}
+			}
+			*document = opened
+		}
+	}
+	d.Log.Info("sealed values were revealed to an operator", "plan", seen.Plan)
+	return shown
+}
+
+// key answers an agent about the key of a plan of its own.
+func (d *Desk) key(agent string, q api.KeyQuery) any {
+	if !ledger.ValidToken(q.Plan) {
+		return api.KeyAnswer{Error: fmt.Sprintf("%q is not a plan id", q.Plan)}
+	}
+	var owner, erased string
+	look := func() { d.look(func(r *view.Reader) { owner, erased = r.KeyOwner(q.Plan) }) }
+	look()
+	if owner == "" && d.Board.catchUp() { // its first record may have been acknowledged just now
+		look()
+	}
+	switch {
+	case owner != "" && owner != agent:
+		return api.KeyAnswer{Error: fmt.Sprintf("plan %s is agent %s's", q.Plan, owner)}
+	case erased != "":
+		return api.KeyAnswer{Erased: erased}
+	case owner == "": // or anybody could take the ids of others, and make keys without end
+		return api.KeyAnswer{Error: fmt.Sprintf("plan %s is not in the ledger; "+
+			"its agent opens it before it asks for its key", q.Plan)}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
+	defer cancel()
+	key, err := d.Keys.Issue(ctx, agent, q.Plan)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyDestroyed):
+		return api.KeyAnswer{Erased: "its key was destroyed"}
+	case err != nil:
+		d.Log.Warn("no key for an agent", "plan", q.Plan, "agent", agent, "error", err)
+		return api.KeyAnswer{Error: err.Error()}
+	}
+	return api.KeyAnswer{Key: key[:]}
+}
+
+// give answers another host that asks for the tenant's key, and no one else.
+func (d *Desk) give(asked vault.Asked, reply string) any {
+	given, ok := d.Keys.Give(asked, reply)
+	if !ok {
+		return nil
+	}
+	d.Log.Info("the tenant's key was given to another host", "kid", asked.ID)
+	return given
+}

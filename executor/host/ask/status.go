@@ -1,0 +1,102 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+)
+
+func (d *Desk) status() any {
+	var shown view.Status
+	if erased := d.Board.erasure(); erased != nil {
+		return view.StatusAnswer{Status: view.Status{Tenant: d.Tenant, Mode: view.ModeErased,
+			Erased: erased, Holder: erased.Holder}}
+	}
+	d.look(func(r *view.Reader) {
+		shown = r.Status()
+		checkpoint := d.Proof.View(r.Checkpoint())
+		shown.Checkpoint = &checkpoint
+	})
+	d.Board.head()
+	shown.Cascade = d.Cascade
+	shown.Waiting = d.Board.unserved()
+	d.showCopy(&shown)
+	shown.Disks = d.Disks()
+	shown.Lossy = d.Lossy
+	shown.RefusedReplies = d.Workers.refusedReplies()
+	full := d.showRoom(&shown)
+	b := d.Board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	shown.SinceNs, shown.Folding = b.sinceNs, d.Folding()
+	shown.Mode, shown.Problem, shown.Last = b.mode, b.problem, max(b.last, shown.Applied)
+	shown.Halted = b.halt
+	if b.refusal != "" {
+		shown.Problem = b.refusal
+	}
+	if full && shown.Problem == "" {
+		shown.Problem = "the ledger is full: agents and sources store nothing until its limit is " +
+			"raised: sagenbaum tenant limits " + d.Tenant + " --bytes N"
+	}
+	for _, d := range shown.Disks {
+		if d.FreeBytes < store.RoomMin && shown.Problem == "" { // what is to be written there waits
+			shown.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
+		}
+	}
+	return view.StatusAnswer{Status: shown}
+}
+
+// showRoom adds what the ledger takes of what it may, and reports whether it is full.
+func (d *Desk) showRoom(shown *view.Status) (full bool) {
+	used, most, full := d.Room()
+	if most == 0 {
+		return false
+	}
+	if shown.May == nil { // its holder has not said it yet
+		shown.May = &view.TenantMay{}
+	}
+	shown.May.Limits = append(shown.May.Limits, view.LimitUse{Limit: "bytes", Used: used, Most: most})
+	return full
+}
+
+// scrub runs a pass now, at full speed.
+func (d *Desk) scrub(ctx context.Context) any {
+	answer, err := d.Scrubber.Scrub(ctx, d.Board.Records(), d.Board.Copies(), false)
+	if err != nil {
+		return view.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
+	}
+	if answer.Differs != 0 {
+		d.Board.awaitHalt(ctx)
+	}
+	return answer
+}
+
+// showCopy is what status says of the tiles.
+func (d *Desk) showCopy(shown *view.Status) {
+	tiles := d.Board.Copies()
+	if tiles == nil {
+		return
+	}
+	copies := view.Copy{Records: tiles.Size(), Last: tiles.Last()}
+	d.look(func(r *view.Reader) { copies.Repairs = r.Repairs() })
+	d.Scrubber.View(&copies)
+	shown.Copy = &copies
+}
+
+// host is the one question that every host answers, also one in standby.
+func (d *Desk) host() any {
+	d.Board.head()
+	noKey := ""
+	if d.Board.erasure() == nil {
+		d.look(func(r *view.Reader) { noKey = d.Proof.KeyProblem(r.Key()) })
+	}
+	b := d.Board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return view.HostAnswer{Host: view.Host{
+		Host: d.Holder, Mode: b.mode, Problem: b.problem, Applied: b.applied,
+		Last: max(b.last, b.applied), NoKey: noKey,
+	}}
+}

@@ -1,0 +1,290 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// undoable are the states in which a plan can be undone.
+var undoable = []string{ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted}
+
+// comma is what precedes the element at an index of a list.
+func comma(i int) string { return when(i > 0, ", ") }
+
+// joined are numbers with commas between them.
+func joined(numbers []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ")
+}
+
+// prefixed is a text after a prefix, or nothing when there is no text.
+func prefixed(prefix, text string) string { return when(text != "", prefix+text) }
+
+// when is a text under a condition, or nothing.
+func when(condition bool, text string) string {
+	if !condition {
+		return ""
+	}
+	return text
+}
+
+// plural is a number of things; the word for one is a regular noun.
+func plural(n int, noun string) string { return strconv.Itoa(n) + " " + ending(n, noun) }
+
+// ending is a regular noun as it stands after a number.
+func ending(n int, noun string) string { return noun + when(n != 1, "s") }
+
+// count is a number, or nothing for none.
+func count(n uint64) string { return when(n != 0, strconv.FormatUint(n, 10)) }
+
+// sequence is that of an address.
+func sequence(address string) string {
+	s, _, _ := strings.Cut(address, ".")
+	return s
+}
+
+// kind is that of a record, for people.
+func kind(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// until is the address of the page of a ledger that ends with a sequence.
+func until(sequence uint64) string { return "?until=" + strconv.FormatUint(sequence, 10) }
+
+// unwindTo is the address of the preview of an unwind to a savepoint.
+func (p *Page) unwindTo(plan, savepoint string) string {
+	return p.href("plans", plan, "preview") + "?" + url.Values{"to": {savepoint}}.Encode()
+}
+
+// unwindOf is the address of the preview of an unwind of an action and what came after it.
+func (p *Page) unwindOf(plan, action string) string {
+	return p.href("plans", plan, "preview") + "?" + url.Values{"action": {action}}.Encode()
+}
+
+// partsMax bounds the actions that are offered to be undone.
+const partsMax = 50
+
+// partsOf names the actions of a plan that can be undone with what came after them.
+func partsOf(p view.Plan) (ids []string) {
+	if p.State != ledger.StateOpen && p.State != ledger.StateCommitted &&
+		p.State != ledger.StateCommitting {
+		return nil
+	}
+	for _, a := range p.Actions {
+		if (a.Undo == "held" || a.Undo == "retired") && len(ids) < partsMax {
+			ids = append(ids, a.Action)
+		}
+	}
+	return ids
+}
+
+func (b Plan) parts() []string { return partsOf(b.Plan) }
+
+func (b Preview) parts() []string { return partsOf(b.Plan) }
+
+func progress(p view.Plan) string {
+	switch p.State {
+	case ledger.StateUnwinding:
+		return fmt.Sprintf("%d undone, %d to go", p.Compensated, p.Held)
+	case ledger.StateCompensated:
+		return fmt.Sprintf("%d undone", p.Compensated) + counted(", ", p.Skipped, " skipped")
+	}
+	return plural(p.ActionCount, "action") + counted(", ", p.Held, " held")
+}
+
+// counted is a number between two texts, or nothing for none.
+func counted(before string, n int, after string) string {
+	return when(n != 0, before+strconv.Itoa(n)+after)
+}
+
+func leaseState(l view.Lease) string {
+	switch {
+	case l.Cascade == "cut":
+		return "cut"
+	case l.Fired:
+		return "fired"
+	case l.Moot:
+		return "moot"
+	}
+	return l.Truth
+}
+
+func dueAnchor(d view.Due) string {
+	return when(d.Kind == "lease", "#leases")
+}
+
+func dueName(d view.Due) string { return cmp.Or(d.Lease, d.Action, d.Plan) }
+
+func dueOf(d view.Due) string { return cmp.Or(clip(d.Label, 80), d.Plan) }
+
+func handledBy(w view.Waiting) string {
+	switch {
+	case w.Handler != "":
+		return w.Handler
+	case w.Working:
+		return "a worker says that it is still working"
+	}
+	return fmt.Sprintf("no worker serves it, asked %d times", w.Tries)
+}
+
+func factValue(f view.Fact) string { return cmp.Or(clip(string(f.Value), 80), "–") }
+
+func memorySize(m view.Memory) string {
+	return bytesText(m.Bytes) + when(m.Capacity != 0, " of "+bytesText(m.Capacity))
+}
+
+func stepNumber(p view.Preview, s view.PreviewStep) string {
+	return when(s.Plan != p.Plan, s.Plan+"/") + strconv.Itoa(s.Number)
+}
+
+func stepUndoes(s view.PreviewStep) string {
+	return when(s.Inverse != "", "undoes "+s.Capability) + prefixed(", ", s.Fidelity)
+}
+
+// whyRead says how the fact came into a step.
+func whyRead(s view.WhyStep) string {
+	if s.By == "fact" {
+		return " the undo of " + s.Undone + " made "
+	}
+	return " it read "
+}
+
+// whyIs leads from the key of that fact to its value, if there is one.
+func whyIs(s view.WhyStep) string {
+	if s.Value != "" {
+		return " = "
+	}
+	return when(s.Retracted, ", retracted")
+}
+
+func round(c *view.Cycle) string {
+	return fmt.Sprintf("It repeats: %s, %d times", strings.Join(c.Plans, " → "), c.Rounds)
+}
+
+func took(u view.Undo) string {
+	if u.EndedNs == 0 {
+		return "–"
+	}
+	return lasted(u.EndedNs - u.DispatchedNs)
+}
+
+func (l timeLine) took() string {
+	return lasted(l.TookNs) + when(l.Attempts > 1, fmt.Sprintf(", %d attempts", l.Attempts))
+}
+
+func (r Row) name() string {
+	if r.Child != "" {
+		return "plan " + r.Child
+	}
+	return cmp.Or(r.Capability, "?")
+}
+
+// unsure reports that the outcome is not what the agent wanted, or is not known.
+func (r Row) unsure() bool {
+	return slices.Contains([]string{"in_doubt", "failed", "unknown"}, r.Outcome)
+}
+
+func (r Row) outcome() string {
+	switch r.Outcome {
+	case "failed":
+		return "did not happen"
+	case "unknown":
+		return "no outcome"
+	}
+	return word(r.Outcome)
+}
+
+func (r Row) resolved() string {
+	return r.ResolvedBy + prefixed(": ", r.ResolvedReason) + prefixed(", evidence ", r.Evidence)
+}
+
+func (r Row) attempt() string {
+	return fmt.Sprintf("attempt %d", r.Attempt) + counted(" of ", r.Attempts, "")
+}
+
+func (r Record) title() string { return cmp.Or(kind(r.Kind), "Not a record") }
+
+func (q Quarantined) href(p *Page) string {
+	switch {
+	case q.Cut != nil:
+		return p.href("plans", q.Plan.Plan)
+	case q.Orphan != "":
+		return p.href("quarantine", q.Plan.Plan, q.Orphan)
+	}
+	return p.href("quarantine", q.Plan.Plan, q.Action.Number)
+}
+
+func (q Quarantined) name() string {
+	if q.Cut != nil {
+		return "lease " + q.Cut.Lease
+	}
+	return cmp.Or(q.Orphan, q.Action.Capability)
+}
+
+func (q Quarantined) why() string {
+	if q.Cut != nil {
+		return q.Cut.Why
+	}
+	return clip(cmp.Or(q.Action.Note, q.Action.Failure), 240)
+}
+
+func (q Quarantined) sinceNs() int64 {
+	switch {
+	case q.Cut != nil:
+		return q.Cut.AtNs
+	case q.Orphan != "":
+		return q.Plan.LastNs
+	}
+	return q.Action.SettledNs
+}
+
+func (b Obligation) class() string {
+	return b.Action.Class + prefixed(", ", b.Action.Fidelity) + when(b.Action.Pivot, ", pivot") +
+		when(b.Action.Approve, ", its undo asks for the owner's word")
+}
+
+func (b Obligation) second() string {
+	return when(b.Plan.SecondApprover, ", and a second operator has to agree")
+}
+
+// tone is that of the banner with the action's note.
+func (b Obligation) tone() string {
+	if b.Action.Undo == "quarantined" {
+		return "bad"
+	}
+	return "plain"
+}
+
+// stuck reports that the action cannot be tried again, whatever the operator says.
+func (b Obligation) stuck() bool { return b.NoRetry != "" && !b.Forced }
+
+func (b Obligation) again() string {
+	again := when(b.Action.Attempt != 0, " again")
+	return fmt.Sprintf("%s, %d attempts, same key", again, b.Action.Attempts)
+}
+
+func (b Health) mode(tenant string) string {
+	switch b.Status.Mode {
+	case "holding":
+		return "This host holds tenant " + tenant + " and decides for it."
+	case "standby":
+		return "Another host holds the tenant; this one folds along."
+	case "clock-guard":
+		return "The wall clock disagrees with itself: no clock lease fires until it agrees, " +
+			"or an operator confirms it."
+	case "degraded":
+		return "A disk cannot be written. Nothing is folded or dispatched until it can; " +
+			"the work then goes on by itself."
+	case "halted":
+		return "A guard has failed. Nothing is dispatched until the ledger is repaired: " +
+			"sagenbaum ledger repair"
+	}
+	return "The ledger is being opened."
+}
+
+// limitWords is a limit as people call it.
+func limitWords(limit string) string { return strings.ReplaceAll(limit, "_", " ") }

@@ -1,0 +1,214 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// Bounds of leadership.
+const (
+	renewFactor = 3 // it is renewed this often within its TTL
+	// of its TTL: how long before its end a leadership that cannot be renewed is given up, and how
+	// often one that is due to end is looked at
+	lateFactor = 20
+	eagerTries = 20                    // to take one that was given back
+	eagerPause = 10 * time.Millisecond // between them
+)
+
+// leadership is this host's part in who holds a tenant: it asks for the tenant's lock in the
+// holders' bucket, renews it, and gives it back. The bucket decides who tries and never who
+// is right: that is for the terms of the ledger. Its methods may be called from any goroutine.
+type leadership struct {
+	tenant   string
+	me       string
+	conn     *nats.Conn
+	holders  *jetstream.Holders // set before the host runs
+	doubt    chan struct{}      // buffered 1: another term has begun, is the lock still this host's?
+	released chan struct{}      // buffered 1: another host has given the lock back
+	until    atomic.Int64       // since began, ns: until then the lock is this host's for sure
+	began    time.Time
+}
+
+func newLeadership(conn *nats.Conn, tenant, me string) *leadership {
+	return &leadership{tenant: tenant, me: me, conn: conn, doubt: make(chan struct{}, 1),
+		released: make(chan struct{}, 1), began: time.Now()}
+}
+
+// safe reports whether the lock is this host's for sure: it was renewed, and has not run out
+// for others.
+func (l *leadership) safe() bool { return time.Since(l.began) < time.Duration(l.until.Load()) }
+
+// holderEvent says whether this host has the tenant's lock.
+type holderEvent struct {
+	held    bool
+	current string // the host that has it
+}
+
+// keeper asks for a tenant's lock, and renews it. It belongs to one goroutine.
+type keeper struct {
+	holders *jetstream.Holders
+	tenant  string
+	me      string
+	lease   jetstream.Lease
+	held    bool
+	renewed time.Time // before the request that was the last to succeed
+	eager   int       // tries that follow each other quickly, after a release was heard
+}
+
+// keep asks for the tenant's lock and renews it until ctx ends. Each change is an event.
+func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
+	k := &keeper{holders: l.holders, tenant: l.tenant, me: l.me}
+	told := holderEvent{current: "?"}
+	for ctx.Err() == nil {
+		event, wait := k.turn(ctx)
+		l.until.Store(int64(k.safe().Sub(l.began)))
+		if event != told {
+			select {
+			case events <- event:
+				told = event
+			case <-ctx.Done():
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-l.doubt:
+			told = holderEvent{current: "?"}
+		case <-l.released:
+			if !k.held {
+				k.eager = eagerTries
+			}
+		}
+		timer.Stop()
+	}
+	l.until.Store(0)
+	if k.held {
+		l.giveBack(ctx, k)
+	}
+}
+
+// giveBack ends the lock and tells the hosts that stand by. It is best effort: the
+// lock runs out by itself.
+func (l *leadership) giveBack(ctx context.Context, k *keeper) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	// A renewal that this end has interrupted may be on its way to the bucket still.
+	for k.holders.Release(ctx, k.lease) != nil {
+		if !pause.For(ctx, eagerPause) {
+			return
+		}
+	}
+	// With a reply subject, as every request, on which no one waits.
+	conn, subject := l.conn, api.QuerySubject(l.tenant, ask.VerbReleased)
+	if conn.PublishRequest(subject, conn.NewInbox(), nil) == nil {
+		_ = conn.FlushWithContext(ctx)
+	}
+}
+
+// askAgain has this host find out whether the lock is still its own.
+func (l *leadership) askAgain() {
+	select {
+	case l.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// takeSoon has this host try to take the lock at once.
+func (l *leadership) takeSoon() {
+	select {
+	case l.released <- struct{}{}:
+	default:
+	}
+}
+
+// watch tells a halted host whether another one holds the tenant, until ctx ends; that one
+// answers then: this host's own copy may be all that is bad.
+func (l *leadership) watch(ctx context.Context, elsewhere func(bool)) {
+	defer elsewhere(false)
+	for {
+		elsewhere(l.elsewhere(ctx))
+		if !pause.For(ctx, l.holders.TTL()/renewFactor) {
+			return
+		}
+	}
+}
+
+// elsewhere reports whether another host holds the tenant.
+func (l *leadership) elsewhere(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.holders.TTL()/renewFactor)
+	defer cancel()
+	holder, err := l.holders.Holder(ctx, l.tenant)
+	return err == nil && holder != "" && holder != l.me
+}
+
+// turn asks once, and says what is so now and when to ask again.
+func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
+	if k.held {
+		return k.renew(ctx)
+	}
+	ttl := k.holders.TTL()
+	every := ttl / renewFactor
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
+	switch {
+	case err != nil:
+		return holderEvent{current: current.Holder}, every
+	case ok:
+		k.lease, k.held, k.renewed, k.eager = lease, true, asked, 0
+		return holderEvent{held: true, current: k.me}, every
+	case k.eager > 0: // the replica that was asked may not have the release yet
+		k.eager--
+		return holderEvent{current: current.Holder}, eagerPause
+	}
+	// The lock of a holder that died runs out in this time.
+	return holderEvent{current: current.Holder}, min(max(current.Left, ttl/lateFactor), every)
+}
+
+// renew lets the lock live on. A holder that cannot renew stops before its lock
+// has run out for others.
+func (k *keeper) renew(ctx context.Context) (holderEvent, time.Duration) {
+	ttl := k.holders.TTL()
+	every := ttl / renewFactor
+	safe := k.safe()
+	asked := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, earlier(asked.Add(every), safe))
+	defer cancel()
+	next, err := k.holders.Renew(ctx, k.lease)
+	switch {
+	case err == nil:
+		k.lease, k.renewed = next, asked
+		return holderEvent{held: true, current: k.me}, every
+	case errors.Is(err, jetstream.ErrLeaseLost), !time.Now().Before(safe):
+		k.held = false
+		return holderEvent{}, retryDelayMin
+	}
+	return holderEvent{held: true, current: k.me}, min(max(time.Until(safe), 0), ttl/lateFactor)
+}
+
+// safe is the instant at which a lock that is not renewed is given up; zero: it is not held.
+func (k *keeper) safe() time.Time {
+	if !k.held {
+		return time.Time{}
+	}
+	ttl := k.holders.TTL()
+	return k.renewed.Add(ttl - ttl/lateFactor)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

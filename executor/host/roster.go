@@ -1,0 +1,183 @@
+package host
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/ledger/tenancy"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// roster is the tenants of a host. Tenants come, and none goes: one that is suspended or erased
+// is answered for.
+type roster struct {
+	mu       sync.RWMutex
+	order    []*actor
+	byName   map[string]*actor
+	silences []func()                   // end the subscriptions of the tenants
+	entries  map[string]api.TenantEntry // of the control stream, the last of each tenant
+
+	known sync.Once // that these are all, at the start
+}
+
+// all are the actors of all tenants, in the order in which they came.
+func (r *roster) all() []*actor {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.order[:len(r.order):len(r.order)]
+}
+
+// of is the actor of a tenant; nil: it is no tenant of this host.
+func (r *roster) of(tenant string) *actor {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byName[tenant]
+}
+
+// entry is what the control stream says of a tenant.
+func (r *roster) entry(tenant string) (api.TenantEntry, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e, ok := r.entries[tenant]
+	return e, ok
+}
+
+// note takes an entry of the control stream, unless a later one was there first, and has the
+// tenant's actor look.
+func (r *roster) note(e api.TenantEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.entries == nil {
+		r.entries = map[string]api.TenantEntry{}
+	}
+	if r.entries[e.Tenant].Revision >= e.Revision {
+		return
+	}
+	r.entries[e.Tenant] = e
+	if a := r.byName[e.Tenant]; a != nil {
+		select {
+		case a.governed <- struct{}{}:
+		default: // it looks soon
+		}
+	}
+}
+
+// silence ends the subscriptions of all tenants.
+func (r *roster) silence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, end := range r.silences {
+		end()
+	}
+	r.silences = nil
+}
+
+// enlist adds a tenant whose actor does not run yet. A late one is not waited for by Ready.
+func (h *Host) enlist(tenant string, late bool) *actor {
+	a := newActor(h, tenant)
+	if late {
+		a.opened.Do(func() {})
+	} else {
+		h.attaching.Add(1)
+	}
+	r := &h.roster
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byName == nil {
+		r.byName = map[string]*actor{}
+	}
+	r.order, r.byName[tenant] = append(r.order, a), a
+	return a
+}
+
+// launch runs an actor, until ctx ends.
+func (h *Host) launch(ctx context.Context, running *sync.WaitGroup, a *actor,
+	end context.CancelCauseFunc) error {
+	a.lead.holders = h.holders
+	silence, err := a.desk.Serve()
+	h.roster.mu.Lock()
+	h.roster.silences = append(h.roster.silences, silence)
+	h.roster.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	running.Go(func() {
+		if err := a.run(ctx); err != nil {
+			end(err)
+		}
+	})
+	return nil
+}
+
+// follow follows the control stream until ctx ends: a tenant that it names is attached.
+func (h *Host) follow(ctx context.Context, run func(*actor)) {
+	known := func() { h.roster.known.Do(h.attaching.Done) }
+	defer known()
+	late := false
+	var adding sync.WaitGroup
+	defer adding.Wait()
+	adding.Go(func() { h.goOnWithout(ctx) })
+	for change := range h.control.Follow(ctx) {
+		if change.Tenant == "" { // these are all that were there
+			first := h.cfg.Tenants
+			if h.cfg.First != "" && len(h.roster.all()) == 0 {
+				first = []string{h.cfg.First}
+				run(h.enlist(h.cfg.First, late))
+			}
+			late = true
+			known()
+			adding.Go(func() { h.addFlagged(ctx, first) })
+			continue
+		}
+		e, err := tenancy.Parse(change.Tenant, change.Value, change.Sequence)
+		if err != nil {
+			h.log.Error("an entry of the control stream cannot be read; the one before it stays",
+				"tenant", change.Tenant, "sequence", change.Sequence, "error", err)
+			continue
+		}
+		h.noted(ctx, e, late, run)
+	}
+}
+
+// goOnWithout lets a host be ready whose control stream cannot be read for long.
+func (h *Host) goOnWithout(ctx context.Context) {
+	if !pause.For(ctx, attachTimeout) {
+		return
+	}
+	h.roster.known.Do(func() {
+		h.log.Warn("the control stream cannot be read: only the tenants of the flags are served yet")
+		h.attaching.Done()
+	})
+}
+
+// noted takes an entry of the control stream.
+func (h *Host) noted(ctx context.Context, e api.TenantEntry, late bool, run func(*actor)) {
+	h.roster.note(e)
+	h.log.Debug("tenant", "tenant", e.Tenant, "state", e.State, "revision", e.Revision)
+	if h.roster.of(e.Tenant) != nil || ctx.Err() != nil {
+		return
+	}
+	if late {
+		h.log.Info("a tenant is added", "tenant", e.Tenant, "by", e.By)
+	}
+	run(h.enlist(e.Tenant, late))
+}
+
+// addFlagged has the control stream name the tenants that flags have named, where it does not.
+func (h *Host) addFlagged(ctx context.Context, tenants []string) {
+	for _, tenant := range tenants {
+		if _, named := h.roster.entry(tenant); named || ctx.Err() != nil {
+			continue
+		}
+		a := h.tenancy().Do(ctx, api.TenantAdd,
+			api.TenantRequest{Tenant: tenant, Actor: h.cfg.Holder, Reason: "named by a flag of its host"})
+		if a.Changed {
+			h.roster.note(*a.Entry)
+		}
+		if a.Error != "" && ctx.Err() == nil {
+			h.log.Info("the control stream does not name a tenant that a flag does", "tenant", tenant,
+				"problem", a.Error)
+		}
+	}
+}

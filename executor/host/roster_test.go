@@ -1,0 +1,151 @@
+package host
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// tenancyOf carries out a request about a tenant.
+func tenancyOf(t *testing.T, h *Host, verb string, r api.TenantRequest) api.TenantAnswer {
+	t.Helper()
+	if r.Actor == "" {
+		r.Actor = "ana"
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Tenancy(t.Context(), verb, body).(api.TenantAnswer)
+}
+
+// holds waits until a host of the rig holds a tenant.
+func (r *rig) holds(tenant string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
+		m, err := r.conn.Request(api.QuerySubject(tenant, "status"), nil, time.Second)
+		var answer view.StatusAnswer
+		if err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Status.Mode == view.ModeHolding {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("tenant %s is not held: %+v, %v", tenant, answer, err)
+		}
+	}
+}
+
+// TestTenantsComeWithoutARestart: every host attaches a tenant that one of them has added, and
+// finds it again when it starts.
+func TestTenantsComeWithoutARestart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow = true
+	h1, stop1 := r.host("h1")
+	h2, stop2 := r.host("h2")
+	if a := tenancyOf(t, h1, api.TenantAdd, api.TenantRequest{Tenant: "shop"}); !a.Changed || a.Error != "" {
+		t.Fatalf("%+v", a)
+	}
+	r.holds("shop")
+	if a := tenancyOf(t, h2, api.TenantAdd, api.TenantRequest{Tenant: "shop"}); a.Changed || a.Error != "" {
+		t.Errorf("again, by the other host: %+v", a)
+	}
+	for _, h := range []*Host{h1, h2} {
+		for deadline := time.Now().Add(20 * time.Second); !slices.Contains(h.Tenants(), "shop"); {
+			if time.Now().After(deadline) {
+				t.Fatalf("%q", h.Tenants())
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		ls := h.Tenancy(t.Context(), api.TenantLs, nil).(api.TenantsAnswer)
+		if !slices.Equal(ls.Tenants, []string{"shop", "t"}) {
+			t.Errorf("%+v", ls)
+		}
+		if healths := h.Health(); len(healths) != 2 {
+			t.Errorf("%+v", healths)
+		}
+	}
+	stop2()
+	r.holds("shop")
+	r.holds("t")
+	stop1()
+	h1, _ = r.host("h1")
+	r.holds("shop")
+	entry := tenancyOf(t, h1, api.TenantShow, api.TenantRequest{Tenant: "t"})
+	if entry.Error != "" || entry.Entry.Reason != "named by a flag of its host" {
+		t.Errorf("a tenant of the flags: %+v", entry)
+	}
+}
+
+// TestManyTenantsAreAddedAtOnce, while others ask, list and change.
+func TestManyTenantsAreAddedAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow = true
+	h, _ := r.host("h1")
+	names := strings.Fields("a b c d e f g h")
+	var all sync.WaitGroup
+	for _, name := range names {
+		all.Go(func() {
+			for range 2 { // the second finds it there
+				if a := tenancyOf(t, h, api.TenantAdd, api.TenantRequest{Tenant: name}); a.Error != "" {
+					t.Errorf("%s: %+v", name, a)
+				}
+			}
+			a := tenancyOf(t, h, api.TenantLimit, api.TenantRequest{Tenant: name, Limits: api.TenantLimits{Facts: 3}})
+			if a.Error != "" || a.Effective.Facts != 3 {
+				t.Errorf("%s: %+v", name, a)
+			}
+			h.Health()
+			h.Tenancy(t.Context(), api.TenantLs, nil)
+		})
+	}
+	all.Wait()
+	for _, name := range names {
+		r.holds(name)
+	}
+}
+
+// TestAServerWithoutTenantsGetsItsFirst, and one that has some gets no other.
+func TestAServerWithoutTenantsGetsItsFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow, r.first, r.tenants = true, "default", []string{}
+	h, stop := r.host("h1")
+	r.holds("default")
+	if a := tenancyOf(t, h, api.TenantAdd, api.TenantRequest{Tenant: "shop"}); a.Error != "" {
+		t.Fatal(a)
+	}
+	stop()
+	r.first = "another"
+	h, _ = r.host("h1")
+	r.holds("shop")
+	if got := slices.Sorted(slices.Values(h.Tenants())); !slices.Equal(got, []string{"default", "shop"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestAnErasedTenantIsNotAddedAgain.
+func TestAnErasedTenantIsNotAddedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow = true
+	h, _ := r.host("h1")
+	r.holds("t")
+	q := view.TenantErasureQuery{Tenant: "t", Reason: "the contract has ended", Actor: "ana"}
+	if a, err := r.eraseTenant(q, 20*time.Second); err != nil || a.Erasure == nil {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for _, verb := range []string{api.TenantAdd, api.TenantSuspend, api.TenantLimit} {
+		a := tenancyOf(t, h, verb, api.TenantRequest{Tenant: "t", Reason: "x", Limits: api.TenantLimits{Facts: 3}})
+		if a.Field != "tenant" || !strings.Contains(a.Error, "was erased at") {
+			t.Errorf("%s: %+v", verb, a)
+		}
+	}
+}

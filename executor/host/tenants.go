@@ -1,0 +1,92 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// What a process asks the host that runs in it, of one of its tenants.
+
+// ErrNoTenant is what Watch and Ask return of a tenant that this host does not serve.
+var ErrNoTenant = errors.New("this host does not serve the tenant")
+
+func (h *Host) actorOf(tenant string) (*actor, error) {
+	if a := h.roster.of(tenant); a != nil {
+		return a, nil
+	}
+	return nil, fmt.Errorf("cannot ask about tenant %q: %w", tenant, ErrNoTenant)
+}
+
+// Watch follows the fold of a tenant until the watch is closed. The error says that
+// this host does not serve the tenant, or that it has too many watches already.
+func (h *Host) Watch(tenant string) (*ask.Watch, error) {
+	a, err := h.actorOf(tenant)
+	if err != nil {
+		return nil, err
+	}
+	return a.desk.Watch()
+}
+
+// Ask answers one question of the query API (docs/cli.md) from this host's own fold,
+// as its NATS subject does: the answer is one of package view, of the verb or a
+// view.ErrorAnswer. The error says that no one could be asked.
+func (h *Host) Ask(tenant, verb string, q any) (any, error) {
+	a, err := h.actorOf(tenant)
+	if err != nil {
+		return nil, err
+	}
+	return a.desk.Ask(verb, q)
+}
+
+// Pulse is where the fold of a tenant is, as Ask finds it.
+func (h *Host) Pulse(tenant string) (pulse view.Pulse, err error) {
+	a, err := h.actorOf(tenant)
+	if err != nil {
+		return pulse, err
+	}
+	return a.desk.Pulse()
+}
+
+// Tenants are the tenants of this host: those of its configuration in their order, then those
+// that the control stream has named.
+func (h *Host) Tenants() (names []string) {
+	for _, a := range h.roster.all() {
+		names = append(names, a.tenant)
+	}
+	return names
+}
+
+// Erased reports whether a tenant of this host was erased, as far as it knows.
+func (h *Host) Erased(tenant string) bool {
+	a := h.roster.of(tenant)
+	return a != nil && a.board.Mode() == view.ModeErased
+}
+
+// Ledger reads a tenant's ledger, as this host does. The error says that the host does
+// not serve the tenant, or that its ledger is not open yet.
+func (h *Host) Ledger(tenant string) (ledger.Store, error) {
+	a, err := h.actorOf(tenant)
+	if err != nil {
+		return nil, err
+	}
+	records := a.board.Records()
+	if records == nil {
+		return nil, fmt.Errorf("cannot read the ledger of %s: it is not open yet", tenant)
+	}
+	return records, nil
+}
+
+// Copied looks up a message of so many records in the tiles. The error says that they
+// do not have it, or cannot be read.
+func (h *Host) Copied(tenant string, sequence uint64, records int) (tiles.Copy, error) {
+	a, err := h.actorOf(tenant)
+	if err != nil {
+		return tiles.Copy{}, err
+	}
+	return a.board.Copies().Copied(sequence, records)
+}

@@ -1,0 +1,277 @@
+package host
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/host/page"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// TestWhoeverIsFencedByABatchSendsNothingOfIt: an undo and the term of another host are
+// folded in one batch. That host sends the undo; this one must not.
+func TestWhoeverIsFencedByABatchSendsNothingOfIt(t *testing.T) {
+	t.Parallel()
+	for _, fenced := range []bool{false, true} {
+		a, sent, claim := holdingActor(t)
+		messages := make(chan decoded, 16)
+		state := executor.Open(rows.NewMemoryKV(), "t", nil)
+		fold := func(m ledger.Message) {
+			entries, err := ledger.Decode("t", m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				state.Apply(e)
+			}
+			state.Flush()
+		}
+		fold(claim)
+		store := func(source ledger.Source, records ...*pb.Record) {
+			data, err := ledger.EncodeCommit(records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := state.Meta().Applied.Sequence + 1
+			m := ledger.Message{Sequence: next, StampNs: int64(next), Subject: source.Subject(), Data: data}
+			fold(m)
+			messages <- a.decode(m)
+		}
+		begin := func(term uint64, holder string) {
+			store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+				&pb.Record{Term: term, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: holder}}})
+		}
+		failed := &pb.Record{Plan: "p", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{}}}
+		store(agentOf("a1", "p"), append(append([]*pb.Record{opened("p", &pb.PlanOpened{})},
+			pair("p", "a", &pb.CompensationRegistered{Capability: "undo.a"})...), completed("p", "a", "r"))...)
+		store(agentOf("a1", "p"), failed)
+		store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor},
+			state.Decide(executor.Input{EpochNs: 10, SizeMax: turn.CommitSizeMax})...)
+		if fenced {
+			begin(2, "h2")
+		}
+		first := <-messages
+		if err := a.foldAndWrite(first, messages); err != nil {
+			t.Fatal(err)
+		}
+		if len(messages) > 0 {
+			t.Fatal("this was not one batch")
+		}
+		if err := a.carryOut(a.machine.Step(turn.Instant{}, turn.Inputs{}), turn.Inputs{}); err != nil {
+			t.Fatal(err)
+		}
+		if a.holding() == fenced {
+			t.Errorf("fenced=%v: holding=%v", fenced, a.holding())
+		}
+		want := 1
+		if fenced {
+			want = 0
+		}
+		if len(sent.sent) != want {
+			t.Errorf("fenced=%v: %d commands were sent, want %d", fenced, len(sent.sent), want)
+		}
+	}
+}
+
+// foldingActor is an actor that has folded nothing yet and holds nothing.
+func foldingActor(t *testing.T) *actor {
+	t.Helper()
+	h, err := New(Config{Conn: new(nats.Conn), Tenants: []string{"t"}, Dir: t.TempDir(), Holder: "h1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := h.roster.order[0]
+	if a.tiles, err = tiles.Open(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
+		t.Fatal(err)
+	}
+	a.tiles.From(0)
+	a.session, a.state = t.Context(), executor.Open(a.kv, "t", nil)
+	a.machine = turn.New(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
+	a.stint.begin(t.Context().Done())
+	t.Cleanup(func() {
+		a.stint.end()
+		a.stepDown()
+		if err := a.tiles.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// holdingActor is a foldingActor that has folded its claim and holds term 1.
+func holdingActor(t *testing.T) (a *actor, sent *script, claim ledger.Message) {
+	t.Helper()
+	a = foldingActor(t)
+	sent = &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
+	a.out = &outbound{
+		replies:  io.NopCloser(nil),
+		dispatch: newDispatcher(sent, a.host.clock.instant, nil),
+		pages:    page.New(t.Context(), page.Config{Tenant: "t", Meter: a.observer.Meter, Workers: &a.sends, Log: a.log}),
+		eraser:   vault.NewEraser(t.Context(), a.keys, &a.sends, a.log),
+	}
+	return a, sent, a.holds(t, "h1")
+}
+
+// slowConn is a connection on which nothing is read for a while.
+type slowConn struct {
+	net.Conn
+	wait *atomic.Int64
+}
+
+func (c slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	<-time.After(time.Duration(c.wait.Load()))
+	return n, err
+}
+
+type slowDialer struct{ wait *atomic.Int64 }
+
+func (d slowDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return slowConn{conn, d.wait}, err
+}
+
+// keeperOn is a keeper of a tenant's lease, whose connection can be made slow.
+func (r *rig) keeperOn() (k *keeper, wait *atomic.Int64) {
+	r.t.Helper()
+	wait = new(atomic.Int64)
+	conn, err := nats.Connect(r.srv.URL(), nats.SetCustomDialer(slowDialer{wait}))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(conn.Close)
+	holders, err := jetstream.OpenHolders(r.t.Context(), jetstream.HoldersConfig{Conn: conn, TTL: 10 * time.Second})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return &keeper{holders: holders, tenant: "t", me: "h1"}, wait
+}
+
+// TestALeaseIsCountedFromBeforeItsRequest: the server may have counted it from any instant
+// while the answer was on its way, and another host takes it as soon as the server lets it.
+func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k, wait := r.keeperOn()
+	wait.Store(int64(300 * time.Millisecond))
+	for _, what := range []string{"acquired", "renewed"} {
+		asked := time.Now()
+		if event, _ := k.turn(t.Context()); !event.held {
+			t.Fatalf("the lease is not %s", what)
+		}
+		if took := time.Since(asked); took < 300*time.Millisecond {
+			t.Fatalf("%s in %s: the connection is not slow", what, took)
+		}
+		if late := k.renewed.Sub(asked); late > 200*time.Millisecond {
+			t.Errorf("a lease that was %s counts from %s behind its request on", what, late)
+		}
+	}
+}
+
+// TestALeaseThatCannotBeRenewedIsGivenUpBeforeItsEnd: a twentieth of its time before another
+// host can have it, and not long before that.
+func TestALeaseThatCannotBeRenewedIsGivenUpBeforeItsEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k, _ := r.keeperOn()
+	if event, _ := k.turn(t.Context()); !event.held {
+		t.Fatal("the lease is not held")
+	}
+	r.stopServer()
+	ttl := k.holders.TTL()
+	held := func(left time.Duration) (bool, time.Duration) {
+		k.held, k.renewed = true, time.Now().Add(left-ttl)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		event, pause := k.turn(ctx)
+		if event.held != k.held {
+			t.Errorf("it says held=%v, and believes %v", event.held, k.held)
+		}
+		return event.held, pause
+	}
+	if is, pause := held(ttl / 2); !is || pause > ttl/lateFactor {
+		t.Errorf("half of its time is left: held=%v, and the next try in %s", is, pause)
+	}
+	margin := ttl / lateFactor
+	if is, pause := held(margin + 300*time.Millisecond); !is || pause > 300*time.Millisecond {
+		t.Errorf("300 ms before its margin: held=%v, and the next try in %s", is, pause)
+	}
+	if is, _ := held(margin - 50*time.Millisecond); is {
+		t.Error("it is held within its margin, and another host may have it soon")
+	}
+}
+
+// TestACopyOfALeaseThatWentToAnotherIsGivenUpAtOnce: whoever hears that another holder has
+// the tenant waits for nothing.
+func TestACopyOfALeaseThatWentToAnotherIsGivenUpAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k, _ := r.keeperOn()
+	if event, _ := k.turn(t.Context()); !event.held {
+		t.Fatal("the lease is not held")
+	}
+	if err := k.holders.Release(t.Context(), k.lease); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, _, err := k.holders.Acquire(t.Context(), "t", "h2"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if event, _ := k.turn(t.Context()); event.held || k.held {
+		t.Error("two hosts hold one lease")
+	}
+	if event, _ := k.turn(t.Context()); event.held || event.current != "h2" {
+		t.Errorf("%+v, want it held by h2", event)
+	}
+}
+
+// TestATermIsItsHoldersOnly: two hosts that both claim term 1 read back one record. Whoever
+// is not named in it does not hold the tenant, though the number is the one it asked for.
+func TestATermIsItsHoldersOnly(t *testing.T) {
+	t.Parallel()
+	a, _, _ := holdingActor(t)
+	a.machine.Lead(false, "")
+	a.machine.Lead(true, "")
+	r := a.machine.Step(turn.Instant{}, turn.Inputs{}) // claimed, and not read back
+	if r.Append == nil || !r.Append.Claim || a.machine.Term() != 2 {
+		t.Fatalf("no claim: %+v", r)
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{
+		{Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
+	m := ledger.Message{Sequence: 2, Subject: source.Subject(), Data: data}
+	if err := a.foldAndWrite(a.decode(m), nil); err != nil {
+		t.Fatal(err)
+	}
+	r = a.machine.Step(turn.Instant{}, turn.Inputs{})
+	if err := a.carryOut(r, turn.Inputs{}); err != nil {
+		t.Fatal(err)
+	}
+	if r.Up || a.holding() || a.machine.Term() != 0 || a.out != nil || r.Down == nil || !r.Down.Doubt {
+		t.Errorf("holding=%v term=%d %+v", a.holding(), a.machine.Term(), r)
+	}
+	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); r.Append != nil {
+		t.Errorf("it claims again, and no one has said that it leads: %+v", r.Append)
+	}
+}

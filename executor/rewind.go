@@ -1,0 +1,402 @@
+package executor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// An unwind may stop at a savepoint, or undo one action and what came after it; then
+// the plan is open again.
+
+// back is the part of a plan that an unwind undoes; the zero value: all of it.
+type back struct {
+	savepoint string // what came after it, or after a late duty, by its id, and that duty
+	action    string // this action, and what came after it
+}
+
+// goesBack is what a plan was asked to undo of itself.
+func goesBack(r *rowspb.PlanRow) back { return back{r.ToSavepoint, r.FromAction} }
+
+// partly reports whether a plan goes back, or is about to, and is to be open again.
+func (p *plan) partly() bool {
+	return goesBack(p.row) != back{} && (stops(p.row) || p.row.Rewinding)
+}
+
+// ofAction reports whether what a condition or a verdict on an action undoes is that
+// action, and not its plan.
+func (s *State) ofAction(scope pb.Scope) bool {
+	if scope == pb.Scope_SCOPE_UNSPECIFIED {
+		return s.meta.HolderFold >= ledger.ScopedSince
+	}
+	return scope == pb.Scope_SCOPE_ACTION
+}
+
+// notFrom says why a plan cannot undo an action and what came after it, or "".
+func (p *plan) notFrom(id string) string {
+	switch a := p.s.byName(p.id, id); {
+	case a == nil:
+		return fmt.Sprintf("plan %s has no action %q", p.id, id)
+	case settled(a.row.Undo):
+		return fmt.Sprintf("action %s of plan %s is %s", id, p.id, undoName(a.row.Undo))
+	default:
+		return ""
+	}
+}
+
+// reach returns whether an action of a plan, by its number, is among what it was asked
+// to undo: the numbers from first on may be.
+func (p *plan) reach(to back, first uint32) func(n uint32) bool {
+	if to.action == "" {
+		return func(n uint32) bool { return n >= first }
+	}
+	reached := map[uint32]bool{p.s.number(p.id, to.action): true}
+	for n := first; n <= p.row.Actions; n++ {
+		fixed := p.action(n).fixed
+		after := func(m uint32) bool { return reached[m] }
+		owes := fixed.DutyOf != 0 &&
+			(reached[fixed.DutyOf] || settled(p.action(fixed.DutyOf).row.Undo))
+		if slices.ContainsFunc(fixed.Before, after) || owes {
+			reached[n] = true
+		}
+	}
+	return func(n uint32) bool { return reached[n] }
+}
+
+// partWordsMax bounds the parts of which a plan keeps what was undone, and why.
+const partWordsMax = 64
+
+// lastPart is the part of a plan that was undone last, or nil.
+func lastPart(r *rowspb.PlanRow) *rowspb.Word {
+	if len(r.PartWords) == 0 {
+		return nil
+	}
+	return r.PartWords[len(r.PartWords)-1]
+}
+
+// undoes reports whether a plan that goes back, or is about to, undoes an action of it.
+func undoes(p *plan, id string) bool {
+	n := p.s.number(p.id, id)
+	if p.row.Rewinding {
+		return p.action(n).row.Undo != rowspb.Undo_UNDO_HELD
+	}
+	_, last := p.target()
+	return p.reach(goesBack(p.row), last+1)(n)
+}
+
+// savepointsMax bounds the savepoints of one plan.
+const savepointsMax = 256
+
+func (s *fold) savepointSet(p *plan, k *pb.SavepointSet) Result {
+	name, old := k.Name, savepoint(p, k.Name)
+	switch {
+	case k.Number == 0:
+		return refused("savepoint_set.number: missing; the agent counts its savepoints of plan %s from 1",
+			p.id)
+	case k.Number <= p.row.SavepointsSet:
+		return repeated
+	case old != nil:
+		return refused("savepoint_set.name: savepoint %s of plan %s was set before, at %s", name, p.id,
+			ledger.FormatAddress(old.At))
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN:
+		return refused("plan %s is %s and takes no savepoint", p.id, statusName(p.row))
+	case len(p.row.Savepoints) >= savepointsMax:
+		return refused("savepoint_set.name: plan %s has %d savepoints, and no more fit", p.id,
+			savepointsMax)
+	}
+	p.row.SavepointsSet = k.Number
+	p.row.Savepoints = append(p.row.Savepoints, &rowspb.Savepoint{Name: name, Actions: p.row.Actions,
+		At: s.e.Address})
+	p.touch()
+	return effective
+}
+
+func savepoint(p *plan, name string) *rowspb.Savepoint {
+	for _, sp := range p.row.Savepoints {
+		if sp.Name == name {
+			return sp
+		}
+	}
+	return nil
+}
+
+// target says where the unwind of a plan stops, if it stops at all: last is the action
+// before all that is undone.
+func (p *plan) target() (rewinding bool, last uint32) {
+	if p.row.FromAction != "" {
+		return true, p.s.number(p.id, p.row.FromAction) - 1
+	}
+	to := p.row.ToSavepoint
+	if to == "" {
+		return false, 0
+	}
+	if strings.Contains(to, DutySign) { // no name of a savepoint: a late duty
+		return true, p.s.number(p.id, to) - 1
+	}
+	return true, savepoint(p, to).Actions
+}
+
+// rewindDuty undoes a duty of an open plan: its action was rewound before.
+func (s about) rewindDuty(why string) {
+	p := s.a.plan
+	if p.row.Signal == rowspb.Signal_SIGNAL_NONE && p.row.FromAction == "" { // else it is reached
+		s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, why, back{savepoint: s.a.fixed.Id})
+	}
+}
+
+// rewound reports whether an unwind back to a savepoint has nothing left to do.
+func rewound(r *rowspb.PlanRow) bool {
+	return r.Rewinding && r.Phase == rowspb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 &&
+		!orphaned(r)
+}
+
+// planRewound opens a plan again. Its leases are armed again: what has turned true
+// meanwhile fires now.
+func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
+	if !rewound(p.row) {
+		return void("plan %s is %s and not back at %s", p.id, statusName(p.row),
+			cmp.Or(k.Savepoint, k.FromAction))
+	}
+	reason, widened, from := p.row.Reason, goesBack(p.row) == back{}, p.row.FromAction
+	asked := p.row.Signalled.GetSequence()
+	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed = false, nil, nil, nil
+	p.row.ToSavepoint, p.row.FromAction = "", ""
+	if from != "" {
+		p.row.Parts++
+		p.row.PartWords = lastOf(partWordsMax, append(p.row.PartWords, &rowspb.Word{Action: from,
+			Reason: reason, At: s.e.Address, AtNs: s.meta.TimeNs}))
+	}
+	if !widened {
+		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = rowspb.Signal_SIGNAL_NONE, nil, "",
+			nil
+	}
+	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
+		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
+	}
+	state, phase := ledger.StateOpen, rowspb.Phase_PHASE_OPEN
+	if p.row.Committed != nil { // for a late duty: its commit goes on
+		state, phase = ledger.StateCommitting, rowspb.Phase_PHASE_COMMITTING
+	}
+	p.phase(phase)
+	stays := map[uint32]bool{}
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if a.row.Undo == rowspb.Undo_UNDO_OWED { // its owner said halt
+			a.move(rowspb.Undo_UNDO_HELD)
+			stays[n] = from != ""
+		}
+		if a.row.Blockers != 0 { // no one keeps count while it is open
+			a.row.Blockers = 0
+			a.change()
+		}
+	}
+	p.row.Target = 0
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state,
+		Savepoint: k.Savepoint, FromAction: from, Reason: reason, Parts: p.row.Parts,
+		Asked: asked, At: s.e.Address.GetSequence()})
+	p.rearm(s.e.Address, stays)
+	if phase == rowspb.Phase_PHASE_COMMITTING {
+		p.settleDoubts()
+	}
+	return effective
+}
+
+// rearm takes out the leases of a plan again. Those that undo an action which stays by
+// its owner's word have been answered.
+func (p *plan) rearm(at *pb.Address, stays map[uint32]bool) {
+	again := func(l *rowspb.LeaseRow) {
+		l.Fired, l.Moot = false, false
+		if !stopped(l) {
+			l.Cascade = rowspb.Cascade_CASCADE_NONE
+		}
+	}
+	for _, l := range p.row.Leases {
+		again(l)
+	}
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if settled(a.row.Undo) {
+			continue
+		}
+		a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
+		for _, l := range a.row.Leases {
+			if !l.OfAction || !stays[n] {
+				again(l)
+			}
+		}
+		a.warnOf()
+		a.change()
+	}
+	p.turnAgain(stays)
+	p.evaluatePlan(at)
+}
+
+// A committed plan has retired its held set, and its terminal state absorbs (I15).
+// Its owner may still have it undone inside its undo windows: by a new plan that
+// holds the same registrations and refers to the old one.
+
+// compensationRequested asks for an unwind: of an open plan, whole or back to a
+// savepoint, or of a committed one.
+func (s *fold) compensationRequested(p *plan, k *pb.CompensationRequested) Result {
+	reason := byActor(k.Reason, k.Actor)
+	switch {
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:
+		return s.undoCommitted(p, back{k.ToSavepoint, k.FromAction}, reason)
+	case k.FromAction != "":
+		return s.unwindFrom(p, k.FromAction, reason)
+	case k.ToSavepoint != "":
+		return s.unwindTo(p, "compensation_requested", k.ToSavepoint, reason)
+	default:
+		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+	}
+}
+
+// undoneSuffix is what the id of a plan that undoes a committed one ends with.
+const undoneSuffix = "~1"
+
+// closedShown bounds the closed windows that a refusal names.
+const closedShown = 20
+
+func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
+	first := uint32(1)
+	switch {
+	case child(p.row):
+		return refused("plan %s is a part of plan %s: unwind that one", p.id, p.root().id)
+	case p.row.UndoneAs != "":
+		return refused("plan %s is undone by plan %s already", p.id, p.row.UndoneAs)
+	case p.row.Origin != "":
+		return refused("plan %s undoes plan %s and cannot be undone itself", p.id, p.row.Origin)
+	case to.action != "":
+		if why := p.notFrom(to.action); why != "" {
+			return refused("compensation_requested.from_action: %s", why)
+		}
+		first = s.number(p.id, to.action)
+	case to.savepoint != "":
+		sp := savepoint(p, to.savepoint)
+		if sp == nil {
+			return refused("compensation_requested.to_savepoint: plan %s has no savepoint %q", p.id,
+				to.savepoint)
+		}
+		first = sp.Actions + 1
+	}
+	reached := p.reach(to, first)
+	if busy := p.unfinished(); busy != nil {
+		return refused("plan %s, a part of it, is %s: wait for its end", busy.id, stateName(busy.row))
+	}
+	if gone := p.irreversibleNow(reached); len(gone) > 0 {
+		more := ""
+		if len(gone) > closedShown {
+			more = fmt.Sprintf("; and %d more", len(gone)-closedShown)
+		}
+		return refused("undo windows have closed: %s%s",
+			strings.Join(gone[:min(len(gone), closedShown)], "; "), more)
+	}
+	u := s.copyCommitted(p, p.id+undoneSuffix, reached, "")
+	u.row.Phase = rowspb.Phase_PHASE_OPEN
+	s.meta.Ended--
+	s.meta.Open++
+	u.row.Committed, u.row.EndedNs = nil, 0
+	u.armPlan(s.e.Address)
+	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+}
+
+// unfinished finds a child plan that is being undone by itself: what its agent did
+// after its end.
+func (p *plan) unfinished() (busy *plan) {
+	p.descendants(func(c *plan) bool {
+		if !closed(c.row.Phase) {
+			busy = c
+		}
+		return busy == nil
+	})
+	return busy
+}
+
+// whole reaches every action of a plan.
+func whole(uint32) bool { return true }
+
+// irreversibleNow lists what of a committed tree cannot be undone any more because
+// its window has closed.
+func (p *plan) irreversibleNow(reached func(n uint32) bool) (gone []string) {
+	s := p.s
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		switch {
+		case settled(a.row.Undo) || !reached(n):
+		case a.fixed.Child != "":
+			gone = append(gone, s.plan(a.fixed.Child).irreversibleNow(whole)...)
+		case crossed(a) && a.windowClosed():
+			gone = append(gone, fmt.Sprintf("action %s of plan %s (%s) at %s", a.fixed.Id, p.id,
+				a.fixed.Forward.Capability, instant(a.row.ClosesNs)))
+		}
+	}
+	return gone
+}
+
+// copyCommitted makes the plan that holds what a committed plan held, with the
+// same keys and addresses, and so for its children.
+func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
+	parent string) *plan {
+	d := p.row.Declared.CloneVT()
+	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
+	u := s.addPlan(id, &rowspb.PlanRow{
+		Agent: p.row.Agent, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
+		Declared: d,
+		Origin:   p.id,
+		Phase:    rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs,
+		Depth: p.row.Depth, Actions: p.row.Actions,
+		// no one knows what they did
+		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener,
+		ResumedNs: p.row.ResumedNs,
+		// What was rewound before the commit counts on.
+		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped,
+		Resolved: p.row.Resolved, ByHand: p.row.ByHand,
+	})
+	s.meta.Ended++
+	u.listOwner()
+	p.row.UndoneAs = id
+	p.touch()
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		fixed := &rowspb.ActionStatic{
+			Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs, Forward: a.fixed.Forward,
+			Compensation: a.fixed.Compensation,
+			Before:       a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child,
+			Writer: a.fixed.Writer,
+		}
+		if a.fixed.Child == "" {
+			fixed.Key = a.key()
+		}
+		row := rows.CloneAction(a.row)
+		row.Leases, row.Verdict, row.Warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
+		if !reached(n) && !settled(row.Undo) {
+			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, "not asked to be undone"
+			u.row.Skipped++
+		}
+		if a.fixed.Child != "" && !settled(row.Undo) {
+			fixed.Child = a.fixed.Child + undoneSuffix
+			fixed.Id = entryPrefix + fixed.Child
+			c := s.copyCommitted(s.plan(a.fixed.Child), fixed.Child, whole, id)
+			c.row.ParentEntry = n
+			c.touch() // what a root had to do, a child has not
+			u.row.Children = insert(u.row.Children, n)
+		}
+		s.addAction(id, n, fixed, row)
+		if v, ok := rows.Payloads.Get(s.tx, rows.Action{Plan: p.id, N: n}); ok {
+			rows.Payloads.Put(s.tx, rows.Action{Plan: id, N: n}, v)
+		}
+		if !settled(row.Undo) {
+			u.row.Unsettled++
+			if fixed.Child == "" {
+				s.meta.Held++
+			}
+		}
+	}
+	return u
+}

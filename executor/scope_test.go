@@ -1,0 +1,298 @@
+package executor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// TestWhatAVerdictConditionOrRequestUndoes: an action and what came after it in the plan's
+// order, and the plan goes on; or the whole plan, where it says so.
+func TestWhatAVerdictConditionOrRequestUndoes(t *testing.T) {
+	for _, c := range []struct{ name, play, want string }{
+		{"a verdict", "open a a+ b b+ c c+ judge:b=block turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"a verdict on the plan", "open a a+ b b+ c c+ judge:b=block* turn",
+			"compensated: a=compensated b=compensated c=compensated [c b a]"},
+		{"a condition", "open a a+ b:own b+ c c+ fact:b=1 turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"a condition on the plan", "open a a+ b:own* b+ c c+ fact:b=1 turn",
+			"compensated: a=compensated b=compensated c=compensated [c b a]"},
+		{"a request", "open a a+ b b+ c c+ undo:!b turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"another branch stays", "open a a+ b<a b+ c<a c+ d<b d+ judge:b=block turn",
+			"open: a=held b=compensated c=held d=compensated [d b]"},
+		{"of a branch that failed", "open a a+ b<a b- c<b c+ undo:!b turn",
+			"open: a=held b=skipped c=compensated [c]"},
+		{"nothing came after it", "open a a+ b<a b+ judge:b=redirect turn",
+			"open: a=held b=compensated [b]"},
+		{"it had not crossed", "open a a+ b judge:b=block b- turn", "open: a=held b=held []"},
+		{"one after the other", "open a a+ b<a b+ c<a c+ judge:b=block turn judge:c=block turn",
+			"open: a=held b=compensated c=compensated [b c]"},
+		{"two at once", "open a a+ b<a b+ c<a c+ judge:b=block judge:c=block turn",
+			"open: a=held b=compensated c=compensated [b c]"},
+		{"the plan, then an action of it", "open a a+ b b+ judge:b=block* judge:b=block turn",
+			"compensated: a=compensated b=compensated [b a]"},
+		{"an action, then its plan", "open a a+ b b+ judge:b=block judge:b=block* turn",
+			"compensated: a=compensated b=compensated [b a]"},
+		{"then the agent goes on", "open a a+ b b+ judge:b=block turn c c+ commit:1 turn",
+			"committed: a=retired b=compensated c=retired [b]"},
+		{"then the agent fails", "open a a+ b b+ judge:b=block turn c c+ fail turn",
+			"compensated: a=compensated b=compensated c=compensated [b c a]"},
+		{"the agent fails first", "open a a+ b b+ c c+ undo:!b fail turn",
+			"compensated: a=compensated b=compensated c=compensated [c b a]"},
+		{"it waits for an owner", "open a a+ b b+ c:approve c+ judge:b=block turn",
+			"quarantined: a=held b=owed c=quarantined []"},
+		{"who lets it go on", "open a a+ b b+ c:approve c+ judge:b=block turn retry:c turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"who leaves it, and all it came after",
+			"open a a+ b b+ c:approve c+ judge:b=block turn halt:c turn @5s @10s",
+			"open: a=held b=held c=resolved []"},
+		{"of a committed plan", "open a a+ b b+ c c+ commit turn undo:!b turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"of a committed plan, a branch", "open a a+ b<a b+ c<a c+ commit turn undo:!b turn",
+			"committed: a=retired b=retired c=retired [b]"},
+		{"what came late of another that was undone",
+			"open a a+ b<a:may b? c<a c+ b.probe=absent undo:!b turn @1m undo:!c b+ turn @2m",
+			"open: a=held b=compensated c=compensated b~1=compensated [b b~1 c]"},
+		{"what is not there", "open a a+ !undo:!z turn", "open: a=held []"},
+		{"what is undone", "open a a+ b b+ undo:!b turn !undo:!b turn",
+			"open: a=held b=compensated [b]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			if s.play(c.play); s.outcome() != c.want {
+				t.Errorf("%s\n%s\nwant %s", c.play, s.outcome(), c.want)
+			}
+		})
+	}
+}
+
+// TestWhatTurnedIsActedUponAfterAnotherPart, though its condition is true no more: it turned while
+// its plan was armed.
+func TestWhatTurnedIsActedUponAfterAnotherPart(t *testing.T) {
+	for _, c := range []struct{ name, play, want string }{
+		{"a wider one", "open a a+ b:own b+ c:own c+ fact:c=1 fact:b=1 forget:b turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"of another branch", "open a a+ b<a:own b+ c<a:own c+ fact:c=1 fact:b=1 forget:b turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"of the plan", "open a a+ b:own* b+ c:own c+ fact:c=1 fact:b=1 forget:b turn",
+			"compensated: a=compensated b=compensated c=compensated [c b a]"},
+		{"a narrower one, which was undone", "open a a+ b:own b+ c:own c+ fact:b=1 fact:c=1 forget:c turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"beside a request", "open a a+ b<a:own b+ c<a c+ fact:b=1 forget:b undo:!c turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"of the plan, beside a request", "open a a+ b<a:own* b+ c<a c+ fact:b=1 forget:b undo:!c turn",
+			"compensated: a=compensated b=compensated c=compensated [c b a]"},
+		{"beside a savepoint", "open a:own a+ save:s b b+ fact:a=1 forget:a back:s turn",
+			"open: a=compensated b=compensated [b a]"},
+		{"an owner left the part", "open a a+ b:own b+ c:approve+own c+ fact:c=1 fact:b=1 forget:b turn halt:c turn",
+			"open: a=held b=held c=resolved []"},
+		{"of the plan, on what was undone", "open a a+ b b+ c:own c+ fact:c=1 judge:c=block* turn",
+			"compensated: a=compensated b=compensated c=compensated [c b a]"},
+		{"a commit that waits",
+			"open:settle a a+ b:own b+ c<a:own c+ d<a:probe d? commit fact:c=1 fact:b=1 forget:b turn @1m",
+			"committed: a=retired b=compensated c=compensated d=retired [c b]"},
+		{"in a committed child", "open a a+ q/open^a q/b:own q/b+ q/c:own* q/c+ q/commit fact:b=1 fact:c=1 forget:c turn",
+			"compensated: a=compensated plan:q=compensated [c b a]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			if s.play(c.play); s.outcome() != c.want {
+				t.Errorf("%s\n%s\nwant %s", c.play, s.outcome(), c.want)
+			}
+		})
+	}
+}
+
+// TestWhatTurnsBetweenAFiringAndItsUnwindIsActedUpon, and no part is asked for then: the plan is
+// about to unwind.
+func TestWhatTurnsBetweenAFiringAndItsUnwindIsActedUpon(t *testing.T) {
+	for fired, want := range map[string]string{
+		"c": "open: a=held b=compensated c=compensated d=held [c b]",
+		"d": "compensated: a=compensated b=compensated c=compensated d=compensated [d c b a]",
+	} {
+		s := newSchedule(t)
+		s.play("open a a+ b<a:own b+ c<a:own c+ d<a:own* d+ fact:" + fired + "=1")
+		records := s.state.Decide(Input{EpochNs: s.now, SizeMax: 60 << 10})
+		if len(records) < 2 || records[0].GetLeaseFired() == nil {
+			t.Fatalf("%v", records)
+		}
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records[0]))
+		s.play("fact:b=1 forget:b !undo:!b turn")
+		if got := s.outcome(); got != want {
+			t.Errorf("%s: %s, want %s", fired, got, want)
+		}
+	}
+}
+
+// TestASecondVerdictInACommittedChildUndoesNoMore: its parent undoes the child already.
+func TestASecondVerdictInACommittedChildUndoesNoMore(t *testing.T) {
+	for play, want := range map[string]string{
+		"q/judge:b=block q/judge:c=block turn":      "open: a=held plan:q=compensated d=compensated [c b]",
+		"q/judge:b=block turn q/judge:c=block turn": "open: a=held plan:q=compensated d=compensated [c b]",
+	} {
+		s := newSchedule(t)
+		s.play("open a a+ q/open^a q/b q/b+ q/c q/c+ q/commit d d+ d=late " + play + " tell:d#1=done turn")
+		if got := s.outcome(); got != want { // d by report
+			t.Errorf("%s: %s, want %s", play, got, want)
+		}
+	}
+}
+
+// TestAnAgentKnowsOfEveryPartThatWasUndone: it is told when it begins and when the plan goes
+// on, and a commit that does not know of it is refused.
+func TestAnAgentKnowsOfEveryPartThatWasUndone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ judge:b=block turn")
+	said := slices.DeleteFunc(s.state.Notices(), func(n Notice) bool { return n.FromAction == "" })
+	if len(said) != 2 || said[0].State != ledger.StateUnwinding || said[1].State != ledger.StateOpen ||
+		said[0].FromAction != "b" || said[1].FromAction != "b" || said[1].Parts != 1 ||
+		said[1].Reason != "verdict block on action b by compliance: policy 7" {
+		t.Fatalf("%+v", said)
+	}
+	s.play("!commit commit:1 turn")
+	if got := s.show("p").State; got != ledger.StateCommitted {
+		t.Fatal(got)
+	}
+}
+
+// TestACommittedChildIsUndoneAsAWhole, in its parent, for a verdict on one of its actions; the
+// parent goes on.
+func TestACommittedChildIsUndoneAsAWhole(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ q/open^a q/b q/b+ q/c q/c+ q/commit d<a d+ q/judge:b=block turn")
+	if got := s.outcome(); got != "open: a=held plan:q=compensated d=held [c b]" {
+		t.Error(got)
+	}
+	s.play("undo:!a turn")
+	if got := s.outcome(); got != "open: a=compensated plan:q=compensated d=compensated [c b d a]" {
+		t.Error(got)
+	}
+}
+
+// TestACommittedChildIsUndoneInTheNearestPlanAboveThatGoesOn, and no other above it.
+func TestACommittedChildIsUndoneInTheNearestPlanAboveThatGoesOn(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ q/open^a q/b q/b+ r/open^q.b r/c r/c+ r/commit r/judge:c=block turn")
+	if got := s.outcome(); got != "open: a=held plan:q=held [c]" {
+		t.Error(got)
+	}
+	s.wantState("q", ledger.StateOpen, "b=held plan:r=compensated")
+	s.play("q/commit:1 q/judge:b=block turn")
+	if got := s.outcome(); got != "open: a=held plan:q=compensated [c b]" {
+		t.Error(got)
+	}
+}
+
+// TestAPartOfAPlanThatGoesBackElsewhereUndoesAllOfIt: it goes back to one place.
+func TestAPartOfAPlanThatGoesBackElsewhereUndoesAllOfIt(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ q/open^a q/b q/b+ q/commit save:s c c+ c=late back:s turn q/judge:b=block turn")
+	s.play("tell:c#1=done turn")
+	if got := s.outcome(); got != "compensated: a=compensated plan:q=compensated c=compensated [b a]" { // c by report
+		t.Error(got)
+	}
+}
+
+// TestACommitThatWaitsGoesOnWithoutWhatWasUndone.
+func TestACommitThatWaitsGoesOnWithoutWhatWasUndone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open:settle a a+ b:own b+ c<a:probe c? commit")
+	if got := s.show("p").State; got != ledger.StateCommitting {
+		t.Fatal(got)
+	}
+	s.play("fact:b=1 turn @1m")
+	if got := s.outcome(); got != "committed: a=retired b=compensated c=retired [b]" {
+		t.Error(got)
+	}
+}
+
+// TestUnderAnEarlierHolderWhatSaysNothingUndoesThePlan: what a ledger means does not change
+// with the version that reads it.
+func TestUnderAnEarlierHolderWhatSaysNothingUndoesThePlan(t *testing.T) {
+	for version, want := range map[uint32]string{
+		0:                      "compensated: a=compensated b=compensated [b a]",
+		ledger.ScopedSince - 1: "compensated: a=compensated b=compensated [b a]",
+		ledger.ScopedSince:     "open: a=held b=compensated [b]",
+	} {
+		s := newSchedule(t)
+		s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+			Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: version}}})
+		if s.play("open a a+ b:own b+ fact:b=1 turn"); s.outcome() != want {
+			t.Errorf("%d: %s, want %s", version, s.outcome(), want)
+		}
+	}
+}
+
+// TestWhetherAnActionCanBeUndone: it would be without an owner's word, and then nothing of it
+// is left.
+func TestWhetherAnActionCanBeUndone(t *testing.T) {
+	for _, test := range []struct{ play, action, want string }{
+		{"open a a+ b b+ c c+", "b", "can with c"},
+		{"open a a+ b<a b+ c<a c+", "b", "can"},
+		{"open a a+ b:irr b+", "b", "cannot: irreversible: do.b has no inverse"},
+		{"open a a+ b:irr b+", "a", "cannot with b: it waits for an owner's answer about what came after it"},
+		{"open a a+ b:irr b+ c c+", "c", "can"},
+		{"open a a+ b:approve b+", "b", "cannot: the contract asks for its owner's word before undo.b"},
+		{"open a:for=1m a+", "a", "can until 1m0s"},
+		{"open a:for=1m a+ @90s", "a", "cannot until 1m0s: its undo window closed at 2026-01-02T03:05:05Z"},
+		{"open a:for=1m a+ commit turn", "a", "can until 1m0s"},
+		{"open a:for=1m a+ commit turn @90s", "a",
+			"cannot until 1m0s: undo windows have closed: action a of plan p (do.a) at 2026-01-02T03:05:05Z"},
+		{"open a a+ b b-", "b", "can: never crossed the boundary: the forward is known to have failed"},
+		{"open a a+ b:probe b?", "b", "can"},
+		{"open a a+ b b+ undo:!b turn", "b", "cannot: action b of plan p is compensated"},
+		{"open a a+ fail turn", "a", "cannot: plan p is compensated"},
+		{"open a a+ q/open^a q/b q/b+ q/commit c<a c+", "a", "can with c, q/b"},
+		{"open a a+", "z", "unknown"},
+	} {
+		s := newSchedule(t)
+		s.play(test.play)
+		shown, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "p", Action: test.action},
+			s.now)
+		if got := s.undoableText(shown.Undoable); err != nil || got != test.want {
+			t.Errorf("%s of %s: %s, %v, want %s", test.action, test.play, got, err, test.want)
+		}
+	}
+}
+
+// undoableText is as in "cannot with c until 1m0s: why".
+func (s *schedule) undoableText(u *view.Undoable) string {
+	if u == nil {
+		return "unknown"
+	}
+	text := map[bool]string{true: "can", false: "cannot"}[u.Can]
+	if len(u.With) > 0 {
+		text += " with " + strings.Join(u.With, ", ")
+	}
+	if u.ClosesNs != 0 {
+		text += " until " + time.Duration(u.ClosesNs-epoch0).String()
+	}
+	if u.Why != "" {
+		text += ": " + u.Why
+	}
+	return text
+}
+
+// TestAPreviewOfAPart plays what the request does.
+func TestAPreviewOfAPart(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ c c+")
+	shown, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "p", Action: "b"}, s.now)
+	if err != nil || shown.End != ledger.StateOpen || len(shown.Steps) != 2 ||
+		shown.Steps[0].Action != "c" || shown.Steps[1].Action != "b" {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	shown, err = view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "p", Action: "z"}, s.now)
+	if err != nil || shown.Refused == "" {
+		t.Errorf("%+v, %v", shown, err)
+	}
+}

@@ -1,0 +1,71 @@
+package sim
+
+import (
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// governance is the control stream of a world: what its tenant may do, which changes while plans
+// run, and which each host hears of at a time of its own.
+type governance struct {
+	r     *random // nil: nothing is ever said
+	last  *pb.TenantChanged
+	count uint64
+}
+
+// newGovernance says something of the tenant in one world of four.
+func newGovernance(seed uint64) governance {
+	if r := newRandom(seed, streamTenant); r.percent(25) {
+		return governance{r: r}
+	}
+	return governance{}
+}
+
+// begin says what the tenant may do at first, and schedules what changes.
+func (g *governance) begin(w *world) {
+	if g.r == nil {
+		return
+	}
+	if g.r.percent(70) {
+		g.change(w)
+	}
+	for range 1 + g.r.below(5) {
+		w.after(g.r.between(0, loadNs), func() { g.change(w) })
+	}
+	w.after(g.r.between(loadNs, healNs), func() { g.change(w) })
+}
+
+// change says something else, which hosts hear of, one after the other.
+func (g *governance) change(w *world) {
+	r := g.r
+	g.count++
+	is := &pb.TenantChanged{Revision: g.count, By: "ana", Limits: &pb.TenantLimits{}}
+	if r.percent(30) {
+		is.Suspended, is.Reason = true, "not paid"
+	}
+	if r.percent(40) {
+		is.Limits.OpenPlans = uint64(1 + r.below(4))
+	}
+	if r.percent(40) {
+		is.Limits.Facts = uint64(1 + r.below(4))
+	}
+	if r.percent(40) {
+		is.Limits.Records = uint64(1 + r.below(12))
+	}
+	if r.percent(40) {
+		is.Limits.HeldConditions = uint64(1 + r.below(6))
+	}
+	g.last = is
+	w.say("control", "revision %d: suspended %v, %v", is.Revision, is.Suspended, is.Limits)
+	for _, h := range w.hosts {
+		h.in(r.between(0, 3*second), func() { h.govern(is) })
+	}
+}
+
+// govern tells a host what the tenant may do.
+func (h *host) govern(is *pb.TenantChanged) {
+	if h.machine != nil && is.Revision > h.governed {
+		h.governed = is.Revision
+		h.machine.Govern(is)
+		h.turn()
+	}
+}

@@ -1,0 +1,201 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// sky has the flights of one term, of a run c, b, a that is recorded in this order.
+type sky struct {
+	f     Flights
+	flies map[string]*Flight
+}
+
+func newSky() *sky {
+	s := &sky{flies: map[string]*Flight{}}
+	s.f.MayRun = func() bool { return true }
+	s.f.Hold(undoOf("b", "c"))
+	s.f.Hold(undoOf("a", "b"))
+	s.take("c")
+	return s
+}
+
+// undoOf is the command of an undo that goes behind another one; before empty: it counts.
+func undoOf(action, before string) Sending {
+	c := executor.Command{Number: 1, Behind: before,
+		Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: action, Attempt: 1}}
+	if before != "" {
+		c.UntilNs = 1000
+	}
+	return Sending{Command: c}
+}
+
+func (s *sky) take(action string) (sent bool) {
+	x, _ := s.f.Take(undoOf(action, ""), 0)
+	if x != nil {
+		s.flies[action] = x
+	}
+	return x != nil
+}
+
+// answer takes the answer of a worker, and says what follows: "send b, answers c".
+func (s *sky) answer(action, status string, epochNs int64) string {
+	return s.said(s.f.Result(s.flies[action], Result{Fate: Replied, Reply: api.Reply{Status: status}},
+		Instant{EpochNs: epochNs}))
+}
+
+func (s *sky) said(v Verdict) string {
+	var said []string
+	if v.Next != nil {
+		s.flies[v.Next.Attempt.Action] = v.Next
+		said = append(said, "send "+v.Next.Attempt.Action)
+	}
+	if len(v.Answers) > 0 {
+		said = append(said, "answers "+fmt.Sprint(len(v.Answers)))
+	}
+	if v.Run != nil {
+		said = append(said, "wait")
+	}
+	return strings.Join(said, ", ")
+}
+
+func TestARunLeavesOneByOneAndAnswersTogether(t *testing.T) {
+	t.Parallel()
+	s := newSky()
+	for _, step := range []struct{ action, want string }{{"c", "send b, wait"}, {"b", "send a"}, {"a", "answers 3"}} {
+		if may, _ := s.f.MaySend(s.flies[step.action], 0); !may {
+			t.Fatalf("%s may not be sent", step.action)
+		}
+		if got := s.answer(step.action, api.StatusDone, 0); got != step.want {
+			t.Errorf("%s is done: %q, want %q", step.action, got, step.want)
+		}
+	}
+	for _, action := range []string{"b", "a"} {
+		if s.take(action) {
+			t.Errorf("%s is sent again when it counts", action)
+		}
+	}
+	if s.f.Len() != 0 || !s.take("b") {
+		t.Errorf("%d fly, and another attempt is not taken", s.f.Len())
+	}
+}
+
+// What an answer holds back: it is not done, it comes too late, others may have the tenant.
+func TestARunStops(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{api.StatusFailed, api.StatusStop} {
+		s := newSky()
+		s.answer("c", api.StatusDone, 0)
+		if got := s.answer("b", status, 0); got != "answers 2" {
+			t.Errorf("%s: %q", status, got)
+		}
+	}
+	s := newSky()
+	if got := s.answer("c", api.StatusWorking, 0); got != "" {
+		t.Errorf("working: %q", got)
+	}
+	if got := s.answer("c", api.StatusDone, 1001); got != "answers 1" {
+		t.Errorf("too late: %q", got)
+	}
+	if !s.take("b") { // it counts by now
+		t.Error("what was kept back is not sent when it counts")
+	}
+	if got := s.answer("b", api.StatusDone, 1000); got != "send a, wait" {
+		t.Errorf("in time again: %q", got)
+	}
+	for _, may := range []func() bool{nil, func() bool { return false }} {
+		s = newSky()
+		s.f.MayRun = may
+		if got := s.answer("c", api.StatusDone, 0); got != "answers 1" {
+			t.Errorf("others may have the tenant: %q", got)
+		}
+	}
+}
+
+// Whoever works at a command that does not count yet is asked again soon: its report that it
+// has failed does not count either.
+func TestWhoWorksAheadIsAskedAgainSoon(t *testing.T) {
+	t.Parallel()
+	s := newSky()
+	s.answer("c", api.StatusDone, 0)
+	working := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking, UntilMs: 60_000}}
+	if v := s.f.Result(s.flies["b"], working, Instant{}); !v.Again || v.InNs != int64(WorkingMin) {
+		t.Errorf("it does not count: %+v", v)
+	}
+	s.take("b")
+	if v := s.f.Result(s.flies["b"], working, Instant{}); !v.Again || v.InNs != 60e9 {
+		t.Errorf("it counts: %+v", v)
+	}
+}
+
+// No answer waits for one that is not to come soon: no worker takes the command, or one works.
+func TestAnAnswerWaitsForTheNextOnly(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Result{{Fate: NoWorker}, {Fate: Unsent},
+		{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}} {
+		s := newSky()
+		s.answer("c", api.StatusDone, 0)
+		if got := s.said(s.f.Result(s.flies["b"], r, Instant{})); got != "answers 1" {
+			t.Errorf("%+v: %q", r, got)
+		}
+	}
+}
+
+// A command that is on its way ahead leaves only while it may, and from when it counts on.
+func TestWhatIsKeptBackLeavesWhenItCounts(t *testing.T) {
+	t.Parallel()
+	s := newSky()
+	s.answer("c", api.StatusDone, 0)
+	s.f.MayRun = func() bool { return false }
+	if may, v := s.f.MaySend(s.flies["b"], 0); may || !v.Again {
+		t.Fatalf("it may leave: %v %+v", may, v)
+	}
+	if s.take("b") {
+		t.Fatal("a second flight")
+	}
+	if may, _ := s.f.MaySend(s.flies["b"], 0); !may {
+		t.Fatal("it counts, and may not leave")
+	}
+}
+
+// What was called back is neither sent nor waited for.
+func TestWhatIsCalledBackIsForgotten(t *testing.T) {
+	t.Parallel()
+	none := func(string, uint32, string, uint32) bool { return false }
+	all := func(string, uint32, string, uint32) bool { return true }
+	s := newSky()
+	s.f.Prune(About{Plan: "p", Action: "b"}, all)
+	if dropped := s.f.Prune(About{Plan: "p", Action: "b"}, none); dropped != nil {
+		t.Fatalf("it was not sent: %+v", dropped)
+	}
+	if got := s.answer("c", api.StatusDone, 0); got != "answers 1" {
+		t.Errorf("%q", got)
+	}
+	s = newSky()
+	s.answer("c", api.StatusDone, 0)
+	if dropped := s.f.Prune(About{Plan: "p", Action: "b"}, none); dropped != s.flies["b"] {
+		t.Fatalf("it was sent: %+v", dropped)
+	}
+	if got := s.answer("b", api.StatusDone, 0); got != "answers 1" {
+		t.Errorf("done all the same: %q", got)
+	}
+}
+
+// The answers of a run that comes to a halt are handed over after a while, once.
+func TestAnswersOfARunAreHandedOver(t *testing.T) {
+	t.Parallel()
+	s := newSky()
+	v := s.f.Result(s.flies["c"], Result{Fate: Replied, Reply: api.Reply{Status: api.StatusDone}}, Instant{})
+	s.said(v)
+	if got := s.f.HandOver(v.Run); len(got) != 1 || len(s.f.HandOver(v.Run)) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := s.answer("b", api.StatusDone, 0); got != "send a, wait" {
+		t.Errorf("the next one waits, too: %q", got)
+	}
+}

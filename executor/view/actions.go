@@ -1,0 +1,121 @@
+package view
+
+import (
+	"encoding/hex"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func (r *Reader) action(p *executor.Plan, a *executor.Action) Action {
+	f, c, row := a.Fixed.Forward, a.Fixed.Compensation, a.Row
+	seen := Action{
+		Number: int(a.N), Action: a.Fixed.Id, Capability: f.GetCapability(),
+		Class:  className(f.GetClass()),
+		Asking: questionName(row.Asking), Presence: a.Presence(), Fidelity: c.GetFidelity(),
+		ClosesNs: row.ClosesNs,
+		Pivot:    f.GetPivot(), Approve: c.GetApprove(), Child: a.Fixed.Child, AliveNs: row.AliveUntilNs,
+		Contract: hex.EncodeToString(f.GetContractDigest()),
+		Outcome:  a.Outcome(), Undo: a.Undo(), Compensation: c.GetCapability(),
+		Handler: c.GetHandlerVersion(),
+		Attempt: int(row.Attempt), AtNs: a.Fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
+		Note: row.Note, Failure: row.Failure, Incomplete: row.OutputIncomplete,
+		Verdict:    a.Verdict(),
+		Registered: ledger.FormatAddress(a.Fixed.Registered),
+		Owed:       a.Answerable(),
+		About:      ledger.FormatFullAddress(a.Fixed.Registered), Leases: r.leases(a.Leases()),
+	}
+	if c != nil {
+		seen.Sealed = c.Sealed
+		seen.Key = a.Key()
+		seen.Attempts = int(a.Attempts())
+	}
+	if a.Fixed.DutyOf != 0 {
+		seen.DutyOf = p.Action(a.Fixed.DutyOf).Fixed.Id
+	}
+	if q := row.Proposal; q != nil {
+		seen.Proposal = answerOf(q) + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
+	}
+	for _, n := range a.Fixed.Before {
+		seen.After = append(seen.After, int(n))
+	}
+	for _, at := range []struct {
+		to   *string
+		from *pb.Address
+	}{{&seen.OutcomeAt, row.OutcomeAt}, {&seen.Dispatched, row.Dispatched},
+		{&seen.Settled, row.Settled}} {
+		if at.from != nil {
+			*at.to = ledger.FormatAddress(at.from)
+		}
+	}
+	if row.Resolution != nil {
+		seen.Resolution, seen.ResolvedBy, seen.Evidence = a.Resolution(),
+			row.Resolution.Actor, row.Resolution.Evidence
+		// the subject proves who; the text says whom they call themselves
+		if by := row.ResolvedBy; by != row.Resolution.Actor {
+			seen.ResolvedBy += " (operator " + by + ")"
+		}
+		seen.ResolvedReason = row.Resolution.Reason
+	}
+	if row.Undo == rowspb.Undo_UNDO_QUARANTINED && row.Settled != nil {
+		seen.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
+	}
+	seen.WaitsFor = r.waitOf(p, a)
+	return seen
+}
+
+// waitOf says what an undo, or a commit, waits for before it goes on with an action.
+func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
+	c, row := a.Fixed.Compensation, a.Row
+	commits := p.Committing()
+	if commits && a.Fixed.Child != "" && r.core.Plan(a.Fixed.Child).InDoubt() {
+		return "what is in doubt in plan " + a.Fixed.Child
+	}
+	switch row.Undo {
+	case rowspb.Undo_UNDO_OWED:
+		if row.Ahead != nil {
+			return "the undo of action " + p.Action(row.Behind).Fixed.Id + ", to be sent behind it"
+		}
+		if row.Blockers > 0 {
+			return "what came after it"
+		}
+	case rowspb.Undo_UNDO_SETTLING:
+		return settling(a)
+	case rowspb.Undo_UNDO_QUARANTINED:
+		if commits {
+			return "its owner's word, before the plan is committed"
+		}
+	case rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_READY:
+		if commits {
+			return "the next question to " + a.Call(pb.Question_QUESTION_EFFECT).GetCapability()
+		}
+	case rowspb.Undo_UNDO_DISPATCHED:
+		switch {
+		case a.Fixed.Child != "":
+			return "the unwind of plan " + a.Fixed.Child
+		case row.Asking != pb.Question_QUESTION_UNSPECIFIED:
+			return "an answer of " + a.Call(row.Asking).GetCapability()
+		case c.GetHandlerVersion() != "":
+			return "an answer of " + api.HandlerText(a.Fixed.Id, c.GetHandlerVersion(), p.Row.Agent)
+		}
+		return "a worker of " + c.GetCapability()
+	}
+	return ""
+}
+
+// settling says what an action in doubt waits for, and until when.
+func settling(a *executor.Action) string {
+	until := " until " + instant(a.Row.DueNs)
+	switch {
+	case a.Row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT:
+		until += ": it was given up at " + instant(a.Row.OutcomeNs)
+	case a.Row.DueNs < a.LandsBy():
+		return "the outcome of its forward" + until
+	default:
+		until += ": nobody has said what came of it"
+	}
+	return "its forward, which may still land" + until
+}

@@ -1,0 +1,34 @@
+package view
+
+import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// erasure shows the erasure of a plan, or of the one that it undoes; nil: none.
+func erasure(row *rowspb.PlanRow) *Erasure {
+	if row.Erased == nil {
+		return nil
+	}
+	shown := &Erasure{
+		At: ledger.FormatAddress(row.Erased), AtNs: row.Erasure.GetAtNs(), By: row.Erasure.GetBy(),
+		Reason: row.Erasure.GetReason(),
+	}
+	if row.Shredded != nil {
+		shown.Destroyed = ledger.FormatAddress(row.Shredded)
+	}
+	return shown
+}
+
+// KeyOwner says whose key an agent asks for: the agent of the plan, empty when there is
+// none yet, and what was erased, empty when nothing was.
+func (r *Reader) KeyOwner(planID string) (agent, erasedText string) {
+	p := r.core.Plan(planID)
+	if p == nil {
+		return "", ""
+	}
+	if shown := erasure(p.Row); shown != nil {
+		erasedText = "erased by " + shown.By + " at " + shown.At + ": " + shown.Reason
+	}
+	return p.Row.Agent, erasedText
+}

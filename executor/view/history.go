@@ -1,0 +1,84 @@
+package view
+
+import (
+	"crypto/sha256"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// History returns a batch of what is recorded of an agent's plan, in order of
+// registration: what the agent needs to run its function again (S34, S35). Of
+// another agent's plan it says whose it is; of none, nothing.
+func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
+	p := r.core.Plan(q.Plan)
+	if p == nil {
+		return api.HistoryAnswer{}
+	}
+	if p.Row.Agent != agent {
+		return api.HistoryAnswer{Agent: p.Row.Agent}
+	}
+	answer := api.HistoryAnswer{
+		Agent: p.Row.Agent, Opened: rows.Encode(p.Row.Declared), UndoneAs: p.Row.UndoneAs,
+		Actions: []api.PastAction{}, OpenedNs: p.Row.OpenedNs,
+		Writer: p.Row.Writer, WriterAt: r.WriterAt(p.ID),
+		SavepointsSet: p.Row.SavepointsSet, Rewinds: p.Row.Rewinds,
+		Parts: p.Row.Parts,
+	}
+	for _, s := range p.Row.Savepoints {
+		answer.Savepoints = append(answer.Savepoints, api.PastSavepoint{Name: s.Name, Actions: s.Actions})
+	}
+	answer.State, answer.Reason, answer.Outstanding, _ = r.Outcome(p.ID)
+	list := newBatch[api.PastAction](q.Limit)
+	for n := q.After + 1; n <= p.Row.Actions; n++ {
+		if !list.add("", r.pastAction(p, p.Action(n))) {
+			answer.Next = n - 1
+			break
+		}
+	}
+	answer.Actions = append(answer.Actions, list.list...)
+	return answer
+}
+
+func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction {
+	f, c, row := a.Fixed.Forward, a.Fixed.Compensation, a.Row
+	past := api.PastAction{
+		Number: a.N, Action: a.Fixed.Id, Child: a.Fixed.Child,
+		Sequence: a.Fixed.Registered.GetSequence(),
+		Outcome:  a.Outcome(), ExternalRef: row.ExternalRef,
+		Verdict:      a.Verdict(),
+		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
+		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),
+	}
+	if a.Fixed.DutyOf != 0 {
+		past.DutyOf = p.Action(a.Fixed.DutyOf).Fixed.Id
+	}
+	if f == nil || past.Child != "" || past.DutyOf != "" {
+		return past // no call of the function
+	}
+	past.Forward = rows.Encode(f)
+	payload := r.payload(rows.Action{Plan: p.ID, N: a.N})
+	past.Output, past.Before, past.Incomplete = payload.Output, payload.Before, row.OutputIncomplete
+	if len(payload.Input) > 0 {
+		sum := sha256.Sum256(payload.Input)
+		past.Input = sum[:]
+	}
+	switch row.Outcome {
+	case rowspb.Outcome_OUTCOME_FAILED, rowspb.Outcome_OUTCOME_IN_DOUBT:
+		past.Code, past.Message, _ = strings.Cut(row.Failure, ": ") // as joinText joined them
+	}
+	return past
+}
+
+// handlerNeeded reports whether the undo of an action may still be asked for (S36).
+func handlerNeeded(p *executor.Plan, a *executor.Action) bool {
+	retired := a.Row.Undo == rowspb.Undo_UNDO_RETIRED ||
+		p.Row.Phase == rowspb.Phase_PHASE_COMMITTED && !p.Keeps()
+	return a.Fixed.Forward.GetClass() == pb.Class_CLASS_COMPENSABLE && !a.Settled() && !retired &&
+		a.Row.Outcome != rowspb.Outcome_OUTCOME_FAILED
+}

@@ -1,0 +1,105 @@
+package view
+
+import (
+	"cmp"
+
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// Outcome returns a plan's state, why it is so, and the actions that wait for
+// its owner; ok is false when there is no plan of that id.
+func (r *Reader) Outcome(id string) (state, reason string, quarantined []string, ok bool) {
+	p := r.core.Plan(id)
+	if p == nil {
+		return "", "", nil, false
+	}
+	for n := uint32(1); n <= p.Row.Actions && p.Row.Quarantined > uint32(len(quarantined)); n++ {
+		if a := p.Action(n); a.Row.Undo == rowspb.Undo_UNDO_QUARANTINED {
+			quarantined = append(quarantined, a.Fixed.Id)
+		}
+	}
+	state = p.State()
+	if p.Stops() && (p.Row.Signal != rowspb.Signal_SIGNAL_NONE || p.Row.Fired != nil) {
+		state = ledger.StateUnwinding // as good as: its lease has turned, or fired
+	}
+	return state, p.Reason(), append(quarantined, orphanNames(p)...), true
+}
+
+// Turned reports whether a lease of a plan has turned true and is about to fire.
+func (r *Reader) Turned(id string) bool {
+	p := r.core.Plan(id)
+	return p != nil && p.Stops() && p.Row.Turned != nil && !p.Row.Turned.Clocked
+}
+
+// Whole reports whether a plan is being undone, and is not open again afterwards.
+func (r *Reader) Whole(id string) bool {
+	p := r.core.Plan(id)
+	return p != nil && p.Row.Phase == rowspb.Phase_PHASE_UNWINDING && !p.Row.Rewinding
+}
+
+// Writer returns the process whose records a plan takes.
+func (r *Reader) Writer(id string) string {
+	if p := r.core.Plan(id); p != nil {
+		return p.Row.Writer
+	}
+	return ""
+}
+
+// WriterAt returns the sequence at which that process became the plan's writer.
+func (r *Reader) WriterAt(id string) uint64 {
+	if p := r.core.Plan(id); p != nil {
+		return cmp.Or(p.Row.ResumedAt, p.Row.Opened.GetSequence())
+	}
+	return 0
+}
+
+// Parts returns how often an action of a plan and what came after it were undone, and the
+// plan went on; and the action of the unwind that is under way, if it is such a one, else of
+// the last, and why.
+func (r *Reader) Parts(id string) (parts uint32, action, reason string) {
+	p := r.core.Plan(id)
+	switch {
+	case p == nil:
+		return 0, "", ""
+	case p.Row.Phase != rowspb.Phase_PHASE_OPEN || p.Row.FromAction != "": // under way
+		return p.Row.Parts, p.Row.FromAction, ""
+	default:
+		var last *rowspb.Word
+		if n := len(p.Row.PartWords); n > 0 {
+			last = p.Row.PartWords[n-1]
+		}
+		return p.Row.Parts, last.GetAction(), last.GetReason()
+	}
+}
+
+// PartsAfter returns what was undone in the parts of a plan after the first so many, as far as it
+// is kept.
+func (r *Reader) PartsAfter(id string, known uint32) (list []api.UndonePart) {
+	p := r.core.Plan(id)
+	if p == nil {
+		return nil
+	}
+	first := p.Row.Parts - uint32(len(p.Row.PartWords)) + 1
+	for i, w := range p.Row.PartWords {
+		if n := first + uint32(i); n > known {
+			list = append(list, api.UndonePart{Number: n, Action: w.Action, Reason: w.Reason,
+				At: w.At.GetSequence()})
+		}
+	}
+	return list
+}
+
+// Verdict returns the last verdict on an action; outcome is empty while there is none.
+func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string) {
+	p := r.core.Plan(planID)
+	if p == nil {
+		return "", "", ""
+	}
+	a := p.Named(actionName)
+	if a == nil {
+		return "", "", ""
+	}
+	return a.Verdict(), a.Row.VerdictReason, a.Row.VerdictBy
+}

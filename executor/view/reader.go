@@ -1,0 +1,128 @@
+package view
+
+import (
+	"cmp"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/memory"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Reader answers questions about a flushed state, over any snapshot of its KV.
+// It may run beside the actor and changes nothing.
+type Reader struct {
+	core    *executor.Reading
+	tx      *rows.Tx
+	tenant  string
+	asked   int   // conditions so far
+	clockNs int64 // unix ns; 0: the logical time of the state
+}
+
+// NewReader reads the state of tenant in kv.
+func NewReader(kv rows.KV, tenant string, archive memory.Archive) *Reader {
+	return NewReaderWith(kv, tenant, archive, nil)
+}
+
+// NewReaderWith is NewReader with the caller's compiled conditions; nil: its own.
+func NewReaderWith(
+	kv rows.KV, tenant string, archive memory.Archive, programs *triggers.Cache,
+) *Reader {
+	core := executor.NewReading(kv, tenant, archive, programs)
+	return &Reader{core: core, tx: rows.Over(kv), tenant: tenant}
+}
+
+// Live reads a state that is folded into kv, what is not flushed included. It is for the
+// goroutine of that state, and for questions about one plan: what lists and counts rows
+// misses those that are not flushed.
+func Live(state *executor.State, kv rows.KV, tenant string) *Reader {
+	return &Reader{core: executor.Live(state), tx: rows.Over(kv), tenant: tenant}
+}
+
+// At has the reader answer as of a clock (unix ns), as what waits for time does; before the
+// logical time of the state, it answers as of that.
+func (r *Reader) At(clockNs int64) *Reader {
+	r.clockNs = clockNs
+	return r
+}
+
+// nowNs is the instant at which conditions are asked.
+func (r *Reader) nowNs() int64 { return max(r.clockNs, r.core.Meta().TimeNs) }
+
+// Refusals returns refused and void records after a sequence, in order.
+func (r *Reader) Refusals(afterSequence uint64, limit int) []Refused {
+	var views []Refused
+	from := rows.Refused.Key(rows.Place{Sequence: afterSequence + 1, Index: 0})
+	for k := range r.tx.Scan(from, rows.After(rows.Refused.Prefix())) {
+		if len(views) == limitOf(limit) {
+			break
+		}
+		views = append(views, r.refused(rows.ParsePlace(k[1:])))
+	}
+	return views
+}
+
+// RefusedAt returns what was refused or void of one message.
+func (r *Reader) RefusedAt(sequence uint64) []Refused {
+	var views []Refused
+	for k := range r.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}),
+		rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
+		views = append(views, r.refused(rows.ParsePlace(k[1:])))
+	}
+	return views
+}
+
+// Applied returns the last sequence that is folded.
+func (r *Reader) Applied() uint64 { return r.core.Meta().Applied.GetSequence() }
+
+// Status returns the counters of the state; the host adds what it knows.
+func (r *Reader) Status() Status {
+	m := r.core.Meta()
+	seen := Status{
+		Tenant: r.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(),
+		Records: m.Records,
+		TimeNs:  m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
+		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut, Faulty: m.Faulty,
+		Cascaded: r.core.Cascaded(), NextDueNs: r.core.NextDue(cmp.Or(r.clockNs, m.TimeNs)),
+	}
+	for range r.tx.Scan(rows.Flights.Prefix(), rows.After(rows.Flights.Prefix())) {
+		seen.InFlight++
+	}
+	for k, v := range r.tx.Scan(rows.Pages.Prefix(), rows.After(rows.Pages.Prefix())) {
+		seen.Unpaged++
+		row := rows.Pages.Decode("scan", v)
+		if seen.OldestPage == nil || row.AtNs < seen.OldestPage.AtNs {
+			id := rows.ParseAction(k[:len(k)-len(row.Kind)])
+			seen.OldestPage = &Page{Kind: row.Kind, Hook: row.Hook, Plan: id.Plan,
+				Reason: row.Reason, AtNs: row.AtNs}
+			if id.N != 0 {
+				seen.OldestPage.Action = r.core.Action(id).Fixed.Id
+			}
+		}
+	}
+	if t := m.Tenant; t != nil {
+		seen.May = &TenantMay{Suspended: t.Suspended, By: t.By, Reason: t.Reason, Revision: t.Revision}
+		for _, l := range [...]LimitUse{
+			{string(ledger.LimitOpenPlans), m.Open, t.Limits.GetOpenPlans()},
+			{string(ledger.LimitFacts), m.Facts + m.Evicted, t.Limits.GetFacts()},
+			{string(ledger.LimitHeldConditions), m.Conditions, t.Limits.GetHeldConditions()},
+		} {
+			if l.Most > 0 {
+				seen.May.Limits = append(seen.May.Limits, l)
+			}
+		}
+	}
+	if m.Faulty > 0 {
+		seen.FaultyPlans = r.faultyPlans(FaultyShown)
+	}
+	return seen
+}
+
+func (r *Reader) refused(at rows.Place) Refused {
+	row, _ := rows.Refused.Load(r.tx, at)
+	return Refused{
+		Sequence: at.Sequence, Index: at.Index, Kind: row.Kind, Plan: row.Plan, Subject: row.Subject,
+		Reason: row.Reason, Void: row.Voided, StampNs: row.StampNs,
+	}
+}

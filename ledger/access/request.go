@@ -1,0 +1,105 @@
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// Request is what is asked about users on api.ServerSubject: user.add takes all of User,
+// user.rotate its Tenant, Name, Key and Expires, user.rm its Tenant and Name, user.ls nothing.
+type Request struct {
+	User
+}
+
+// Answer answers a Request. No answer has a secret: a key is made where its seed is kept.
+type Answer struct {
+	Users []User `json:"users,omitempty"` // all of them, or the one that was added or changed
+	// Servers and CA are what the credentials of a user need beside its seed.
+	Servers string `json:"server,omitempty"`
+	CA      string `json:"ca,omitempty"`
+	Door    string `json:"door,omitempty"`
+
+	Error string `json:"error,omitempty"`
+	Field string `json:"field,omitempty"` // of the request, where it is what is wrong
+	Want  string `json:"want,omitempty"`  // what would be right
+}
+
+// Serve carries out one request on the users of a server; tenants are those that it serves,
+// nil: it runs elsewhere.
+func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
+	var r Request
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &r); err != nil {
+			return failed(ledger.Refuse("request", err.Error(), "one JSON object"))
+		}
+	}
+	var err error
+	switch verb {
+	case api.UserAdd:
+		r.Created = time.Now().UTC().Truncate(time.Second)
+		if err = checkNew(r.User, tenants); tenants == nil {
+			err = checkFile(r.User)
+		}
+		if err == nil {
+			err = d.Add(r.User)
+		}
+	case api.UserRotate:
+		r.User, err = d.Rotate(r.Tenant, r.Name, r.Key, r.Expires)
+	case api.UserRm:
+		if r.Role = Local; r.Tenant == AllTenants && r.Name == LocalUser {
+			err = ledger.Refuse("name", "it is the user that runs the server",
+				"another user; it gets a new key at the next start without its file")
+		} else {
+			err = d.Remove(r.Tenant, r.Name)
+		}
+	case api.UserLs:
+		return Answer{Users: d.Users()}
+	default:
+		err = ledger.Refuse("verb", verb+" is none", "user.add, user.ls, user.rotate or user.rm")
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return Answer{Users: []User{r.User}}
+}
+
+// LocalUser is the name of the user that an embedded server makes at its first start.
+const LocalUser = "local"
+
+// checkNew refuses a user that could never get in, or is not for a client.
+func checkNew(u User, tenants []string) error {
+	switch {
+	case u.Role == Local || !u.Role.client():
+		return ledger.Refuse("role", string(u.Role)+" is not for users of an embedded server",
+			"agent, worker, source, supervisor, auditor, operator or pager")
+	case u.Expired(u.Created):
+		return ledger.Refuse("expires", "it has passed", "a time to come")
+	case u.Tenant != AllTenants && !slices.Contains(tenants, u.Tenant):
+		return ledger.Refuse("tenant", "this server does not serve it",
+			"one that sagenbaum tenant ls lists")
+	}
+	return nil
+}
+
+// checkFile is checkNew for users of servers that run elsewhere.
+func checkFile(u User) error {
+	if u.Role == Local {
+		return ledger.Refuse("role", "local is the user that runs an embedded server",
+			"operator, of all tenants")
+	}
+	return nil
+}
+
+func failed(err error) Answer {
+	answer := Answer{Error: err.Error()}
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		answer.Error, answer.Field, answer.Want = refused.Problem, refused.Field, refused.Want
+	}
+	return answer
+}

@@ -1,0 +1,88 @@
+package access
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// A token is how a user shows over HTTP who it is: its tenant and name, signed with its key. The
+// server needs to keep nothing of it, and it ends with the user, with its key, and at its own
+// time. Whoever has it can do what the user may over HTTP, and nothing over NATS.
+
+// ErrToken means that a token is none, or is not good any more.
+var ErrToken = errors.New("the token is not good")
+
+const tokenPrefix = "sbt1_"
+
+// signed is what the signature of a token is made over. No server can have a client sign it as
+// its nonce: that is text.
+func signed(claims string) []byte { return []byte("\xff\xfesagenbaum token 1\n" + claims) }
+
+// claimed is what a token says.
+type claimed struct {
+	Tenant  string `json:"t"`
+	Name    string `json:"n"`
+	Expires int64  `json:"x,omitempty"` // unix seconds; 0: with the user
+}
+
+// asksDoor reports whether the user may ask a door for anything.
+func (u User) asksDoor() bool {
+	switch u.Role {
+	case Agent, Source, Supervisor, Local:
+		return true
+	}
+	return false
+}
+
+// Sign makes a token; expires is its end, zero: that of the user.
+func (c Credentials) Sign(expires time.Time) (string, error) {
+	pair, err := nkeys.FromSeed(c.Seed)
+	if err != nil {
+		return "", ledger.Refuse("creds", "the seed is none: "+err.Error(), "a seed of a user")
+	}
+	said := claimed{Tenant: c.Tenant, Name: c.Name}
+	if !expires.IsZero() {
+		said.Expires = expires.Unix()
+	}
+	body, err := json.Marshal(said)
+	if err != nil {
+		return "", fmt.Errorf("cannot make a token: %w", err)
+	}
+	claims := base64.RawURLEncoding.EncodeToString(body)
+	sig, err := pair.Sign(signed(claims))
+	if err != nil {
+		return "", fmt.Errorf("cannot make a token: %w", err)
+	}
+	return tokenPrefix + claims + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+}
+
+// Authenticate finds the user who has signed a token. The error is ErrToken, and no more: who
+// guesses learns nothing.
+func (d *Directory) Authenticate(token string, now time.Time) (User, error) {
+	text, ok := strings.CutPrefix(token, tokenPrefix)
+	claims, sig, cut := strings.Cut(text, ".")
+	body, err := base64.RawURLEncoding.DecodeString(claims)
+	signature, err2 := base64.RawURLEncoding.DecodeString(sig)
+	var said claimed
+	if !ok || !cut || errors.Join(err, err2) != nil || json.Unmarshal(body, &said) != nil {
+		return User{}, ErrToken
+	}
+	u, err := d.Find(said.Tenant, said.Name)
+	if err != nil || !u.asksDoor() || u.Expired(now) ||
+		said.Expires != 0 && now.Unix() >= said.Expires {
+		return User{}, ErrToken
+	}
+	public, err := nkeys.FromPublicKey(u.Key)
+	if err != nil || public.Verify(signed(claims), signature) != nil {
+		return User{}, ErrToken
+	}
+	return u, nil
+}

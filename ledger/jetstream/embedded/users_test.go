@@ -1,0 +1,292 @@
+package embedded_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+)
+
+// A user that is removed, has another key or other rights, or whose time is over, loses its
+// connections within a second; others keep theirs, and no server is started again.
+func TestAUserThatIsNoLongerOneIsDisconnectedWithinASecond(t *testing.T) {
+	soon := time.Now().Add(3 * time.Second)
+	users := testenv.Users(t,
+		access.User{Name: "removed", Role: access.Source, Tenant: "t"},
+		access.User{Name: "rotated", Role: access.Source, Tenant: "t"},
+		access.User{Name: "expires", Role: access.Source, Tenant: "t", Expires: soon},
+		access.User{Name: "stays", Role: access.Source, Tenant: "t"})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
+	lost := map[string]chan time.Time{}
+	for _, name := range []string{"removed", "rotated", "expires", "stays"} {
+		ended := make(chan time.Time, 1)
+		lost[name] = ended
+		conn, err := nats.Connect(server.URL(), append(users.As(name), nats.NoReconnect(),
+			nats.ClosedHandler(func(*nats.Conn) { ended <- time.Now() }))...)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		t.Cleanup(conn.Close)
+	}
+	changed := time.Now()
+	if err := users.Remove("t", "removed"); err != nil {
+		t.Fatal(err)
+	}
+	fresh := access.User{Name: "rotated", Role: access.Source, Tenant: "t"}
+	if _, err := access.NewCredentials(&fresh); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := users.Rotate("t", "rotated", fresh.Key, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, since := range map[string]time.Time{"removed": changed, "rotated": changed, "expires": soon} {
+		select {
+		case at := <-lost[name]:
+			if took := at.Sub(since); took > time.Second {
+				t.Errorf("%s lost its connection after %v", name, took)
+			}
+		case <-time.After(testenv.Patience):
+			t.Errorf("%s is connected still", name)
+		}
+		if conn, err := nats.Connect(server.URL(), users.As(name)...); err == nil {
+			conn.Close()
+			t.Errorf("%s is let in again", name)
+		}
+	}
+	select {
+	case <-lost["stays"]:
+		t.Error("a user that was not changed has lost its connection")
+	default:
+	}
+}
+
+// A connection with the old key ends also where the new key comes in before the server has looked,
+// which is what a program does that has lost its key and rotates it.
+func TestAnOldKeyIsDisconnectedThoughTheNewOneIsInAlready(t *testing.T) {
+	users := testenv.Users(t, access.User{Name: "a", Role: access.Source, Tenant: "t"})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
+	ended := make(chan struct{})
+	old, err := nats.Connect(server.URL(), append(users.As("a"), nats.NoReconnect(),
+		nats.ClosedHandler(func(*nats.Conn) { close(ended) }))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(old.Close)
+	u := access.User{Name: "a", Role: access.Source, Tenant: "t"}
+	creds, err := access.NewCredentials(&u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := nkeys.FromSeed(creds.Seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := users.Rotate("t", "a", u.Key, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	next, err := nats.Connect(server.URL(), nats.Nkey(u.Key, key.Sign), nats.NoReconnect(),
+		nats.CustomInboxPrefix(creds.Inbox))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(next.Close)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the old key is connected still")
+	}
+	if err := next.Flush(); err != nil {
+		t.Errorf("the new key has lost its connection, too: %v", err)
+	}
+}
+
+// The users of a tenant that was erased lose their connections and come in no more; others stay.
+func TestUsersOfAnErasedTenantAreOut(t *testing.T) {
+	var erased atomic.Bool
+	users := testenv.Users(t, access.User{Name: "a", Role: access.Agent, Tenant: "gone"},
+		access.User{Name: "b", Role: access.Agent, Tenant: "stays"})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory,
+		Erased: func(tenant string) bool { return tenant == "gone" && erased.Load() }})
+	ended := make(chan struct{})
+	for _, name := range []string{"a", "b"} {
+		conn, err := nats.Connect(server.URL(), append(users.As(name), nats.NoReconnect(),
+			nats.ClosedHandler(func(c *nats.Conn) {
+				if name == "a" {
+					close(ended)
+				}
+			}))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+	}
+	erased.Store(true)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("a user of an erased tenant is connected still")
+	}
+	for name, want := range map[string]bool{"a": false, "b": true} {
+		conn, err := nats.Connect(server.URL(), users.As(name)...)
+		if (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
+
+// A client that does again and again what it may not fills no log.
+func TestViolationsFillNoLog(t *testing.T) {
+	var lines atomic.Int64
+	users := testenv.Users(t, access.User{Name: "a", Role: access.Source, Tenant: "t"})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory,
+		Logger: slog.New(counting{&lines})})
+	refused := make(chan struct{}, 1000)
+	conn, err := nats.Connect(server.URL(), append(users.As("a"),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { refused <- struct{}{} }))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for range 200 {
+		if err := conn.Publish("admin.t.rebuild", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 200 {
+		select {
+		case <-refused:
+		case <-time.After(time.Minute):
+			t.Fatal("the server does not refuse it")
+		}
+	}
+	if n := lines.Load(); n < 1 || n > 100 {
+		t.Errorf("%d lines of 200 violations", n)
+	}
+}
+
+// counting counts the lines of a log that are about violations.
+type counting struct{ lines *atomic.Int64 }
+
+func (counting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if strings.Contains(a.Value.String(), "Violation") {
+			c.lines.Add(1)
+		}
+		return true
+	})
+	return nil
+}
+
+func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+func (c counting) WithGroup(string) slog.Handler { return c }
+
+// Only agents and sources count, and those who undo, and agents that replay, always get in.
+func TestConnectionsAreLimitedForAgentsAndSourcesAlone(t *testing.T) {
+	users := testenv.Users(t,
+		access.User{Name: "agent", Role: access.Agent, Tenant: "t"},
+		access.User{Name: "source", Role: access.Source, Tenant: "t"},
+		access.User{Name: "replays", Role: access.Agent, Tenant: "t", Run: true},
+		access.User{Name: "undoes", Role: access.Worker, Tenant: "t",
+			Capabilities: []string{"test.undo"}})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory,
+		Connections: func(string) uint64 { return 2 }})
+	for _, step := range []struct {
+		name string
+		in   bool
+	}{{"undoes", true}, {"undoes", true}, {"replays", true}, {"replays", true}, {"agent", true},
+		{"source", true}, {"agent", false}, {"source", false}, {"replays", true}, {"undoes", true}} {
+		conn, err := nats.Connect(server.URL(), users.As(step.name)...)
+		if err == nil {
+			t.Cleanup(conn.Close)
+		}
+		if in := err == nil; in != step.in {
+			t.Fatalf("%s is let in: %t, want %t: %v", step.name, in, step.in, err)
+		}
+	}
+}
+
+// BenchmarkAccount is what a tenant's account costs to be made.
+func BenchmarkAccount(b *testing.B) {
+	users := testenv.Users(b, access.User{Name: "local", Role: access.Local, Tenant: access.AllTenants})
+	server, err := embedded.Start(embedded.Config{Dir: b.TempDir(), Port: -1, Users: users.Directory})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	n := 0
+	for b.Loop() {
+		n++
+		conn, err := nats.Connect("", append(users.As("local"), server.InProcess(),
+			nats.UserInfo(fmt.Sprintf("t%d", n), ""))...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		conn.Close()
+	}
+}
+
+// BenchmarkAppend is an append of one client with every write synced: in the hub, as before there
+// were accounts, and through the account of its tenant.
+func BenchmarkAppend(b *testing.B) {
+	users := testenv.Users(b, access.User{Name: "a1", Role: access.Agent, Tenant: "t"})
+	server, err := embedded.Start(embedded.Config{Dir: b.TempDir(), Port: -1, Users: users.Directory})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	hub, err := nats.Connect(server.URL(), func(o *nats.Options) error {
+		if err := server.InProcess()(o); err != nil {
+			return err
+		}
+		o.InProcessServer = nil // over TCP, as the agent
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer hub.Close()
+	agent, err := nats.Connect(server.URL(), users.As("a1")...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer agent.Close()
+	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: hub, Tenant: "t",
+		DurableServer: server.DurableID()}); err != nil {
+		b.Fatal(err)
+	}
+	for _, way := range []struct {
+		name string
+		conn *nats.Conn
+	}{{"hub", hub}, {"account", agent}} {
+		b.Run(way.name, func(b *testing.B) {
+			appender, err := jetstream.Attach(way.conn, "t")
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				a := ledger.Append{Subject: "saga.t.agent.a1.p", ID: jetstream.NewID(), Data: make([]byte, 400)}
+				if _, err := appender.Append(b.Context(), a); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

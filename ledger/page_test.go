@@ -1,0 +1,102 @@
+package ledger_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+const recordsHead = `# The records, in JSON
+
+What a ledger consists of, one example of each kind, for whoever writes records without a client
+([agents](agents.md#other-languages), [workers](workers.md)) or reads them. Most agents need none of
+it: the [door](door.md) writes their records.
+
+A commit is one message: ` + "`{\"records\": [...]}`" + ` with the header ` +
+	"`Content-Type: application/json`" + `, or
+the same in protobuf. The bodies are protojson of
+[record.proto](../proto/sagenbaum/v1/record.proto), which says what each field means: bytes in
+base64, numbers of 64 bits as text. ` + "`sagenbaum ledger check`" + ` says what commits would do,
+offline.
+
+The examples are made by the tests: this page is what the checks of package ledger accept.
+`
+
+// heads are the kinds by who writes them.
+var heads = map[ledger.Class]string{
+	ledger.ClassAgent:    "Agents, on `saga.TENANT.agent.NAME._`",
+	ledger.ClassFact:     "Sources, on `saga.TENANT.fact.NAME`",
+	ledger.ClassVerdict:  "Supervisors, on `saga.TENANT.verdict.NAME`",
+	ledger.ClassOperator: "Operators, on `saga.TENANT.operator.NAME`",
+	ledger.ClassWorker:   "Workers, on `saga.TENANT.worker.NAME`",
+	ledger.ClassExecutor: "Hosts, on `saga.TENANT.executor`",
+}
+
+// TestEveryRecordHasAnExample: docs/records.md has each kind, as the checks accept it, and what is
+// read from the page is the record.
+func TestEveryRecordHasAnExample(t *testing.T) {
+	var page strings.Builder
+	page.WriteString(recordsHead)
+	seen := map[string]bool{}
+	for _, class := range []ledger.Class{ledger.ClassAgent, ledger.ClassFact, ledger.ClassVerdict,
+		ledger.ClassOperator, ledger.ClassWorker, ledger.ClassExecutor} {
+		fmt.Fprintf(&page, "\n## %s\n", heads[class])
+		for _, g := range good() {
+			if g.source.Class != class {
+				continue
+			}
+			kind := ledger.KindOf(g.record).Name
+			seen[kind] = true
+			text := indented(t, g.record)
+			fmt.Fprintf(&page, "\n`%s`\n\n```json\n%s\n```\n", kind, text)
+			entries, err := ledger.Decode("t", ledger.Message{Sequence: 1, StampNs: 1, Subject: g.source.Subject(),
+				ContentType: ledger.ContentTypeJSON, Data: fmt.Appendf(nil, `{"records":[%s]}`, text)})
+			half := kind == "forward_registered" || kind == "compensation_registered"
+			if err != nil || len(entries) != 1 || !proto.Equal(entries[0].Record, g.record) ||
+				entries[0].Err != nil && !half { // a pair is two records
+				t.Errorf("%s is read as %+v, %v", kind, entries, err)
+			}
+		}
+	}
+	kinds := (&pb.Record{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	for i := range kinds.Len() {
+		if name := string(kinds.Get(i).Name()); !seen[name] {
+			t.Errorf("%s has no example", name)
+		}
+	}
+	const file = "../docs/records.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != page.String() {
+		t.Errorf("docs/records.md is another page; write it: go test ./ledger -run EveryRecordHas -update (%v)", err)
+	}
+}
+
+// indented is a record in protojson, which has spaces of its own choice.
+func indented(t *testing.T, r *pb.Record) string {
+	t.Helper()
+	text, err := protojson.Marshal(r)
+	var compact, wide bytes.Buffer
+	if err == nil {
+		err = json.Compact(&compact, text)
+	}
+	if err == nil {
+		err = json.Indent(&wide, compact.Bytes(), "", "  ")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wide.String()
+}
