@@ -173,7 +173,7 @@ func (a *action) watch() (stop func()) {
 	if a.contract.Late == pb.Late_LATE_NEVER {
 		settle = 0
 	}
-	limit := max(a.grace(), settle/2, 2*watchMin)
+	limit := max(cmp.Or(a.contract.AloneGrace(), ledger.GraceDefault), settle/2, 2*watchMin)
 	interval, began := min(limit/2, watchMax), time.Now()
 	var asks, ends *time.Timer
 	asks = time.AfterFunc(interval, func() {

@@ -168,6 +168,7 @@ func TestAForwardOfAnAgentThatIsCutOffIsInterrupted(t *testing.T) {
 		"grace":          {settled(2*time.Second, 5*time.Second), 0, [2]time.Duration{5 * time.Second, 5 * time.Second}},
 		"short":          {settled(time.Millisecond, time.Millisecond), 0, [2]time.Duration{time.Second, time.Second}},
 		"late never":     {ended(limited(0, 0)), 0, [2]time.Duration{2 * time.Second, 2 * time.Second}},
+		"never, short":   {ended(limited(0, 300*time.Millisecond)), 0, [2]time.Duration{2 * time.Second, 2 * time.Second}},
 		"never, a while": {ended(limited(0, 0)), time.Minute, [2]time.Duration{time.Minute, 62 * time.Second}},
 		"after minutes":  {settled(time.Minute, 0), 10 * time.Minute, [2]time.Duration{10 * time.Minute, 630 * time.Second}},
 	} {
@@ -191,6 +192,10 @@ func TestAForwardOfAnAgentThatIsCutOffIsInterrupted(t *testing.T) {
 					t.Errorf("it was given up after %v, not within %v", took, c.within)
 				}
 				elapse(askDelayMax)
+				grace := find(t, store, "forward_registered/a").GetForwardRegistered().GraceNs
+				if never := c.contract.Late == contract.LateNever; never && grace != 0 && took > time.Duration(grace)+c.hears {
+					t.Errorf("it was given up after %v, and an executor counts on %v", took, time.Duration(grace))
+				}
 				if code := find(t, store, "forward_in_doubt/a").GetForwardInDoubt().Code; code != codeCancelled {
 					t.Errorf("it is recorded as %s", code)
 				}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,8 +17,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// A worker that starts before its server is busy, and can be told to serve again.
-func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
+// A worker that starts before its server serves by itself when the server is there; on a
+// connection that is closed for good it says what it could not do.
+func TestAWorkerThatStartsBeforeItsServerServesWhenItIsThere(t *testing.T) {
 	t.Parallel()
 	ports, err := testenv.FreePorts(1)
 	if err != nil {
@@ -35,30 +37,63 @@ func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler := func(context.Context, api.Command) (Result, error) { return Result{}, nil }
-	if err := w.Handle("mail.unsend", handler); !errors.Is(err, ledger.ErrBusy) {
+	if err := w.Handle("mail.unsend", handler); err != nil {
 		t.Fatalf("before there is a server: %v", err)
+	}
+	var refused *ledger.Refused
+	if err := w.Handle("mail.unsend", handler); !errors.As(err, &refused) || refused.Field != "capability" {
+		t.Errorf("a second handler: %v", err)
 	}
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: ports[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	for err = ledger.ErrBusy; errors.Is(err, ledger.ErrBusy); {
-		err = w.Handle("mail.unsend", handler)
+	serves(t, server, "mail.unsend")
+
+	// The server goes while the worker does not know it yet, and comes back.
+	server.Close()
+	if err := w.Handle("mail.unread", handler); err != nil {
+		t.Fatalf("while the server is gone: %v", err)
 	}
+	server, err = embedded.Start(embedded.Config{Dir: t.TempDir(), Port: ports[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(server.Close)
+	serves(t, server, "mail.unsend")
+	serves(t, server, "mail.unread")
+	conn.Close()
+	err = w.Handle("mail.recall", handler)
+	if !errors.Is(err, nats.ErrConnectionClosed) ||
+		!strings.Contains(err.Error(), "cannot subscribe to undo.default.mail.recall") {
+		t.Errorf("on a closed connection: %v", err)
+	}
+}
+
+// serves waits until a worker answers a command of a capability with done.
+func serves(t *testing.T, server *embedded.Server, capability string) {
+	t.Helper()
 	asker, err := server.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(asker.Close)
-	body := []byte(
-		`{"tenant":"default","capability":"mail.unsend","purpose":"undo","key":"k","attempt":1,"term":1,"plan":"p","action":"a"}`)
-	if reply, err := asker.Request(api.UndoSubject("default", "mail.unsend"), body, 10*time.Second); err != nil {
-		t.Errorf("nobody serves: %v", err)
-	} else if want := `"status":"done"`; !strings.Contains(string(reply.Data), want) {
+	defer asker.Close()
+	body, err := json.Marshal(api.Command{Tenant: "default", Capability: capability, Purpose: ledger.PurposeUndo,
+		Key: "k/" + capability, Attempt: 1, Term: 1, Plan: "p", Action: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	var reply *nats.Msg
+	for err = nats.ErrNoResponders; errors.Is(err, nats.ErrNoResponders); {
+		reply, err = asker.RequestWithContext(ctx, api.UndoSubject("default", capability), body)
+	}
+	if err != nil {
+		t.Fatalf("no worker serves %s: %v", capability, err)
+	}
+	if want := `"status":"done"`; !strings.Contains(string(reply.Data), want) {
 		t.Errorf("the worker answers %s, want %s", reply.Data, want)
 	}
 }

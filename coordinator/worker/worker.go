@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,10 +133,13 @@ func New(config Config) (*Worker, error) {
 	}, nil
 }
 
-// Handle carries out the undos of a capability from now on. When it returns, the
-// server knows of the worker. Errors: *ledger.Refused (no capability, served
-// already, closed), ledger.ErrBusy (no server has answered the connection in 10 s:
-// nothing is served, call again), or the connection's.
+// Handle carries out the undos of a capability from now on. When it returns nil on a
+// connection that is connected, the server knows of the worker. On one that is not, or that
+// is lost meanwhile, the worker serves by itself as soon as the connection is there again: make
+// it with nats.MaxReconnects(-1), or it is closed for good after some tries. Errors:
+// *ledger.Refused (no capability, served already, closed), or why the connection takes no
+// subscription now: it is closed or draining, or its server does not answer. Nothing is served
+// then.
 func (w *Worker) Handle(capability string, handler Handler) error {
 	if handler == nil {
 		return fmt.Errorf("cannot serve %q: %w", capability,
@@ -174,16 +178,25 @@ func (w *Worker) serve(subject, capability string, purposes []string,
 	sub, err := w.conn.QueueSubscribe(subject, QueueGroup,
 		func(m *nats.Msg) { w.receive(m, capability, purposes, serve) })
 	if err != nil {
-		return fmt.Errorf("cannot serve %q: %v", capability, err)
+		return fmt.Errorf("cannot serve %q: cannot subscribe to %s: %w", capability, subject, err)
 	}
 	w.drained.Add(1)
 	sub.SetClosedHandler(func(string) { w.drained.Done() })
-	if err := w.conn.Flush(); err != nil {
+	// The client subscribes again by itself whenever it connects, so that only a connection
+	// that is closed for good has nothing to come.
+	for tries := 0; tries < 2 && w.conn.IsConnected(); tries++ {
+		if err = w.conn.Flush(); err == nil {
+			break
+		} // the connection was lost, perhaps, and is there again
+	}
+	switch connected := w.conn.IsConnected(); {
+	case w.conn.IsClosed(), connected && err != nil:
 		_ = sub.Unsubscribe() // it fails where the connection has ended it
-		if !w.conn.IsConnected() && !w.conn.IsClosed() {
-			return fmt.Errorf("cannot serve %q: not connected: %w", capability, ledger.ErrBusy)
-		}
-		return fmt.Errorf("cannot serve %q: %v", capability, err)
+		return fmt.Errorf("cannot serve %q: cannot subscribe to %s: %w", capability, subject,
+			cmp.Or(err, nats.ErrConnectionClosed))
+	case !connected:
+		w.logger.Warn("not connected: serves as soon as the connection is there", "tenant", w.tenant,
+			"capability", capability, "error", cmp.Or(err, w.conn.LastError()))
 	}
 	w.subs[subject] = sub
 	return nil

@@ -52,8 +52,8 @@ type bound struct {
 func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forward,
 	inverse *pb.Record) {
 	f.Class, f.ContractDigest, f.Review = classes(c.Class), c.Digest[:], f.Review || c.Review
-	f.TimeoutNs, f.GraceNs, f.SettleNs, f.Late = int64(c.Timeout), int64(c.Grace), int64(
-		c.Settle), c.Late
+	f.TimeoutNs, f.GraceNs, f.SettleNs = int64(c.Timeout), int64(c.AloneGrace()), int64(c.Settle)
+	f.Late = c.Late
 	forward = &pb.Record{Plan: plan, Action: action,
 		Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}}
 	t := c.inverse
@@ -70,6 +70,17 @@ func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forw
 		},
 	}}
 	return forward, inverse
+}
+
+// AloneGrace is the grace that an executor has to count with: an agent that hears of no executor
+// lets a forward run on for as long. It is Grace, but where nothing else bounds the forward (late:
+// never, without a timeout) not below ledger.GraceDefault, so that an agent on a busy machine is
+// not cut off. 0: ledger.GraceDefault.
+func (c *Compiled) AloneGrace() time.Duration {
+	if c.Late == pb.Late_LATE_NEVER && c.Timeout == 0 && c.Grace != 0 {
+		return max(c.Grace, ledger.GraceDefault)
+	}
+	return c.Grace
 }
 
 func classes(c contract.Class) pb.Class {
