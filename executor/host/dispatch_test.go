@@ -40,6 +40,24 @@ func command() executor.Command {
 		Capability: "x", Key: "k", Attempt: 1}}
 }
 
+func TestADispatcherThatHasStoppedSendsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
+		d := newDispatcher(s, instant, nil)
+		d.send(turn.Sending{Command: command()})
+		synctest.Wait()
+		d.stop()
+		other := command()
+		other.Number, other.Key = 2, "k2"
+		d.send(turn.Sending{Command: other})
+		<-time.After(time.Minute) // the first would go out again
+		if len(s.sent) != 1 || len(d.take()) != 0 {
+			t.Errorf("%d commands, and answers to them, after its end", len(s.sent)-1)
+		}
+	})
+}
+
 func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

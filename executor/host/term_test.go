@@ -158,7 +158,7 @@ func (r *rig) keeperOn() (k *keeper, wait *atomic.Int64) {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(conn.Close)
-	holders, err := jetstream.OpenHolders(r.t.Context(), jetstream.HoldersConfig{Conn: conn, TTL: 10 * time.Second})
+	holders, err := jetstream.OpenHolders(r.t.Context(), jetstream.HoldersConfig{Conn: conn, TTL: 10 * time.Minute})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -171,17 +171,20 @@ func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	k, wait := r.keeperOn()
-	wait.Store(int64(300 * time.Millisecond))
+	const slow = 300 * time.Millisecond
+	wait.Store(int64(slow))
 	for _, what := range []string{"acquired", "renewed"} {
 		asked := time.Now()
 		if event, _ := k.turn(t.Context()); !event.held {
 			t.Fatalf("the lease is not %s", what)
 		}
-		if took := time.Since(asked); took < 300*time.Millisecond {
+		answered := time.Now()
+		if took := answered.Sub(asked); took < slow {
 			t.Fatalf("%s in %s: the connection is not slow", what, took)
 		}
-		if late := k.renewed.Sub(asked); late > 200*time.Millisecond {
-			t.Errorf("a lease that was %s counts from %s behind its request on", what, late)
+		// The answer came at least so much later than the request went out.
+		if before := answered.Sub(k.renewed); before < slow {
+			t.Errorf("a lease that was %s counts from %s before its answer on", what, before)
 		}
 	}
 }
@@ -211,8 +214,8 @@ func TestALeaseThatCannotBeRenewedIsGivenUpBeforeItsEnd(t *testing.T) {
 		t.Errorf("half of its time is left: held=%v, and the next try in %s", is, pause)
 	}
 	margin := ttl / lateFactor
-	if is, pause := held(margin + 300*time.Millisecond); !is || pause > 300*time.Millisecond {
-		t.Errorf("300 ms before its margin: held=%v, and the next try in %s", is, pause)
+	if is, pause := held(margin + time.Minute); !is || pause > time.Minute {
+		t.Errorf("a minute before its margin: held=%v, and the next try in %s", is, pause)
 	}
 	if is, _ := held(margin - 50*time.Millisecond); is {
 		t.Error("it is held within its margin, and another host may have it soon")

@@ -1,3 +1,5 @@
+//go:build exercise
+
 package console_test
 
 import (

@@ -73,7 +73,7 @@ func (v *visit) stream(ctx context.Context, gone <-chan struct{}, watch *hostask
 	if !send(first) {
 		return nil
 	}
-	beat := time.NewTicker(streamBeat)
+	beat := time.NewTicker(v.s.cfg.Beat)
 	defer beat.Stop()
 	plans := v.r.URL.Query()["plan"]
 	for {

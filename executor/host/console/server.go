@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -55,6 +56,9 @@ type Config struct {
 	// as every user may act on all tenants.
 	OpenRead bool
 
+	// Beat is how long a stream of events may be silent until it says that it is alive; 0: 15 s.
+	Beat time.Duration
+
 	Version string       // shown on the health page
 	Logger  *slog.Logger // nil: discards
 }
@@ -92,9 +96,8 @@ func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.First == "" {
-		cfg.First = "admin"
-	}
+	cfg.First = cmp.Or(cfg.First, "admin")
+	cfg.Beat = cmp.Or(cfg.Beat, streamBeat)
 	at, err := placeOf(cfg.Listen)
 	if err != nil {
 		return nil, err
@@ -162,6 +165,8 @@ func checkConfig(cfg Config, at place) (*tls.Config, error) {
 			"listen", fmt.Sprintf("others can reach %s, and it has no certificate", cfg.Listen),
 			"an address of this machine, as 127.0.0.1:4280, or a certificate and its key",
 		)
+	case cfg.Beat < 0:
+		return nil, ledger.Refuse("beat", cfg.Beat.String(), "a duration above 0, or 0 for 15s")
 	case cfg.OpenRead && !at.here():
 		return nil, ledger.Refuse(
 			"open_read", "others can reach "+cfg.Listen,

@@ -420,7 +420,8 @@ func (s *Server) Probe(ctx context.Context) error {
 func (s *Server) mayPass(ctx context.Context, page []byte) bool {
 	switch {
 	case bytes.Contains(page, []byte("failed to be ready after")):
-		return s.natsd.ReadyForConnections(time.Second)
+		_ = s.natsd.ReadyForConnections(probeAgain) // it is asked again, whatever this says
+		return ctx.Err() == nil
 	case bytes.Contains(page, []byte("could not be recovered")):
 		select {
 		case <-ctx.Done():

@@ -221,7 +221,7 @@ func TestWhatLiesBesideTheStreamsIsNotMute(t *testing.T) {
 	}
 	defer conn.Close()
 	if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s.>"]}`),
-		20*time.Second); err != nil {
+		testenv.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "jetstream", "_test_1"), nil, 0o600); err != nil {
@@ -256,7 +256,7 @@ func TestAStreamThatIsBeingMadeIsNotMute(t *testing.T) {
 			for _, step := range []struct{ verb, body string }{{"CREATE", `{"name":"S","subjects":["s.>"]}`},
 				{"DELETE", ""}} {
 				if _, err := conn.Request("$JS.API.STREAM."+step.verb+".S", []byte(step.body),
-					20*time.Second); err != nil {
+					testenv.Patience); err != nil {
 					done <- err
 					return
 				}

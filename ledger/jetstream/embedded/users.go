@@ -236,8 +236,9 @@ func export(hub *natsd.Account) error {
 	return nil
 }
 
-// sweepEvery is how often connections are compared with the directory.
-const sweepEvery = 300 * time.Millisecond
+// SweepEvery is how often connections are compared with the directory of users. Who is no longer
+// one is disconnected within a second (docs/security.md).
+const SweepEvery = 300 * time.Millisecond
 
 // sweep closes the connections of users that are not what they were when they came in, until
 // stop is closed: what was removed, or has another key or other rights.
@@ -246,7 +247,7 @@ func (g *gate) sweep() {
 		select {
 		case <-g.stop:
 			return
-		case <-time.After(sweepEvery):
+		case <-time.After(SweepEvery):
 		}
 		if _, err := g.users.Refresh(); err != nil {
 			g.log.Error("the users stay what they were: their file cannot be read", "error", err)

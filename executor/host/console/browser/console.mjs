@@ -284,7 +284,7 @@ await test("signing out ends it", async () => {
   await page.setViewportSize({width: 1600, height: 1000});
   await page.goto(base + "t/default/");
   await page.click("text=Sign out");
-  await page.waitForSelector("text=Reading only");
+  await page.waitForSelector("text=Sign in to act");
 });
 
 await browser.close();
