@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -56,10 +57,11 @@ func installed(packages []string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(draft)
-	npm := exec.Command(
-		"npm",
-		append([]string{"install", "--prefix", draft, "--no-audit", "--no-fund"},
-			packages...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience) // a network may say nothing
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm",
+		append([]string{"install", "--prefix", draft, "--no-audit", "--no-fund"}, packages...)...)
+	npm.WaitDelay = aloneMargin
 	if out, err := npm.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("npm install: %w\n%s", err, out)
 	}

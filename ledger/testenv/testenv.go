@@ -2,7 +2,7 @@
 // process of its own for a test that has to change its process.
 //
 // A plain run, `go test ./...`, asserts everything over a fixed part of the random cases. A
-// long run, SAGENBAUM_LONG=1, does all of them; .ci/run does both.
+// long run, SAGENBAUM_LONG=1, does all of them.
 package testenv
 
 import (

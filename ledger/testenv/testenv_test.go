@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,5 +145,26 @@ func TestCPUCountsWorkAndNoWaiting(t *testing.T) {
 	}
 	if sum != 0 {
 		t.Error(sum)
+	}
+}
+
+func TestAPortIsGivenOnceWhileItsProcessRuns(t *testing.T) {
+	ports, err := testenv.FreePorts(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range ports {
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		// What FreePorts of another process asks first.
+		if mark, err := net.ListenPacket("udp", address); err == nil {
+			mark.Close()
+			t.Errorf("port %d can be given a second time", port)
+		}
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Errorf("nothing can listen on a port that was given: %v", err)
+			continue
+		}
+		listener.Close()
 	}
 }
