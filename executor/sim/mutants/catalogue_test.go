@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -14,7 +15,14 @@ func TestEveryMutantChangesOnePlaceOfTheTree(t *testing.T) {
 		t.Errorf("%d mutants; at least 30", len(catalogue))
 	}
 	names := map[string]bool{}
-	for _, m := range catalogue {
+	all := slices.Clone(catalogue)
+	for folder, mutants := range shell {
+		if len(mutants) == 0 || len(folder) == 0 {
+			t.Errorf("no mutants of %q", folder)
+		}
+		all = append(all, mutants...)
+	}
+	for _, m := range all {
 		if names[m.name] {
 			t.Errorf("%q is there twice", m.name)
 		}
