@@ -1,7 +1,8 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build lab man demo test test-long test-race test-browser pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
+.PHONY: help build lab man demo test test-long test-race exercises exercises-long stress test-browser \
+	pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -14,7 +15,7 @@ SEED        ?= 1
 CYCLES      ?= 1000
 
 help: ## explain every target
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 man: ## write the manual pages of all commands into bin/man
 	$(GO) run ./cmd/sagenbaum man bin/man
@@ -34,28 +35,37 @@ demo: ## run the demo: an agent's real git work, undone three ways (< 60 s)
 test: ## run every test, as the README says
 	$(GO) test ./...
 
-test-long: ## run every test with all random cases and repetitions (docs/guide/testing.md)
+test-long: ## run every test with all random cases (docs/guide/testing.md)
 	SAGENBAUM_LONG=1 $(GO) test -count=1 -timeout 30m ./...
 
-test-race: ## run every test under the race detector (slower)
-	$(GO) test -race ./...
+test-race: ## run the tests of what has goroutines under the race detector (3 min)
+	.ci/race
+
+exercises: ## run a sample of the exercises: clusters, kills, disks, browser, upgrades (8 min)
+	.ci/exercises
+
+exercises-long: ## run all cases of the exercises (an hour)
+	SAGENBAUM_LONG=1 .ci/exercises
+
+stress: ## run tests and exercises TESTS (10) and EXERCISES (5) times, half of them beside load
+	.ci/stress
 
 test-browser: ## drive the console in a real Chromium (docs/guide/console.md)
 	@.ci/browser
-	SAGENBAUM_BROWSER=1 $(GO) test ./executor/host/console -run TestTheConsoleInABrowser -v -count 1
+	SAGENBAUM_BROWSER=1 $(GO) test -tags exercise ./executor/host/console -run TestTheConsoleInABrowser -v -count 1
 
 pictures: ## take the pictures of docs/pictures anew
 	@.ci/browser
-	SAGENBAUM_BROWSER=1 SAGENBAUM_PICTURES=$(CURDIR)/docs/pictures KEEP=overview,plan,quarantine $(GO) test ./executor/host/console -run TestPicturesOfTheConsole -v -count 1
+	SAGENBAUM_BROWSER=1 SAGENBAUM_PICTURES=$(CURDIR)/docs/pictures KEEP=overview,plan,quarantine $(GO) test -tags exercise ./executor/host/console -run TestPicturesOfTheConsole -v -count 1
 
 SIMFOR ?= 60s
 sim: ## run worlds by seed for SIMFOR (60s), the graveyard first (docs/guide/simulation.md)
 	$(GO) test ./executor/sim -v -timeout 0 -run 'TestGraveyard|TestNewSeeds' -for $(SIMFOR)
 
-sim-mutants: ## plant bugs into the core, one at a time: the simulator finds each within 1,000 worlds
+sim-mutants: ## plant bugs, one at a time: the simulator, or the tests of a package, find each
 	$(GO) run ./executor/sim/mutants
 
-lint: ## gofmt, go vet and staticcheck; the house rules are tidy_test.go and run with the tests
+lint: ## gofmt, go vet and staticcheck; the house rules are tests: cmd/sagenbaum-lab/tidy
 	@.ci/lint "$(GO)" "$(STATICCHECK)"
 
 vuln: ## look for known vulnerabilities; says so loudly when the database cannot be reached
@@ -79,9 +89,9 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 
 torture: ## crash the real binary: FS=ext4|xfs CRASH=kill,power,syscall,pebble,pause,flip,disk,clock SEED=1 CYCLES=1000 (as root)
 	SAGENBAUM_TORTURE=$(CYCLES) SAGENBAUM_TORTURE_FS=$(FS) SAGENBAUM_TORTURE_CRASH=$(CRASH) SAGENBAUM_TORTURE_SEED=$(SEED) SAGENBAUM_TORTURE_JUMPS=1 \
-		$(GO) test ./cmd/sagenbaum -run '^TestTortureLosesNothing$$' -v -count 1 -timeout 12h
+		$(GO) test -tags exercise ./cmd/sagenbaum/exercise/torture -run '^TestTortureLosesNothing$$' -v -count 1 -timeout 12h
 
-ci: ## what has to pass before a change goes in: tests, verify, lint, vuln, demo
+ci: ## what has to pass before a change goes in: tests, exercises, race detector, lint, demo
 	.ci/run
 
 clean: ## remove what the targets above built

@@ -13,9 +13,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // documentedAudits are the commands that docs/audit.md lists for an auditor, about a plan.
@@ -50,30 +52,13 @@ func documentedAudits(t *testing.T, plan string) (commands [][]string) {
 
 // usersServer serves with a plan in its ledger, and gives what runs a command as a user that it
 // adds first.
-func usersServer(t *testing.T) (s *served, as func(user string, args ...string) result) {
+func usersServer(t *testing.T) (s *cmdtest.Served, as func(user string, args ...string) cmdtest.Result) {
 	t.Helper()
-	s = serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	openPlan(t, dial(t, s.url), "default", "p1")
-	return s, func(user string, args ...string) result {
-		return s.ask(t, "default", append(args, "--creds", s.user(t, user, user), "--timeout", "20s")...)
+	s = cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
+	cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p1")
+	return s, func(user string, args ...string) cmdtest.Result {
+		return s.Ask(t, "default", append(args, "--creds", s.User(t, user, user), "--timeout", "20s")...)
 	}
-}
-
-// user adds a user, unless it is there, and gives the file of its credentials. Its flags may
-// follow its role.
-func (s *served) user(t *testing.T, name, role string, flags ...string) string {
-	t.Helper()
-	file := filepath.Join(s.dir, name+".creds")
-	if _, err := os.Stat(file); err == nil {
-		return file
-	}
-	args := append([]string{"user", "add", name, "--role", role}, flags...)
-	added := s.ask(t, "default", args...)
-	added.wants(t, strings.Join(args, " "), cli.ExitGood)
-	if err := os.WriteFile(file, []byte(added.stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // TestAnAuditorNeedsNoJetStream: with what the documents give to an auditor every command
@@ -89,28 +74,28 @@ func TestAnAuditorNeedsNoJetStream(t *testing.T) {
 			}
 		}
 		if slices.Contains(command, "--follow") {
-			f := s.follow(t, append(command, "--creds", s.user(t, "auditor", "auditor"))...)
+			f := follow(t, s, append(command, "--creds", s.User(t, "auditor", "auditor"))...)
 			f.until(t, "forward_registered")
 			f.end(t)
 			continue
 		}
 		r := as("auditor", command...)
-		if r.code != cli.ExitGood && r.code != cli.ExitLook {
-			t.Errorf("%s: %d\n%s%s", strings.Join(command, " "), r.code, r.stdout, r.stderr)
+		if r.Code != cli.ExitGood && r.Code != cli.ExitLook {
+			t.Errorf("%s: %d\n%s%s", strings.Join(command, " "), r.Code, r.Stdout, r.Stderr)
 		}
 	}
-	if tail := as("auditor", "ledger", "tail"); !strings.Contains(tail.stdout, "forward_registered") {
-		t.Errorf("the tail is %q", tail.stdout)
+	if tail := as("auditor", "ledger", "tail"); !strings.Contains(tail.Stdout, "forward_registered") {
+		t.Errorf("the tail is %q", tail.Stdout)
 	}
 	if info, err := os.Stat(bundle); err != nil || info.Size() == 0 {
 		t.Errorf("no bundle: %v", err)
 	}
 	refused := make(chan error, 100)
-	own, _, err := connect.File(s.user(t, "auditor", "auditor"), "")
+	own, _, err := connect.File(s.User(t, "auditor", "auditor"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nats.Connect(s.url, append(own,
+	conn, err := nats.Connect(s.URL, append(own,
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))...)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +120,7 @@ func TestAnAuditorNeedsNoJetStream(t *testing.T) {
 			t.Errorf("%s was not refused", subject)
 		}
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // following is a command that prints lines until it is interrupted.
@@ -145,9 +130,9 @@ type following struct {
 	seen    []string
 }
 
-func (s *served) follow(t *testing.T, args ...string) *following {
+func follow(t *testing.T, s *cmdtest.Served, args ...string) *following {
 	t.Helper()
-	f := &following{command: sagenbaum(t, append([]string{"--server", s.url, "--tenant", "default"}, args...)...)}
+	f := &following{command: cmdtest.Sagenbaum(t, append([]string{"--server", s.URL, "--tenant", "default"}, args...)...)}
 	out, err := f.command.StdoutPipe()
 	if err := errors.Join(err, f.command.Start()); err != nil {
 		t.Fatal(err)
@@ -200,15 +185,15 @@ func (f *following) end(t *testing.T) {
 // started again, and reads on from where it was.
 func TestFollowingGoesOnWhereTheHostWasGone(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
-	openPlan(t, dial(t, s.url), "default", "p1")
-	f := s.follow(t, "ledger", "tail", "--since", "1", "--follow", "-o", "json")
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0")
+	cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p1")
+	f := follow(t, s, "ledger", "tail", "--since", "1", "--follow", "-o", "json")
 	f.until(t, `"plan":"p1"`)
-	listen := strings.TrimPrefix(s.url, "nats://")
-	s.end(t).wants(t, "the first server", cli.ExitGood)
-	s = serveFor(t, dir, "--listen", listen)
-	openPlan(t, dial(t, s.url), "default", "p2")
+	listen := strings.TrimPrefix(s.URL, "nats://")
+	s.End(t).Wants(t, "the first server", cli.ExitGood)
+	s = cmdtest.ServeFor(t, dir, "--listen", listen)
+	cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p2")
 	f.until(t, `"plan":"p2"`)
 	f.end(t)
 	for i, line := range f.seen {
@@ -217,7 +202,7 @@ func TestFollowingGoesOnWhereTheHostWasGone(t *testing.T) {
 			t.Errorf("twice: %s", line)
 		}
 	}
-	s.end(t).wants(t, "the second server", cli.ExitGood)
+	s.End(t).Wants(t, "the second server", cli.ExitGood)
 }
 
 // TestAnOperatorWithoutTheStreamHasItChecked: hosts ask JetStream in place of who may not.
@@ -225,13 +210,13 @@ func TestAnOperatorWithoutTheStreamHasItChecked(t *testing.T) {
 	t.Parallel()
 	s, as := usersServer(t)
 	doctor := as("operator", "doctor")
-	doctor.wants(t, "the doctor of an operator", cli.ExitGood)
+	doctor.Wants(t, "the doctor of an operator", cli.ExitGood)
 	// The key of who runs the server is another user's, on another machine maybe.
-	all := strings.Replace(doctor.stdout, "skip seed       not checked: role operator has another key", "", 1)
+	all := strings.Replace(doctor.Stdout, "skip seed       not checked: role operator has another key", "", 1)
 	if strings.Contains(all, "not checked") || !strings.Contains(all, "commits without a gap") {
-		t.Errorf("the doctor says\n%s", doctor.stdout)
+		t.Errorf("the doctor says\n%s", doctor.Stdout)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // A permission that is missing ends reading and following, with its name.
@@ -241,7 +226,7 @@ func TestReadingWithoutPermissionEnds(t *testing.T) {
 	for _, args := range [][]string{
 		{"ledger", "tail"}, {"ledger", "tail", "--since", "1", "--follow"}, {"ledger", "show", "1"},
 	} {
-		as("source", args...).wants(t, strings.Join(args, " "), cli.ExitNotAllowed, "query.default.ledger.read")
+		as("source", args...).Wants(t, strings.Join(args, " "), cli.ExitNotAllowed, "query.default.ledger.read")
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

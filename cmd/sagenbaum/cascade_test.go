@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // loop is a scene of three agents whose plans undo each other: what shop has done
@@ -135,8 +136,8 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 		"waits since ", "cascade cut, depth 9 of 8, owner travel",
 		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME",
 		"    or: sagenbaum plan give-up price-3 --reason WHY --actor NAME")
-	t.Log("\n" + r.stdout)
-	why := decoded[view.Why](t, l.run(t, cli.ExitLook, "plan why price-3 -o json"))
+	t.Log("\n" + r.Stdout)
+	why := cmdtest.Decoded[view.Why](t, l.run(t, cli.ExitLook, "plan why price-3 -o json"))
 	if len(why.Steps) != 9 || why.Cycle.Rounds != 2 || len(why.Cuts) != 1 {
 		t.Errorf("%+v", why)
 	}
@@ -173,7 +174,7 @@ func TestServeRefusesCascadeLimitsThatAreNone(t *testing.T) {
 		"--cascade-depth plenty":   "--cascade-depth",
 		"--cascade-tenant 1e99999": "--cascade-tenant",
 	} {
-		finished(t, sagenbaum(t, append([]string{"serve"}, words(flags)...)...)).wants(t, flags, cli.ExitUsage, says)
+		cmdtest.Run(t, append([]string{"serve"}, words(flags)...)...).Wants(t, flags, cli.ExitUsage, says)
 	}
 }
 
@@ -200,8 +201,8 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	r := s.run(t, cli.ExitGood, "plan why p2")
 	says(t, r, "p2  committed", "plan p2 is undone as plan p2~1",
 		"  1 plan p2~1 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
-	if strings.Contains(r.stdout, "is a part of it") {
-		t.Error(r.stdout)
+	if strings.Contains(r.Stdout, "is a part of it") {
+		t.Error(r.Stdout)
 	}
 	says(t, s.run(t, cli.ExitGood, "plan why p2~1"), "it undoes the committed plan p2",
 		"  1 plan p2~1 was told to unwind by ana: bad release (")

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // wrongLines are command lines with what the hint of each says.
@@ -96,10 +97,10 @@ var wrongLines = []struct{ line, hint string }{
 
 func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 	for _, c := range wrongLines {
-		r := finished(t, sagenbaum(t, strings.Fields(c.line)...))
-		r.wants(t, c.line, cli.ExitUsage, "next: ", c.hint)
-		if r.stdout != "" {
-			t.Errorf("%s: stdout is not pure: %q", c.line, r.stdout)
+		r := cmdtest.Run(t, strings.Fields(c.line)...)
+		r.Wants(t, c.line, cli.ExitUsage, "next: ", c.hint)
+		if r.Stdout != "" {
+			t.Errorf("%s: stdout is not pure: %q", c.line, r.Stdout)
 		}
 	}
 }
@@ -114,12 +115,12 @@ func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
 		"ledger tail", "status",
 		"doctor", "doctor --plan p",
 	} {
-		command := sagenbaum(t, strings.Fields(line)...)
+		command := cmdtest.Sagenbaum(t, strings.Fields(line)...)
 		command.Env = append(command.Env, "SAGENBAUM_SERVER=nats://secret:word@127.0.0.1:1") // doctors read arguments
-		r := finished(t, command)
-		r.wants(t, line, cli.ExitNoServer, "127.0.0.1:1", "next: sagenbaum serve")
-		if r.stdout != "" || strings.Contains(r.stderr, "word@") {
-			t.Errorf("%s: stdout %q, or a password in stderr %q", line, r.stdout, r.stderr)
+		r := cmdtest.Finished(t, command)
+		r.Wants(t, line, cli.ExitNoServer, "127.0.0.1:1", "next: sagenbaum serve")
+		if r.Stdout != "" || strings.Contains(r.Stderr, "word@") {
+			t.Errorf("%s: stdout %q, or a password in stderr %q", line, r.Stdout, r.Stderr)
 		}
 	}
 }
@@ -137,31 +138,31 @@ func TestEveryCommandExplainsItselfWithAnExample(t *testing.T) {
 	}
 	root := newRoot()
 	walk(root)
-	r := finished(t, sagenbaum(t, "--help"))
-	r.wants(t, "--help", cli.ExitGood)
+	r := cmdtest.Run(t, "--help")
+	r.Wants(t, "--help", cli.ExitGood)
 	for _, name := range []string{"serve", "demo", "plan", "quarantine", "ledger", "status", "doctor", "version",
 		"completion", "Exit codes"} {
-		if !strings.Contains(r.stdout, name) {
+		if !strings.Contains(r.Stdout, name) {
 			t.Errorf("help does not mention %s", name)
 		}
 	}
-	if strings.Contains(r.stdout, "demo-agent") {
+	if strings.Contains(r.Stdout, "demo-agent") {
 		t.Error("help shows the demo's own commands")
 	}
 }
 
 func TestCompletionCoversFourShells(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		r := finished(t, sagenbaum(t, "completion", shell))
-		r.wants(t, shell, cli.ExitGood)
-		if !strings.Contains(r.stdout, "sagenbaum") || r.stderr != "" {
-			t.Errorf("%s: %d bytes, stderr %q", shell, len(r.stdout), r.stderr)
+		r := cmdtest.Run(t, "completion", shell)
+		r.Wants(t, shell, cli.ExitGood)
+		if !strings.Contains(r.Stdout, "sagenbaum") || r.Stderr != "" {
+			t.Errorf("%s: %d bytes, stderr %q", shell, len(r.Stdout), r.Stderr)
 		}
 	}
 }
 
 func TestVersionIsJSONOnRequest(t *testing.T) {
-	v := decoded[cli.VersionView](t, finished(t, sagenbaum(t, "version", "-o", "json")))
+	v := cmdtest.Decoded[cli.VersionView](t, cmdtest.Run(t, "version", "-o", "json"))
 	if v.Reader == 0 || v.Fold == 0 || v.Go == "" || v.NATS == "" {
 		t.Errorf("version %+v leaves something out", v)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // TestACommitThatWaitsIsShownAndAnswered: what it waits for is on every list where its
@@ -34,14 +35,14 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "plan why p1"), "committing", "waits for "+waits, "the commit waits for its owner")
 	says(t, s.run(t, cli.ExitGood, "plan ls --state committing"), "p1")
 	says(t, s.run(t, cli.ExitGood, "plan preview p1"), "safe.shut")
-	says(t, s.ask(t, "default", "quarantine", "ls"), "p1", "safe.open")
+	says(t, s.Ask(t, "default", "quarantine", "ls"), "p1", "safe.open")
 	s.run(t, cli.ExitConflict, "quarantine resolve p1 2 --as lost --evidence t --reason x --actor ana", "want accepted")
 	says(t, s.run(t, cli.ExitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"),
 		"plan now committed")
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.Quarantined != 0 {
 		t.Errorf("%+v", plan)
 	}
-	if listed := decoded[view.PlansAnswer](t,
+	if listed := cmdtest.Decoded[view.PlansAnswer](t,
 		s.run(t, cli.ExitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
 		t.Errorf("%+v", listed)
 	}

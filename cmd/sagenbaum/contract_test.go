@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	contractcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/contract"
 )
 
@@ -47,32 +48,32 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 		"worse.yml": "capability: a.d\nklass: effectless\n",
 		"notes.txt": "not looked at",
 	})
-	said := finished(t, sagenbaum(t, "contract", "lint", dir))
-	said.wants(t, "contract lint", cli.ExitLook, "2 contracts, 2 errors, 0 warnings")
+	said := cmdtest.Run(t, "contract", "lint", dir)
+	said.Wants(t, "contract lint", cli.ExitLook, "2 contracts, 2 errors, 0 warnings")
 	want := filepath.Join(dir,
 		"bad.yaml") + ":10:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
-	if !strings.Contains(said.stdout, want) ||
-		!strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
-		t.Errorf("lint says\n%s", said.stdout)
+	if !strings.Contains(said.Stdout, want) ||
+		!strings.Contains(said.Stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
+		t.Errorf("lint says\n%s", said.Stdout)
 	}
-	shown := decoded[contractcmd.LintView](t,
-		finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
+	shown := cmdtest.Decoded[contractcmd.LintView](t,
+		cmdtest.Run(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json"))
 	if shown.Contracts != 1 || shown.Errors != 1 || shown.Findings[0].Line != 10 ||
 		shown.Findings[0].Severity != contract.Error {
 		t.Errorf("lint says %+v", shown)
 	}
-	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint",
+	cmdtest.Run(t, "contract", "lint", filepath.Join(dir, "good.yaml")).Wants(t, "contract lint",
 		cli.ExitGood, "1 contract, 0 errors, 0 warnings")
-	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "none.yaml"))).wants(t, "contract lint",
+	cmdtest.Run(t, "contract", "lint", filepath.Join(dir, "none.yaml")).Wants(t, "contract lint",
 		cli.ExitFailed, "no such file")
-	finished(t, sagenbaum(t, "contract", "lint", t.TempDir())).wants(t, "contract lint", cli.ExitFailed,
+	cmdtest.Run(t, "contract", "lint", t.TempDir()).Wants(t, "contract lint", cli.ExitFailed,
 		"no contract in")
-	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", cli.ExitUsage,
+	cmdtest.Run(t, "contract", "lint").Wants(t, "contract lint", cli.ExitUsage,
 		"sagenbaum contract lint --help")
-	finished(t, sagenbaum(t, "contract", "apply")).wants(t, "contract apply", cli.ExitUsage, "contract apply -f DIR")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply",
+	cmdtest.Run(t, "contract", "apply").Wants(t, "contract apply", cli.ExitUsage, "contract apply -f DIR")
+	cmdtest.Run(t, "contract", "apply", "-f", dir, "--actor", "a.b").Wants(t, "contract apply",
 		cli.ExitUsage, "--actor NAME")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t,
+	cmdtest.Run(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1").Wants(t,
 		"contract apply", cli.ExitFailed, "2 errors; nothing is published", "bad.yaml:10:10")
 }
 
@@ -80,25 +81,25 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 // published, and every revision stays.
 func TestContractsArePublishedAsRevisions(t *testing.T) {
 	t.Parallel()
-	server := serveFor(t, t.TempDir(), "--tenant", "acme", "--no-sync")
+	server := cmdtest.ServeFor(t, t.TempDir(), "--tenant", "acme", "--no-sync")
 	dir := contractFolder(t, map[string]string{"charge.yaml": chargeContract})
-	ask := func(args ...string) result { return server.ask(t, "acme", args...) }
-	wantsOut := func(r result, what string, code int, lines ...string) {
+	ask := func(args ...string) cmdtest.Result { return server.Ask(t, "acme", args...) }
+	wantsOut := func(r cmdtest.Result, what string, code int, lines ...string) {
 		t.Helper()
-		r.wants(t, what, code)
+		r.Wants(t, what, code)
 		for _, line := range lines {
-			if !strings.Contains(r.stdout, line) {
-				t.Errorf("%s says\n%s\nwant %s", what, r.stdout, line)
+			if !strings.Contains(r.Stdout, line) {
+				t.Errorf("%s says\n%s\nwant %s", what, r.Stdout, line)
 			}
 		}
 	}
-	ask("contract", "ls").wants(t, "contract ls", cli.ExitGood, "no contract is published", "contract apply -f DIR")
+	ask("contract", "ls").Wants(t, "contract ls", cli.ExitGood, "no contract is published", "contract apply -f DIR")
 	wantsOut(ask("contract", "diff", "-f", dir), "diff of a new one", cli.ExitLook, "payments.charge: new, in "+dir)
 	wantsOut(ask("contract", "apply", "-f", dir, "--dry-run"), "dry run", cli.ExitGood,
 		"payments.charge: new, would be published, after revision 0")
 	wantsOut(ask("contract", "apply", "-f", dir, "--actor", "ana"), "apply", cli.ExitGood,
 		"payments.charge: new, published as revision 1")
-	again := decoded[contractcmd.ContractsDiff](t, ask("contract", "apply", "-f", dir, "-o", "json"))
+	again := cmdtest.Decoded[contractcmd.ContractsDiff](t, ask("contract", "apply", "-f", dir, "-o", "json"))
 	if again.Sequence != 0 || len(again.Contracts) != 1 || again.Contracts[0].State != contractcmd.ContractSame ||
 		again.Contracts[0].Revision != 1 {
 		t.Errorf("an unchanged contract was published again: %+v", again)
@@ -114,7 +115,7 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 		"payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
 
 	wantsOut(ask("contract", "ls"), "ls", cli.ExitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
-	listed := decoded[view.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
+	listed := cmdtest.Decoded[view.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
 	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current ||
 		!listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
 		t.Errorf("revisions %+v", listed)
@@ -125,14 +126,14 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 		"attempts: 5")
 	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", cli.ExitGood,
 		"# revision 1")
-	ask("contract", "show", "payments.charge@7").wants(t, "show @7", cli.ExitFailed, `has no revision "7"`)
-	ask("contract", "show", "a.b").wants(t, "show a.b", cli.ExitFailed, "no contract of a.b is published")
+	ask("contract", "show", "payments.charge@7").Wants(t, "show @7", cli.ExitFailed, `has no revision "7"`)
+	ask("contract", "show", "a.b").Wants(t, "show a.b", cli.ExitFailed, "no contract of a.b is published")
 
 	shown := ask("contract", "show", "payments.charge@1")
-	if err := os.WriteFile(filepath.Join(dir, "charge.yaml"), []byte(shown.stdout), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "charge.yaml"), []byte(shown.Stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	back := decoded[contractcmd.ContractsDiff](t,
+	back := cmdtest.Decoded[contractcmd.ContractsDiff](t,
 		ask("contract", "apply", "-f", filepath.Join(dir, "charge.yaml"), "-o", "json"))
 	if len(back.Contracts) != 1 || back.Contracts[0].Revision != 3 ||
 		back.Contracts[0].Digest != listed.Contracts[1].Digest || back.Sequence == 0 {
@@ -160,13 +161,13 @@ func TestContractPagesAreReadToTheEnd(t *testing.T) {
 		}
 		return answer
 	}})
-	answer := decoded[view.ContractsAnswer](t,
-		finished(t, sagenbaum(t, "contract", "ls", "--server", url, "-o", "json")))
+	answer := cmdtest.Decoded[view.ContractsAnswer](t,
+		cmdtest.Run(t, "contract", "ls", "--server", url, "-o", "json"))
 	if len(answer.Contracts) != 3 || answer.Contracts[2].Capability != "a.c" {
 		t.Errorf("contracts %+v", answer)
 	}
-	r := finished(t, sagenbaum(t, "contract", "show", "a.b", "--server", url))
-	if r.wants(t, "a contract of a newer version", cli.ExitGood); !strings.Contains(r.stdout, `"a": 1`) {
-		t.Errorf("show says %s", r.stdout)
+	r := cmdtest.Run(t, "contract", "show", "a.b", "--server", url)
+	if r.Wants(t, "a contract of a newer version", cli.ExitGood); !strings.Contains(r.Stdout, `"a": 1`) {
+		t.Errorf("show says %s", r.Stdout)
 	}
 }

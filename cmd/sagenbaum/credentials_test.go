@@ -7,28 +7,29 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // TestCredentialsThatMayNotAreToldTheNextStep: those of another tenant, of another role, expired,
 // revoked, with an old key, and users, tenants and limits that cannot be. Nothing is changed by any.
 func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t))
-	s.ask(t, "default", "tenant", "add", "shop").wants(t, "a tenant", cli.ExitGood)
-	before := s.ask(t, "default", "user", "ls", "-o", "json").stdout
-	agent, gone := s.user(t, "agent", "agent"), s.user(t, "gone", "agent")
-	clerk := filepath.Join(s.dir, "clerk.creds")
-	added := s.ask(t, "shop", "user", "add", "clerk", "--role", "operator")
-	if err := os.WriteFile(clerk, []byte(added.stdout), 0o600); err != nil {
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	s.Ask(t, "default", "tenant", "add", "shop").Wants(t, "a tenant", cli.ExitGood)
+	before := s.Ask(t, "default", "user", "ls", "-o", "json").Stdout
+	agent, gone := s.User(t, "agent", "agent"), s.User(t, "gone", "agent")
+	clerk := filepath.Join(s.Dir, "clerk.creds")
+	added := s.Ask(t, "shop", "user", "add", "clerk", "--role", "operator")
+	if err := os.WriteFile(clerk, []byte(added.Stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	late := s.user(t, "late", "agent", "--expires", "1s")
-	s.ask(t, "default", "user", "rm", "gone").wants(t, "rm", cli.ExitGood)
-	rotated := s.user(t, "rotated", "agent")
-	s.ask(t, "default", "user", "rotate", "rotated").wants(t, "rotate", cli.ExitGood)
-	eventually(t, "an expired user", func() (string, bool) {
-		r := finished(t, sagenbaum(t, "status", "--server", s.url, "--creds", late))
-		return r.stderr, strings.Contains(r.stderr, "does not let us in")
+	late := s.User(t, "late", "agent", "--expires", "1s")
+	s.Ask(t, "default", "user", "rm", "gone").Wants(t, "rm", cli.ExitGood)
+	rotated := s.User(t, "rotated", "agent")
+	s.Ask(t, "default", "user", "rotate", "rotated").Wants(t, "rotate", cli.ExitGood)
+	cmdtest.Eventually(t, "an expired user", func() (string, bool) {
+		r := cmdtest.Run(t, "status", "--server", s.URL, "--creds", late)
+		return r.Stderr, strings.Contains(r.Stderr, "does not let us in")
 	})
 	long := strings.Repeat("a", 10_000)
 	for _, c := range []struct {
@@ -54,25 +55,25 @@ func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 		{"", "user add x --role agent --tenant nowhere", cli.ExitFailed, "does not serve it", "sagenbaum tenant ls"},
 		{"", "user add x --role host", cli.ExitFailed, "not for users of an embedded server", "agent, worker"},
 	} {
-		args := append(strings.Fields(c.line), "--server", s.url)
+		args := append(strings.Fields(c.line), "--server", s.URL)
 		if c.creds != "" {
 			args = append(args, "--creds", c.creds)
 		}
-		r := finished(t, sagenbaum(t, args...))
-		if r.code != c.code || !strings.Contains(r.stderr, c.says) || !strings.Contains(r.stderr, "next: ") ||
-			!strings.Contains(r.stderr, c.next) || len(r.stderr) > 1000 {
-			t.Errorf("%.80s: code %d, %.600s", c.line, r.code, r.stderr)
+		r := cmdtest.Run(t, args...)
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) || !strings.Contains(r.Stderr, "next: ") ||
+			!strings.Contains(r.Stderr, c.next) || len(r.Stderr) > 1000 {
+			t.Errorf("%.80s: code %d, %.600s", c.line, r.Code, r.Stderr)
 		}
 	}
 	for _, name := range []string{"agent", "late", "rotated"} {
-		s.ask(t, "default", "user", "rm", name).wants(t, "rm "+name, cli.ExitGood)
+		s.Ask(t, "default", "user", "rm", name).Wants(t, "rm "+name, cli.ExitGood)
 	}
-	s.ask(t, "shop", "user", "rm", "clerk").wants(t, "rm clerk", cli.ExitGood)
-	if after := s.ask(t, "default", "user", "ls", "-o", "json").stdout; after != before {
+	s.Ask(t, "shop", "user", "rm", "clerk").Wants(t, "rm clerk", cli.ExitGood)
+	if after := s.Ask(t, "default", "user", "ls", "-o", "json").Stdout; after != before {
 		t.Errorf("users were %s, and are %s", before, after)
 	}
-	if r := s.ask(t, "default", "tenant", "show", "shop"); strings.Contains(r.stdout, "facts        1 ") {
-		t.Errorf("a limit was changed: %s", r.stdout)
+	if r := s.Ask(t, "default", "tenant", "show", "shop"); strings.Contains(r.Stdout, "facts        1 ") {
+		t.Errorf("a limit was changed: %s", r.Stdout)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
@@ -45,21 +46,12 @@ func play(t *testing.T, n int) (world demo.World, arguments demo.UndoArguments, 
 		func() error { return g.CreateTag(ctx, demo.TagInput{Tag: a.Tag, SHA: a.SHA}) },
 	}
 	for i := range n {
-		states = append(states, look(t, world))
+		states = append(states, cmdtest.Look(t, world))
 		if err := forwards[i](); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return world, a, append(states, look(t, world))
-}
-
-func look(t *testing.T, world demo.World) []string {
-	t.Helper()
-	state, err := demo.Snapshot(t.Context(), world)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
+	return world, a, append(states, cmdtest.Look(t, world))
 }
 
 func command(t *testing.T, arguments demo.UndoArguments) api.Command {
@@ -94,13 +86,6 @@ func undo(t *testing.T, arguments demo.UndoArguments, run func(context.Context, 
 	}
 }
 
-func sameState(t *testing.T, what string, want, got []string) {
-	t.Helper()
-	if lines := demo.Difference(want, got); len(lines) != 0 {
-		t.Errorf("%s: the world differs:\n%q", what, lines)
-	}
-}
-
 // inversesInOrder are the demo's inverses in the order of their forwards.
 var inversesInOrder = []string{"git.branch.delete", "git.worktree.remove", "git.commit.reset", "git.push.delete",
 	"git.tag.delete"}
@@ -128,7 +113,7 @@ func TestEveryInversePutsTheWorldBackAndCanRunTwice(t *testing.T) {
 				if end, err := undo(t, arguments, inverse(t, capability)); end != undone {
 					t.Fatalf("%s run: %v", attempt, err)
 				}
-				sameState(t, attempt+" run", states[i], look(t, world))
+				cmdtest.SameState(t, attempt+" run", states[i], cmdtest.Look(t, world))
 			}
 		})
 	}
@@ -145,7 +130,7 @@ func TestEveryInverseIsHarmlessWhenItsForwardNeverHappened(t *testing.T) {
 			if end, err := undo(t, arguments, inverse(t, capability)); end != undone {
 				t.Fatal(err)
 			}
-			sameState(t, "after a blind run", states[i], look(t, world))
+			cmdtest.SameState(t, "after a blind run", states[i], cmdtest.Look(t, world))
 		})
 	}
 }
@@ -156,7 +141,7 @@ func TestABlindCommitResetFindsTheCommitItself(t *testing.T) {
 	if end, err := undo(t, arguments, demo.UndoCommit); end != undone {
 		t.Fatal(err)
 	}
-	sameState(t, "after a blind run", states[2], look(t, world))
+	cmdtest.SameState(t, "after a blind run", states[2], cmdtest.Look(t, world))
 }
 
 type breaker struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	doctorcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
@@ -33,13 +34,13 @@ func TestS105StuckPlansAreListedAndOneIsDumpedInFull(t *testing.T) {
 	dump := s.run(t, cli.ExitLook, "doctor --plan p1")
 	says(t, dump, "p1  to the sea  quarantined", "registered", "what happened", "its undo", "attempt 1", "answers",
 		"ACTION  UNDO BY", "found the effect present")
-	d := decoded[doctorcmd.PlanDump](t, s.run(t, cli.ExitLook, "doctor --plan p1 -o json"))
+	d := cmdtest.Decoded[doctorcmd.PlanDump](t, s.run(t, cli.ExitLook, "doctor --plan p1 -o json"))
 	if len(d.Plan.Actions) != 2 || len(d.Obligations) != 1 || d.Obligations[0].Action.Number != 2 ||
 		len(d.Undos) != 1 || len(d.Obligations[0].Answers) != 5 {
 		t.Errorf("the dump is %+v", d)
 	}
-	if strings.Contains(doctor.stdout, "healthy") {
-		t.Errorf("the doctor names a plan that is well:\n%s", doctor.stdout)
+	if strings.Contains(doctor.Stdout, "healthy") {
+		t.Errorf("the doctor names a plan that is well:\n%s", doctor.Stdout)
 	}
 	s.run(t, cli.ExitGood, "doctor --plan healthy")
 	s.run(t, cli.ExitFailed, "doctor --plan nowhere", "next: sagenbaum plan ls")
@@ -56,7 +57,7 @@ func TestTheDoctorWarnsOfWindowsThatClose(t *testing.T) {
 		}
 		return answer
 	}})
-	c := &cli.Client{Conn: dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
+	c := &cli.Client{Conn: cmdtest.Dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
 	plans = []view.Plan{{Plan: "far", WindowClosesNs: now.Add(25 * time.Hour).UnixNano()}, {Plan: "none"}}
 	if f := doctorcmd.ExamineWindows(t.Context(), c, now); f.State != "ok" {
 		t.Errorf("windows that are far off: %+v", f)

@@ -11,18 +11,19 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 )
 
 // findingOf is the finding of a check in what `doctor -o json` prints.
-func findingOf(t *testing.T, r result, check string) doctor.Finding {
+func findingOf(t *testing.T, r cmdtest.Result, check string) doctor.Finding {
 	t.Helper()
-	for _, f := range decoded[map[string][]doctor.Finding](t, r)["checks"] {
+	for _, f := range cmdtest.Decoded[map[string][]doctor.Finding](t, r)["checks"] {
 		if f.Check == check {
 			return f
 		}
 	}
-	t.Fatalf("the doctor does not look at %s: %s", check, r.stdout)
+	t.Fatalf("the doctor does not look at %s: %s", check, r.Stdout)
 	return doctor.Finding{}
 }
 
@@ -33,12 +34,12 @@ func TestTheDoctorSeesAgentsOfItsOwnServer(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("SKIPPED: this system does not show the environment of its processes")
 	}
-	with := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	without := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	with := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
+	without := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
 	file := filepath.Join(t.TempDir(), "coder.creds")
-	added := with.ask(t, "default", "user", "add", "coder", "--role", "agent")
-	added.wants(t, "user add", cli.ExitGood)
-	if err := os.WriteFile(file, []byte(added.stdout), 0o600); err != nil {
+	added := with.Ask(t, "default", "user", "add", "coder", "--role", "agent")
+	added.Wants(t, "user add", cli.ExitGood)
+	if err := os.WriteFile(file, []byte(added.Stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	agent := exec.Command("sleep", "600")
@@ -47,12 +48,12 @@ func TestTheDoctorSeesAgentsOfItsOwnServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
-	got := findingOf(t, with.ask(t, "default", "doctor", "-o", "json"), "seed")
+	got := findingOf(t, with.Ask(t, "default", "doctor", "-o", "json"), "seed")
 	if got.State != "warn" ||
 		!strings.HasPrefix(got.Text, fmt.Sprintf("agent coder, process %d,", agent.Process.Pid)) {
 		t.Errorf("its own server: %+v", got)
 	}
-	got = findingOf(t, without.ask(t, "default", "doctor", "-o", "json"), "seed")
+	got = findingOf(t, without.Ask(t, "default", "doctor", "-o", "json"), "seed")
 	if got.State != "ok" {
 		t.Errorf("another server: %+v", got)
 	}
@@ -62,18 +63,18 @@ func TestTheDoctorSeesAgentsOfItsOwnServer(t *testing.T) {
 // what to do; where there is none, nothing is said.
 func TestTheDoctorFindsRealTrouble(t *testing.T) {
 	t.Parallel()
-	healthy := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	good := healthy.ask(t, "default", "doctor", "-o", "json")
-	for _, f := range decoded[map[string][]doctor.Finding](t, good)["checks"] {
+	healthy := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
+	good := healthy.Ask(t, "default", "doctor", "-o", "json")
+	for _, f := range cmdtest.Decoded[map[string][]doctor.Finding](t, good)["checks"] {
 		if f.State != "ok" && f.Check != "disk" { // this machine's disk is its own business
 			t.Errorf("nothing is wrong, and the doctor says %+v", f)
 		}
 	}
-	healthy.end(t)
+	healthy.End(t)
 
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--no-sync")
-	conn := dial(t, s.url)
-	trouble(t, s, "default")
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--no-sync")
+	conn := cmdtest.Dial(t, s.URL)
+	cmdtest.Trouble(t, s, "default")
 	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "endless"})
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +86,8 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sick := s.ask(t, "default", "doctor", "--old", "1ms", "-o", "json")
-	sick.wants(t, "doctor", cli.ExitLook)
+	sick := s.Ask(t, "default", "doctor", "--old", "1ms", "-o", "json")
+	sick.Wants(t, "doctor", cli.ExitLook)
 	for check, want := range map[string][2]string{
 		"durability": {"may lose acknowledged records", "without --no-sync"},
 		"worker":     {"room.free for plan lonely waits", "start a worker for room.free"},
@@ -99,16 +100,16 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 			t.Errorf("%s: %+v", check, f)
 		}
 	}
-	freeing(t, conn, "default")
-	eventually(t, "a worker that is seen", func() (string, bool) {
-		r := s.ask(t, "default", "doctor", "-o", "json")
-		return r.stdout, findingOf(t, r, "capability").State == "ok" && findingOf(t, r, "worker").State == "ok"
+	cmdtest.Freeing(t, conn, "default")
+	cmdtest.Eventually(t, "a worker that is seen", func() (string, bool) {
+		r := s.Ask(t, "default", "doctor", "-o", "json")
+		return r.Stdout, findingOf(t, r, "capability").State == "ok" && findingOf(t, r, "worker").State == "ok"
 	})
-	if f := findingOf(t, s.ask(t, "default", "doctor", "-o", "json"), "deadlines"); f.State != "ok" {
+	if f := findingOf(t, s.Ask(t, "default", "doctor", "-o", "json"), "deadlines"); f.State != "ok" {
 		t.Errorf("a young plan without a deadline: %+v", f)
 	}
 	if err := agent.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.end(t)
+	s.End(t)
 }

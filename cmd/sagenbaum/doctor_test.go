@@ -16,6 +16,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
@@ -80,7 +81,7 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 			return api.OutcomeAnswer{State: states[q.Plan]}
 		},
 	})
-	c := &cli.Client{Conn: dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
+	c := &cli.Client{Conn: cmdtest.Dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
 	for _, example := range []struct {
 		plan  string
 		age   int64
@@ -123,7 +124,7 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 		return view.StatusAnswer{Status: view.Status{Mode: view.ModeHolding, Applied: applied.Load(),
 			Last: applied.Load()}}
 	}})
-	conn := dial(t, url)
+	conn := cmdtest.Dial(t, url)
 	if _, err := jetstream.Open(t.Context(),
 		jetstream.Config{Conn: conn, Tenant: "default", AcceptLossyBroker: true}); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // askDoor asks the door of a server over HTTP with the credentials in a file.
@@ -49,18 +50,18 @@ func askDoor(t *testing.T, creds, verb, body string) (int, map[string]any) {
 // each step is asked once more of the next one.
 func TestAnAgentOfAnotherLanguageOutlivesAKillOfItsHost(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	s := serveFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	writeContractFile(t, dir, "send.yaml", sendContract)
-	s.ask(t, "default", "contract", "apply", "-f", filepath.Join(dir, "send.yaml"), "--actor", "op").wants(t,
+	s.Ask(t, "default", "contract", "apply", "-f", filepath.Join(dir, "send.yaml"), "--actor", "op").Wants(t,
 		"contract apply", cli.ExitGood)
 	local := filepath.Join(dir, "auth", "local.creds")
 	again := func() {
-		if err := s.command.Process.Kill(); err != nil {
+		if err := s.Command.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		s.command.Wait()
-		s = serveFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+		s.Command.Wait()
+		s = cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	}
 	for _, step := range []struct{ verb, body, key, want string }{
 		{"plan.begin", `{"plan":"p1","owner":"travel","deadline":"2h"}`, "state", "open"},
@@ -86,22 +87,22 @@ func TestAnAgentOfAnotherLanguageOutlivesAKillOfItsHost(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--listen", "0.0.0.0:0", "--http", "0.0.0.0:0"}, {"--http", "nowhere"},
 		{"--http-cert", "x"}, {"--nats", "nats://127.0.0.1:1", "--http", "127.0.0.1:0"}} {
-		finished(t, sagenbaum(t, append([]string{"serve", "--data", t.TempDir()}, args...)...)).wants(t,
+		cmdtest.Run(t, append([]string{"serve", "--data", t.TempDir()}, args...)...).Wants(t,
 			fmt.Sprint(args), cli.ExitUsage, "--http")
 	}
-	user := s.ask(t, "default", "user", "add", "tripper", "--role", "agent")
-	user.wants(t, "user add", cli.ExitGood)
+	user := s.Ask(t, "default", "user", "add", "tripper", "--role", "agent")
+	user.Wants(t, "user add", cli.ExitGood)
 	file := filepath.Join(dir, "tripper.creds")
-	if err := os.WriteFile(file, []byte(user.stdout), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(user.Stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if status, a := askDoor(t, file, "plan.get", `{"plan":"p1"}`); status != http.StatusOK || a["state"] != "committed" {
 		t.Errorf("an agent with credentials of its own: %d %v", status, a)
 	}
-	token := finished(t, sagenbaum(t, "user", "token", "--creds", file, "--expires", "1h"))
-	token.wants(t, "user token", cli.ExitGood)
-	if c, err := access.ReadCredentials(file); err != nil || len(token.stdout) < 100 || c.Token == token.stdout {
-		t.Errorf("user token says %q: %v", token.stdout, err)
+	token := cmdtest.Run(t, "user", "token", "--creds", file, "--expires", "1h")
+	token.Wants(t, "user token", cli.ExitGood)
+	if c, err := access.ReadCredentials(file); err != nil || len(token.Stdout) < 100 || c.Token == token.Stdout {
+		t.Errorf("user token says %q: %v", token.Stdout, err)
 	}
-	s.end(t)
+	s.End(t)
 }

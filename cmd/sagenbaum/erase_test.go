@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // cardNumber and token are what nobody but the workers may read; they are told in every
@@ -77,7 +78,7 @@ func newPaying(t *testing.T, args ...string) *paying {
 func (p *paying) join(t *testing.T) {
 	t.Helper()
 	var err error
-	conn := dial(t, p.url)
+	conn := cmdtest.Dial(t, p.URL)
 	if p.desk, err = worker.New(worker.Config{Conn: conn, Tenant: "default", Name: "desk"}); err == nil {
 		err = p.desk.Handle("pay.refund", p.refund)
 	}
@@ -169,8 +170,8 @@ func TestSensitiveFieldsAreReadByWorkersOnly(t *testing.T) {
 		"quarantine show p1 1 -o json", "undo ls --plan p1", "undo ls --plan p1 -o json", "plan ls -o json",
 		"contract ls -o json", "status -o json",
 	} {
-		r := p.ask(t, "default", strings.Fields(line)...)
-		hides(t, line, r.stdout+r.stderr)
+		r := p.Ask(t, "default", strings.Fields(line)...)
+		hides(t, line, r.Stdout+r.Stderr)
 	}
 	says(t, p.run(t, cli.ExitLook, "plan show p1"), `"card":"[sealed input.card]"`, `"token":"[sealed output.token]"`,
 		"cannot refund", "[sealed]")
@@ -182,9 +183,9 @@ func TestSensitiveFieldsAreReadByWorkersOnly(t *testing.T) {
 	p.told.Unlock()
 	p.leave(t)
 	p.stop(t)
-	hides(t, "the log", p.stderr.String())
+	hides(t, "the log", p.Stderr.String())
 	files := 0
-	err := filepath.Walk(p.dir, func(path string, info os.FileInfo, err error) error {
+	err := filepath.Walk(p.Dir, func(path string, info os.FileInfo, err error) error {
 		if err != nil || info.IsDir() {
 			return err
 		}
@@ -213,8 +214,8 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	}
 	first := p.run(t, cli.ExitGood, "plan erase p1 --reason 'ticket 1' --actor ana")
 	says(t, first, "p1 committed, erased by ana (", "): ticket 1; its key was destroyed (")
-	if again := p.run(t, cli.ExitGood, "plan erase p1 --reason 'ticket 2' --actor bob"); again.stdout != first.stdout {
-		t.Errorf("again: %s", again.stdout)
+	if again := p.run(t, cli.ExitGood, "plan erase p1 --reason 'ticket 2' --actor bob"); again.Stdout != first.Stdout {
+		t.Errorf("again: %s", again.Stdout)
 	}
 	p.run(t, cli.ExitFailed, "plan show p1 --reveal", "cannot reveal action 1 of plan p1", "the key was destroyed")
 	says(t, p.run(t, cli.ExitGood, "plan show p1"), "[sealed input.card]", "erased by ana (")
@@ -257,16 +258,16 @@ func TestPlanEraseConvergesOverKills(t *testing.T) {
 		if err := p.charge(t, id).Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		erase := sagenbaum(t, "plan", "erase", id, "--reason", "x", "--actor", "ana", "--server", p.url)
+		erase := cmdtest.Sagenbaum(t, "plan", "erase", id, "--reason", "x", "--actor", "ana", "--server", p.URL)
 		if err := erase.Start(); err != nil {
 			t.Fatal(err)
 		}
 		p.await(t, id)
-		time.AfterFunc(pause, func() { _ = p.command.Process.Kill() })
-		_ = p.command.Wait()
+		time.AfterFunc(pause, func() { _ = p.Command.Process.Kill() })
+		_ = p.Command.Wait()
 		_ = erase.Process.Kill()
 		_ = erase.Wait()
-		p.served = serveAs(t, p.dir, serveCommand(t, p.dir, "--listen", strings.TrimPrefix(p.url, "nats://")))
+		p.Served = cmdtest.ServeAs(t, p.Dir, cmdtest.ServeCommand(t, p.Dir, "--listen", strings.TrimPrefix(p.URL, "nats://")))
 		p.join(t)
 		says(t, p.run(t, cli.ExitGood, "plan erase "+id+" --reason y --actor ana"), "its key was destroyed (")
 		if n := strings.Count(p.kept(t), `"plan":"`+id+`"`); n == 0 {
@@ -282,7 +283,7 @@ func TestPlanEraseConvergesOverKills(t *testing.T) {
 			t.Errorf("%s: %d records of the erasure", id, done)
 		}
 	}
-	p.end(t)
+	p.End(t)
 }
 
 // await waits until the ledger has an erasure of a plan.
@@ -311,7 +312,7 @@ func TestServeRefusesAMasterKeyThatIsNone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		finished(t, sagenbaum(t, "serve", "--listen", "127.0.0.1:0", "--master-key", file)).wants(t, c.says,
+		cmdtest.Run(t, "serve", "--listen", "127.0.0.1:0", "--master-key", file).Wants(t, c.says,
 			cli.ExitFailed, c.says, "next: ")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // A key is made before the server starts, rotated while it runs, and signs the
@@ -22,31 +23,31 @@ import (
 // another one in its place.
 func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	t.Parallel()
-	dir, keys := dataDir(t), filepath.Join(t.TempDir(), "keys")
-	s := new(served)
-	made := s.ask(t, "default", "key", "new", "--keys", keys)
-	made.wants(t, "key new", cli.ExitGood)
-	first := strings.TrimSpace(made.stdout)
+	dir, keys := cmdtest.DataDir(t), filepath.Join(t.TempDir(), "keys")
+	s := new(cmdtest.Served)
+	made := s.Ask(t, "default", "key", "new", "--keys", keys)
+	made.Wants(t, "key new", cli.ExitGood)
+	first := strings.TrimSpace(made.Stdout)
 	if !strings.HasPrefix(first, "sagenbaum/default+") {
-		t.Fatalf("key new said %q", made.stdout)
+		t.Fatalf("key new said %q", made.Stdout)
 	}
-	s.ask(t, "default", "key", "new", "--keys", keys).wants(t, "key new twice", cli.ExitConflict, "key rotate")
-	s.ask(t, "default", "key", "rotate").wants(t, "key rotate without a reason", cli.ExitUsage, "--reason")
-	s = serveFor(t, dir, "--keys", keys)
-	s.ask(t, "default", "fact", "put", "k", "1").wants(t, "fact put", cli.ExitGood)
-	rotated := s.ask(t, "default", "key", "rotate", "--reason", "a year is over", "--actor", "alice", "-o", "json")
-	rotated.wants(t, "key rotate", cli.ExitGood)
-	answer := decoded[view.RotationAnswer](t, rotated)
+	s.Ask(t, "default", "key", "new", "--keys", keys).Wants(t, "key new twice", cli.ExitConflict, "key rotate")
+	s.Ask(t, "default", "key", "rotate").Wants(t, "key rotate without a reason", cli.ExitUsage, "--reason")
+	s = cmdtest.ServeFor(t, dir, "--keys", keys)
+	s.Ask(t, "default", "fact", "put", "k", "1").Wants(t, "fact put", cli.ExitGood)
+	rotated := s.Ask(t, "default", "key", "rotate", "--reason", "a year is over", "--actor", "alice", "-o", "json")
+	rotated.Wants(t, "key rotate", cli.ExitGood)
+	answer := cmdtest.Decoded[view.RotationAnswer](t, rotated)
 	if answer.OldKey != first || !answer.Signed {
 		t.Fatalf("%+v, the first key is %s", answer, first)
 	}
-	listed := s.ask(t, "default", "key", "ls", "--keys", keys, "-o", "json")
-	listed.wants(t, "key ls", cli.ExitGood)
-	if have := decoded[[]proof.Key](t, listed); len(have) != 2 || have[0].Verifier != first ||
+	listed := s.Ask(t, "default", "key", "ls", "--keys", keys, "-o", "json")
+	listed.Wants(t, "key ls", cli.ExitGood)
+	if have := cmdtest.Decoded[[]proof.Key](t, listed); len(have) != 2 || have[0].Verifier != first ||
 		have[1].Verifier != answer.NewKey || !have[1].Signs {
 		t.Fatalf("%+v", have)
 	}
-	checkpoint := s.signed(t)
+	checkpoint := signed(t, s)
 	if checkpoint.Key != answer.NewKey || len(checkpoint.Rotations) != 1 || checkpoint.Rotations[0].Actor != "alice" {
 		t.Fatalf("%+v", checkpoint)
 	}
@@ -62,23 +63,23 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 		c.Size < checkpoint.Size {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if doctor := s.ask(t, "default", "doctor"); doctor.code != cli.ExitGood ||
-		!strings.Contains(doctor.stdout, "checkpoint") {
-		t.Errorf("doctor:\n%s", doctor.stdout)
+	if doctor := s.Ask(t, "default", "doctor"); doctor.Code != cli.ExitGood ||
+		!strings.Contains(doctor.Stdout, "checkpoint") {
+		t.Errorf("doctor:\n%s", doctor.Stdout)
 	}
-	s.end(t)
-	s = serveFor(t, dir, "--keys", t.TempDir())
+	s.End(t)
+	s = cmdtest.ServeFor(t, dir, "--keys", t.TempDir())
 	inTime(t, "doctor misses the key", func() bool {
-		doctor := s.ask(t, "default", "doctor")
-		return doctor.code == cli.ExitLook && strings.Contains(doctor.stdout, "nothing is signed")
+		doctor := s.Ask(t, "default", "doctor")
+		return doctor.Code == cli.ExitLook && strings.Contains(doctor.Stdout, "nothing is signed")
 	})
-	if status := s.ask(t, "default", "status"); !strings.Contains(status.stdout,
+	if status := s.Ask(t, "default", "status"); !strings.Contains(status.Stdout,
 		answer.NewKey[len("sagenbaum/default+"):][:8]) {
-		t.Errorf("status does not name the key:\n%s", status.stdout)
+		t.Errorf("status does not name the key:\n%s", status.Stdout)
 	}
-	s.ask(t, "default", "key", "rotate", "--reason", "its disk is gone", "--lost", answer.NewKey).wants(t,
+	s.Ask(t, "default", "key", "rotate", "--reason", "its disk is gone", "--lost", answer.NewKey).Wants(t,
 		"key rotate --lost", cli.ExitGood, "")
-	s.end(t)
+	s.End(t)
 }
 
 // inTime asks until what is waited for is so.
@@ -92,10 +93,10 @@ func inTime(t *testing.T, what string, so func() bool) {
 }
 
 // signed waits for a checkpoint, which takes ten seconds, and shows it.
-func (s *served) signed(t *testing.T) (v view.Checkpoint) {
+func signed(t *testing.T, s *cmdtest.Served) (v view.Checkpoint) {
 	t.Helper()
 	inTime(t, "a checkpoint", func() bool {
-		status := decoded[view.Status](t, s.ask(t, "default", "status", "-o", "json"))
+		status := cmdtest.Decoded[view.Status](t, s.Ask(t, "default", "status", "-o", "json"))
 		if status.Checkpoint == nil || status.Checkpoint.Size == 0 {
 			return false
 		}
@@ -120,13 +121,13 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 		}
 		return filepath.Join(dir, name)
 	}
-	list := func(keys string) result {
-		return finished(t, sagenbaum(t, "key", "ls", "--keys", keys, "-o", "json"))
+	list := func(keys string) cmdtest.Result {
+		return cmdtest.Run(t, "key", "ls", "--keys", keys, "-o", "json")
 	}
 	ours := filepath.Join(dir, "ours")
-	made := finished(t, sagenbaum(t, "key", "new", "--keys", ours))
-	made.wants(t, "key new", cli.ExitGood)
-	finished(t, sagenbaum(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second")).wants(t,
+	made := cmdtest.Run(t, "key", "new", "--keys", ours)
+	made.Wants(t, "key new", cli.ExitGood)
+	cmdtest.Run(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second").Wants(t,
 		"key new", cli.ExitGood)
 	second := filepath.Join(dir, "second", "second")
 	if err := os.CopyFS(filepath.Join(dir, "another's", "default"), os.DirFS(second)); err != nil {
@@ -143,27 +144,27 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 		filepath.Join(folder("tiles", "default/tile/0/000"), "tiles"): "there is no such folder",
 	} {
 		r := list(keys)
-		r.wants(t, "key ls of "+keys, cli.ExitFailed, said, "next: ")
-		if r.stdout != "" {
-			t.Errorf("key ls of %s prints %q", keys, r.stdout)
+		r.Wants(t, "key ls of "+keys, cli.ExitFailed, said, "next: ")
+		if r.Stdout != "" {
+			t.Errorf("key ls of %s prints %q", keys, r.Stdout)
 		}
 	}
-	if have := decoded[[]proof.Key](t, list(t.TempDir())); len(have) != 0 {
+	if have := cmdtest.Decoded[[]proof.Key](t, list(t.TempDir())); len(have) != 0 {
 		t.Errorf("in an empty folder: %+v", have)
 	}
-	if have := decoded[[]proof.Key](t, list(filepath.Join(dir, "second"))); len(have) != 0 {
+	if have := cmdtest.Decoded[[]proof.Key](t, list(filepath.Join(dir, "second"))); len(have) != 0 {
 		t.Errorf("where another tenant's keys are: %+v", have)
 	}
 	folder("ours", "default/notes.txt", "default/copy.pub", "default/9.pub")
-	have := decoded[[]proof.Key](t, list(ours))
-	if len(have) != 1 || have[0].Verifier != strings.TrimSpace(made.stdout) || !have[0].Signs || have[0].Problem != "" {
+	have := cmdtest.Decoded[[]proof.Key](t, list(ours))
+	if len(have) != 1 || have[0].Verifier != strings.TrimSpace(made.Stdout) || !have[0].Signs || have[0].Problem != "" {
 		t.Fatalf("beside other files: %+v", have)
 	}
 	secret := strings.TrimSuffix(have[0].Path, ".pub") + ".key"
 	if err := os.WriteFile(secret, []byte("not a key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if have := decoded[[]proof.Key](t, list(ours)); len(have) != 1 || have[0].Signs ||
+	if have := cmdtest.Decoded[[]proof.Key](t, list(ours)); len(have) != 1 || have[0].Signs ||
 		!strings.Contains(have[0].Problem, "is no key") {
 		t.Errorf("with a key that is none: %+v", have)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // What only those who develop Sagenbaum need is in sagenbaum-lab.
@@ -32,7 +33,7 @@ func TestTheServerLinksNothingOfTheLab(t *testing.T) {
 func TestACommandThatMovedSaysWhere(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bench", "sim"} {
-		r := finished(t, sagenbaum(t, name, "--seed", "7"))
-		r.wants(t, name, cli.ExitUsage, "sagenbaum-lab", "next: go run ./cmd/sagenbaum-lab "+name)
+		r := cmdtest.Run(t, name, "--seed", "7")
+		r.Wants(t, name, cli.ExitUsage, "sagenbaum-lab", "next: go run ./cmd/sagenbaum-lab "+name)
 	}
 }

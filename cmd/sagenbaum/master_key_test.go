@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 var someMaster = strings.Repeat("ab", vault.MasterKeySize)
@@ -30,7 +31,7 @@ func secretFile(t *testing.T, path, text string) string {
 // TestServeTakesItsMasterKeyFromOnePlaceOutsideTheData, and says what is wrong with any other.
 func TestServeTakesItsMasterKeyFromOnePlaceOutsideTheData(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
+	dir := cmdtest.DataDir(t)
 	good := secretFile(t, filepath.Join(t.TempDir(), "key"), someMaster)
 	inside := secretFile(t, filepath.Join(dir, "key"), someMaster)
 	link := filepath.Join(t.TempDir(), "link")
@@ -38,10 +39,10 @@ func TestServeTakesItsMasterKeyFromOnePlaceOutsideTheData(t *testing.T) {
 		t.Fatal(err)
 	}
 	var environment string
-	try := func(args ...string) result {
-		command := sagenbaum(t, append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0"}, args...)...)
+	try := func(args ...string) cmdtest.Result {
+		command := cmdtest.Sagenbaum(t, append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0"}, args...)...)
 		command.Env = append(command.Env, environment)
-		return finished(t, command)
+		return cmdtest.Finished(t, command)
 	}
 	for _, c := range []struct {
 		args        []string
@@ -66,9 +67,9 @@ func TestServeTakesItsMasterKeyFromOnePlaceOutsideTheData(t *testing.T) {
 	} {
 		environment = "SAGENBAUM_MASTER_KEY=" + c.environment
 		r := try(c.args...)
-		r.wants(t, fmt.Sprint(c.args), c.code, c.says, "next: ")
-		if strings.Contains(r.stderr, someMaster) || strings.Contains(r.stderr, "tooshort") {
-			t.Errorf("%q: it says the key: %s", c.args, r.stderr)
+		r.Wants(t, fmt.Sprint(c.args), c.code, c.says, "next: ")
+		if strings.Contains(r.Stderr, someMaster) || strings.Contains(r.Stderr, "tooshort") {
+			t.Errorf("%q: it says the key: %s", c.args, r.Stderr)
 		}
 	}
 	for _, c := range []struct {
@@ -76,10 +77,10 @@ func TestServeTakesItsMasterKeyFromOnePlaceOutsideTheData(t *testing.T) {
 		environment string
 	}{{[]string{"--master-key", good}, ""}, {[]string{"--master-key-command", "cat " + good}, ""},
 		{nil, someMaster}} {
-		command := serveCommand(t, dir, c.args...)
+		command := cmdtest.ServeCommand(t, dir, c.args...)
 		command.Env = append(command.Env, "SAGENBAUM_MASTER_KEY="+c.environment)
-		s := serveAs(t, dir, command)
-		s.end(t).wants(t, "serve", cli.ExitGood)
+		s := cmdtest.ServeAs(t, dir, command)
+		s.End(t).Wants(t, "serve", cli.ExitGood)
 	}
 	if _, err := os.Stat(filepath.Join(dir+".keys", "master.key")); err == nil {
 		t.Error("a master key was made beside the one that was given")
@@ -91,13 +92,13 @@ func TestServeTakesItsMasterKeyFromOnePlaceOutsideTheData(t *testing.T) {
 func TestTheMasterKeyOfAnEarlierVersionIsMovedOutOfTheData(t *testing.T) {
 	t.Parallel()
 	for _, half := range []bool{false, true} { // the kill came before the old one was removed
-		dir := dataDir(t)
+		dir := cmdtest.DataDir(t)
 		legacy, moved := filepath.Join(dir, "master.key"), filepath.Join(dir+".keys", "master.key")
 		secretFile(t, legacy, someMaster+"\n")
 		if half {
 			secretFile(t, moved, someMaster+"\n")
 		}
-		serveFor(t, dir).end(t).wants(t, "serve", cli.ExitGood)
+		cmdtest.ServeFor(t, dir).End(t).Wants(t, "serve", cli.ExitGood)
 		if text, err := os.ReadFile(moved); err != nil || strings.TrimSpace(string(text)) != someMaster {
 			t.Errorf("%q, %v", text, err)
 		}
@@ -105,7 +106,8 @@ func TestTheMasterKeyOfAnEarlierVersionIsMovedOutOfTheData(t *testing.T) {
 			t.Errorf("it is in the data still: %v", err)
 		}
 		secretFile(t, legacy, strings.Repeat("cd", vault.MasterKeySize))
-		finished(t, serveCommand(t, dir)).wants(t, "two keys", cli.ExitFailed, "there are two master keys", "next: ")
+		cmdtest.Finished(t, cmdtest.ServeCommand(t, dir)).Wants(t, "two keys", cli.ExitFailed,
+			"there are two master keys", "next: ")
 	}
 }
 
@@ -118,7 +120,7 @@ func keyed(t *testing.T) (data string) {
 	}
 	p.leave(t)
 	p.stop(t)
-	return p.dir
+	return p.Dir
 }
 
 // TestKeyRewrapChangesTheMasterKeyAndNothingElse: what was sealed is opened under the new one,
@@ -132,26 +134,26 @@ func TestKeyRewrapChangesTheMasterKeyAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := secretFile(t, filepath.Join(t.TempDir(), "old"), string(before))
-	rewrap := func(code int, args ...string) result {
+	rewrap := func(code int, args ...string) cmdtest.Result {
 		t.Helper()
-		r := finished(t, sagenbaum(t, append([]string{"key", "rewrap", "--data", dir}, args...)...))
-		r.wants(t, "key rewrap", code)
+		r := cmdtest.Run(t, append([]string{"key", "rewrap", "--data", dir}, args...)...)
+		r.Wants(t, "key rewrap", code)
 		return r
 	}
 	says(t, rewrap(cli.ExitGood), "1 keys in "+dir+".keys", "new master key", "file")
 	if after, err := os.ReadFile(file); err != nil || bytes.Equal(after, before) {
 		t.Errorf("%v", err)
 	}
-	finished(t, serveCommand(t, dir, "--master-key", old)).wants(t, "the old key", cli.ExitFailed,
+	cmdtest.Finished(t, cmdtest.ServeCommand(t, dir, "--master-key", old)).Wants(t, "the old key", cli.ExitFailed,
 		"the key of tenant default was wrapped under another master key", "next: ")
 	good := secretFile(t, filepath.Join(t.TempDir(), "new"), someMaster)
 	rewrap(cli.ExitUsage, "--master-key", file)
 	rewrap(cli.ExitFailed, "--master-key", old, "--new-master-key", good)
 	rewrap(cli.ExitFailed, "--tenant-keys", filepath.Join(t.TempDir(), "none"))
 	says(t, rewrap(cli.ExitGood, "--new-master-key-command", "cat "+good), "1 keys")
-	s := serveFor(t, dir, "--master-key", good)
-	says(t, s.ask(t, "default", "plan", "show", "p1", "--reveal"), cardNumber)
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s := cmdtest.ServeFor(t, dir, "--master-key", good)
+	says(t, s.Ask(t, "default", "plan", "show", "p1", "--reveal"), cardNumber)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // TestAKeyRewrapThatIsKilledLeavesAFolderThatServes, at every operation on a file: with the
@@ -170,18 +172,18 @@ func TestAKeyRewrapThatIsKilledLeavesAFolderThatServes(t *testing.T) {
 				t.Fatal(err)
 			}
 			owned(t, copied)
-			plain := sagenbaum(t, "key", "rewrap", "--data", strings.TrimSuffix(copied, ".keys"))
+			plain := cmdtest.Sagenbaum(t, "key", "rewrap", "--data", strings.TrimSuffix(copied, ".keys"))
 			command := exec.CommandContext(t.Context(), "strace", append([]string{"-f", "-o", "/dev/null", "-e",
 				"trace=" + calls, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", calls, n)}, plain.Args...)...)
 			command.Dir, command.Env = plain.Dir, plain.Env
-			r := finished(t, command)
-			if r.code == cli.ExitGood {
+			r := cmdtest.Finished(t, command)
+			if r.Code == cli.ExitGood {
 				break
 			}
 			killed++
 			opens(t, fmt.Sprintf("%s, call %d", calls, n), copied)
-			if r := finished(t, sagenbaum(t, "key", "rewrap", "--data", strings.TrimSuffix(copied, ".keys"))); r.code != 0 {
-				t.Fatalf("%s, call %d, again: %s", calls, n, r.stderr)
+			if r := cmdtest.Run(t, "key", "rewrap", "--data", strings.TrimSuffix(copied, ".keys")); r.Code != 0 {
+				t.Fatalf("%s, call %d, again: %s", calls, n, r.Stderr)
 			}
 			opens(t, fmt.Sprintf("%s, call %d, again", calls, n), copied)
 			if n > 500 {

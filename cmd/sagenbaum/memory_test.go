@@ -13,6 +13,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // TestFactsAreWrittenReadEvictedAndRestored by commands, as docs/guide/memory.md shows.
@@ -21,12 +22,12 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	fact := func(key string) view.Fact {
-		return decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get "+key+" -o json"))
+		return cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get "+key+" -o json"))
 	}
 	s.trip(t, coordinator.PlanSpec{ID: "p1"}, "room.book")
 	says := func(line string, want ...string) {
 		t.Helper()
-		out := s.run(t, cli.ExitGood, line).stdout
+		out := s.run(t, cli.ExitGood, line).Stdout
 		for _, w := range want {
 			if !strings.Contains(out, w) {
 				t.Errorf("%s: %q is not in\n%s", line, w, out)
@@ -55,7 +56,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	says("fact put risk --retract --source shop", "risk retracted")
 	says("fact ls --retracted", "risk")
 	says("fact get risk", "retracted    ")
-	if all := decoded[view.FactsAnswer](t,
+	if all := cmdtest.Decoded[view.FactsAnswer](t,
 		s.run(t, cli.ExitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
 		t.Errorf("%+v", all)
 	}
@@ -64,7 +65,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	s.run(t, cli.ExitFailed, "fact history nothing", `there is no fact "nothing"`)
 	says("ledger tail --since 1", "fact_evicted", "evict_requested")
 	says("memory rebuild --check", "ok · sequences 1 to ", "working memory  ", "whole state     ")
-	if got := decoded[view.RebuildAnswer](t,
+	if got := cmdtest.Decoded[view.RebuildAnswer](t,
 		s.run(t, cli.ExitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
 		t.Errorf("%+v", got)
 	}
@@ -77,12 +78,12 @@ func TestRebuildThatDiffersEndsWithOne(t *testing.T) {
 		return view.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3,
 			Differ: []string{"fact \"k\x1b\": not the same"}}
 	}})
-	r := finished(t, sagenbaum(t, "--server", url, "memory", "rebuild", "--check"))
-	r.wants(t, "memory rebuild --check", cli.ExitLook)
+	r := cmdtest.Run(t, "--server", url, "memory", "rebuild", "--check")
+	r.Wants(t, "memory rebuild --check", cli.ExitLook)
 	for _, want := range []string{"DIFFERENT · sequences 1 to 9", "cc, 3 facts", "dd", "aa", "bb",
 		`fact "k\x1b": not the same`} {
-		if !strings.Contains(r.stdout, want) {
-			t.Errorf("%q is not in\n%s", want, r.stdout)
+		if !strings.Contains(r.Stdout, want) {
+			t.Errorf("%q is not in\n%s", want, r.Stdout)
 		}
 	}
 }
@@ -118,17 +119,17 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 	}
 	act := s.plan(t, "p1").Actions[0]
 	s.run(t, cli.ExitGood, "fact put seat/pi_1 '\"taken\"' --source seller --plan p1 --action "+act.Action)
-	if got := decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates ||
+	if got := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates ||
 		got.About != act.Registered {
 		t.Errorf("the effect is %+v", got)
 	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --wait")
-	got := decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json"))
+	got := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json"))
 	if !got.Compensates || got.Plan != "p1" || got.Action != act.Action || got.About != act.Registered ||
 		got.Cause == "" || !strings.Contains(string(got.Value), `"free"`) {
 		t.Errorf("the undo is %+v", got)
 	}
-	if out := s.run(t, cli.ExitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") ||
+	if out := s.run(t, cli.ExitGood, "fact history seat/pi_1").Stdout; !strings.Contains(out, "effect of p1/") ||
 		!strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
 		t.Errorf("the history is\n%s", out)
 	}
@@ -143,7 +144,7 @@ func TestAFactThatNeverFitsIsNotAskedBack(t *testing.T) {
 	s.run(t, cli.ExitGood, "fact put a 1 --source shop")
 	s.run(t, cli.ExitGood, `fact put big "`+strings.Repeat("x", 701)+`" --source shop`)
 	for end := time.Now().Add(10 * time.Second); ; {
-		fact := decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get big -o json"))
+		fact := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get big -o json"))
 		if fact.State == view.FactEvicted {
 			break
 		}
@@ -152,8 +153,8 @@ func TestAFactThatNeverFitsIsNotAskedBack(t *testing.T) {
 		}
 	}
 	r := s.run(t, cli.ExitConflict, "memory restore big --actor root", `fact "big": 706 bytes do not fit in 600`)
-	if !strings.Contains(r.stderr, "serve --memory-bytes") {
-		t.Errorf("%s", r.stderr)
+	if !strings.Contains(r.Stderr, "serve --memory-bytes") {
+		t.Errorf("%s", r.Stderr)
 	}
 	says(t, s.run(t, cli.ExitGood, "memory status"), "1 facts in memory · 1 evicted", "1 evictions so far")
 	says(t, s.run(t, cli.ExitGood, "fact get a"), "a in memory")
@@ -171,13 +172,13 @@ func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "fact put never --retract --source shop"), "never never was a fact · record ",
 		" changes nothing: there is nothing to retract")
 	s.run(t, cli.ExitGood, "fact put risk 3 --source shop")
-	if out := s.run(t, cli.ExitGood, "fact put risk --retract --source shop").stdout; strings.Contains(out, "nothing") {
+	if out := s.run(t, cli.ExitGood, "fact put risk --retract --source shop").Stdout; strings.Contains(out, "nothing") {
 		t.Errorf("%s", out)
 	}
-	had := decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json"))
+	had := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json"))
 	says(t, s.run(t, cli.ExitGood, "fact put risk --retract --source other"), "risk retracted · record ",
 		" changes nothing: it was retracted at "+had.Tombstone)
-	if got := decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" ||
+	if got := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" ||
 		got.Tombstone != had.Tombstone {
 		t.Errorf("%+v", got)
 	}
@@ -186,8 +187,8 @@ func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
 	s.run(t, cli.ExitConflict, "fact put risk 4 --source shop --plan nope", "has no effect: plan nope was never opened")
 	r := s.run(t, cli.ExitLook, "doctor") // of a source's records it does
 	says(t, r, "warn records    3 refused, 2 of the newest 3 want a look", "1 request of operators among them")
-	if strings.Contains(r.stdout, `there is no fact "nope"`) {
-		t.Errorf("%s", r.stdout)
+	if strings.Contains(r.Stdout, `there is no fact "nope"`) {
+		t.Errorf("%s", r.Stdout)
 	}
 }
 
@@ -205,7 +206,7 @@ func TestTheDoctorWarnsOfLeasesInError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cli.Client{Conn: s.conn, Tenant: "default", Server: s.url, Timeout: 10 * time.Second}
+	c := &cli.Client{Conn: s.conn, Tenant: "default", Server: s.URL, Timeout: 10 * time.Second}
 	sequence, err := c.Append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
 		t.Fatal(err)

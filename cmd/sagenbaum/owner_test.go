@@ -18,12 +18,13 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // scene is a server with an agent that books trips and a worker that frees them,
 // in one process with the test, which drives the command line.
 type scene struct {
-	*served
+	*cmdtest.Served
 	conn   *nats.Conn
 	agent  *coordinator.Coordinator
 	worker *worker.Worker
@@ -60,17 +61,15 @@ func tripContracts() []contract.Contract {
 	}
 }
 
-func done(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil }
-
 func protected(context.Context, api.Command) (worker.Result, error) {
 	return worker.Result{}, worker.Stop(errors.New("the room is protected"))
 }
 
 func newScene(t *testing.T, args ...string) *scene {
 	t.Helper()
-	s := &scene{served: serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0"}, args...)...), free: done,
-		refund: done, shut: done, seen: 1}
-	s.conn = dial(t, s.url)
+	s := &scene{Served: cmdtest.ServeFor(t, cmdtest.DataDir(t), args...), free: cmdtest.Done,
+		refund: cmdtest.Done, shut: cmdtest.Done, seen: 1}
+	s.conn = cmdtest.Dial(t, s.URL)
 	w, err := worker.New(worker.Config{Conn: s.conn, Tenant: "default", Name: "hotel"})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +109,7 @@ func (s *scene) stop(t *testing.T) {
 	if err := errors.Join(s.agent.Close(t.Context()), s.worker.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 func (s *scene) handler(h *worker.Handler) worker.Handler {
@@ -171,10 +170,10 @@ func (s *scene) trip(t *testing.T, plan coordinator.PlanSpec, capabilities ...st
 }
 
 // run runs a command line against the scene's server and wants an exit code.
-func (s *scene) run(t *testing.T, code int, line string, inStderr ...string) result {
+func (s *scene) run(t *testing.T, code int, line string, inStderr ...string) cmdtest.Result {
 	t.Helper()
-	r := s.ask(t, "default", words(line)...)
-	r.wants(t, line, code, inStderr...)
+	r := s.Ask(t, "default", words(line)...)
+	r.Wants(t, line, code, inStderr...)
 	return r
 }
 
@@ -192,20 +191,25 @@ func words(line string) (list []string) {
 
 func (s *scene) plan(t *testing.T, id string) view.Plan {
 	t.Helper()
-	return decoded[view.Plan](t, s.ask(t, "default", "plan", "show", id, "-o", "json"))
+	return cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", id, "-o", "json"))
 }
 
-func says(t *testing.T, r result, texts ...string) {
+func says(t *testing.T, r cmdtest.Result, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		if !strings.Contains(r.stdout, text) {
-			t.Errorf("stdout does not say %q:\n%s", text, r.stdout)
+		if !strings.Contains(r.Stdout, text) {
+			t.Errorf("stdout does not say %q:\n%s", text, r.Stdout)
 		}
 	}
 }
 
-// kept are the records of the ledger, as they stand.
-func (s *scene) kept(t *testing.T) string {
+// kept are the records of the ledger, but for the checkpoints that its host signs by itself.
+func (s *scene) kept(t *testing.T) (records string) {
 	t.Helper()
-	return s.run(t, cli.ExitGood, "ledger tail --since 1 -o json").stdout
+	for line := range strings.Lines(s.run(t, cli.ExitGood, "ledger tail --since 1 -o json").Stdout) {
+		if !strings.Contains(line, `"kind":"checkpoint_signed"`) {
+			records += line
+		}
+	}
+	return records
 }

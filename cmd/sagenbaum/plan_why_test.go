@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // rows reads the records of a story as "role kind action: because kind".
@@ -54,8 +55,8 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		"action 3: undone by attempt 1 by worker hotel",
 		"quarantined: it waits for its owner: room.free failed: stop: the room is protected",
 		"the plan ended quarantined")
-	t.Log("\n" + r.stdout)
-	why := decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
+	t.Log("\n" + r.Stdout)
+	why := cmdtest.Decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
 	want := []string{
 		"plan plan_opened", "cause plan_failed", "lease lease_fired < plan_failed",
 		"decision unwind_started < lease_fired",
@@ -70,7 +71,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	for _, line := range why.Records {
 		says(t, s.run(t, cli.ExitGood, "ledger show "+line.Record), line.Kind)
 	}
-	one := decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
+	one := cmdtest.Decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
 	if got := strings.Join(linesOf(one), "\n"); !strings.Contains(got,
 		"plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") ||
 		one.Action != "2" || len(one.Waits) != 1 {

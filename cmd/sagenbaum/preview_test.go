@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 )
@@ -28,12 +29,12 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 		`amount=120 payment="pi_1"`,
 		"to travel: irreversible: mail.send has no inverse",
 		"would: 1 exact, 1 semantic, 1 to its owner travel · 1 in doubt · ends quarantined")
-	for _, line := range strings.Split(r.stdout, "\n") {
+	for _, line := range strings.Split(r.Stdout, "\n") {
 		if n := len([]rune(line)); n > render.TreeWidth {
 			t.Errorf("a line has %d columns: %s", n, line)
 		}
 	}
-	preview := decoded[view.Preview](t, s.run(t, cli.ExitLook, "plan preview p1 -o json"))
+	preview := cmdtest.Decoded[view.Preview](t, s.run(t, cli.ExitLook, "plan preview p1 -o json"))
 	if s.kept(t) != before {
 		t.Error("a preview has changed the ledger")
 	}
@@ -47,7 +48,7 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 			foretold = append(foretold, step.Action+" "+compact(t, step.Arguments))
 		}
 	}
-	for _, u := range decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
+	for _, u := range cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
 		did = append(did, u.Action)
 	}
 	if len(foretold) != 2 || len(did) != 2 || !strings.HasPrefix(foretold[0], "3 ") ||

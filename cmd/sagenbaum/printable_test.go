@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 const evil = "a\x1b]0;pwn\x07b\u202ec\u200bd\u009be\u2066f"
@@ -69,8 +70,8 @@ func checkPrintable(t *testing.T, what, text string) {
 // operator's terminal as visible text, and programs exactly as it was.
 func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester",
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
+	agent, err := coordinator.New(coordinator.Config{Conn: cmdtest.Dial(t, s.URL), Tenant: "default", Agent: "tester",
 		Contracts: []contract.Contract{
 			{Capability: "mail.send", Class: contract.Irreversible},
 		}})
@@ -89,29 +90,29 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	if err := plan.Fail(ctx, "reason "+evil); err != nil {
 		t.Fatal(err)
 	}
-	s.ask(t, "default", "plan", "cancel", "p1", "--wait") // whatever it says: the unwind has ended then
+	s.Ask(t, "default", "plan", "cancel", "p1", "--wait") // whatever it says: the unwind has ended then
 	for _, line := range []string{
 		"plan ls", "plan tree p1", "plan show p1", "quarantine ls", "ledger tail --since 1", "status", "doctor",
 		"plan show " + strings.ReplaceAll(evil, " ", ""), "plan " + evil,
 		"quarantine resolve p1 " + evil + " --as done --reason x --evidence y",
 		"quarantine resolve p1 1 --as done --reason x --evidence " + evil,
 	} {
-		r := s.ask(t, "default", strings.Fields(line)...)
-		if r.stdout+r.stderr == "" {
+		r := s.Ask(t, "default", strings.Fields(line)...)
+		if r.Stdout+r.Stderr == "" {
 			t.Errorf("%q says nothing", line)
 		}
-		checkPrintable(t, line, r.stdout+r.stderr)
+		checkPrintable(t, line, r.Stdout+r.Stderr)
 	}
-	shown := decoded[view.Plan](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	shown := cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if shown.Label != "label "+evil || shown.Owner != "owner "+evil || shown.Actions[0].Evidence != evil {
 		t.Errorf("JSON is not exact: %q, %q, %q", shown.Label, shown.Owner, shown.Actions[0].Evidence)
 	}
-	tail := s.ask(t, "default", "ledger", "tail", "--since", "1", "-o", "json")
-	if label, _ := json.Marshal("label " + evil); !strings.Contains(tail.stdout, strings.Trim(string(label), `"`)) &&
-		!strings.Contains(tail.stdout, "\u202e") {
-		t.Errorf("the JSON of tail is not exact: %s", tail.stdout)
+	tail := s.Ask(t, "default", "ledger", "tail", "--since", "1", "-o", "json")
+	if label, _ := json.Marshal("label " + evil); !strings.Contains(tail.Stdout, strings.Trim(string(label), `"`)) &&
+		!strings.Contains(tail.Stdout, "\u202e") {
+		t.Errorf("the JSON of tail is not exact: %s", tail.Stdout)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 func TestColourIsTheOnlyEscapeThatTablesSend(t *testing.T) {

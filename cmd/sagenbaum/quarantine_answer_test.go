@@ -16,9 +16,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/quarantine"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
@@ -33,10 +35,10 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
 	s.run(t, cli.ExitUsage, "quarantine retry p1 2", "--reason")
-	s.now(func() { s.free = done })
+	s.now(func() { s.free = cmdtest.Done })
 	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
 	says(t, r, "p1 action 2 (room.book) is tried again, as told by ana", "plan now compensated")
-	undos := decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
+	undos := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
 	if len(undos.Undos) != 2 || undos.Undos[0].State != "failed" || undos.Undos[1].State != "done" ||
 		undos.Undos[0].Key != undos.Undos[1].Key {
 		t.Errorf("the attempts are %+v, want one that failed, one that is done, under one key", undos.Undos)
@@ -79,7 +81,7 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	if err := json.Unmarshal(stored.Data, &ack); err != nil || ack.Seq == 0 {
 		t.Fatalf("the worker's record was answered with %s", stored.Data)
 	}
-	c := &cli.Client{Conn: s.conn, Tenant: "default", Server: s.url, Timeout: demoMax}
+	c := &cli.Client{Conn: s.conn, Tenant: "default", Server: s.URL, Timeout: testenv.Patience}
 	if _, err := c.Plan(t.Context(), "p1", ack.Seq); err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +117,10 @@ func TestS46S52LookingTwiceChangesNothing(t *testing.T) {
 	before := s.kept(t)
 	for _, line := range []string{"quarantine ls", "quarantine show p1 2", "doctor --plan p1", "plan preview p1",
 		"undo ls --plan p1", "plan show p1"} {
-		first := s.ask(t, "default", append(words(line), "-o", "json")...)
-		second := s.ask(t, "default", append(words(line), "-o", "json")...)
+		first := s.Ask(t, "default", append(words(line), "-o", "json")...)
+		second := s.Ask(t, "default", append(words(line), "-o", "json")...)
 		if first != second {
-			t.Errorf("%s says\n%s\nand then\n%s", line, first.stdout, second.stdout)
+			t.Errorf("%s says\n%s\nand then\n%s", line, first.Stdout, second.Stdout)
 		}
 	}
 	s.run(t, cli.ExitLook, "doctor")
@@ -145,7 +147,7 @@ func TestS44S54AQuarantineIsReadable(t *testing.T) {
 		"sagenbaum quarantine retry p1 2 --reason WHY --actor NAME",
 		"sagenbaum quarantine resolve p1 2 --as done --reason WHY --evidence REF --actor NAME",
 		"sagenbaum quarantine skip p1 2 --reason WHY --actor NAME")
-	o := decoded[quarantine.Obligation](t, s.run(t, cli.ExitLook, "quarantine show p1 2 -o json"))
+	o := cmdtest.Decoded[quarantine.Obligation](t, s.run(t, cli.ExitLook, "quarantine show p1 2 -o json"))
 	if len(o.Answers) != 5 || len(o.Attempts) != 1 || o.Attempts[0].State != "failed" || len(o.Waiting) != 1 ||
 		o.Plan.Owner != "travel" {
 		t.Errorf("in JSON it is %+v", o)
@@ -166,7 +168,7 @@ func TestS51TheFailureReachesCountsAndExitCodes(t *testing.T) {
 		"plan tree p1", "doctor --plan p1"} {
 		s.run(t, cli.ExitLook, line)
 	}
-	status := decoded[status.TenantStatus](t, s.run(t, cli.ExitLook, "status -o json"))
+	status := cmdtest.Decoded[status.TenantStatus](t, s.run(t, cli.ExitLook, "status -o json"))
 	if status.Quarantined != 1 || len(status.Stuck) != 1 || status.Stuck[0].Plan != "p1" ||
 		len(status.Stuck[0].Actions) != 1 {
 		t.Errorf("the status is %+v", status)
@@ -250,7 +252,7 @@ func TestAPlanOfTwoOperatorsWaitsForTheSecond(t *testing.T) {
 	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "lost proposed by ben, waits for a second operator",
 		"answers take a second operator")
 	says(t, s.run(t, cli.ExitLook, "quarantine ls"), "lost proposed by ben")
-	proposal := decoded[quarantine.Answered](t, s.run(t, cli.ExitLook, resolve+" --as lost --actor ben -o json"))
+	proposal := cmdtest.Decoded[quarantine.Answered](t, s.run(t, cli.ExitLook, resolve+" --as lost --actor ben -o json"))
 	if !strings.HasPrefix(proposal.Proposal, "lost by ben") || proposal.State != ledger.StateQuarantined {
 		t.Errorf("the proposal is %+v", proposal)
 	}
@@ -267,8 +269,8 @@ func TestOneOfTwoAnswersWins(t *testing.T) {
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	codes := make(chan int)
 	for _, actor := range []string{"ana", "ben", "cem"} {
-		command := sagenbaum(t, "quarantine", "skip", "p1", "1", "--reason", "race", "--actor", actor, "--server",
-			s.url)
+		command := cmdtest.Sagenbaum(t, "quarantine", "skip", "p1", "1", "--reason", "race", "--actor", actor, "--server",
+			s.URL)
 		go func() {
 			if err := command.Run(); err != nil && command.ProcessState == nil {
 				codes <- -1
@@ -309,7 +311,7 @@ func TestWhatAWorkerAnsweredReachesTheOwnerAsTextOnly(t *testing.T) {
 		"plan tree p1", "plan preview p1",
 		"quarantine skip p1 1 --reason x",
 	} {
-		r := s.ask(t, "default", words(line)...)
-		checkPrintable(t, line, r.stdout+r.stderr)
+		r := s.Ask(t, "default", words(line)...)
+		checkPrintable(t, line, r.Stdout+r.Stderr)
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 )
@@ -30,8 +32,8 @@ var failures = map[string]func() error{
 // moves by itself afterwards.
 func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
-	conn := dial(t, s.url)
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
+	conn := cmdtest.Dial(t, s.URL)
 	ctx := t.Context()
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: demo.Tenant, Name: "raising"})
 	if err != nil {
@@ -56,9 +58,9 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 	for _, id := range plans {
 		failAfterAll(t, agent, id)
 	}
-	c := &cli.Client{Conn: conn, Tenant: demo.Tenant, Server: s.url, Timeout: demoMax}
+	c := &cli.Client{Conn: conn, Tenant: demo.Tenant, Server: s.URL, Timeout: testenv.Patience}
 	for _, id := range plans {
-		if _, err := plan.AwaitEnd(ctx, c, id, 0, demoMax); err != nil {
+		if _, err := plan.AwaitEnd(ctx, c, id, 0, testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
 		plan, err := c.Plan(ctx, id, 0)
@@ -71,7 +73,7 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 	if err := errors.Join(agent.Close(ctx), w.Close(ctx)); err != nil {
 		t.Error(err)
 	}
-	s.end(t)
+	s.End(t)
 }
 
 // raising fails for the one kind that the plan's id names, as it says there.
@@ -139,21 +141,21 @@ func checkQuarantined(t *testing.T, id string, plan view.Plan) {
 
 // checkNothingMoves restarts the server, which sweeps everything again, and
 // wants the same answers as before (S46, S52).
-func checkNothingMoves(t *testing.T, s *served, quarantined int) {
+func checkNothingMoves(t *testing.T, s *cmdtest.Served, quarantined int) {
 	t.Helper()
 	args := []string{"quarantine", "ls", "-o", "json"}
-	first := s.ask(t, demo.Tenant, args...)
-	first.wants(t, "quarantine ls", cli.ExitLook)
-	if n := len(decoded[view.PlansAnswer](t, first).Plans); n != quarantined {
+	first := s.Ask(t, demo.Tenant, args...)
+	first.Wants(t, "quarantine ls", cli.ExitLook)
+	if n := len(cmdtest.Decoded[view.PlansAnswer](t, first).Plans); n != quarantined {
 		t.Errorf("%d plans in quarantine, want %d", n, quarantined)
 	}
-	s.command.Process.Kill()
-	s.command.Wait()
-	again := serveFor(t, s.dir, "--listen", strings.TrimPrefix(s.url, "nats://"), "--tenant", demo.Tenant)
-	second := again.ask(t, demo.Tenant, args...)
-	second.wants(t, "quarantine ls after a restart", cli.ExitLook)
-	if first.stdout != second.stdout {
-		t.Errorf("a restart changed the quarantine from\n%s\nto\n%s", first.stdout, second.stdout)
+	s.Command.Process.Kill()
+	s.Command.Wait()
+	again := cmdtest.ServeFor(t, s.Dir, "--listen", strings.TrimPrefix(s.URL, "nats://"), "--tenant", demo.Tenant)
+	second := again.Ask(t, demo.Tenant, args...)
+	second.Wants(t, "quarantine ls after a restart", cli.ExitLook)
+	if first.Stdout != second.Stdout {
+		t.Errorf("a restart changed the quarantine from\n%s\nto\n%s", first.Stdout, second.Stdout)
 	}
 	*s = *again
 }

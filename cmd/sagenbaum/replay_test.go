@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // S36, S105: an agent whose code undoes its actions is gone when its plan is
@@ -17,9 +18,9 @@ import (
 // again, it is undone.
 func TestAHandlerThatNoProcessOffersIsSeen(t *testing.T) {
 	t.Parallel()
-	server := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	server := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
 	agent := func(ctx context.Context, end func() error) error {
-		c, err := coordinator.New(coordinator.Config{Conn: dial(t, server.url), Tenant: "default", Agent: "writer"})
+		c, err := coordinator.New(coordinator.Config{Conn: cmdtest.Dial(t, server.URL), Tenant: "default", Agent: "writer"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,24 +42,24 @@ func TestAHandlerThatNoProcessOffersIsSeen(t *testing.T) {
 	if err := agent(ctx, func() error { stop(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	server.ask(t, "default", "plan", "cancel", "p1", "--reason", "not wanted", "--actor", "ana").wants(t, "plan cancel",
+	server.Ask(t, "default", "plan", "cancel", "p1", "--reason", "not wanted", "--actor", "ana").Wants(t, "plan cancel",
 		cli.ExitGood)
 	const waits = "the handler of draft, version 1, of agent writer: no process offers it"
-	until(t, t.Context(), "plan show says what is waited for", func() bool {
-		return strings.Contains(server.ask(t, "default", "plan", "tree", "p1").stdout, waits)
+	cmdtest.Until(t, t.Context(), "plan show says what is waited for", func() bool {
+		return strings.Contains(server.Ask(t, "default", "plan", "tree", "p1").Stdout, waits)
 	})
-	doctor := server.ask(t, "default", "doctor")
+	doctor := server.Ask(t, "default", "doctor")
 	for _, text := range []string{"plan p1 action draft waits for " + waits,
 		"next: run that agent's function under plan p1 again"} {
-		if !strings.Contains(doctor.stdout, text) {
-			t.Errorf("doctor does not say %q:\n%s", text, doctor.stdout)
+		if !strings.Contains(doctor.Stdout, text) {
+			t.Errorf("doctor does not say %q:\n%s", text, doctor.Stdout)
 		}
 	}
 	if err := agent(t.Context(), func() error { return nil }); !errors.Is(err, coordinator.ErrUnwound) ||
 		!strings.Contains(err.Error(), "compensated") {
 		t.Errorf("run again: %v", err)
 	}
-	if doctor := server.ask(t, "default", "doctor").stdout; !strings.Contains(doctor, "no command waits for a worker") {
+	if doctor := server.Ask(t, "default", "doctor").Stdout; !strings.Contains(doctor, "no command waits for a worker") {
 		t.Errorf("the doctor still has something:\n%s", doctor)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/review"
 )
 
@@ -16,12 +17,12 @@ import (
 // on the command line.
 func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	s := serveFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	writeContractFile(t, dir, "send.yaml", sendContract)
-	s.ask(t, "default", "contract", "apply", "-f", filepath.Join(dir, "send.yaml"), "--actor", "op").wants(t,
+	s.Ask(t, "default", "contract", "apply", "-f", filepath.Join(dir, "send.yaml"), "--actor", "op").Wants(t,
 		"contract apply", cli.ExitGood)
-	s.ask(t, "default", "review", "ls").wants(t, "review ls", cli.ExitGood, "no action waits")
+	s.Ask(t, "default", "review", "ls").Wants(t, "review ls", cli.ExitGood, "no action waits")
 	local := filepath.Join(dir, "auth", "local.creds")
 	door := func(verb, body, key, want string) {
 		t.Helper()
@@ -38,31 +39,31 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	for _, action := range []string{"a", "b", "c"} {
 		act(action, "state", "waiting")
 	}
-	ls := s.ask(t, "default", "review", "ls", "-o", "json")
-	ls.wants(t, "review ls", cli.ExitLook)
-	if got := decoded[view.ReviewAnswer](t, ls); len(got.Reviews) != 3 || got.Reviews[0].Action != "a" ||
+	ls := s.Ask(t, "default", "review", "ls", "-o", "json")
+	ls.Wants(t, "review ls", cli.ExitLook)
+	if got := cmdtest.Decoded[view.ReviewAnswer](t, ls); len(got.Reviews) != 3 || got.Reviews[0].Action != "a" ||
 		!strings.Contains(string(got.Reviews[0].Input), `"to": "a"`) || got.Reviews[0].Agent != "tripper" {
 		t.Errorf("review ls: %+v", got)
 	}
-	shown := s.ask(t, "default", "review", "show", "p1", "b")
-	shown.wants(t, "review show", cli.ExitGood, "review allow|block|redirect p1 b")
-	if !strings.Contains(shown.stdout, `{"to":"b"}`) {
-		t.Errorf("review show: %s", shown.stdout)
+	shown := s.Ask(t, "default", "review", "show", "p1", "b")
+	shown.Wants(t, "review show", cli.ExitGood, "review allow|block|redirect p1 b")
+	if !strings.Contains(shown.Stdout, `{"to":"b"}`) {
+		t.Errorf("review show: %s", shown.Stdout)
 	}
-	s.ask(t, "default", "review", "show", "p1", "x").wants(t, "review show x", cli.ExitFailed, "review ls")
-	s.ask(t, "default", "review", "block", "p1", "b").wants(t, "block without a reason", cli.ExitUsage, "--reason")
-	s.ask(t, "default", "review", "allow", "p1", "a", "--by", "a b").wants(t, "no name", cli.ExitUsage, "--by")
-	s.ask(t, "default", "review", "allow", "p1", "nobody", "--by", "boss").wants(t, "no action", cli.ExitConflict)
+	s.Ask(t, "default", "review", "show", "p1", "x").Wants(t, "review show x", cli.ExitFailed, "review ls")
+	s.Ask(t, "default", "review", "block", "p1", "b").Wants(t, "block without a reason", cli.ExitUsage, "--reason")
+	s.Ask(t, "default", "review", "allow", "p1", "a", "--by", "a b").Wants(t, "no name", cli.ExitUsage, "--by")
+	s.Ask(t, "default", "review", "allow", "p1", "nobody", "--by", "boss").Wants(t, "no action", cli.ExitConflict)
 	for _, v := range [][]string{{"allow", "a"}, {"block", "b"}, {"redirect", "c"}} {
-		r := s.ask(t, "default", "review", v[0], "p1", v[1], "--by", "boss", "--reason", "as agreed", "-o", "json")
-		r.wants(t, v[0], cli.ExitGood)
-		if got := decoded[review.Given](t, r); got.Verdict != v[0] || got.By != "boss" || got.Record == 0 {
+		r := s.Ask(t, "default", "review", v[0], "p1", v[1], "--by", "boss", "--reason", "as agreed", "-o", "json")
+		r.Wants(t, v[0], cli.ExitGood)
+		if got := cmdtest.Decoded[review.Given](t, r); got.Verdict != v[0] || got.By != "boss" || got.Record == 0 {
 			t.Errorf("%s: %+v", v[0], got)
 		}
 	}
-	s.ask(t, "default", "review", "ls").wants(t, "review ls", cli.ExitGood)
+	s.Ask(t, "default", "review", "ls").Wants(t, "review ls", cli.ExitGood)
 	act("a", "state", "accepted")
 	act("b", "code", "blocked")
 	act("c", "code", "redirected")
-	s.end(t)
+	s.End(t)
 }

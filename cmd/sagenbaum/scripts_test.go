@@ -15,6 +15,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // The scripts of testdata/scripts run the binary as an operator does. `server` starts
@@ -22,11 +24,7 @@ import (
 // open one (open); `exits N COMMAND...` runs a command that must end with that code.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(bin, "sagenbaum")); err != nil {
+	if err := os.Symlink(cmdtest.Program(t), filepath.Join(bin, "sagenbaum")); err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
@@ -38,7 +36,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			env.Setenv("HOME", home)
 			env.Setenv("USER", "tester")
-			env.Setenv(asCommand, "1")
+			env.Setenv(cmdtest.AsCommand, "1")
 			return os.Mkdir(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -74,28 +72,28 @@ func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: server")
 	}
 	s := serveScript(ts)
-	ts.Setenv("SAGENBAUM_SERVER", s.url)
-	if creds, ok := localOf(s.url); ok {
+	ts.Setenv("SAGENBAUM_SERVER", s.URL)
+	if creds, ok := cmdtest.LocalOf(s.URL); ok {
 		ts.Setenv("SAGENBAUM_CREDS", creds)
 	}
 }
 
 // serveScript starts a server with its plans.
-func serveScript(ts *testscript.TestScript) *served {
+func serveScript(ts *testscript.TestScript) *cmdtest.Served {
 	dir := filepath.Join(ts.Getenv("WORK"), "data")
 	self, err := os.Executable()
 	ts.Check(err)
 	command := exec.Command(self, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--stop-on-eof", "-o", "json")
-	command.Env = []string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "USER=tester"}
-	s, err := startServed(dir, command)
+	command.Env = cmdtest.Environment(ts.Getenv("HOME"))
+	s, err := cmdtest.StartServed(dir, command)
 	ts.Check(err)
 	ts.Defer(func() {
-		s.stdin.Close()
-		late := time.AfterFunc(testenv.Patience, func() { s.command.Process.Kill() })
+		s.Stdin.Close()
+		late := time.AfterFunc(testenv.Patience, func() { s.Command.Process.Kill() })
 		defer late.Stop()
-		s.command.Wait()
+		s.Command.Wait()
 	})
-	ts.Check(scriptPlans(s.url))
+	ts.Check(scriptPlans(s.URL))
 	return s
 }
 
@@ -103,7 +101,7 @@ func serveScript(ts *testscript.TestScript) *served {
 func scriptPlans(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
-	conn, err := asLocal(url)
+	conn, err := cmdtest.AsLocal(url)
 	if err != nil {
 		return err
 	}

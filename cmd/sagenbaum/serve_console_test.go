@@ -19,14 +19,15 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // TestServeShowsAConsoleInWhichOperatorsAct with the token that its first start makes.
 func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	s := serveFor(t, dir, "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0")
-	openPlan(t, dial(t, s.url), "default", "p1")
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0")
+	cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p1")
 	var kept []string
 	users := filepath.Join(dir, "console", "users")
 	tokens, err := filepath.Glob(filepath.Join(dir, "console", "*.token"))
@@ -63,7 +64,7 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 		}
 		return string(body)
 	}
-	base := s.console
+	base := s.Console
 	open := page(client.Get(base + "t/default/plans/p1"))
 	if strings.Contains(open, token) || strings.Contains(open, `name="csrf"`) {
 		t.Error("a page for whoever is on this machine has what an operator needs")
@@ -76,51 +77,50 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 	}
 	page(client.PostForm(base+"t/default/plans/p1/cancel", url.Values{"csrf": {csrf[1]}, "reason": {"sold out"}}))
 	var said api.OutcomeAnswer
-	r := s.ask(t, "default", "plan", "show", "p1", "-o", "json")
-	if err := json.Unmarshal([]byte(r.stdout), &said); err != nil || !strings.Contains(said.Reason, "sold out ("+name) {
+	r := s.Ask(t, "default", "plan", "show", "p1", "-o", "json")
+	if err := json.Unmarshal([]byte(r.Stdout), &said); err != nil || !strings.Contains(said.Reason, "sold out ("+name) {
 		t.Errorf("the plan is %s: %q, %v", said.State, said.Reason, err)
 	}
 	consoleByCommand(t, base, users, name+" "+token)
-	end := s.end(t)
-	end.wants(t, "serve", cli.ExitGood)
-	if strings.Contains(end.stderr, token) {
+	end := s.End(t)
+	end.Wants(t, "serve", cli.ExitGood)
+	if strings.Contains(end.Stderr, token) {
 		t.Error("the token is in the log")
 	}
 }
 
 func TestServeRefusesAConsoleThatOthersReachInTheClear(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", "0.0.0.0:0"))
-	open.wants(t, "an open console", cli.ExitUsage, "no certificate", "--console-cert")
+	dir := cmdtest.DataDir(t)
+	open := cmdtest.Run(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", "0.0.0.0:0")
+	open.Wants(t, "an open console", cli.ExitUsage, "no certificate", "--console-cert")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	twice := finished(t,
-		sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", taken.Addr().String()))
-	twice.wants(t, "a console on a port that is taken", cli.ExitFailed, "--console 127.0.0.1:0")
+	twice := cmdtest.Run(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", taken.Addr().String())
+	twice.Wants(t, "a console on a port that is taken", cli.ExitFailed, "--console 127.0.0.1:0")
 }
 
 // consoleByCommand adds a user, whose session is then listed and ended.
 func consoleByCommand(t *testing.T, base, users, admin string) {
 	t.Helper()
-	run := func(args ...string) result {
+	run := func(args ...string) cmdtest.Result {
 		t.Helper()
-		command := sagenbaum(t, append([]string{"console"}, args...)...)
+		command := cmdtest.Sagenbaum(t, append([]string{"console"}, args...)...)
 		command.Env = append(command.Env, "SAGENBAUM_CONSOLE_TOKEN="+admin)
-		return finished(t, command)
+		return cmdtest.Finished(t, command)
 	}
 	added := run("users", "add", "bo", "--role", "reader", "--on", "default", "--expires", "90d", "--file", users)
-	added.wants(t, "adding a user", cli.ExitGood, "shown once")
-	token := strings.TrimSpace(added.stdout)
-	run("users", "add", "bo", "--on", "default", "--file", users).wants(t, "the same name", cli.ExitUsage, "there twice")
-	run("users", "add", "eve", "--file", users).wants(t, "no tenant", cli.ExitUsage, "tenants")
-	run("users", "rm", "eve", "--file", users).wants(t, "no such user", cli.ExitFailed, "no user")
-	if list := run("users", "ls", "--file", users); !strings.Contains(list.stdout, "bo") ||
-		strings.Contains(list.stdout, "argon2") {
-		t.Errorf("the users are %s", list.stdout)
+	added.Wants(t, "adding a user", cli.ExitGood, "shown once")
+	token := strings.TrimSpace(added.Stdout)
+	run("users", "add", "bo", "--on", "default", "--file", users).Wants(t, "the same name", cli.ExitUsage, "there twice")
+	run("users", "add", "eve", "--file", users).Wants(t, "no tenant", cli.ExitUsage, "tenants")
+	run("users", "rm", "eve", "--file", users).Wants(t, "no such user", cli.ExitFailed, "no user")
+	if list := run("users", "ls", "--file", users); !strings.Contains(list.Stdout, "bo") ||
+		strings.Contains(list.Stdout, "argon2") {
+		t.Errorf("the users are %s", list.Stdout)
 	}
 	signIn := func(want int) *http.Client {
 		t.Helper()
@@ -143,25 +143,25 @@ func consoleByCommand(t *testing.T, base, users, admin string) {
 	}
 	signIn(http.StatusOK)
 	list := run("sessions", "ls", "--url", base)
-	list.wants(t, "sessions", cli.ExitGood)
-	if !strings.Contains(list.stdout, "reader of default") || !strings.Contains(list.stdout, "admin of all tenants") {
-		t.Errorf("the sessions are %s", list.stdout)
+	list.Wants(t, "sessions", cli.ExitGood)
+	if !strings.Contains(list.Stdout, "reader of default") || !strings.Contains(list.Stdout, "admin of all tenants") {
+		t.Errorf("the sessions are %s", list.Stdout)
 	}
 	ended := run("sessions", "end", "--user", "bo", "--url", base)
-	ended.wants(t, "ending a session", cli.ExitGood)
-	if !strings.Contains(ended.stdout, "1 session ended") {
-		t.Errorf("it says %s", ended.stdout)
+	ended.Wants(t, "ending a session", cli.ExitGood)
+	if !strings.Contains(ended.Stdout, "1 session ended") {
+		t.Errorf("it says %s", ended.Stdout)
 	}
-	if list := run("sessions", "ls", "--url", base); strings.Contains(list.stdout, "reader of default") {
-		t.Errorf("the sessions are %s", list.stdout)
+	if list := run("sessions", "ls", "--url", base); strings.Contains(list.Stdout, "reader of default") {
+		t.Errorf("the sessions are %s", list.Stdout)
 	}
-	run("sessions", "end", "nothing", "--url", base).wants(t, "no such session", cli.ExitFailed, "no session")
+	run("sessions", "end", "nothing", "--url", base).Wants(t, "no such session", cli.ExitFailed, "no session")
 	rotated := run("users", "rotate", "bo", "--file", users)
-	rotated.wants(t, "another token", cli.ExitGood, "shown once")
+	rotated.Wants(t, "another token", cli.ExitGood, "shown once")
 	signIn(http.StatusForbidden)
-	token = strings.TrimSpace(rotated.stdout)
+	token = strings.TrimSpace(rotated.Stdout)
 	signIn(http.StatusOK)
-	run("users", "rm", "bo", "--file", users).wants(t, "removing a user", cli.ExitGood)
+	run("users", "rm", "bo", "--file", users).Wants(t, "removing a user", cli.ExitGood)
 	admin = "bo " + token
-	run("sessions", "ls", "--url", base).wants(t, "as no admin", cli.ExitNotAllowed, "token")
+	run("sessions", "ls", "--url", base).Wants(t, "as no admin", cli.ExitNotAllowed, "token")
 }

@@ -9,6 +9,7 @@ import (
 	natsd "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // TestServeTakesItsServerFromTheEnvironment: a password on the command line is in the
@@ -28,22 +29,22 @@ func TestServeTakesItsServerFromTheEnvironment(t *testing.T) {
 		t.Fatal("the server is not ready")
 	}
 	url := strings.Replace(server.ClientURL(), "nats://", "nats://host:s3cret@", 1)
-	dir := dataDir(t)
-	command := serveCommand(t, dir, "--accept-lossy-broker", "--inbox", "_INBOX_host")
+	dir := cmdtest.DataDir(t)
+	command := cmdtest.ServeCommand(t, dir, "--accept-lossy-broker", "--inbox", "_INBOX_host")
 	command.Env = append(command.Env, "SAGENBAUM_NATS="+url)
-	s := serveAs(t, dir, command)
-	if strings.Contains(s.said, "s3cret") {
-		t.Errorf("it says the password: %s", s.said)
+	s := cmdtest.ServeAs(t, dir, command)
+	if strings.Contains(s.Said, "s3cret") {
+		t.Errorf("it says the password: %s", s.Said)
 	}
-	s.url = url
-	s.ask(t, "default", "status", "--inbox", "_INBOX_host").wants(t, "status", cli.ExitGood)
-	help := finished(t, func() *exec.Cmd {
-		c := sagenbaum(t, "serve", "--help")
+	s.URL = url
+	s.Ask(t, "default", "status", "--inbox", "_INBOX_host").Wants(t, "status", cli.ExitGood)
+	help := cmdtest.Finished(t, func() *exec.Cmd {
+		c := cmdtest.Sagenbaum(t, "serve", "--help")
 		c.Env = append(c.Env, "SAGENBAUM_NATS="+url, "SAGENBAUM_SYSTEM_NATS="+url)
 		return c
 	}())
-	if strings.Contains(help.stdout+help.stderr, "s3cret") {
+	if strings.Contains(help.Stdout+help.Stderr, "s3cret") {
 		t.Error("the help shows the environment")
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

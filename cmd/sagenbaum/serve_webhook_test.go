@@ -19,6 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
@@ -32,10 +33,10 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 		pages <- page
 	}))
 	defer hook.Close()
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--webhook", hook.URL+"/owners?key=secret", "--webhook",
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--webhook", hook.URL+"/owners?key=secret", "--webhook",
 		"payments=https://127.0.0.1:1/")
-	openPlan(t, dial(t, s.url), "default", "p1")
-	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").wants(t, "plan cancel --wait",
+	cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p1")
+	s.Ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").Wants(t, "plan cancel --wait",
 		cli.ExitLook)
 	select {
 	case page := <-pages:
@@ -46,7 +47,7 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 	case <-time.After(testenv.Patience):
 		t.Error("nobody is paged")
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
@@ -61,11 +62,11 @@ func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
 		{[]string{"https://pager.example.com/?a=b", "https://pager.example.com/2"}, "for default is given twice"},
 		{[]string{"x=https://pager.example.com/", "x=https://pager.example.com/2"}, "for x is given twice"},
 	} {
-		args := []string{"serve", "--data", dataDir(t), "--listen", "127.0.0.1:0"}
+		args := []string{"serve", "--data", cmdtest.DataDir(t), "--listen", "127.0.0.1:0"}
 		for _, webhook := range c.given {
 			args = append(args, "--webhook", webhook)
 		}
-		finished(t, sagenbaum(t, args...)).wants(t, c.given[0], cli.ExitUsage, c.want, "next: ")
+		cmdtest.Run(t, args...).Wants(t, c.given[0], cli.ExitUsage, c.want, "next: ")
 	}
 }
 
@@ -79,7 +80,7 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 		genuine       bool
 	}
 	calls := make(chan call, 100)
-	dir := dataDir(t)
+	dir := cmdtest.DataDir(t)
 	hanging := make(chan struct{}) // closed: calls are answered
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -101,8 +102,8 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 	}))
 	defer hook.Close()
 	args := []string{"--listen", "127.0.0.1:0", "--webhook", hook.URL, "--stuck-after", "1ms"}
-	s := serveFor(t, dir, args...)
-	trouble(t, s, "default")
+	s := cmdtest.ServeFor(t, dir, args...)
+	cmdtest.Trouble(t, s, "default")
 	gather := func() map[string]call {
 		t.Helper()
 		byKind := map[string]call{}
@@ -120,10 +121,10 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 		return byKind
 	}
 	first := gather()
-	s.command.Process.Kill()
-	s.command.Wait()
+	s.Command.Process.Kill()
+	s.Command.Wait()
 	close(hanging)
-	again := serveFor(t, dir, args...)
+	again := cmdtest.ServeFor(t, dir, args...)
 	second := gather()
 	for _, kind := range []string{api.PageQuarantined, api.PageStuckWorker} {
 		if a, b := first[kind], second[kind]; a.id == "" || a.id != b.id || a.page.Plan != b.page.Plan ||
@@ -135,11 +136,11 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 		!strings.Contains(stuck.Reason, "no worker serves room.free") || stuck.Hook != api.PageOperators {
 		t.Errorf("%+v", stuck)
 	}
-	eventually(t, "the record", func() (string, bool) {
-		r := again.ask(t, "default", "status")
-		return r.stdout, !strings.Contains(r.stdout, "unpaged")
+	cmdtest.Eventually(t, "the record", func() (string, bool) {
+		r := again.Ask(t, "default", "status")
+		return r.Stdout, !strings.Contains(r.Stdout, "unpaged")
 	})
-	again.end(t).wants(t, "serve", cli.ExitGood)
+	again.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeRefusesASecretThatIsNone(t *testing.T) {
@@ -154,12 +155,11 @@ func TestServeRefusesASecretThatIsNone(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		r := finished(t,
-			sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--webhook", "https://127.0.0.1:1/",
-				"--webhook-secret", file))
-		r.wants(t, text, cli.ExitUsage, "next: ")
-		if strings.Contains(r.stderr, "whsec_c2hv") {
-			t.Errorf("the secret is in the error: %s", r.stderr)
+		r := cmdtest.Run(t, "serve", "--data", cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--webhook",
+			"https://127.0.0.1:1/", "--webhook-secret", file)
+		r.Wants(t, text, cli.ExitUsage, "next: ")
+		if strings.Contains(r.Stderr, "whsec_c2hv") {
+			t.Errorf("the secret is in the error: %s", r.Stderr)
 		}
 	}
 }

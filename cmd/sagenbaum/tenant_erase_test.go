@@ -11,14 +11,16 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // copied copies a data folder, with these files of the folder of keys beside it.
 func copied(t *testing.T, dir string, keys ...string) string {
 	t.Helper()
-	to := dataDir(t)
+	to := cmdtest.DataDir(t)
 	err := os.CopyFS(to, os.DirFS(dir))
 	// A copy that keeps no modes is refused: its credentials could be read by others.
 	err = errors.Join(err, os.Chmod(filepath.Join(to, "auth", "local.creds"), 0o600))
@@ -59,9 +61,9 @@ func hidden(t *testing.T, dir string, texts ...string) {
 // takes its time for it.
 func unnamed(t *testing.T, dir, row string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	until(t, ctx, "the manifest that names rows of before is gone", func() bool {
+	cmdtest.Until(t, ctx, "the manifest that names rows of before is gone", func() bool {
 		names, err := filepath.Glob(filepath.Join(dir, "executor", "state", "MANIFEST-*"))
 		snapshots, problem := filepath.Glob(filepath.Join(dir, "executor", "snapshots", "*", "MANIFEST-*"))
 		err = errors.Join(err, problem)
@@ -86,36 +88,36 @@ func TestTenantEraseIsForGoodAlsoForCopies(t *testing.T) {
 	}
 	p.leave(t)
 	p.stop(t)
-	all := copied(t, p.dir, "master.key", filepath.Join("tenants", "default.key"))
-	most := copied(t, p.dir, "master.key")
+	all := copied(t, p.Dir, "master.key", filepath.Join("tenants", "default.key"))
+	most := copied(t, p.Dir, "master.key")
 
-	s := serveFor(t, p.dir)
-	erase := func(code int, typed string, args ...string) result {
+	s := cmdtest.ServeFor(t, p.Dir)
+	erase := func(code int, typed string, args ...string) cmdtest.Result {
 		t.Helper()
-		command := sagenbaum(t, append([]string{"tenant", "erase", "default", "--server", s.url, "--actor", "ana"},
+		command := cmdtest.Sagenbaum(t, append([]string{"tenant", "erase", "default", "--server", s.URL, "--actor", "ana"},
 			args...)...)
 		command.Stdin = strings.NewReader(typed)
-		r := finished(t, command)
-		r.wants(t, "tenant erase "+strings.Join(args, " "), code)
+		r := cmdtest.Finished(t, command)
+		r.Wants(t, "tenant erase "+strings.Join(args, " "), code)
 		return r
 	}
 	erase(cli.ExitUsage, "default\n")
 	erase(cli.ExitUsage, "defualt\n", "--reason", "x")
 	erase(cli.ExitUsage, "", "--reason", "x")
-	s.ask(t, "default", "plan", "show", "trip-to-erase", "--reveal").wants(t, "plan show", cli.ExitGood)
+	s.Ask(t, "default", "plan", "show", "trip-to-erase", "--reveal").Wants(t, "plan show", cli.ExitGood)
 	first := erase(cli.ExitGood, "default\n", "--reason", "the contract has ended")
 	says(t, first, "tenant default was erased by ana (", "the contract has ended", "root ", "signed by", "destroyed",
 		"by host ")
-	if again := erase(cli.ExitGood, "", "--reason", "y", "--confirm", "default"); again.stdout != first.stdout {
-		t.Errorf("again: %s", again.stdout)
+	if again := erase(cli.ExitGood, "", "--reason", "y", "--confirm", "default"); again.Stdout != first.Stdout {
+		t.Errorf("again: %s", again.Stdout)
 	}
-	shown := s.ask(t, "default", "tenant", "show", "default")
-	shown.wants(t, "tenant show", cli.ExitGood)
+	shown := s.Ask(t, "default", "tenant", "show", "default")
+	shown.Wants(t, "tenant show", cli.ExitGood)
 	says(t, shown, "erased", "the contract has ended")
-	s.ask(t, "default", "plan", "ls").wants(t, "plan ls", cli.ExitFailed, "was erased by ana")
-	s.ask(t, "default", "doctor").wants(t, "doctor", cli.ExitGood)
-	asked := s.ask(t, "default", "tenant", "show", "default", "-o", "json")
-	e := decoded[view.Status](t, asked).Erased
+	s.Ask(t, "default", "plan", "ls").Wants(t, "plan ls", cli.ExitFailed, "was erased by ana")
+	s.Ask(t, "default", "doctor").Wants(t, "doctor", cli.ExitGood)
+	asked := s.Ask(t, "default", "tenant", "show", "default", "-o", "json")
+	e := cmdtest.Decoded[view.Status](t, asked).Erased
 	if e == nil || len(e.Notes) != 2 {
 		t.Fatalf("%+v", e)
 	}
@@ -123,29 +125,29 @@ func TestTenantEraseIsForGoodAlsoForCopies(t *testing.T) {
 	if err != nil || said.Done == nil || said.Actor != "ana" {
 		t.Errorf("%+v, %v", said, err)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 
-	s = serveFor(t, p.dir) // the name is not used again
-	s.ask(t, "default", "tenant", "show", "default").wants(t, "after a restart", cli.ExitGood)
-	unnamed(t, p.dir, "trip-to-erase")
-	s.end(t).wants(t, "serve", cli.ExitGood)
-	hidden(t, p.dir, "trip-to-erase", "pay.charge", "pay.refund")
-	if _, err := os.Stat(filepath.Join(p.dir+".keys", "tenants", "default.key")); !errors.Is(err, os.ErrNotExist) {
+	s = cmdtest.ServeFor(t, p.Dir) // the name is not used again
+	s.Ask(t, "default", "tenant", "show", "default").Wants(t, "after a restart", cli.ExitGood)
+	unnamed(t, p.Dir, "trip-to-erase")
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+	hidden(t, p.Dir, "trip-to-erase", "pay.charge", "pay.refund")
+	if _, err := os.Stat(filepath.Join(p.Dir+".keys", "tenants", "default.key")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the tenant's key: %v", err)
 	}
-	s = serveFor(t, p.dir, "--tenant", "other") // nobody serves the name
-	says(t, s.ask(t, "default", "tenant", "show", "default"), "was erased by ana")
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s = cmdtest.ServeFor(t, p.Dir, "--tenant", "other") // nobody serves the name
+	says(t, s.Ask(t, "default", "tenant", "show", "default"), "was erased by ana")
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 
 	hidden(t, most)
-	s = serveFor(t, most)
-	r := s.ask(t, "default", "plan", "show", "trip-to-erase", "--reveal")
-	r.wants(t, "with the copy and the master key", cli.ExitFailed, "there is no key of this tenant")
-	hides(t, "plan show", r.stdout+r.stderr)
-	s.end(t).wants(t, "serve", cli.ExitGood)
-	s = serveFor(t, all) // what the erasure does not reach, so that the test before shows something
-	says(t, s.ask(t, "default", "plan", "show", "trip-to-erase", "--reveal"), cardNumber, token)
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s = cmdtest.ServeFor(t, most)
+	r := s.Ask(t, "default", "plan", "show", "trip-to-erase", "--reveal")
+	r.Wants(t, "with the copy and the master key", cli.ExitFailed, "there is no key of this tenant")
+	hides(t, "plan show", r.Stdout+r.Stderr)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+	s = cmdtest.ServeFor(t, all) // what the erasure does not reach, so that the test before shows something
+	says(t, s.Ask(t, "default", "plan", "show", "trip-to-erase", "--reveal"), cardNumber, token)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // TestTenantEraseConvergesOverKills, whenever the server is killed.
@@ -159,23 +161,23 @@ func TestTenantEraseConvergesOverKills(t *testing.T) {
 		}
 		p.leave(t)
 		line := []string{"tenant", "erase", "default", "--reason", "x", "--actor", "ana", "--confirm", "default", "--server",
-			p.url}
-		erase := sagenbaum(t, line...)
+			p.URL}
+		erase := cmdtest.Sagenbaum(t, line...)
 		if err := erase.Start(); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(pause)
-		_ = p.command.Process.Kill()
-		_ = p.command.Wait()
+		_ = p.Command.Process.Kill()
+		_ = p.Command.Wait()
 		_ = erase.Process.Kill()
 		_ = erase.Wait()
-		s := serveAs(t, p.dir, serveCommand(t, p.dir, "--listen", strings.TrimPrefix(p.url, "nats://")))
-		finished(t, sagenbaum(t, line...)).wants(t, "tenant erase again", cli.ExitGood, "")
-		shown := s.ask(t, "default", "tenant", "show", "default")
-		shown.wants(t, "tenant show", cli.ExitGood)
+		s := cmdtest.ServeAs(t, p.Dir, cmdtest.ServeCommand(t, p.Dir, "--listen", strings.TrimPrefix(p.URL, "nats://")))
+		cmdtest.Run(t, line...).Wants(t, "tenant erase again", cli.ExitGood, "")
+		shown := s.Ask(t, "default", "tenant", "show", "default")
+		shown.Wants(t, "tenant show", cli.ExitGood)
 		says(t, shown, "was erased by ana", "by host ")
-		s.end(t).wants(t, "serve", cli.ExitGood)
-		if left, err := os.ReadDir(filepath.Join(p.dir+".keys", "tenants")); err != nil || len(left) != 0 {
+		s.End(t).Wants(t, "serve", cli.ExitGood)
+		if left, err := os.ReadDir(filepath.Join(p.Dir+".keys", "tenants")); err != nil || len(left) != 0 {
 			t.Errorf("after %s: %v, %v", pause, left, err)
 		}
 	}

@@ -11,10 +11,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // tenantShown is what a command says of the entry of a tenant.
@@ -28,25 +30,25 @@ type tenantShown struct {
 // and there again after one without a flag.
 func TestTenantsAreDataOfAServerThatRuns(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	s := serveFor(t, dir)
-	run := func(code int, line string, says ...string) result {
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir)
+	run := func(code int, line string, says ...string) cmdtest.Result {
 		t.Helper()
-		r := s.ask(t, "default", strings.Fields(line)...)
-		r.wants(t, line, code)
+		r := s.Ask(t, "default", strings.Fields(line)...)
+		r.Wants(t, line, code)
 		for _, text := range says {
-			if !strings.Contains(r.stdout+r.stderr, text) {
-				t.Errorf("%s does not say %q:\n%s%s", line, text, r.stdout, r.stderr)
+			if !strings.Contains(r.Stdout+r.Stderr, text) {
+				t.Errorf("%s does not say %q:\n%s%s", line, text, r.Stdout, r.Stderr)
 			}
 		}
 		return r
 	}
 	run(cli.ExitGood, "tenant add shop --dry-run --actor ana", "would be changed", "shop")
-	s.ask(t, "shop", "status").wants(t, "status of a tenant that is not there", cli.ExitNoServer)
+	s.Ask(t, "shop", "status").Wants(t, "status of a tenant that is not there", cli.ExitNoServer)
 	run(cli.ExitGood, "tenant add shop --open-plans 50 --actor ana", "active", "50", "(default)", "by ana")
 	run(cli.ExitGood, "tenant add shop --open-plans 50 --actor ana", "is so already")
-	added := s.ask(t, "shop", "status", "-o", "json")
-	added.wants(t, "status of a tenant that was added just now", cli.ExitGood)
+	added := s.Ask(t, "shop", "status", "-o", "json")
+	added.Wants(t, "status of a tenant that was added just now", cli.ExitGood)
 	run(cli.ExitFailed, "tenant add shop --open-plans 51", "with other limits", "tenant limits shop")
 	run(cli.ExitGood, "tenant limits shop --facts 9 --open-plans default --actor ana", "9", "1000000 (default)")
 	run(cli.ExitGood, "tenant limits shop --held-conditions 77 --actor ana", "held", "77")
@@ -61,47 +63,47 @@ func TestTenantsAreDataOfAServerThatRuns(t *testing.T) {
 	run(cli.ExitUsage, "tenant add a.b", `"a.b" cannot be a tenant`)
 	run(cli.ExitUsage, "tenant add "+strings.Repeat("x", 10_000), "cannot be a tenant", "1 to 64")
 	run(cli.ExitUsage, "tenant suspend shop", "needs a reason")
-	s.ask(t, "default", "tenant", "suspend", "shop", "--reason", "not paid", "--actor", "ana").
-		wants(t, "suspend", cli.ExitGood)
+	s.Ask(t, "default", "tenant", "suspend", "shop", "--reason", "not paid", "--actor", "ana").
+		Wants(t, "suspend", cli.ExitGood)
 	run(cli.ExitConflict, "tenant suspend shop --reason again", "is suspended since", "by ana: not paid",
 		"tenant resume shop")
 	run(cli.ExitGood, "tenant resume shop --reason paid", "active")
 	run(cli.ExitConflict, "tenant resume shop", "tenant shop is active")
-	if names := run(cli.ExitGood, "__complete tenant limits s").stdout; !strings.HasPrefix(names, "default\nshop\n") {
+	if names := run(cli.ExitGood, "__complete tenant limits s").Stdout; !strings.HasPrefix(names, "default\nshop\n") {
 		t.Errorf("the shell offers %q", names)
 	}
-	first := s.ask(t, "default", "tenant", "export", "shop", "-f", filepath.Join(t.TempDir(), "shop.bundle"))
-	first.wants(t, "tenant export", cli.ExitGood)
+	first := s.Ask(t, "default", "tenant", "export", "shop", "-f", filepath.Join(t.TempDir(), "shop.bundle"))
+	first.Wants(t, "tenant export", cli.ExitGood)
 	says(t, first, "shop.bundle")
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 
-	s = serveFor(t, dir)
-	ls := s.ask(t, "default", "tenant", "ls", "-o", "json")
+	s = cmdtest.ServeFor(t, dir)
+	ls := s.Ask(t, "default", "tenant", "ls", "-o", "json")
 	var listed struct{ Tenants []struct{ Tenant string } }
-	if err := json.Unmarshal([]byte(ls.stdout), &listed); err != nil || len(listed.Tenants) != 2 {
-		t.Errorf("%v: %s%s", err, ls.stdout, ls.stderr)
+	if err := json.Unmarshal([]byte(ls.Stdout), &listed); err != nil || len(listed.Tenants) != 2 {
+		t.Errorf("%v: %s%s", err, ls.Stdout, ls.Stderr)
 	}
-	shown := decoded[tenantShown](t, run(cli.ExitGood, "tenant limits shop --facts 9 -o json"))
+	shown := cmdtest.Decoded[tenantShown](t, run(cli.ExitGood, "tenant limits shop --facts 9 -o json"))
 	if shown.Changed || shown.Limits.Facts != 9 || shown.State != api.TenantActive {
 		t.Errorf("after a restart: %+v", shown)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 
-	s = serveFor(t, dir, "--tenant", "third") // adds one
-	says(t, s.ask(t, "default", "tenant", "ls"), "default", "shop", "third")
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s = cmdtest.ServeFor(t, dir, "--tenant", "third") // adds one
+	says(t, s.Ask(t, "default", "tenant", "ls"), "default", "shop", "third")
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // TestALimitThatNoOneCanHaveMeantIsRefusedByTheServer: whatever a client sends.
 func TestALimitThatNoOneCanHaveMeantIsRefusedByTheServer(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t))
-	creds, _ := localOf(s.url)
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	creds, _ := cmdtest.LocalOf(s.URL)
 	own, _, err := connect.File(creds, access.AllTenants)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nats.Connect(s.url, own...)
+	conn, err := nats.Connect(s.URL, own...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,86 +131,86 @@ func TestALimitThatNoOneCanHaveMeantIsRefusedByTheServer(t *testing.T) {
 			t.Errorf("%s %s: %s, %v", verb, body, m.Data, err)
 		}
 	}
-	if ls := s.ask(t, "default", "tenant", "ls").stdout; strings.Contains(ls, "shop") {
+	if ls := s.Ask(t, "default", "tenant", "ls").Stdout; strings.Contains(ls, "shop") {
 		t.Errorf("a tenant was added: %s", ls)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // TestOnlyOperatorsOfAllTenantsChangeTenants; auditors of all of them may look.
 func TestOnlyOperatorsOfAllTenantsChangeTenants(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t))
-	as := func(creds, line string) result {
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	as := func(creds, line string) cmdtest.Result {
 		t.Helper()
-		return finished(t, sagenbaum(t, append(strings.Fields(line), "--server", s.url, "--creds", creds)...))
+		return cmdtest.Run(t, append(strings.Fields(line), "--server", s.URL, "--creds", creds)...)
 	}
 	creds := map[string]string{}
 	for _, user := range []string{"one operator", "all operator --all-tenants", "looks auditor --all-tenants",
 		"agent agent"} {
 		words := strings.Fields(user)
-		creds[words[0]] = s.user(t, words[0], words[1], words[2:]...)
+		creds[words[0]] = s.User(t, words[0], words[1], words[2:]...)
 	}
-	as(creds["all"], "tenant add shop --actor all").wants(t, "an operator of all tenants", cli.ExitGood)
+	as(creds["all"], "tenant add shop --actor all").Wants(t, "an operator of all tenants", cli.ExitGood)
 	for _, name := range []string{"one", "looks", "agent"} {
 		for _, line := range []string{"tenant add other --actor x", "tenant limits default --facts 1 --actor x",
 			"tenant suspend default --reason x --actor x"} {
-			as(creds[name], line).wants(t, name+": "+line, cli.ExitNotAllowed)
+			as(creds[name], line).Wants(t, name+": "+line, cli.ExitNotAllowed)
 		}
 	}
-	if r := as(creds["looks"], "tenant ls"); !strings.Contains(r.stdout, "shop") {
-		t.Errorf("an auditor of all tenants: %s%s", r.stdout, r.stderr)
+	if r := as(creds["looks"], "tenant ls"); !strings.Contains(r.Stdout, "shop") {
+		t.Errorf("an auditor of all tenants: %s%s", r.Stdout, r.Stderr)
 	}
 }
 
 // TestAChangeOfATenantIsDoneOrNotWhenTheServerIsKilled, and comes to the same when it is repeated.
 func TestAChangeOfATenantIsDoneOrNotWhenTheServerIsKilled(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
-	s := serveFor(t, dir)
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir)
 	for i, pause := range []time.Duration{0, 2, 5, 10, 20, 40} {
 		name := fmt.Sprintf("shop%d", i)
-		line := []string{"tenant", "add", name, "--facts", "7", "--actor", "ana", "--server", s.url, "-o", "json"}
+		line := []string{"tenant", "add", name, "--facts", "7", "--actor", "ana", "--server", s.URL, "-o", "json"}
 		if i%2 == 1 { // with a limit
-			finished(t, sagenbaum(t, line...)).wants(t, "tenant add", cli.ExitGood)
+			cmdtest.Run(t, line...).Wants(t, "tenant add", cli.ExitGood)
 			line = slices.Concat([]string{"tenant", "limits", name, "--facts", "8"}, line[5:])
 		}
-		change := sagenbaum(t, line...)
+		change := cmdtest.Sagenbaum(t, line...)
 		if err := change.Start(); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(30*time.Millisecond + pause*time.Millisecond)
-		_ = s.command.Process.Kill()
-		_ = s.command.Wait()
+		_ = s.Command.Process.Kill()
+		_ = s.Command.Wait()
 		_ = change.Process.Kill()
 		_ = change.Wait()
-		s = serveAs(t, dir, serveCommand(t, dir, "--listen", strings.TrimPrefix(s.url, "nats://")))
-		again := finished(t, sagenbaum(t, line...))
-		again.wants(t, "the same again", cli.ExitGood)
-		first := decoded[tenantShown](t, again)
-		second := decoded[tenantShown](t, finished(t, sagenbaum(t, line...)))
+		s = cmdtest.ServeAs(t, dir, cmdtest.ServeCommand(t, dir, "--listen", strings.TrimPrefix(s.URL, "nats://")))
+		again := cmdtest.Run(t, line...)
+		again.Wants(t, "the same again", cli.ExitGood)
+		first := cmdtest.Decoded[tenantShown](t, again)
+		second := cmdtest.Decoded[tenantShown](t, cmdtest.Run(t, line...))
 		if second.Changed || second.Revision != first.Revision || second.Limits != first.Limits ||
 			first.Limits.Facts != uint64(7+i%2) {
 			t.Errorf("after %d ms: %+v, then %+v", pause, first, second)
 		}
-		s.ask(t, name, "status").wants(t, "status", cli.ExitGood)
+		s.Ask(t, name, "status").Wants(t, "status", cli.ExitGood)
 	}
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // TestASuspendedTenantBeginsNothingNew, and who would is told why.
 func TestASuspendedTenantBeginsNothingNew(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t), "--tenant", "shop")
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--tenant", "shop")
 	creds := secretFile(t, filepath.Join(t.TempDir(), "coder.creds"),
-		s.ask(t, "shop", "user", "add", "coder", "--role", "agent").stdout)
+		s.Ask(t, "shop", "user", "add", "coder", "--role", "agent").Stdout)
 	connects := func(want bool) {
 		t.Helper()
 		options, _, err := connect.File(creds, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := nats.Connect(s.url, options...)
+		conn, err := nats.Connect(s.URL, options...)
 		if err == nil {
 			conn.Close()
 		}
@@ -217,20 +219,20 @@ func TestASuspendedTenantBeginsNothingNew(t *testing.T) {
 		}
 	}
 	connects(true)
-	s.ask(t, "shop", "tenant", "suspend", "shop", "--reason", "not paid", "--actor", "ana").
-		wants(t, "suspend", cli.ExitGood)
+	s.Ask(t, "shop", "tenant", "suspend", "shop", "--reason", "not paid", "--actor", "ana").
+		Wants(t, "suspend", cli.ExitGood)
 	connects(true) // to tell what became of its calls, and to undo
-	until(t, t.Context(), "the holder has said so", func() bool {
-		return strings.Contains(s.ask(t, "shop", "status").stdout, "suspended    by ana: not paid")
+	cmdtest.Until(t, t.Context(), "the holder has said so", func() bool {
+		return strings.Contains(s.Ask(t, "shop", "status").Stdout, "suspended    by ana: not paid")
 	})
 	// Facts are taken, as they may undo what the tenant has done.
-	s.ask(t, "shop", "fact", "put", "k", "1", "--source", "src").wants(t, "a fact", cli.ExitGood)
-	says(t, s.ask(t, "shop", "tenant", "show", "shop"), "suspended    by ana: not paid", "facts")
-	says(t, s.ask(t, "shop", "ledger", "tail", "--since", "1"), "tenant_changed", "fact_asserted")
-	s.ask(t, "default", "tenant", "resume", "shop", "--actor", "ana").wants(t, "resume", cli.ExitGood)
+	s.Ask(t, "shop", "fact", "put", "k", "1", "--source", "src").Wants(t, "a fact", cli.ExitGood)
+	says(t, s.Ask(t, "shop", "tenant", "show", "shop"), "suspended    by ana: not paid", "facts")
+	says(t, s.Ask(t, "shop", "ledger", "tail", "--since", "1"), "tenant_changed", "fact_asserted")
+	s.Ask(t, "default", "tenant", "resume", "shop", "--actor", "ana").Wants(t, "resume", cli.ExitGood)
 	connects(true)
-	until(t, t.Context(), "the holder has said so", func() bool {
-		return !strings.Contains(s.ask(t, "shop", "status").stdout, "suspended")
+	cmdtest.Until(t, t.Context(), "the holder has said so", func() bool {
+		return !strings.Contains(s.Ask(t, "shop", "status").Stdout, "suspended")
 	})
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // collector takes spans over OTLP/HTTP. It is busy for the first request.
@@ -79,16 +80,16 @@ func linked(s *tracepb.Span, to trace.SpanContext) bool {
 func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
-	dir := dataDir(t)
-	first := serveFor(t, dir, "--listen", "127.0.0.1:0")
+	dir := cmdtest.DataDir(t)
+	first := cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0")
 	plans, forwards := tracedPlan(t, first, "traced")
-	first.command.Process.Kill()
-	first.command.Wait()
-	command := serveCommand(t, dir, "--listen", "127.0.0.1:0")
+	first.Command.Process.Kill()
+	first.Command.Wait()
+	command := cmdtest.ServeCommand(t, dir, "--listen", "127.0.0.1:0")
 	command.Env = append(command.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL,
 		"OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20x", "OTEL_BSP_SCHEDULE_DELAY=100")
-	s := serveAs(t, dir, command)
-	conn := dial(t, s.url)
+	s := cmdtest.ServeAs(t, dir, command)
+	conn := cmdtest.Dial(t, s.URL)
 	seen := make(chan trace.SpanContext, 1)
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: "default", Name: "rooms"})
 	if err != nil {
@@ -101,8 +102,8 @@ func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.ask(t, "default", "plan", "cancel", "traced", "--reason", "sold out", "--wait").wants(t, "cancel", cli.ExitGood)
-	eventually(t, "the spans",
+	s.Ask(t, "default", "plan", "cancel", "traced", "--reason", "sold out", "--wait").Wants(t, "cancel", cli.ExitGood)
+	cmdtest.Eventually(t, "the spans",
 		func() (string, bool) { return "", c.span("unwind") != nil && c.span("undo room.free") != nil })
 	unwind, undo := c.span("unwind"), c.span("undo room.free")
 	if !linked(unwind, plans) || !linked(undo, forwards) {
@@ -121,14 +122,14 @@ func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 		t.Errorf("headers are %v", c.said)
 	}
 	c.mu.Unlock()
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 // tracedPlan leaves an open plan whose agent traces.
-func tracedPlan(t *testing.T, s *served, id string) (plan, forward trace.SpanContext) {
+func tracedPlan(t *testing.T, s *cmdtest.Served, id string) (plan, forward trace.SpanContext) {
 	t.Helper()
 	tracer := sdktrace.NewTracerProvider().Tracer("test")
-	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester",
+	agent, err := coordinator.New(coordinator.Config{Conn: cmdtest.Dial(t, s.URL), Tenant: "default", Agent: "tester",
 		Contracts: []contract.Contract{
 			{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
 		}})

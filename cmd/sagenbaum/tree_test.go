@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // A plan that names itself as its own child, or so many that nobody reads them, is
@@ -26,9 +27,9 @@ func TestAFamilyIsBounded(t *testing.T) {
 		shown.Actions = append(shown.Actions, view.Action{Number: 3*cli.FamilyMax + 1, Child: "p1"})
 		return view.PlanAnswer{Plan: shown}
 	}})
-	r := finished(t, sagenbaum(t, "plan", "tree", "p1", "--server", url))
-	if r.code != cli.ExitGood {
-		t.Errorf("plan tree ended with %d", r.code)
+	r := cmdtest.Run(t, "plan", "tree", "p1", "--server", url)
+	if r.Code != cli.ExitGood {
+		t.Errorf("plan tree ended with %d", r.Code)
 	}
 	if asked != cli.FamilyMax+1 {
 		t.Errorf("%d plans were asked for, want %d", asked, cli.FamilyMax+1)
@@ -57,8 +58,8 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 	s.run(t, cli.ExitGood, "quarantine skip p1 3 --reason 'only a mail'", "next: sagenbaum doctor --plan p1")
 	entry := s.run(t, cli.ExitLook, "quarantine show p1 2")
 	says(t, entry, "see         sagenbaum doctor --plan c1")
-	if strings.Contains(entry.stdout, "may have happened") {
-		t.Errorf("the entry of a child plan is shown as an action:\n%s", entry.stdout)
+	if strings.Contains(entry.Stdout, "may have happened") {
+		t.Errorf("the entry of a child plan is shown as an action:\n%s", entry.Stdout)
 	}
 	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "quarantined")
 	s.run(t, cli.ExitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1",

@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // instants are what a page cannot have as it was printed.
@@ -28,7 +29,7 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	}})
 	report(t, open, "card.charge")
 	s.run(t, cli.ExitGood, "fact put approval/a1 true")
-	got := s.run(t, cli.ExitGood, "trigger explain trip").stdout
+	got := s.run(t, cli.ExitGood, "trigger explain trip").Stdout
 	page, err := os.ReadFile("../../docs/triggers.md")
 	if err != nil {
 		t.Fatal(err)
@@ -49,11 +50,11 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	if plain(got) != plain(want.String()) {
 		t.Errorf("explain prints\n%s\nand the page shows\n%s", got, want.String())
 	}
-	asked := decoded[view.Explain](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
-	if status := decoded[view.Status](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
+	asked := cmdtest.Decoded[view.Explain](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
+	if status := cmdtest.Decoded[view.Status](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
 		t.Errorf("asked as of %d, and the last record is of %d", asked, status.TimeNs)
 	}
-	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").stdout; !strings.HasPrefix(one,
+	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").Stdout; !strings.HasPrefix(one,
 		"plan trip is open; answers as of ") {
 		t.Error(one)
 	}
@@ -79,10 +80,10 @@ func TestATimelineRetiresItsLeaseWithThePlan(t *testing.T) {
 			code = cli.ExitLook
 		}
 		svg := filepath.Join(t.TempDir(), "strip.svg")
-		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text), "--svg", svg))
-		if r.wants(t, text, code); !strings.Contains(r.stdout, want) || strings.Contains(want, "retired") &&
-			(!strings.Contains(r.stdout, "retired with the plan") || !strings.Contains(r.stdout, "R")) {
-			t.Errorf("%s prints\n%s", text, r.stdout)
+		r := cmdtest.Run(t, "trigger", "test", timelineFile(t, text), "--svg", svg)
+		if r.Wants(t, text, code); !strings.Contains(r.Stdout, want) || strings.Contains(want, "retired") &&
+			(!strings.Contains(r.Stdout, "retired with the plan") || !strings.Contains(r.Stdout, "R")) {
+			t.Errorf("%s prints\n%s", text, r.Stdout)
 		}
 		if drawn, err := os.ReadFile(svg); err != nil ||
 			strings.Contains(want, "retired") != strings.Contains(string(drawn), "retired at 8s") {
@@ -107,11 +108,11 @@ func TestATimelineHasOnlyWhatCanHappen(t *testing.T) {
 		"action: {}\nsteps: [{at: 1s, outcome: in_doubt}, {at: 2s, outcome: completed}]": "",
 		"action: {}\nsteps: [{at: 1s, outcome: failed}, {at: 2s, outcome: completed}]":   "",
 	} {
-		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, "condition: 'true'\n"+text+"\n")))
+		r := cmdtest.Run(t, "trigger", "test", timelineFile(t, "condition: 'true'\n"+text+"\n"))
 		if want == "" {
-			r.wants(t, text, cli.ExitGood)
+			r.Wants(t, text, cli.ExitGood)
 		} else {
-			r.wants(t, text, cli.ExitFailed, want)
+			r.Wants(t, text, cli.ExitFailed, want)
 		}
 	}
 	for text, want := range map[string]string{
@@ -120,7 +121,7 @@ func TestATimelineHasOnlyWhatCanHappen(t *testing.T) {
 		"condition: action.order == 'o7'\ncases: [{}, {action: {}}]\n": "cases[0].action: the condition reads " +
 			"action, and there is none; add action: {}",
 	} {
-		finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text))).wants(t, text, cli.ExitFailed, want,
+		cmdtest.Run(t, "trigger", "test", timelineFile(t, text)).Wants(t, text, cli.ExitFailed, want,
 			"1 error")
 	}
 }
@@ -134,20 +135,20 @@ func TestTriggerLintReadsFilesAsEditorsWriteThem(t *testing.T) {
 		}
 	}
 	write("\ufeffafter(plan.deadline)\r\n")
-	r := finished(t, sagenbaum(t, "trigger", "lint", "--file", file))
-	if r.wants(t, "a byte order mark", cli.ExitGood); !strings.Contains(r.stdout, "after(plan.deadline)") {
-		t.Error(r.stdout)
+	r := cmdtest.Run(t, "trigger", "lint", "--file", file)
+	if r.Wants(t, "a byte order mark", cli.ExitGood); !strings.Contains(r.Stdout, "after(plan.deadline)") {
+		t.Error(r.Stdout)
 	}
 	write(strings.Repeat("a", 200_000))
-	finished(t, sagenbaum(t, "trigger", "lint", "--file", file)).wants(t, "a large file", cli.ExitFailed,
+	cmdtest.Run(t, "trigger", "lint", "--file", file).Wants(t, "a large file", cli.ExitFailed,
 		"200000 bytes", "at most 4096")
 	for expression, want := range map[string]string{
 		`plan.status = "failed"`:             "refused 1:13: a single =; use ==",
 		`elapsed(action.at, duration("1d"))`: `invalid duration argument; the largest unit is the hour, as in duration("24h")`,
 	} {
-		r := finished(t, sagenbaum(t, "trigger", "lint", expression))
-		if r.wants(t, expression, cli.ExitLook); !strings.Contains(r.stdout, want) {
-			t.Errorf("lint %s prints\n%s", expression, r.stdout)
+		r := cmdtest.Run(t, "trigger", "lint", expression)
+		if r.Wants(t, expression, cli.ExitLook); !strings.Contains(r.Stdout, want) {
+			t.Errorf("lint %s prints\n%s", expression, r.Stdout)
 		}
 	}
 }

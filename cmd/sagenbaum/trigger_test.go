@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/trigger"
 )
 
@@ -58,8 +60,8 @@ func TestTimelinesOfTheGuideGoAsExpected(t *testing.T) {
 	if len(files) < 20 {
 		t.Errorf("%d timelines, want 20 or more", len(files))
 	}
-	views := decoded[[]trigger.CourseView](t,
-		finished(t, sagenbaum(t, append([]string{"trigger", "test", "-o", "json"}, files...)...)))
+	views := cmdtest.Decoded[[]trigger.CourseView](t,
+		cmdtest.Run(t, append([]string{"trigger", "test", "-o", "json"}, files...)...))
 	ran := map[string]int{}
 	for _, v := range views {
 		if ran[filepath.Base(v.File)]++; !v.OK {
@@ -126,9 +128,9 @@ func TestTheTriggerPageShowsWhatIsPrinted(t *testing.T) {
 		if i := strings.Index(line, "'"); i >= 0 { // one quoted argument at the end
 			args = append([]string{"trigger"}, append(strings.Fields(line[:i]), strings.Trim(line[i:], "'"))...)
 		}
-		command := sagenbaum(t, args...)
+		command := cmdtest.Sagenbaum(t, args...)
 		command.Dir = root
-		if got := finished(t, command).stdout; strings.TrimSpace(got) != strings.TrimSpace(want.String()) {
+		if got := cmdtest.Finished(t, command).Stdout; strings.TrimSpace(got) != strings.TrimSpace(want.String()) {
 			t.Errorf("trigger %s prints\n%s\nand the page shows\n%s", line, got, want.String())
 		}
 		shown++
@@ -142,9 +144,9 @@ func TestTheTriggerPageShowsWhatIsPrinted(t *testing.T) {
 		t.Errorf("the page does not show %s.yaml as it is (%v)", example, err)
 	}
 	svg := filepath.Join(t.TempDir(), "either.svg")
-	command := sagenbaum(t, "trigger", "test", example+".yaml", "--svg", svg)
+	command := cmdtest.Sagenbaum(t, "trigger", "test", example+".yaml", "--svg", svg)
 	command.Dir = root
-	finished(t, command)
+	cmdtest.Finished(t, command)
 	drawn, err := os.ReadFile(svg)
 	if err != nil {
 		t.Fatal(err)
@@ -169,18 +171,18 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 		if strings.HasPrefix(want, "FAIL") {
 			code = cli.ExitLook
 		}
-		r := finished(t, sagenbaum(t, "trigger", "test", file))
-		if r.wants(t, expect, code, "1 file, 1 case"); !strings.Contains(r.stdout, want+"\n") {
-			t.Errorf("expect: %s prints\n%s\nwant %s", expect, r.stdout, want)
+		r := cmdtest.Run(t, "trigger", "test", file)
+		if r.Wants(t, expect, code, "1 file, 1 case"); !strings.Contains(r.Stdout, want+"\n") {
+			t.Errorf("expect: %s prints\n%s\nwant %s", expect, r.Stdout, want)
 		}
 	}
 	file := timelineFile(t, "condition: after(plan.deadline)\nplan: {deadline: 1h}\n")
-	r := finished(t, sagenbaum(t, "trigger", "test", file))
-	if r.wants(t, "nothing expected", cli.ExitGood); !strings.Contains(r.stdout, "\nfires at 1h\n") {
-		t.Errorf("a timeline that expects nothing prints\n%s", r.stdout)
+	r := cmdtest.Run(t, "trigger", "test", file)
+	if r.Wants(t, "nothing expected", cli.ExitGood); !strings.Contains(r.Stdout, "\nfires at 1h\n") {
+		t.Errorf("a timeline that expects nothing prints\n%s", r.Stdout)
 	}
-	shown := decoded[[]trigger.CourseView](t,
-		finished(t, sagenbaum(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json")))[0]
+	shown := cmdtest.Decoded[[]trigger.CourseView](t,
+		cmdtest.Run(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json"))[0]
 	if shown.Armed != "2030-01-01T00:00:00Z" || !shown.Fires || *shown.FiresNs != int64(time.Hour) ||
 		shown.Spans[0].Waits[0] != "time 2030-01-01T01:00:00Z" {
 		t.Errorf("armed in 2030: %+v", shown)
@@ -224,35 +226,34 @@ func TestTimelineFilesAreReadStrictly(t *testing.T) {
 		"condition: &a 'true'\n":                               "a YAML anchor or alias",
 		"":                                                     "no document",
 	} {
-		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text)))
-		if r.wants(t, text, cli.ExitFailed, want, "cannot read the timelines", "nothing was run"); r.stdout != "" {
-			t.Errorf("%q prints %s", text, r.stdout)
+		r := cmdtest.Run(t, "trigger", "test", timelineFile(t, text))
+		if r.Wants(t, text, cli.ExitFailed, want, "cannot read the timelines", "nothing was run"); r.Stdout != "" {
+			t.Errorf("%q prints %s", text, r.Stdout)
 		}
 	}
-	finished(t, sagenbaum(t, "trigger", "test", t.TempDir())).wants(t, "an empty folder", cli.ExitFailed,
+	cmdtest.Run(t, "trigger", "test", t.TempDir()).Wants(t, "an empty folder", cli.ExitFailed,
 		"no timeline in")
-	finished(t, sagenbaum(t, "trigger", "test", "none.yaml")).wants(t, "no file", cli.ExitFailed, "no such file")
+	cmdtest.Run(t, "trigger", "test", "none.yaml").Wants(t, "no file", cli.ExitFailed, "no such file")
 }
 
 func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 	t.Parallel()
-	r := finished(t,
-		sagenbaum(t, "trigger", "lint",
-			`absent_for("confirmed/" + action.order, action.at, duration("15m")) || facts["x"].z == 1`))
-	r.wants(t, "lint", cli.ExitGood)
+	r := cmdtest.Run(t, "trigger", "lint",
+		`absent_for("confirmed/" + action.order, action.at, duration("15m")) || facts["x"].z == 1`)
+	r.Wants(t, "lint", cli.ExitGood)
 	for _, want := range []string{"OK\n", "reads        action, clock, facts\n", "facts        x, computed ones\n",
 		"fires        may, it depends", "at most 15 steps"} {
-		if !strings.Contains(r.stdout, want) {
-			t.Errorf("lint prints\n%s\nwant %q", r.stdout, want)
+		if !strings.Contains(r.Stdout, want) {
+			t.Errorf("lint prints\n%s\nwant %q", r.Stdout, want)
 		}
 	}
 	condition, err := triggers.Compile("after(plan.deadline)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := sagenbaum(t, "trigger", "lint", "--file", "-", "-o", "json")
+	in := cmdtest.Sagenbaum(t, "trigger", "lint", "--file", "-", "-o", "json")
 	in.Stdin = strings.NewReader("after( plan.deadline ) // of the plan\n")
-	v := decoded[trigger.TriggerView](t, finished(t, in))
+	v := cmdtest.Decoded[trigger.TriggerView](t, cmdtest.Finished(t, in))
 	if v.Digest != fmt.Sprintf("%x", condition.Digest()) || v.Normal != "after(plan.deadline)" ||
 		!slices.Equal(v.Reads, []string{"clock", "plan"}) || v.Fires != trigger.FiresMay || !v.OK {
 		t.Errorf("lint says %+v", v)
@@ -262,9 +263,9 @@ func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 		"1 < 2":                 "fires        at once: it is true whatever is known",
 		"1 / 0 == 1":            "fires        never: an error whatever is known: division by zero",
 	} {
-		if r := finished(t, sagenbaum(t, "trigger", "lint", expression)); r.code != cli.ExitGood ||
-			!strings.Contains(r.stdout, want) {
-			t.Errorf("lint %s ends with %d and prints\n%s", expression, r.code, r.stdout)
+		if r := cmdtest.Run(t, "trigger", "lint", expression); r.Code != cli.ExitGood ||
+			!strings.Contains(r.Stdout, want) {
+			t.Errorf("lint %s ends with %d and prints\n%s", expression, r.Code, r.Stdout)
 		}
 	}
 }
@@ -279,9 +280,9 @@ func TestTriggerLintPointsAtWhatIsWrong(t *testing.T) {
 		"\"\u202e\" == \"\" && plan.now == 1": "refused 1:18: plan has no field now; there is id, ",
 		"":                                    "refused 1:1: empty; write a condition",
 	} {
-		r := finished(t, sagenbaum(t, "trigger", "lint", expression))
-		if r.wants(t, expression, cli.ExitLook); !strings.HasPrefix(r.stdout, want) {
-			t.Errorf("lint %q prints\n%s\nwant\n%s", expression, r.stdout, want)
+		r := cmdtest.Run(t, "trigger", "lint", expression)
+		if r.Wants(t, expression, cli.ExitLook); !strings.HasPrefix(r.Stdout, want) {
+			t.Errorf("lint %q prints\n%s\nwant\n%s", expression, r.Stdout, want)
 		}
 	}
 	long := trigger.Pointed(strings.Repeat("a", 400), 1, 300)
@@ -303,19 +304,19 @@ func TestTriggerLintLooksIntoContracts(t *testing.T) {
 			"\"failed\" &&\n      veridct.outcome == \"block\"\n",
 		"none.yaml": "klass: effectless\n",
 	})
-	r := finished(t, sagenbaum(t, "trigger", "lint", "--contract", dir))
-	r.wants(t, "lint --contract", cli.ExitLook)
+	r := cmdtest.Run(t, "trigger", "lint", "--contract", dir)
+	r.Wants(t, "lint --contract", cli.ExitLook)
 	for _, want := range []string{
 		"good.yaml: email.send triggers[late]: OK\n",
 		"bad.yaml:8:7: sms.send triggers[worse]: refused 2:3: undeclared name \"veridct\"; did you mean verdict?\n",
 		"none.yaml:3:1: error: klass: unknown field; did you mean class?\n",
 	} {
-		if !strings.Contains(r.stdout, want) {
-			t.Errorf("lint --contract prints\n%s\nwant %s", r.stdout, want)
+		if !strings.Contains(r.Stdout, want) {
+			t.Errorf("lint --contract prints\n%s\nwant %s", r.Stdout, want)
 		}
 	}
-	shown := decoded[trigger.ContractTriggersView](t,
-		finished(t, sagenbaum(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json")))
+	shown := cmdtest.Decoded[trigger.ContractTriggersView](t,
+		cmdtest.Run(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json"))
 	if len(shown.Triggers) != 1 || !shown.Triggers[0].OK || !shown.Triggers[0].Computed || len(shown.Findings) != 0 {
 		t.Errorf("lint --contract says %+v", shown)
 	}
@@ -350,7 +351,7 @@ cases:
 `)
 	out := filepath.Join(t.TempDir(), "strip.svg")
 	args := []string{"trigger", "test", "--svg", out, file}
-	finished(t, sagenbaum(t, args...)).wants(t, "--svg", cli.ExitLook)
+	cmdtest.Run(t, args...).Wants(t, "--svg", cli.ExitLook)
 	first, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -364,11 +365,11 @@ cases:
 	if err := os.Remove(out); err != nil {
 		t.Fatal(err)
 	}
-	finished(t, sagenbaum(t, args...))
+	cmdtest.Run(t, args...)
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(first, again) {
 		t.Errorf("drawn again it is another (%v)", err)
 	}
-	finished(t, sagenbaum(t, "trigger", "test", "--svg", filepath.Join(t.TempDir(), "no", "x.svg"), file)).wants(t,
+	cmdtest.Run(t, "trigger", "test", "--svg", filepath.Join(t.TempDir(), "no", "x.svg"), file).Wants(t,
 		"no folder", cli.ExitFailed, "cannot write the strip")
 }
 
@@ -394,7 +395,7 @@ func FuzzTimeline(f *testing.F) {
 	}
 	programs := triggers.NewCache(16)
 	f.Fuzz(func(t *testing.T, text string) {
-		began := time.Now()
+		began := testenv.CPU()
 		test, err := trigger.ReadTriggerTest("fuzz.yaml", []byte(text), armed, programs)
 		if err != nil {
 			var findings contract.Findings
@@ -411,7 +412,7 @@ func FuzzTimeline(f *testing.F) {
 			}
 			wellFormed(t, trigger.DrawCourses(views))
 		}
-		if took := time.Since(began); took > 10*time.Second {
+		if took := testenv.CPU() - began; took > 10*time.Second {
 			t.Errorf("%d bytes take %v", len(text), took)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // S31, S32: every attempt is listed, by plan, by action and by what it undoes, and
@@ -38,7 +39,7 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 		s.run(t, cli.ExitGood, "plan unwind "+id+" --reason 'no trip' --wait")
 	}
 	list := func(line string) []view.Undo {
-		return decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, line+" -o json")).Undos
+		return cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, line+" -o json")).Undos
 	}
 	all := list("undo ls --plan p1")
 	if len(all) != 3 {
@@ -58,8 +59,8 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 		rooms[1].Plan != "p2" {
 		t.Errorf("room.book was undone by %+v", rooms)
 	}
-	page := decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --limit 2 -o json"))
-	rest := decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
+	page := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --limit 2 -o json"))
+	rest := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
 	if len(page.Undos) != 2 || len(rest.Undos) != 1 || rest.Next != "" {
 		t.Errorf("in pages it is %+v and %+v", page, rest)
 	}
@@ -94,16 +95,15 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 		return answer
 	}})
 	for limit, want := range map[int]int{1000: total - 1, 10: 10} {
-		r := finished(t,
-			sagenbaum(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit",
-				fmt.Sprint(limit)))
-		if got := len(decoded[view.UndosAnswer](t, r).Undos); got != want {
+		r := cmdtest.Run(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit",
+			fmt.Sprint(limit))
+		if got := len(cmdtest.Decoded[view.UndosAnswer](t, r).Undos); got != want {
 			t.Errorf("limit %d: %d attempts, want %d", limit, got, want)
 		}
 	}
 	circle := answering(t, map[string]func([]byte) any{"undo.ls": func([]byte) any {
 		return view.UndosAnswer{Undos: []view.Undo{}, Next: "x"}
 	}})
-	finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--server", circle)).wants(t, "undo ls", cli.ExitFailed,
+	cmdtest.Run(t, "undo", "ls", "--plan", "p", "--server", circle).Wants(t, "undo ls", cli.ExitFailed,
 		"in a circle at x")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
 // S50, S102: what nobody serves is said before it is needed, when it is published and while
@@ -25,18 +26,18 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 		"lone.yaml": "capability: lone.book\nclass: compensable\nlate: never\nunserved_after: 2h\nprobe: {call: " +
 			"lone.look}\ninverse: {call: lone.free, with: {id: =output.id}}\n",
 	})
-	if r := s.run(t, cli.ExitGood, "contract lint "+dir); strings.Contains(r.stdout, "serves") {
-		t.Errorf("nobody was asked: %s", r.stdout)
+	if r := s.run(t, cli.ExitGood, "contract lint "+dir); strings.Contains(r.Stdout, "serves") {
+		t.Errorf("nobody was asked: %s", r.Stdout)
 	}
 	r := s.run(t, cli.ExitGood, "contract lint --workers "+dir)
 	says(t, r, "inverse.call: no worker serves lone.free now: an action that needs it is its owner's after 2h",
 		"probe.call: no worker serves the probe lone.look now")
-	if strings.Contains(r.stdout, "room.") {
-		t.Errorf("these are served: %s", r.stdout)
+	if strings.Contains(r.Stdout, "room.") {
+		t.Errorf("these are served: %s", r.Stdout)
 	}
 	r = s.run(t, cli.ExitGood, "contract apply -f "+dir+" --actor ana")
-	if !strings.Contains(r.stderr, "no worker serves lone.free now") || strings.Contains(r.stderr, "lone.look") {
-		t.Errorf("apply warns\n%s", r.stderr)
+	if !strings.Contains(r.Stderr, "no worker serves lone.free now") || strings.Contains(r.Stderr, "lone.look") {
+		t.Errorf("apply warns\n%s", r.Stderr)
 	}
 	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "loner",
 		Contracts: []contract.Contract{{
@@ -63,10 +64,10 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --actor ana")
-	eventually(t, "it waits", func() (string, bool) {
-		r := s.ask(t, "default", "plan", "show", "p1")
-		return r.stdout, strings.Contains(r.stdout, "none serves lone.free") &&
-			strings.Contains(r.stdout, "its owner's at ")
+	cmdtest.Eventually(t, "it waits", func() (string, bool) {
+		r := s.Ask(t, "default", "plan", "show", "p1")
+		return r.Stdout, strings.Contains(r.Stdout, "none serves lone.free") &&
+			strings.Contains(r.Stdout, "its owner's at ")
 	})
 	s.run(t, cli.ExitGood, "quarantine show p1 1")
 	says(t, s.run(t, cli.ExitGood, "quarantine skip p1 1 --reason 'nobody will serve it' --actor ana"),

@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 )
 
@@ -45,7 +46,7 @@ func TestUnwindToASavepoint(t *testing.T) {
 		t.Error("an unknown savepoint reached the ledger")
 	}
 	says(t, s.run(t, cli.ExitGood, "plan tree p1"), "├┄ savepoint paid")
-	preview := decoded[view.Preview](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
+	preview := cmdtest.Decoded[view.Preview](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
 	if preview.End != ledger.StateOpen || len(preview.Steps) != 2 {
 		t.Errorf("the preview is %+v", preview)
 	}
@@ -70,7 +71,7 @@ func TestUnwindOfACommittedPlanFollowsTheOneThatUndoesIt(t *testing.T) {
 	if err := open.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := decoded[plan.Unwound](t, s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad release' --wait -o json"))
+	r := cmdtest.Decoded[plan.Unwound](t, s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad release' --wait -o json"))
 	if r.Plan != "p1~1" || r.Origin != "p1" || r.State != ledger.StateCompensated {
 		t.Errorf("the unwind is %+v", r)
 	}
@@ -106,12 +107,13 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "later"}, "mail.send") // the ledger's time moves on with its records
 	r := s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release'", "undo windows have closed",
 		"next: sagenbaum plan preview p1")
-	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "action 1 of plan p1 (seat.take) at ") ||
 		!strings.HasPrefix(lines[1], "action 2 ") {
 		t.Errorf("what has become irreversible is %q", lines)
 	}
-	refused := decoded[plan.Unwound](t, s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release' -o json"))
+	refused := cmdtest.Decoded[plan.Unwound](t,
+		s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release' -o json"))
 	if len(refused.Gone) != 2 {
 		t.Errorf("in JSON it is %+v", refused)
 	}
@@ -126,10 +128,10 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 
 func TestUnwindWaitsNoLongerThanItWasTold(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	unservedPlan(t, dial(t, s.url), "p1")
-	r := s.ask(t, "default", "plan", "unwind", "p1", "--reason", "x", "--wait", "--wait-timeout", "700ms")
-	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms",
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
+	cmdtest.UnservedPlan(t, cmdtest.Dial(t, s.URL), "default", "p1")
+	r := s.Ask(t, "default", "plan", "unwind", "p1", "--reason", "x", "--wait", "--wait-timeout", "700ms")
+	r.Wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms",
 		"action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
-	s.end(t).wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

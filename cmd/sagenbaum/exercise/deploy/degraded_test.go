@@ -1,0 +1,238 @@
+//go:build exercise && linux
+
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+)
+
+// readOnly makes a mounted disk read-only, or writable again. Nobody may write on it.
+func readOnly(t *testing.T, disk string, so bool) {
+	t.Helper()
+	option := map[bool]string{true: "remount,ro", false: "remount,rw"}[so]
+	if out, err := exec.Command("mount", "-o", option, disk).CombinedOutput(); err != nil {
+		t.Fatalf("%s of %s: %v %s", option, disk, err, out)
+	}
+}
+
+// onDisk has a folder of the data be on a disk of its own.
+func onDisk(t *testing.T, data, disk, folder string) {
+	t.Helper()
+	at := filepath.Join(data, folder)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.MkdirAll(filepath.Join(disk, folder), 0o700),
+		os.Symlink(filepath.Join(disk, folder), at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// degradedUntil wants status and doctor to say what is wrong with a tenant.
+func degradedUntil(t *testing.T, ctx context.Context, s *cmdtest.Served, why string) {
+	t.Helper()
+	cmdtest.Until(t, ctx, "status says "+why, func() bool {
+		r := s.Ask(t, "default", "status", "--timeout", "2s")
+		return r.Code == cli.ExitLook && strings.Contains(r.Stdout, why)
+	})
+	r := s.Ask(t, "default", "doctor")
+	if r.Wants(t, "doctor", cli.ExitLook); !strings.Contains(r.Stdout, "FAIL executor") ||
+		!strings.Contains(r.Stdout, why) {
+		t.Errorf("doctor says\n%swant %q", r.Stdout, why)
+	}
+}
+
+// holdingAgain waits until a tenant is held, and a record is stored and folded.
+func holdingAgain(t *testing.T, ctx context.Context, s *cmdtest.Served, key string) {
+	t.Helper()
+	cmdtest.Until(t, ctx, "the tenant is held again", func() bool {
+		return s.Ask(t, "default", "status", "--timeout", "2s").Code == cli.ExitGood
+	})
+	s.Ask(t, "default", "fact", "put", key, "1").Wants(t, "fact put", cli.ExitGood)
+	s.Ask(t, "default", "fact", "get", key).Wants(t, "fact get", cli.ExitGood)
+}
+
+// A disk runs full: the ledger's, or the one that has everything. Whoever asks is told so,
+// also by a server that starts on it, and the work goes on when there is room.
+func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"nats", "."} {
+		t.Run("disk of "+folder, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			disk, data := cmdtest.SmallDisk(t), cmdtest.DataDir(t)
+			if folder == "." {
+				data = filepath.Join(disk, "data")
+			} else {
+				onDisk(t, data, disk, folder)
+			}
+			s := cmdtest.ServeFor(t, data)
+			s.Ask(t, "default", "fact", "put", "a", "1").Wants(t, "fact put", cli.ExitGood)
+			empty := cmdtest.FillDisk(t, disk)
+			for i := 0; ; i++ { // until one finds no room
+				r := s.Ask(t, "default", "fact", "put", fmt.Sprint("k", i), `"`+strings.Repeat("x", 20_000)+`"`,
+					"--timeout", "1s")
+				if r.Code != cli.ExitGood {
+					break
+				}
+			}
+			degradedUntil(t, ctx, s, "no space left on device")
+			cmdtest.Until(t, ctx, "doctor names the disk", func() bool {
+				return strings.Contains(s.Ask(t, "default", "doctor").Stdout, "0 B of 64.0 MiB are free for the ledger")
+			})
+			if r := s.Ask(t, "default", "plan", "ls"); r.Code == cli.ExitGood ||
+				!strings.Contains(r.Stderr, "degraded") {
+				t.Errorf("plan ls on a full disk ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+			}
+			empty()
+			holdingAgain(t, ctx, s, "b")
+			s.End(t).Wants(t, "serve", cli.ExitGood)
+
+			empty = cmdtest.FillDisk(t, disk)
+			again := &cmdtest.Served{URL: "nats://" + cmdtest.FreeAddress(t), Dir: data}
+			command := cmdtest.ServeCommand(t, data, "--listen", strings.TrimPrefix(again.URL, "nats://"))
+			ended := make(chan error, 1)
+			stdin, err := command.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { ended <- command.Wait() }() // ends with the process
+			t.Cleanup(func() { _ = command.Process.Kill() })
+			degradedUntil(t, ctx, again, "no space left on device")
+			empty()
+			holdingAgain(t, ctx, again, "c")
+			if err := errors.Join(stdin.Close(), <-ended); err != nil {
+				t.Errorf("serve that began on a full disk ends with %v", err)
+			}
+		})
+	}
+}
+
+// A folder cannot be written when serve starts: status and doctor say so, reads are answered
+// where the state can be read, and the work goes on when it can be written.
+func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
+	t.Parallel()
+	for folder, reads := range map[string]bool{"tiles": true, "nats": false, "executor/state": false} {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			disk, data, metrics := cmdtest.SmallDisk(t), cmdtest.DataDir(t), cmdtest.FreeAddress(t)
+			args := []string{"--listen", cmdtest.FreeAddress(t), "--metrics", metrics}
+			if folder == "tiles" {
+				args = append(args, "--tiles", disk)
+			} else {
+				onDisk(t, data, disk, folder)
+			}
+			s := cmdtest.ServeFor(t, data, args...)
+			cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p")
+			s.Ask(t, "default", "plan", "show", "p").Wants(t, "plan show", cli.ExitGood)
+			s.End(t).Wants(t, "serve", cli.ExitGood)
+			readOnly(t, disk, true)
+
+			command := cmdtest.ServeCommand(t, data, args...)
+			var stderr strings.Builder
+			command.Stderr = &stderr
+			stdin, err := command.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- command.Wait() }() // ends with the process
+			t.Cleanup(func() { _ = command.Process.Kill() })
+			degradedUntil(t, ctx, s, "read-only file system")
+			status := cmdtest.Decoded[view.Status](t, s.Ask(t, "default", "status", "-o", "json"))
+			if status.Mode != view.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") ||
+				len(status.Disks) == 0 {
+				t.Errorf("the status is %+v", status)
+			}
+			if r := s.Ask(t, "default", "plan", "show", "p"); (r.Code == cli.ExitGood) != reads {
+				t.Errorf("a read ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+			}
+			if body := readyOf(t, metrics); !strings.Contains(body, `"mode":"degraded"`) ||
+				!strings.Contains(body, "read-only file system") {
+				t.Errorf("readyz says %s", body)
+			}
+			if body := scraped(t, metrics, "/metrics"); !strings.Contains(body,
+				`sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
+				t.Error("no metric says that the tenant is degraded")
+			}
+			readOnly(t, disk, false)
+			holdingAgain(t, ctx, s, "b")
+			s.Ask(t, "default", "plan", "show", "p").Wants(t, "plan show", cli.ExitGood)
+			if body := scraped(t, metrics, "/metrics"); strings.Contains(body,
+				`sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
+				t.Error("a metric says that the tenant is degraded still")
+			}
+			if err := errors.Join(stdin.Close(), <-ended); err != nil {
+				t.Errorf("serve ends with %v: %s", err, stderr.String())
+			}
+			if _, err := os.Stat(filepath.Join(data, "executor", "state.broken")); err == nil {
+				t.Error("a state that could not be opened for writing was put away as broken")
+			}
+		})
+	}
+}
+
+func readyOf(t *testing.T, address string) string {
+	t.Helper()
+	body := scraped(t, address, "/readyz")
+	if !json.Valid([]byte(body)) {
+		t.Errorf("readyz answers %q", body)
+	}
+	return body
+}
+
+// scraped is a page of --metrics, whatever its code.
+func scraped(t *testing.T, address, page string) string {
+	t.Helper()
+	response, err := http.Get("http://" + address + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// A holder that cannot go on is not said to be fine.
+func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
+	t.Parallel()
+	full := view.Status{Mode: view.ModeHolding, Problem: "the disk of the tiles is full"}
+	if f := doctor.ExamineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) ||
+		f.Next == "" {
+		t.Errorf("doctor says %+v", f)
+	}
+	if !status.WantsLook(full) {
+		t.Error("status ends with 0")
+	}
+	if f := doctor.ExamineMode(view.Status{Mode: view.ModeDegraded, Problem: "x"},
+		time.Now()); f.State != "FAIL" || f.Next == "" {
+		t.Errorf("doctor says of a degraded one %+v", f)
+	}
+}
