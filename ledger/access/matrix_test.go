@@ -209,7 +209,8 @@ func tricks(t *testing.T, s site) (cells int) {
 	for _, target := range targets {
 		heard = append(heard, newEar(t, hub, target))
 	}
-	other := newEar(t, s.connect(t, access.User{Name: "a9"}), "_INBOX.a9.>")
+	stranger := s.connect(t, access.User{Name: "a9"})
+	other := newEar(t, stranger, "_INBOX.a9.>")
 	for _, u := range s.users {
 		if u.Account() == access.HubAccount || u.Account() == access.SystemAccount || u.Name == "a9" {
 			continue // hosts are trusted with all subjects of the hub
@@ -234,7 +235,7 @@ func tricks(t *testing.T, s site) (cells int) {
 		v.settled(t, conn)
 		<-time.After(100 * time.Millisecond) // an answer that is on its way
 	}
-	if err := hub.Flush(); err != nil {
+	if err := errors.Join(hub.Flush(), stranger.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	for i, target := range targets {
@@ -371,7 +372,7 @@ func (v *violations) settled(t *testing.T, conn *nats.Conn) {
 	if err := conn.Publish(last, nil); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !v.has("Publish", last); {
+	for end := time.Now().Add(testenv.Patience); !v.has("Publish", last); {
 		if err := conn.Flush(); err != nil || time.Now().After(end) {
 			t.Fatalf("the server says nothing of %s: %v", last, err)
 		}
@@ -379,32 +380,40 @@ func (v *violations) settled(t *testing.T, conn *nats.Conn) {
 	}
 }
 
-// ear keeps what comes to a subject.
+// ear keeps what comes to a subject. After a Flush of its connection it has all that came before:
+// what a callback would be given then may still wait for its goroutine.
 type ear struct {
-	mu sync.Mutex
-	in []*nats.Msg
+	t   *testing.T
+	sub *nats.Subscription
+	in  []*nats.Msg
 }
 
 func newEar(t *testing.T, conn *nats.Conn, subject string) *ear {
 	t.Helper()
-	e := new(ear)
-	if _, err := conn.Subscribe(subject, func(m *nats.Msg) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.in = append(e.in, m)
-	}); err != nil {
+	sub, err := conn.SubscribeSync(subject)
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return &ear{t: t, sub: sub}
 }
 
 func (e *ear) all() []*nats.Msg {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.in)
+	e.t.Helper()
+	waiting, _, err := e.sub.Pending()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for range waiting {
+		m, err := e.sub.NextMsg(testenv.Patience)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		e.in = append(e.in, m)
+	}
+	return e.in
 }
 
 func (e *ear) has(subject, body string) bool {
