@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -53,10 +52,7 @@ func TestAPlanCostsItsCommits(t *testing.T) {
 	if !testenv.Long() {
 		t.Skip("of the long run: it builds the server")
 	}
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
-	}
+	testenv.Strace(t)
 	dir := t.TempDir()
 	server, err := serverBinary(t.Context(), "", dir)
 	if err != nil {
@@ -66,7 +62,7 @@ func TestAPlanCostsItsCommits(t *testing.T) {
 	calls := filepath.Join(dir, "calls")
 	traced := filepath.Join(dir, "traced")
 	line := fmt.Sprintf("#!/bin/sh\nexec %s -D -f -qq -o %s -e trace=fsync,fdatasync,syncfs,msync %s \"$@\"\n",
-		strace, calls, server)
+		"strace", calls, server)
 	if err := os.WriteFile(traced, []byte(line), 0o700); err != nil {
 		t.Fatal(err)
 	}

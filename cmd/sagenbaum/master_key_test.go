@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 var someMaster = strings.Repeat("ab", vault.MasterKeySize)
@@ -160,9 +161,7 @@ func TestKeyRewrapChangesTheMasterKeyAndNothingElse(t *testing.T) {
 // master key that is in its place then.
 func TestAKeyRewrapThatIsKilledLeavesAFolderThatServes(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
-	}
+	testenv.Strace(t)
 	dir := keyed(t)
 	for _, calls := range []string{"fsync", "rename,renameat,renameat2", "write,pwrite64", "openat"} {
 		killed := 0

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -43,9 +44,7 @@ func TestWhatIsSaidToBeOnDiskIsThere(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
-	}
+	testenv.Strace(t)
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "trace")
 	calls := "trace=openat,write,pwrite64,ftruncate,fsync,fdatasync,renameat,rename,renameat2,unlinkat,mkdirat"

@@ -125,9 +125,7 @@ func TestTortureLosesNothing(t *testing.T) {
 	t.Parallel()
 	o := readWish(t)
 	newDiskOf(t, o.fs, 512) // skips where it cannot be
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
-	}
+	testenv.Strace(t)
 	counts := newTally()
 	defer func() { t.Logf("seed %d, %s\n%s", o.seed, o.fs, counts.table()) }()
 	for round := 0; counts.cycles < o.cycles; round++ {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // soleServer starts a NATS server of its own on an address, over what it has stored in dir, and
@@ -124,9 +125,7 @@ func failFsyncs(t *testing.T, ctx context.Context, s *cmdtest.Served) (stop func
 // then the work goes on.
 func TestFailingFsyncsAcknowledgeNothing(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
-	}
+	testenv.Strace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
 	defer cancel()
 	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.78.3.2:0")

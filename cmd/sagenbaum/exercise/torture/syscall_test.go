@@ -18,6 +18,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -121,9 +122,7 @@ func strikeSyscall(r *rig) {
 // run takes a sample.
 func TestKillAtEveryDurableSystemCall(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
-	}
+	testenv.Strace(t)
 	every := os.Getenv("SAGENBAUM_TORTURE") != ""
 	for g, d := range durables {
 		t.Run(strings.ReplaceAll(d.name, " ", "_"), func(t *testing.T) {
