@@ -535,7 +535,7 @@ func (a *action) finishFailed(cause error) error {
 		a.leaveOpen()
 		return cause
 	}
-	record, message := a.outcome(), value.Clip(a.scrubbed(cause.Error()))
+	record, message := a.outcome(), ledger.Text(a.scrubbed(cause.Error()))
 	if errors.Is(cause, ErrNotTaken) {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken,
 			Message: message}}
@@ -618,7 +618,7 @@ func (a *action) completed(outcome Outcome) (c completion) {
 			return c
 		}
 	}
-	done.ExternalRef = value.Clip(done.ExternalRef)
+	done.ExternalRef = ledger.Text(done.ExternalRef)
 	if readable && a.record(c.record, c.output, c.problem) == nil {
 		return c // the problem was its reference
 	}
@@ -642,7 +642,7 @@ func (a *action) record(record *pb.Record, output json.RawMessage, problem error
 		record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
 	}
 	if problem != nil {
-		record.Payload.Detail = mustJSON(value.Clip(problem.Error()))
+		record.Payload.Detail = mustJSON(ledger.Text(problem.Error()))
 	}
 	return p.c.check(p.id, record)
 }

@@ -138,7 +138,7 @@ func (c *Coordinator) askWorker(ctx context.Context, asked api.Command) (api.Rep
 			err := asked.CheckReply(reply)
 			if err != nil {
 				c.logger.Warn("an answer of a worker was refused", "tenant", c.tenant,
-					"capability", asked.Capability, "worker", value.Clip(reply.Worker), "error", err)
+					"capability", asked.Capability, "worker", ledger.Text(reply.Worker), "error", err)
 			}
 			return err
 		},

@@ -147,12 +147,43 @@ func TestACommitInDoubtIsTheOnlyEndThatMayBeTriedAgain(t *testing.T) {
 	})
 }
 
-func TestAReasonThatIsTooLongIsRefusedAndThePlanStaysOpen(t *testing.T) {
-	in(t, func(t *testing.T) {
-		p := begin(t, start(t, memory(), nil), PlanSpec{})
-		wantRefused(t, p.Fail(t.Context(), strings.Repeat("x", ledger.TextMax+1)), "plan_failed.reason")
-		mustDo(t, p, write("a"))
-	})
+// TestNoTextForPeopleStopsAnAct: a reason is often what a tool has printed.
+func TestNoTextForPeopleStopsAnAct(t *testing.T) {
+	stderr := strings.Repeat("caf\xe9 \U0001F600 ", ledger.CommitSizeMax)
+	for what, act := range map[string]func(*testing.T, *Plan) error{
+		"plan_failed":    func(t *testing.T, p *Plan) error { return p.Fail(t.Context(), stderr) },
+		"plan_cancelled": func(t *testing.T, p *Plan) error { return p.Cancel(t.Context(), stderr) },
+		"unwind_requested": func(t *testing.T, p *Plan) error {
+			mustSet(t, p, "s1")
+			return p.UnwindTo(t.Context(), "s1", stderr)
+		},
+	} {
+		in(t, func(t *testing.T) {
+			store := memory()
+			e := &executor{script: []api.OutcomeAnswer{isOpen}}
+			p := begin(t, start(t, store, e), PlanSpec{Label: stderr})
+			if err := act(t, p); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			found := 0
+			for _, c := range stored(t, store) {
+				for _, r := range c.records {
+					for _, text := range []string{r.GetPlanOpened().GetLabel(), r.GetPlanFailed().GetReason(),
+						r.GetPlanCancelled().GetReason(), r.GetUnwindRequested().GetReason()} {
+						if text == "" {
+							continue
+						}
+						if found++; text != ledger.Text(stderr) {
+							t.Errorf("%s: %d bytes, %.20q", what, len(text), text)
+						}
+					}
+				}
+			}
+			if found != 2 {
+				t.Errorf("%s: %d texts are recorded, want its label and its reason", what, found)
+			}
+		})
+	}
 }
 
 func TestFailInterruptsForwardsAndTakesTheirOutcomesAlong(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -44,7 +43,7 @@ func (a *action) start(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	if err := a.tooLate(time.Now()); err != nil {
-		return nil, errors.Join(err, a.giveUpFor(err, value.Clip(err.Error())))
+		return nil, errors.Join(err, a.giveUpFor(err, ledger.Text(err.Error())))
 	}
 	ctx, release := a.bounded(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -155,7 +154,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 	if a.state != actionRegistered {
 		return nil // start says why
 	}
-	return errors.Join(err, a.giveUpFor(err, value.Clip(err.Error())))
+	return errors.Join(err, a.giveUpFor(err, ledger.Text(err.Error())))
 }
 
 // watch has an executor asked now and then whether the plan of a running forward is

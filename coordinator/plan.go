@@ -318,6 +318,7 @@ func (c *Coordinator) check(plan string, records ...*pb.Record) error {
 	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
 	for _, r := range records {
 		r.Writer = c.writer
+		ledger.CutTexts(r)
 	}
 	if err := ledger.CheckCommit(records, source); err != nil {
 		return err

@@ -64,7 +64,6 @@ func TestBadPlansAreRefused(t *testing.T) {
 			{"plan", PlanSpec{ID: "a.b"}},
 			{"plan", PlanSpec{ID: ledger.ManyPlans}},
 			{"plan.id", PlanSpec{ID: "taken"}},
-			{"plan_opened.label", PlanSpec{Label: long}},
 			{"plan_opened.owner", PlanSpec{Owner: long}},
 			{"plan_opened.labels[0].value", PlanSpec{Labels: map[string]string{"k": long}}},
 			{"plan.deadline", PlanSpec{Deadline: -1}},

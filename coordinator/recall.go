@@ -10,7 +10,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -297,7 +296,7 @@ func (a *action) settled(outcome Outcome, cause error) (*pb.Record, completion) 
 		done := a.completed(outcome)
 		return done.record, done
 	}
-	record, message := a.outcome(), value.Clip(a.scrubbed(cause.Error()))
+	record, message := a.outcome(), ledger.Text(a.scrubbed(cause.Error()))
 	if a.past != nil && len(a.contract.Sensitive) > 0 {
 		message = "" // what is sensitive in it cannot be told: the input is not here
 	}

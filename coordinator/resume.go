@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -180,7 +179,7 @@ func (a *action) refuses(answer api.OutcomeAnswer, why *error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.state == actionRegistered {
-		*why = errors.Join(err, a.giveUpFor(err, value.Clip(err.Error())))
+		*why = errors.Join(err, a.giveUpFor(err, ledger.Text(err.Error())))
 	}
 	return true
 }

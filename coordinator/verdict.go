@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -147,7 +146,7 @@ func (a *action) bar() error {
 // cause, as later calls with the action's ID do. Called with mu held.
 func (a *action) refuse(code string, cause error) error {
 	p := a.plan
-	a.said = a.uncalled(code, value.Clip(cause.Error()))
+	a.said = a.uncalled(code, ledger.Text(cause.Error()))
 	if err := p.queueOutcome(a.said); err != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}

@@ -58,7 +58,7 @@ func (s *fold) about(a *action) about { return about{s, a} }
 // goes on, and the result says what it was. Entries must come in the order of
 // the ledger (invariant I1 is the host's to guard).
 func (s *State) Apply(e ledger.Entry) Result {
-	f := s.folding(e)
+	f := s.folding(e.Under(s.meta.HolderFold))
 	f.advance()
 	result := f.applyEntry()
 	switch result.Verdict {

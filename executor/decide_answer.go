@@ -356,12 +356,7 @@ func references(value json.RawMessage) (refs []string, err error) {
 	return refs, nil
 }
 
-// clip keeps a worker's text within what a record takes.
-func clip(s string) string {
-	if len(s) > textMax {
-		s = s[:textMax]
-	}
-	return string([]rune(s)) // what is not UTF-8 becomes U+FFFD
-}
+// clip keeps a worker's text within what a record of the holder takes.
+func clip(s string) string { return ledger.TextTo(s, textMax) }
 
 const textMax = ledger.TextMax / 4

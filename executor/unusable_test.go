@@ -180,7 +180,6 @@ func TestARefusedOpeningFailsItsPlanAtOnce(t *testing.T) {
 			r.GetPlanOpened().Labels, r.GetPlanOpened().DeadlineNs = []*pb.Label{{}}, epoch0+5*second
 		},
 		"a parent that is itself": func(r *pb.Record) { r.GetPlanOpened().ParentPlan = "p" },
-		"a text without an end":   func(r *pb.Record) { r.GetPlanOpened().Label = strings.Repeat("x", ledger.TextMax+1) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newSchedule(t)

@@ -13,8 +13,8 @@ import (
 )
 
 // Check reports whether a record is well-formed and may be on a subject of
-// this source: its kind belongs to the class, its names are names, its texts
-// are within limits. It is the same check for writers (before they append) and
+// this source: its kind belongs to the class, its names are names and
+// within limits. It is the same check for writers (before they append) and
 // for the fold (which refuses what it finds). The error is a *Refused.
 func Check(r *pb.Record, s Source) error {
 	kind := KindOf(r).on(s.Class)
@@ -103,23 +103,12 @@ func checkBody(r *pb.Record, s Source) error {
 	case *pb.Record_ForwardCompleted:
 		return firstOf(text("forward_completed.external_ref", k.ForwardCompleted.ExternalRef),
 			object("forward_completed.lifted", k.ForwardCompleted.Lifted))
-	case *pb.Record_ForwardFailed:
-		return firstOf(text("forward_failed.code", k.ForwardFailed.Code),
-			text("forward_failed.message", k.ForwardFailed.Message))
-	case *pb.Record_ForwardInDoubt:
-		return firstOf(text("forward_in_doubt.code", k.ForwardInDoubt.Code),
-			text("forward_in_doubt.message", k.ForwardInDoubt.Message))
 	case *pb.Record_SavepointSet:
 		return token("savepoint_set.name", k.SavepointSet.Name)
 	case *pb.Record_PlanResumed:
 		return token("writer", r.Writer)
-	case *pb.Record_PlanFailed:
-		return text("plan_failed.reason", k.PlanFailed.Reason)
-	case *pb.Record_PlanCancelled:
-		return text("plan_cancelled.reason", k.PlanCancelled.Reason)
 	case *pb.Record_UnwindRequested:
-		return firstOf(token("unwind_requested.to_savepoint", k.UnwindRequested.ToSavepoint),
-			text("unwind_requested.reason", k.UnwindRequested.Reason))
+		return token("unwind_requested.to_savepoint", k.UnwindRequested.ToSavepoint)
 	case *pb.Record_FactAsserted:
 		return checkFact(k.FactAsserted)
 	case *pb.Record_FactRetracted:
@@ -136,8 +125,7 @@ func checkBody(r *pb.Record, s Source) error {
 func checkRequest(r *pb.Record, s Source) error {
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
-		return firstOf(text("cancel_requested.reason", k.CancelRequested.Reason),
-			text("cancel_requested.actor", k.CancelRequested.Actor))
+		return text("cancel_requested.actor", k.CancelRequested.Actor)
 	case *pb.Record_RetryRequested:
 		return owned("retry_requested", k.RetryRequested.Reason, k.RetryRequested.Actor)
 	case *pb.Record_Resolved:
@@ -145,14 +133,11 @@ func checkRequest(r *pb.Record, s Source) error {
 	case *pb.Record_ContractPublished:
 		return checkContract(k.ContractPublished)
 	case *pb.Record_ClockConfirmed:
-		return firstOf(text("clock_confirmed.actor", k.ClockConfirmed.Actor),
-			text("clock_confirmed.reason", k.ClockConfirmed.Reason))
+		return text("clock_confirmed.actor", k.ClockConfirmed.Actor)
 	case *pb.Record_EvictRequested:
-		return checkKeys("evict_requested", k.EvictRequested.Keys, k.EvictRequested.Reason,
-			k.EvictRequested.Actor)
+		return checkKeys("evict_requested", k.EvictRequested.Keys, k.EvictRequested.Actor)
 	case *pb.Record_RestoreRequested:
-		return checkKeys("restore_requested", k.RestoreRequested.Keys, k.RestoreRequested.Reason,
-			k.RestoreRequested.Actor)
+		return checkKeys("restore_requested", k.RestoreRequested.Keys, k.RestoreRequested.Actor)
 	case *pb.Record_CascadeAnswered:
 		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor),
 			text("cascade_answered.lease", k.CascadeAnswered.Lease))
@@ -170,7 +155,6 @@ func checkRequest(r *pb.Record, s Source) error {
 		return checkTenant("tenant_changed", k.TenantChanged)
 	case *pb.Record_CompensationProgressed:
 		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key),
-			text("compensation_progressed.note", k.CompensationProgressed.Note),
 			text("compensation_progressed.token", k.CompensationProgressed.Token))
 	}
 	return nil
@@ -223,7 +207,7 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 			return Refuse("plan_opened."+f.name, fmt.Sprintf("%q is not a name", f.id), TokenWanted)
 		}
 	}
-	return firstOf(text("plan_opened.label", p.Label), text("plan_opened.owner", p.Owner),
+	return firstOf(text("plan_opened.owner", p.Owner),
 		checkTriggers("plan_opened", p.Triggers), checkPlanScopes(p.Triggers))
 }
 
@@ -353,8 +337,7 @@ func checkVerdict(v *pb.VerdictGiven) error {
 	switch v.Outcome {
 	case pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
 		pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT:
-		return firstOf(text("verdict_given.reason", v.Reason),
-			checkScope("verdict_given.scope", v.Scope))
+		return checkScope("verdict_given.scope", v.Scope)
 	default:
 		return Refuse("verdict_given.outcome", "not given", "allow, block or redirect")
 	}
@@ -367,8 +350,7 @@ func checkResolved(r *pb.Resolved) error {
 	default:
 		return Refuse("resolved.outcome", "not given", "done, lost, accepted or skipped")
 	}
-	if err := firstOf(owned("resolved", r.Reason, r.Actor),
-		text("resolved.evidence", r.Evidence)); err != nil {
+	if err := owned("resolved", r.Reason, r.Actor); err != nil {
 		return err
 	}
 	if r.Evidence == "" && r.Outcome != pb.Resolution_RESOLUTION_SKIPPED {
@@ -394,7 +376,7 @@ func checkErased(k *pb.PlanErased, s Source) error {
 }
 
 // checkKeys checks a request about facts; each key is in it once.
-func checkKeys(at string, keys []string, reason, actor string) error {
+func checkKeys(at string, keys []string, actor string) error {
 	if len(keys) == 0 || len(keys) > RequestKeysMax {
 		return Refuse(at+".keys", fmt.Sprintf("%d", len(keys)),
 			fmt.Sprintf("1 to %d keys of facts", RequestKeysMax))
@@ -408,7 +390,7 @@ func checkKeys(at string, keys []string, reason, actor string) error {
 			return Refuse(field, fmt.Sprintf("%q is given twice", key), "each key once")
 		}
 	}
-	return firstOf(text(at+".reason", reason), text(at+".actor", actor))
+	return text(at+".actor", actor)
 }
 
 func checkRequested(k *pb.CompensationRequested) error {
@@ -426,8 +408,7 @@ func checkRequested(k *pb.CompensationRequested) error {
 		return Refuse("compensation_requested.from_action",
 			fmt.Sprintf("%q is not a name", k.FromAction), TokenWanted)
 	}
-	return firstOf(text("compensation_requested.reason", k.Reason),
-		text("compensation_requested.actor", k.Actor))
+	return text("compensation_requested.actor", k.Actor)
 }
 
 func checkReported(c *pb.CompensationReported) error {
@@ -438,6 +419,5 @@ func checkReported(c *pb.CompensationReported) error {
 	}
 	return firstOf(text("compensation_reported.key", c.Key),
 		text("compensation_reported.token", c.Token),
-		text("compensation_reported.code", c.Code), text("compensation_reported.message",
-			c.Message), text("compensation_reported.external_ref", c.ExternalRef))
+		text("compensation_reported.external_ref", c.ExternalRef))
 }

@@ -25,6 +25,7 @@ type Entry struct {
 	Pair    *pb.Record // the other half of its pair, of the same commit; nil: it is none
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
+	strict  *strict    // what earlier holders read instead; nil: the same
 }
 
 // Field numbers of Commit.
@@ -33,8 +34,9 @@ const (
 	fieldRecords   = 2
 )
 
-// EncodeCommit returns the canonical bytes of one commit. It refuses an empty
-// commit, one of more than CommitLenMax records or CommitSizeMax bytes.
+// EncodeCommit returns the canonical bytes of one commit. The texts of its records that people
+// read it cuts to what a record keeps (Text). It refuses an empty commit, one of more than
+// CommitLenMax records or CommitSizeMax bytes.
 func EncodeCommit(records []*pb.Record) ([]byte, error) {
 	if len(records) == 0 || len(records) > CommitLenMax {
 		return nil, Refuse("records", fmt.Sprintf("%d records in a commit", len(records)),
@@ -42,6 +44,7 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 	}
 	size := 0
 	for _, r := range records {
+		CutTexts(r)
 		size += 8 + r.SizeVT()
 	}
 	buf := make([]byte, 0, size)
@@ -69,6 +72,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= TextsSince:
+			version = max(version, 7)
 		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:
 			version = max(version, 6)
 		case r.GetTermStarted().GetFoldVersion() >= BoundedSince:
@@ -205,7 +210,7 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 					"this is version %d", i, number, ReaderVersion)}
 		}
 		e.Record = record
-		e.Err = Check(record, source)
+		e.judge()
 	}
 	checkPairs(entries)
 	return entries, nil
@@ -319,7 +324,9 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		case fault != nil:
 			e.Err = fault
 		case e.Err == nil:
-			e.Err = Check(e.Record, source)
+			e.judge()
+		default:
+			e.mend(raw)
 		}
 	}
 	checkPairs(entries)

@@ -8,6 +8,7 @@ import (
 
 // Checks of single fields.
 
+// text checks a string that must be kept as it is.
 func text(field, s string) error {
 	if len(s) > TextMax || !utf8.ValidString(s) {
 		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", TextMax))
@@ -29,7 +30,7 @@ func owned(at, reason, actor string) error {
 			return Refuse(at+"."+f.name, "empty", "the owner's "+f.name)
 		}
 	}
-	return firstOf(text(at+".reason", reason), text(at+".actor", actor))
+	return text(at+".actor", actor)
 }
 
 func factKey(field, key string) error {
@@ -63,9 +64,5 @@ func firstOf(errs ...error) error {
 
 // cut keeps what a foreign program wrote short enough for a log.
 func cut(text string) string {
-	const most = 64
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
+	return TextTo(text, 64)
 }

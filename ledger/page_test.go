@@ -29,6 +29,14 @@ base64, numbers of 64 bits as text. ` + "`sagenbaum ledger check`" + ` says what
 offline.
 
 The examples are made by the tests: this page is what the checks of package ledger accept.
+
+## Texts and names
+
+What people read never stops an act: ` + "`reason`, `message`, `code`, `note`, `evidence`, `problem`" + ` and
+the ` + "`label`" + ` of a plan. Bytes that are no UTF-8 become U+FFFD, and a text of more than 4 KiB is cut
+between two characters, with ` + "` … [cut: 6144 bytes]`" + ` at its end. In JSON it need not be a string: of
+a number or an object its JSON is the text. Every other string names something. It is exact, or its
+record is refused.
 `
 
 // heads are the kinds by who writes them.

@@ -24,8 +24,7 @@ func checkRepaired(k *pb.LedgerRepaired) error {
 		return Refuse("ledger_repaired.root", fmt.Sprintf("%d bytes", len(k.Root)),
 			"the root of the tree at size")
 	}
-	return firstOf(text("ledger_repaired.problem", k.Problem),
-		owned("ledger_repaired", k.Reason, k.Actor))
+	return owned("ledger_repaired", k.Reason, k.Actor)
 }
 
 // AddToRanges appends a sequence to ascending ranges. Ranges beyond RangesMax grow

@@ -355,8 +355,6 @@ func toldOf(q *Outcome) (t told, err error) {
 			"none; what the tool returned is output")
 	case len(q.ExternalRef) > ledger.TextMax:
 		return t, ledger.Refuse("external_ref", "too long", "at most 4096 bytes")
-	case len(q.Message) > ledger.TextMax:
-		return t, ledger.Refuse("message", "too long", "at most 4096 bytes")
 	}
 	t.outcome.ExternalRef = q.ExternalRef
 	if len(q.Output) > 0 {

@@ -307,10 +307,4 @@ func typeOf(raw json.RawMessage) string {
 }
 
 // clip shortens what was given for a refusal.
-func clip(text string) string {
-	const most = 64
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
-}
+func clip(text string) string { return ledger.TextTo(text, 64) }

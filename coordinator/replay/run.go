@@ -9,7 +9,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -133,7 +132,7 @@ func (r *run) end(ctx context.Context, cause error) error {
 		case cause == nil:
 			err = r.claim.Plan.Commit(ctx)
 		default:
-			err = r.claim.Plan.Fail(ctx, value.Clip(cause.Error()))
+			err = r.claim.Plan.Fail(ctx, ledger.Text(cause.Error()))
 		}
 		switch {
 		case err == nil && cause == nil && !unwinding:

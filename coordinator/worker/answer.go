@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -198,7 +198,7 @@ func spoken(r api.Reply, c api.Command) api.Reply {
 	if r = seal.ScrubReply(r, seal.At(c.Arguments, c.Opened)); had && r.Output == nil {
 		r.Message = strings.TrimSpace(r.Message + " output left out: it repeats what was sealed")
 	}
-	r.Code, r.Message = value.Clip(r.Code), value.Clip(r.Message)
-	r.ExternalRef = value.Clip(r.ExternalRef)
+	r.Code, r.Message = ledger.Text(r.Code), ledger.Text(r.Message)
+	r.ExternalRef = ledger.Text(r.ExternalRef)
 	return r
 }

@@ -66,9 +66,8 @@ func (a *actor) beginErasure(r ask.Request) error {
 	case q.Tenant != a.tenant:
 		return refuse("request.tenant is %q, and the tenant is %q: nothing is erased", q.Tenant,
 			a.tenant)
-	case q.Reason == "" || len(q.Reason) > ledger.TextMax:
-		return refuse("request.reason: an erasure needs a reason, of at most %d bytes",
-			ledger.TextMax)
+	case q.Reason == "":
+		return refuse("request.reason: an erasure needs a reason")
 	case !ledger.ValidToken(q.Actor):
 		return refuse("request.actor is %q: an erasure needs the name of who asks for it", q.Actor)
 	case !q.Force && a.board.Last() > a.cursor():
@@ -80,7 +79,8 @@ func (a *actor) beginErasure(r ask.Request) error {
 		return nil
 	}
 	e := &erasure{TenantErasure: view.TenantErasure{
-		Tenant: a.tenant, Actor: q.Actor, Reason: q.Reason, AtNs: a.host.clock.now().UnixNano(),
+		Tenant: a.tenant, Actor: q.Actor, Reason: ledger.Text(q.Reason),
+		AtNs:   a.host.clock.now().UnixNano(),
 		Holder: a.host.cfg.Holder, Forced: m.Open+m.Unwinding+m.Quarantined > 0,
 		Kid: a.keys.ID(),
 	}}

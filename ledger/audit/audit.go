@@ -135,6 +135,7 @@ func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violatio
 	found := l.next(m.Sequence)
 	holder := false
 	var lost []int // records of a holder that do not count
+	entries = ledger.Under(entries, l.book.rules)
 	for i, e := range entries {
 		v, broken := l.judge(e, entries)
 		found = append(found, broken...)

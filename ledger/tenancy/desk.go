@@ -64,7 +64,8 @@ func (d Desk) do(ctx context.Context, verb string,
 		return a, ledger.Refuse("tenant", fmt.Sprintf("%.80q is no name", r.Tenant), ledger.TokenWanted)
 	}
 	if verb != api.TenantShow {
-		if err := checkAsker(r.Actor, r.Reason); err != nil {
+		r.Reason = ledger.TextTo(r.Reason, ledger.TenantReasonMax)
+		if err := checkAsker(r.Actor); err != nil {
 			return a, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -87,21 +86,17 @@ func Check(e api.TenantEntry) error {
 		return ledger.Refuse("state", fmt.Sprintf("%.80q", e.State),
 			api.TenantActive+" or "+api.TenantSuspended)
 	}
-	if err := checkAsker(e.By, e.Reason); err != nil {
+	if err := checkAsker(e.By); err != nil {
 		return err
 	}
 	return CheckLimits(e.Limits)
 }
 
-// checkAsker refuses a change of which no one could say who asks for it, and why.
-func checkAsker(actor, reason string) error {
-	switch {
-	case !ledger.ValidToken(actor):
+// checkAsker refuses a change of which no one could say who asks for it.
+func checkAsker(actor string) error {
+	if !ledger.ValidToken(actor) {
 		return ledger.Refuse("actor", fmt.Sprintf("%.80q is no name", actor),
 			"the name of who asks, "+ledger.TokenWanted)
-	case len(reason) > ledger.TenantReasonMax || !utf8.ValidString(reason):
-		return ledger.Refuse("reason", fmt.Sprintf("%d bytes, or no text", len(reason)),
-			fmt.Sprintf("at most %d bytes of UTF-8", ledger.TenantReasonMax))
 	}
 	return nil
 }
@@ -115,7 +110,7 @@ func Parse(tenant string, value []byte, revision uint64) (e api.TenantEntry, err
 		return e, ledger.Refuse("tenant", fmt.Sprintf("%.80q, on the subject of %s", e.Tenant, tenant),
 			"the tenant of the subject")
 	}
-	e.Revision = revision
+	e.Revision, e.Reason = revision, ledger.TextTo(e.Reason, ledger.TenantReasonMax)
 	return e, Check(e)
 }
 

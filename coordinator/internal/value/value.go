@@ -1,10 +1,9 @@
-// Package value is what becomes of the values and texts of a caller before they are recorded.
+// Package value is what becomes of the values of a caller before they are recorded.
 package value
 
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -25,15 +24,4 @@ func Encode(field string, value any) (json.RawMessage, error) {
 		return nil, ledger.Refuse(field, err.Error(), "a value that encoding/json takes")
 	}
 	return data, nil
-}
-
-// Clip shortens a text to what a record takes.
-func Clip(text string) string { return ClipTo(text, ledger.TextMax) }
-
-// ClipTo shortens a text to so many bytes, or a few less.
-func ClipTo(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.ToValidUTF8(text, "")
 }

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // The chat completions protocol, as far as the loop needs it.
@@ -111,7 +111,7 @@ func read(status int, text []byte) (message, error) {
 	switch {
 	case status != http.StatusOK:
 		return message{}, fail(CodeModel, fmt.Sprintf("the model's endpoint answers %d: %s", status,
-			value.ClipTo(string(text), reportMax)))
+			ledger.TextTo(string(text), reportMax)))
 	case len(text) > ResponseMax:
 		return message{}, fail(CodeModel, fmt.Sprintf("the model's answer is larger than %d bytes",
 			ResponseMax))

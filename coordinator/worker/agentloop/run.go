@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -153,7 +153,7 @@ func (r *run) serve(ctx context.Context, place int, wanted toolCall) (content st
 		return "", ctx.Err() // whatever came of it, the attempt's time is over
 	case err != nil:
 		r.failed[tool] = true
-		return said("error", value.ClipTo(err.Error(), reportMax)), nil
+		return said("error", ledger.TextTo(err.Error(), reportMax)), nil
 	}
 	body, err := json.Marshal(output)
 	if err != nil {
@@ -200,7 +200,7 @@ func (r *run) call(ctx context.Context, tool string, arguments json.RawMessage) 
 	r.inTools += time.Since(began)
 	entry := called{Tool: tool}
 	if err != nil {
-		entry.Error = value.ClipTo(err.Error(), reportMax)
+		entry.Error = ledger.TextTo(err.Error(), reportMax)
 	}
 	r.report.Called = append(r.report.Called, entry)
 	return output, err
@@ -216,7 +216,7 @@ func (r *run) end(content string) (worker.Result, error) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		v = verdict{Message: content}
 	}
-	r.report.Message = value.ClipTo(v.Message, reportMax)
+	r.report.Message = ledger.TextTo(v.Message, reportMax)
 	switch {
 	case v.Status == api.StatusDone && len(r.report.Called) == 0:
 		return worker.Result{}, fail(CodeIdle, "the model says done, and has called no tool: "+v.Message)
@@ -231,7 +231,7 @@ func (r *run) end(content string) (worker.Result, error) {
 		return worker.Result{}, worker.Stop(fail(cmp.Or(v.Code, CodeStopped), v.Message))
 	}
 	return worker.Result{}, fail(CodeAnswer, "the model's last word is none of done, failed and "+
-		"stop: "+value.ClipTo(content, reportMax))
+		"stop: "+ledger.TextTo(content, reportMax))
 }
 
 // result adds what is known of the run.

@@ -29,8 +29,7 @@ func (s *Signer) Rotate(q view.RotationQuery, holding bool, answer chan<- any) {
 	case s.rotate != nil:
 		refuse("another rotation is under way")
 		return
-	case q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax ||
-		len(q.Actor) > ledger.TextMax:
+	case q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax:
 		refuse("a rotation needs a reason and the name of who asks for it")
 		return
 	}

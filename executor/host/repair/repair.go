@@ -100,8 +100,7 @@ func New(cfg Config, t *tiles.Writer) *Repairer {
 // carried out, also where it could not be; a repair that ctx cuts off goes on at the next start.
 func Halted(ctx context.Context, cfg Config, q view.RepairQuery,
 	halted *ledger.Halted) view.RepairAnswer {
-	if q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax ||
-		len(q.Actor) > ledger.TextMax {
+	if q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax {
 		return view.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
 	}
 	plan, err := New(cfg, nil).repair(ctx, q, halted)
@@ -129,10 +128,7 @@ func (r *Repairer) repair(ctx context.Context, q view.RepairQuery,
 		return plan, err
 	}
 	defer func() { err = errors.Join(err, r.tiles.Close()) }()
-	plan = Plan{Problem: halted.Error(), Reason: q.Reason, Actor: q.Actor}
-	if len(plan.Problem) > ledger.TextMax {
-		plan.Problem = plan.Problem[:ledger.TextMax]
-	}
+	plan = Plan{Problem: ledger.Text(halted.Error()), Reason: ledger.Text(q.Reason), Actor: q.Actor}
 	if err := r.Plan(ctx, &plan, q.DryRun); err != nil || q.DryRun {
 		return plan, err
 	}
