@@ -602,36 +602,53 @@ type completion struct {
 // undo reads is; or nothing, and then the record says so, and the undo is its owner's.
 func (a *action) completed(outcome Outcome) (c completion) {
 	p := a.plan
-	done := &pb.ForwardCompleted{ExternalRef: outcome.ExternalRef}
+	done := &pb.ForwardCompleted{}
 	c.record = a.outcome()
 	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
-	if c.output, c.problem = value.Encode("outcome.output", outcome.Output); c.problem == nil {
-		done.Lifted, c.problem = a.contract.Lifted(c.output)
+	nameless := nameEffect(done, outcome.ExternalRef)
+	suffices := nameless == nil || !a.contract.ReadsReference()
+	c.output, c.problem = value.Encode("outcome.output", outcome.Output)
+	exact := c.problem == nil
+	if lifted, err := a.contract.Lifted(c.output); exact || value.Whole(lifted) {
+		done.Lifted, c.problem = lifted, cmp.Or(c.problem, err)
 	}
-	readable := c.problem == nil
-	if readable {
-		if c.problem = a.record(c.record, c.output, nil); c.problem == nil {
+	if c.problem == nil {
+		if c.problem = a.record(c.record, c.output, nameless); c.problem == nil {
 			if opened, _, err := p.vault.open(c.record.Payload.GetOutput()); err == nil &&
 				len(a.contract.Sensitive) > 0 {
 				c.output = opened // the bytes that a replay will return
 			}
+			c.problem, c.kept = nameless, suffices
 			return c
 		}
 	}
-	done.ExternalRef = ledger.Text(done.ExternalRef)
-	if readable && a.record(c.record, c.output, c.problem) == nil {
-		return c // the problem was its reference
-	}
 	done.OutputIncomplete = true
 	part := a.contract.Project(c.output)
+	if !exact && !value.Whole(part) {
+		part = nil
+	}
 	c.kept = len(c.output) > 0 && (part != nil || !a.contract.ReadsOutput())
 	if c.kept && a.record(c.record, part, c.problem) == nil {
+		c.kept = suffices
 		return c
 	}
 	if c.kept = false; a.record(c.record, nil, c.problem) != nil {
 		done.Lifted = nil
 	}
 	return c
+}
+
+// nameEffect records what the provider calls the effect, whole or not at all: a part of a name is
+// the name of something else.
+func nameEffect(done *pb.ForwardCompleted, reference string) error {
+	if ledger.ExactText(reference) {
+		done.ExternalRef = reference
+		return nil
+	}
+	done.ReferenceIncomplete = true
+	return ledger.Refuse("outcome.external_ref",
+		fmt.Sprintf("%d bytes that begin with %.32q", len(reference), reference),
+		fmt.Sprintf("at most %d bytes of UTF-8", ledger.TextMax))
 }
 
 // record gives the record of an outcome its payload, and says whether it can be stored.

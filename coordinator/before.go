@@ -114,6 +114,9 @@ func (c *Coordinator) question(
 		return nil, false, err
 	}
 	switch {
+	case reply.Status == api.StatusDone && !ledger.ExactJSON(reply.Output):
+		return nil, true, ledger.Refuse("action.before",
+			"the worker's answer has text that is no Unicode", "UTF-8: the undo would put back another text")
 	case reply.Status == api.StatusDone && len(reply.Output) > 0:
 		return reply.Output, true, nil
 	case reply.Status == api.StatusDone:

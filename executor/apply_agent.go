@@ -314,6 +314,7 @@ func (s about) outcomeOf() Result {
 	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
 		a.row.ExternalRef, a.row.LiftedOutput = k.ForwardCompleted.ExternalRef, k.ForwardCompleted.Lifted
 		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
+		a.row.ReferenceIncomplete = k.ForwardCompleted.ReferenceIncomplete
 		a.keepOutput(s.e.Record.Payload.GetOutput())
 	}
 	if now == rowspb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {
@@ -350,6 +351,7 @@ func (a *action) sameOutcome(r *pb.Record, failure string) bool {
 	output := a.plan.s.payload(a.id).Output
 	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
 		a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
+		a.row.ReferenceIncomplete == k.ForwardCompleted.ReferenceIncomplete &&
 		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) &&
 		bytes.Equal(output, r.Payload.GetOutput())
 }

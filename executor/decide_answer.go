@@ -281,6 +281,10 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 		*q.to = value
 	}
 	refs, err := references(plain.ExternalRef)
+	if err == nil && len(refs) > 0 && !ledger.ExactJSON(output(reply)) {
+		err = errors.New("the answer has text that is no Unicode: the name of an effect in it may be " +
+			"another one")
+	}
 	if err != nil {
 		return err
 	}
@@ -342,6 +346,8 @@ func references(value json.RawMessage) (refs []string, err error) {
 	}
 	for _, item := range list {
 		switch ref := text(item); {
+		case !ledger.ExactJSON(item):
+			return nil, errors.New("an external_ref is no Unicode text")
 		case len(item) > textMax:
 			return nil, fmt.Errorf("an external_ref has %d bytes, at most %d are kept", len(item),
 				textMax)

@@ -161,7 +161,8 @@ func (s about) completedLate() {
 		s.owedAnew(&rowspb.ActionRow{
 			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef,
 			LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
-			Late: true, Approved: a.row.Approved && !asksWhenLate(a),
+			ReferenceIncomplete: a.row.ReferenceIncomplete,
+			Late:                true, Approved: a.row.Approved && !asksWhenLate(a),
 		}, noteLate)
 	}
 }

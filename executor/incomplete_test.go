@@ -103,3 +103,39 @@ func TestAnIncompleteOutputStaysSo(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestAnEffectWithoutItsNameIsItsOwners: what its provider calls it could not be kept, and a part
+// of a name is another one's. What does not read it is undone; so is what a probe names later.
+func TestAnEffectWithoutItsNameIsItsOwners(t *testing.T) {
+	for _, c := range []struct{ expression, sent, outcome string }{
+		{"meta.external_ref", "", "quarantined: a=quarantined []"},
+		{"{'all': meta}", "", "quarantined: a=quarantined []"},
+		{"input.id", `{"x":"a"}`, "compensated: a=compensated [a]"},
+	} {
+		s := newSchedule(t)
+		s.must(s.agent("p", append([]*pb.Record{opened(0)}, pair("a",
+			func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+				k.Bindings = []*pb.Binding{{Name: "x", Expression: c.expression}}
+			})...)...))
+		unnamed := partly("a", `{"id":7}`)
+		done := unnamed.GetForwardCompleted()
+		done.OutputIncomplete, done.ReferenceIncomplete = false, true
+		s.must(s.agent("p", unnamed))
+		if got := s.agent("p", unnamed.CloneVT())[0].Verdict; got != Repeated {
+			t.Errorf("a copy is %v", got)
+		}
+		s.play("fail turn")
+		sent := ""
+		for _, r := range s.effective() {
+			if r.GetCompensationDispatched() != nil {
+				sent = string(r.Payload.GetArguments())
+			}
+		}
+		if sent != "" {
+			s.play("a=done turn")
+		}
+		if got := s.outcome(); sent != c.sent || got != c.outcome {
+			t.Errorf("%s: sent %s, %s: %+v", c.expression, sent, got, s.show("p").Actions[0].Note)
+		}
+	}
+}

@@ -17,6 +17,10 @@ import (
 // within limits. It is the same check for writers (before they append) and
 // for the fold (which refuses what it finds). The error is a *Refused.
 func Check(r *pb.Record, s Source) error {
+	return firstOf(wellFormed(r, s), inexact(r))
+}
+
+func wellFormed(r *pb.Record, s Source) error {
 	kind := KindOf(r).on(s.Class)
 	if kind.Name == "" {
 		return Refuse("kind", "the record has none", "one of the kinds of sagenbaum.v1.Record")

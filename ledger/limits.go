@@ -82,5 +82,6 @@ const KeptSince = 11
 const FollowsSince = 13
 
 // TextsSince is the version of a holder's fold from which on a text that people read is made valid
-// and cut, and no record is refused for it.
+// and cut, and no record is refused for it; and a value that an undo may read is exact, or refused,
+// or left out.
 const TextsSince = 14

@@ -118,8 +118,8 @@ func hasLongText(r *pb.Record) (found bool) {
 }
 
 // Under returns the entries of a message as a holder with this version of the fold reads them:
-// those of before TextsSince refused a record for a text that people read, and what is stored
-// under them stays refused.
+// those of before TextsSince refused a record for a text that people read, and took a value that
+// is not exact. What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if fold >= TextsSince || !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil
@@ -147,13 +147,15 @@ type strict struct {
 	err    error
 }
 
-// judge cuts the texts of an entry's record, and checks it.
+// judge cuts the texts of an entry's record, leaves out what is not exact, and checks it.
 func (e *Entry) judge() {
-	if hasLongText(e.Record) {
+	if hasLongText(e.Record) || hasInexact(e.Record) {
 		if e.strict == nil {
-			e.strict = &strict{e.Record.CloneVT(), firstOf(Check(e.Record, e.Source), textFault(e.Record))}
+			e.strict = &strict{e.Record.CloneVT(),
+				firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
 		}
 		CutTexts(e.Record)
+		leaveOut(e.Record)
 	}
 	e.Err = Check(e.Record, e.Source)
 }
@@ -192,22 +194,32 @@ func isForPeople(f protoreflect.FieldDescriptor) bool {
 	}
 }
 
+// referenceField is what the provider calls the effect of a forward.
+var referenceField = (&pb.ForwardCompleted{}).ProtoReflect().Descriptor().Fields().
+	ByName("external_ref")
+
 // readMended reads a record in JSON that protojson does not take, with its texts for people made
 // texts: bytes that are no UTF-8, half a surrogate pair, a number or an object in place of a
-// string. nil: that is not what is wrong with it.
+// string; and without the name of an effect that is not exact, as in leaveOut. nil: that is not
+// what is wrong with it.
 func readMended(raw json.RawMessage) *pb.Record {
 	record := new(pb.Record)
-	fields := record.ProtoReflect().Descriptor()
+	fields, unnamed := record.ProtoReflect().Descriptor(), false
 	mended, err := rewrite(raw, func(name string, value json.RawMessage) json.RawMessage {
 		f := fieldNamed(fields, name)
 		if f == nil || f.ContainingOneof() != kinds {
 			return value
 		}
 		body, err := rewrite(value, func(name string, value json.RawMessage) json.RawMessage {
-			if f := fieldNamed(f.Message(), name); f == nil || !isForPeople(f) {
-				return value
+			switch f := fieldNamed(f.Message(), name); {
+			case f == nil:
+			case isForPeople(f):
+				return asText(value)
+			case f == referenceField && !ExactJSON(value):
+				unnamed = true
+				return json.RawMessage(`""`)
 			}
-			return asText(value)
+			return value
 		})
 		if err != nil {
 			return value
@@ -216,6 +228,9 @@ func readMended(raw json.RawMessage) *pb.Record {
 	})
 	if err != nil || protojson.Unmarshal(mended, record) != nil {
 		return nil
+	}
+	if unnamed {
+		record.GetForwardCompleted().ReferenceIncomplete = true
 	}
 	return record
 }

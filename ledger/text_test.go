@@ -52,7 +52,7 @@ var exact = strings.Fields(`plan_opened.owner plan_opened.parent_plan plan_opene
 	plan_opened.function forward_registered.capability compensation_registered.capability
 	compensation_registered.key compensation_registered.worker_version compensation_registered.fidelity
 	compensation_registered.actuator compensation_registered.done compensation_registered.stop
-	compensation_registered.page compensation_registered.handler_version forward_completed.external_ref
+	compensation_registered.page compensation_registered.handler_version
 	savepoint_set.name unwind_requested.to_savepoint fact_asserted.key fact_retracted.key
 	compensation_requested.actor compensation_requested.to_savepoint compensation_requested.from_action
 	cancel_requested.actor retry_requested.actor resolved.actor contract_published.capability
@@ -81,6 +81,15 @@ func TestEveryStringOfARecordIsExactOrATextForPeople(t *testing.T) {
 			entries := map[string]ledger.Entry{
 				"protobuf": decoded(t, g.source, "", rawCommit(t, inProto)),
 				"JSON":     decoded(t, g.source, ledger.ContentTypeJSON, inJSON),
+			}
+			if name == "forward_completed.external_ref" { // the effect is there, whatever it is called
+				for format, e := range entries {
+					if done := e.Record.GetForwardCompleted(); e.Err != nil || done.ExternalRef != "" || !done.ReferenceIncomplete ||
+						e.Under(ledger.TextsSince-1).Err == nil {
+						t.Errorf("%s in %s: %v, %v", name, format, done, e.Err)
+					}
+				}
+				continue
 			}
 			if slices.Contains(exact, name) {
 				seen = append(seen, name)

@@ -229,6 +229,10 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	if v.Incomplete && b.readsWhole(outputVariable) {
 		return nil, fmt.Errorf("cannot evaluate binding: %w", &Missing{[]string{outputVariable}})
 	}
+	if v.Unnamed && b.ReadsField(metaVariable, referenceVariable) {
+		return nil, fmt.Errorf("cannot evaluate binding: %w",
+			&Missing{[]string{metaVariable, referenceVariable}})
+	}
 	for _, name := range bindingVariables {
 		if raw := v.of(name); len(raw) > 0 && !json.Valid(raw) {
 			return nil, fmt.Errorf("cannot evaluate binding: %s is not JSON", name)

@@ -34,9 +34,13 @@ type BindingVars struct {
 	Error  json.RawMessage // how it failed: code and message
 
 	// Incomplete says that Output is a part of what was returned, or nothing, because it
-	// was too large to be kept. A path below it that leads nowhere is an error then, a
+	// could not be kept as it was. A path below it that leads nowhere is an error then, a
 	// *Missing, unless the expression reckons with it, as output.?id and has(output.id) do.
 	Incomplete bool
+
+	// Unnamed says that what the provider calls the effect could not be kept. To read
+	// meta.external_ref is an error then, a *Missing.
+	Unnamed bool
 
 	// Strict: a path of any variable that leads nowhere is an error, unless the expression
 	// reckons with it: for conditions whose null would pass for an answer.
@@ -57,11 +61,17 @@ func (m *Missing) Error() string {
 		return path + " is not there as a whole: it was too large to be kept; have the contract read " +
 			"fields of it"
 	}
+	if m.Path[0] == metaVariable {
+		return path + " is not there: it could not be kept as it was"
+	}
 	return path + " is not there: the output was too large to be kept"
 }
 
-// outputVariable is what a forward has returned.
-const outputVariable = "output"
+const (
+	outputVariable    = "output"       // what a forward has returned
+	metaVariable      = "meta"         // about the compensation
+	referenceVariable = "external_ref" // of meta: what the provider calls the effect
+)
 
 func (v *BindingVars) of(name string) json.RawMessage {
 	switch name {

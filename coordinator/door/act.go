@@ -353,8 +353,6 @@ func toldOf(q *Outcome) (t told, err error) {
 	case q.Outcome == "completed" && q.Message != "":
 		return t, ledger.Refuse("message", "given for what has happened",
 			"none; what the tool returned is output")
-	case len(q.ExternalRef) > ledger.TextMax:
-		return t, ledger.Refuse("external_ref", "too long", "at most 4096 bytes")
 	}
 	t.outcome.ExternalRef = q.ExternalRef
 	if len(q.Output) > 0 {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers/nearest"
@@ -33,9 +32,6 @@ func decode(body []byte, into any) error {
 	if len(body) > BodyMax {
 		return ledger.Refuse("body", fmt.Sprintf("%d bytes", len(body)),
 			fmt.Sprintf("at most %d bytes; pass larger values by reference", BodyMax))
-	}
-	if !utf8.Valid(body) {
-		return ledger.Refuse("body", "not UTF-8", "JSON in UTF-8")
 	}
 	if !json.Valid(body) {
 		var raw json.RawMessage
@@ -244,6 +240,9 @@ func (f field) setMap(to reflect.Value, raw json.RawMessage) error {
 	if raw[0] != '{' {
 		return f.wrong(raw)
 	}
+	if !ledger.ExactJSON(raw) {
+		return ledger.Refuse(f.name, "not UTF-8, or half a surrogate pair", "text in Unicode")
+	}
 	given, err := members(raw, f.name)
 	if err != nil {
 		return err
@@ -260,18 +259,25 @@ func (f field) setMap(to reflect.Value, raw json.RawMessage) error {
 	return nil
 }
 
-// text decodes a string. Half a surrogate pair is none: encoding/json would put another
-// character in its place.
+// text decodes a string. Bytes that are no UTF-8, and half a surrogate pair, are none:
+// encoding/json puts another character in their place. That is right for a text that people read.
+// The name of an effect that has happened is passed on as no text, and left out of its record.
 func (f field) text(at string, raw json.RawMessage) (text string, err error) {
 	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
 		return "", ledger.Refuse(at, "it is "+typeOf(raw), f.element())
 	}
-	if strings.ContainsRune(text, utf8.RuneError) && !bytes.Contains(raw, []byte("\uFFFD")) &&
-		!bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)) {
-		return "", ledger.Refuse(at, "half a surrogate pair", "text in Unicode")
+	switch {
+	case ledger.ExactJSON(raw), slices.Contains(forPeople, f.name):
+		return text, nil
+	case f.name == "external_ref":
+		return text + "\xff", nil
+	default:
+		return "", ledger.Refuse(at, "not UTF-8, or half a surrogate pair", "text in Unicode")
 	}
-	return text, nil
 }
+
+// forPeople are the fields that people read and nothing else does.
+var forPeople = []string{"label", "message", "reason"}
 
 // element is what the field takes, or each of its elements does.
 func (f field) element() string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -167,10 +168,11 @@ func done(result Result) api.Reply {
 	if result.Output == nil {
 		return r
 	}
-	output, err := json.Marshal(result.Output)
+	output, err := value.Encode("output", result.Output)
+	var refused *ledger.Refused
 	switch {
-	case err != nil:
-		r.Message = "output left out: " + err.Error()
+	case errors.As(err, &refused):
+		r.Message = "output left out: " + refused.Problem
 	case len(output) > OutputMax:
 		r.Message = fmt.Sprintf("output left out: %d bytes, at most %d", len(output), OutputMax)
 	default:

@@ -156,7 +156,13 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 			api.Reply{Status: "done", Message: "output left out: json: unsupported type: func()"}},
 		{"text too long", func(context.Context, api.Command) (Result, error) {
 			return Result{}, errors.New(strings.Repeat("x", 2*ledger.TextMax))
-		}, api.Reply{Status: "failed", Code: "error", Message: strings.Repeat("x", ledger.TextMax)}},
+		}, api.Reply{Status: "failed", Code: "error", Message: ledger.Text(strings.Repeat("x", 2*ledger.TextMax))}},
+		{"text is no UTF-8", func(context.Context, api.Command) (Result, error) {
+			return Result{}, errors.New("stderr: caf\xe9")
+		}, api.Reply{Status: "failed", Code: "error", Message: "stderr: caf\uFFFD"}},
+		{"output is no UTF-8", func(context.Context, api.Command) (Result, error) {
+			return Result{Output: map[string]string{"file": "caf\xe9"}}, nil
+		}, api.Reply{Status: "done", Message: `output left out: "caf\xe9" is no UTF-8`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := wire(t, nil)
@@ -505,7 +511,7 @@ func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 			""},
 		{"an error", Result{}, errors.New("no such card: 4000&1234"), "no such card: [sealed]", "", ""},
 		{"across the end", Result{}, errors.New(strings.Repeat("x", ledger.TextMax-4) + "4000&1234"),
-			strings.Repeat("x", ledger.TextMax-4) + "[sea", "", ""},
+			ledger.Text(strings.Repeat("x", ledger.TextMax-4) + "[sealed]"), "", ""},
 	} {
 		r, err := w.reported(c, example.result, example.problem)
 		if d := r.GetCompensationReported(); err != nil || d.Message != example.message || d.ExternalRef != example.ref ||

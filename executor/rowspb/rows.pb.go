@@ -2348,64 +2348,65 @@ func (x *ActionStatic) GetWriter() string {
 }
 
 type ActionRow struct {
-	state            protoimpl.MessageState    `protogen:"open.v1"`
-	Outcome          Outcome                   `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.rows.Outcome" json:"outcome,omitempty"`
-	ExternalRef      string                    `protobuf:"bytes,2,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
-	Failure          string                    `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
-	OutcomeAt        *v1.Address               `protobuf:"bytes,4,opt,name=outcome_at,json=outcomeAt,proto3" json:"outcome_at,omitempty"`
-	Undo             Undo                      `protobuf:"varint,5,opt,name=undo,proto3,enum=sagenbaum.rows.Undo" json:"undo,omitempty"`
-	Blockers         uint32                    `protobuf:"varint,6,opt,name=blockers,proto3" json:"blockers,omitempty"` // actions that came after it and are not settled
-	Attempt          uint32                    `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	AttemptsFrom     uint32                    `protobuf:"varint,8,opt,name=attempts_from,json=attemptsFrom,proto3" json:"attempts_from,omitempty"` // attempts made before the owner asked for a retry
-	Blind            bool                      `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt ran without knowing the outcome
-	Dispatched       *v1.Address               `protobuf:"bytes,10,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                         // current CompensationDispatched
-	DueNs            int64                     `protobuf:"varint,11,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`                     // next attempt
-	Settled          *v1.Address               `protobuf:"bytes,12,opt,name=settled,proto3" json:"settled,omitempty"`
-	SettledNs        int64                     `protobuf:"varint,13,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`
-	Note             string                    `protobuf:"bytes,14,opt,name=note,proto3" json:"note,omitempty"` // why skipped, failed or quarantined
-	Verdict          v1.VerdictOutcome         `protobuf:"varint,15,opt,name=verdict,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"verdict,omitempty"`
-	VerdictBy        string                    `protobuf:"bytes,16,opt,name=verdict_by,json=verdictBy,proto3" json:"verdict_by,omitempty"`
-	VerdictReason    string                    `protobuf:"bytes,17,opt,name=verdict_reason,json=verdictReason,proto3" json:"verdict_reason,omitempty"`
-	Resolution       *v1.Resolved              `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
-	Leases           []*LeaseRow               `protobuf:"bytes,19,rep,name=leases,proto3" json:"leases,omitempty"`
-	LiftedOutput     []byte                    `protobuf:"bytes,20,opt,name=lifted_output,json=liftedOutput,proto3" json:"lifted_output,omitempty"`
-	Late             bool                      `protobuf:"varint,21,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
-	Reported         *v1.CompensationReported  `protobuf:"bytes,22,opt,name=reported,proto3" json:"reported,omitempty"`
-	ReportedAt       *v1.Address               `protobuf:"bytes,23,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	Asking           v1.Question               `protobuf:"varint,24,opt,name=asking,proto3,enum=sagenbaum.v1.Question" json:"asking,omitempty"`        // what the call in flight or next asks; unspecified: it is the undo
-	Asked            uint32                    `protobuf:"varint,25,opt,name=asked,proto3" json:"asked,omitempty"`                                     // questions so far
-	AskedFrom        uint32                    `protobuf:"varint,38,opt,name=asked_from,json=askedFrom,proto3" json:"asked_from,omitempty"`            // of these, before the present one was first asked
-	Presence         v1.Presence               `protobuf:"varint,26,opt,name=presence,proto3,enum=sagenbaum.v1.Presence" json:"presence,omitempty"`    // what the probe for the forward's effect found
-	Pending          *v1.CompensationSucceeded `protobuf:"bytes,27,opt,name=pending,proto3" json:"pending,omitempty"`                                  // a worker's done that is being verified
-	AliveUntilNs     int64                     `protobuf:"varint,28,opt,name=alive_until_ns,json=aliveUntilNs,proto3" json:"alive_until_ns,omitempty"` // an attempt without an answer may still be at work until then
-	Approved         bool                      `protobuf:"varint,29,opt,name=approved,proto3" json:"approved,omitempty"`                               // the owner let its undo go on
-	Proposal         *Proposal                 `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
-	ClosesNs         int64                     `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
-	Warned           bool                      `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
-	SentNs           int64                     `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect is still there
-	AskedToSend      bool                      `protobuf:"varint,43,opt,name=asked_to_send,json=askedToSend,proto3" json:"asked_to_send,omitempty"` // the question in flight comes right before an attempt, whose backoff is over
-	Duties           uint32                    `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                                // that it gave rise to
-	ReadyNs          int64                     `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"`               // since when it could be dispatched
-	VerdictNs        int64                     `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
-	ResolvedBy       string                    `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`                    // operator of the subject
-	HasOutput        bool                      `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`                      // its payload row has one
-	PresenceAt       *v1.Address               `protobuf:"bytes,42,opt,name=presence_at,json=presenceAt,proto3" json:"presence_at,omitempty"`                    // the answer that found them
-	Duplicates       []string                  `protobuf:"bytes,41,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                                      // extra effects that a probe found, until their lease has fired
-	Confirmed        bool                      `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                                       // a probe or a check has confirmed `reported`
-	OutcomeNs        int64                     `protobuf:"varint,44,opt,name=outcome_ns,json=outcomeNs,proto3" json:"outcome_ns,omitempty"`                      // logical time of outcome_at
-	AskedNs          int64                     `protobuf:"varint,45,opt,name=asked_ns,json=askedNs,proto3" json:"asked_ns,omitempty"`                            // epoch of the question that is or was asked last
-	AbsentNs         int64                     `protobuf:"varint,46,opt,name=absent_ns,json=absentNs,proto3" json:"absent_ns,omitempty"`                         // epoch of a question that found nothing while the forward might still land; 0: none
-	OutputIncomplete bool                      `protobuf:"varint,90,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"` // its payload row has what the undo reads of the output, or nothing
-	DoubtedAs        uint32                    `protobuf:"varint,47,opt,name=doubted_as,json=doubtedAs,proto3" json:"doubted_as,omitempty"`                      // the duty for a doubt that came after its blind undo or its skip; 0: none
-	DispatchedNs     int64                     `protobuf:"varint,70,opt,name=dispatched_ns,json=dispatchedNs,proto3" json:"dispatched_ns,omitempty"`             // epoch of dispatched
-	Unserved         bool                      `protobuf:"varint,71,opt,name=unserved,proto3" json:"unserved,omitempty"`                                         // no worker took its last attempt: it is not tried again unless its owner says so
-	SaidDone         uint32                    `protobuf:"varint,72,opt,name=said_done,json=saidDone,proto3" json:"said_done,omitempty"`                         // the last attempt that a worker has called done, in a record or behind its owner's back; 0: none
-	Answered         uint32                    `protobuf:"varint,74,opt,name=answered,proto3" json:"answered,omitempty"`                                         // the last attempt of which a worker has said what became of it
-	Undone           bool                      `protobuf:"varint,73,opt,name=undone,proto3" json:"undone,omitempty"`                                             // a duty because of that: there is nothing to undo, and its owner is to know
-	Ahead            *v1.Address               `protobuf:"bytes,75,opt,name=ahead,proto3" json:"ahead,omitempty"`                                                // a dispatch that waits for the success of another; none: none does
-	Behind           uint32                    `protobuf:"varint,76,opt,name=behind,proto3" json:"behind,omitempty"`                                             // number of the action whose success that is
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state               protoimpl.MessageState    `protogen:"open.v1"`
+	Outcome             Outcome                   `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.rows.Outcome" json:"outcome,omitempty"`
+	ExternalRef         string                    `protobuf:"bytes,2,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	Failure             string                    `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	OutcomeAt           *v1.Address               `protobuf:"bytes,4,opt,name=outcome_at,json=outcomeAt,proto3" json:"outcome_at,omitempty"`
+	Undo                Undo                      `protobuf:"varint,5,opt,name=undo,proto3,enum=sagenbaum.rows.Undo" json:"undo,omitempty"`
+	Blockers            uint32                    `protobuf:"varint,6,opt,name=blockers,proto3" json:"blockers,omitempty"` // actions that came after it and are not settled
+	Attempt             uint32                    `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	AttemptsFrom        uint32                    `protobuf:"varint,8,opt,name=attempts_from,json=attemptsFrom,proto3" json:"attempts_from,omitempty"` // attempts made before the owner asked for a retry
+	Blind               bool                      `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt ran without knowing the outcome
+	Dispatched          *v1.Address               `protobuf:"bytes,10,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                         // current CompensationDispatched
+	DueNs               int64                     `protobuf:"varint,11,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`                     // next attempt
+	Settled             *v1.Address               `protobuf:"bytes,12,opt,name=settled,proto3" json:"settled,omitempty"`
+	SettledNs           int64                     `protobuf:"varint,13,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`
+	Note                string                    `protobuf:"bytes,14,opt,name=note,proto3" json:"note,omitempty"` // why skipped, failed or quarantined
+	Verdict             v1.VerdictOutcome         `protobuf:"varint,15,opt,name=verdict,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"verdict,omitempty"`
+	VerdictBy           string                    `protobuf:"bytes,16,opt,name=verdict_by,json=verdictBy,proto3" json:"verdict_by,omitempty"`
+	VerdictReason       string                    `protobuf:"bytes,17,opt,name=verdict_reason,json=verdictReason,proto3" json:"verdict_reason,omitempty"`
+	Resolution          *v1.Resolved              `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	Leases              []*LeaseRow               `protobuf:"bytes,19,rep,name=leases,proto3" json:"leases,omitempty"`
+	LiftedOutput        []byte                    `protobuf:"bytes,20,opt,name=lifted_output,json=liftedOutput,proto3" json:"lifted_output,omitempty"`
+	Late                bool                      `protobuf:"varint,21,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
+	Reported            *v1.CompensationReported  `protobuf:"bytes,22,opt,name=reported,proto3" json:"reported,omitempty"`
+	ReportedAt          *v1.Address               `protobuf:"bytes,23,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	Asking              v1.Question               `protobuf:"varint,24,opt,name=asking,proto3,enum=sagenbaum.v1.Question" json:"asking,omitempty"`        // what the call in flight or next asks; unspecified: it is the undo
+	Asked               uint32                    `protobuf:"varint,25,opt,name=asked,proto3" json:"asked,omitempty"`                                     // questions so far
+	AskedFrom           uint32                    `protobuf:"varint,38,opt,name=asked_from,json=askedFrom,proto3" json:"asked_from,omitempty"`            // of these, before the present one was first asked
+	Presence            v1.Presence               `protobuf:"varint,26,opt,name=presence,proto3,enum=sagenbaum.v1.Presence" json:"presence,omitempty"`    // what the probe for the forward's effect found
+	Pending             *v1.CompensationSucceeded `protobuf:"bytes,27,opt,name=pending,proto3" json:"pending,omitempty"`                                  // a worker's done that is being verified
+	AliveUntilNs        int64                     `protobuf:"varint,28,opt,name=alive_until_ns,json=aliveUntilNs,proto3" json:"alive_until_ns,omitempty"` // an attempt without an answer may still be at work until then
+	Approved            bool                      `protobuf:"varint,29,opt,name=approved,proto3" json:"approved,omitempty"`                               // the owner let its undo go on
+	Proposal            *Proposal                 `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	ClosesNs            int64                     `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
+	Warned              bool                      `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
+	SentNs              int64                     `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect is still there
+	AskedToSend         bool                      `protobuf:"varint,43,opt,name=asked_to_send,json=askedToSend,proto3" json:"asked_to_send,omitempty"` // the question in flight comes right before an attempt, whose backoff is over
+	Duties              uint32                    `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                                // that it gave rise to
+	ReadyNs             int64                     `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"`               // since when it could be dispatched
+	VerdictNs           int64                     `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
+	ResolvedBy          string                    `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`                              // operator of the subject
+	HasOutput           bool                      `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`                                // its payload row has one
+	PresenceAt          *v1.Address               `protobuf:"bytes,42,opt,name=presence_at,json=presenceAt,proto3" json:"presence_at,omitempty"`                              // the answer that found them
+	Duplicates          []string                  `protobuf:"bytes,41,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                                                // extra effects that a probe found, until their lease has fired
+	Confirmed           bool                      `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                                                 // a probe or a check has confirmed `reported`
+	OutcomeNs           int64                     `protobuf:"varint,44,opt,name=outcome_ns,json=outcomeNs,proto3" json:"outcome_ns,omitempty"`                                // logical time of outcome_at
+	AskedNs             int64                     `protobuf:"varint,45,opt,name=asked_ns,json=askedNs,proto3" json:"asked_ns,omitempty"`                                      // epoch of the question that is or was asked last
+	AbsentNs            int64                     `protobuf:"varint,46,opt,name=absent_ns,json=absentNs,proto3" json:"absent_ns,omitempty"`                                   // epoch of a question that found nothing while the forward might still land; 0: none
+	OutputIncomplete    bool                      `protobuf:"varint,90,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"`           // its payload row has what the undo reads of the output, or nothing
+	ReferenceIncomplete bool                      `protobuf:"varint,100,opt,name=reference_incomplete,json=referenceIncomplete,proto3" json:"reference_incomplete,omitempty"` // what the provider calls its effect could not be kept
+	DoubtedAs           uint32                    `protobuf:"varint,47,opt,name=doubted_as,json=doubtedAs,proto3" json:"doubted_as,omitempty"`                                // the duty for a doubt that came after its blind undo or its skip; 0: none
+	DispatchedNs        int64                     `protobuf:"varint,70,opt,name=dispatched_ns,json=dispatchedNs,proto3" json:"dispatched_ns,omitempty"`                       // epoch of dispatched
+	Unserved            bool                      `protobuf:"varint,71,opt,name=unserved,proto3" json:"unserved,omitempty"`                                                   // no worker took its last attempt: it is not tried again unless its owner says so
+	SaidDone            uint32                    `protobuf:"varint,72,opt,name=said_done,json=saidDone,proto3" json:"said_done,omitempty"`                                   // the last attempt that a worker has called done, in a record or behind its owner's back; 0: none
+	Answered            uint32                    `protobuf:"varint,74,opt,name=answered,proto3" json:"answered,omitempty"`                                                   // the last attempt of which a worker has said what became of it
+	Undone              bool                      `protobuf:"varint,73,opt,name=undone,proto3" json:"undone,omitempty"`                                                       // a duty because of that: there is nothing to undo, and its owner is to know
+	Ahead               *v1.Address               `protobuf:"bytes,75,opt,name=ahead,proto3" json:"ahead,omitempty"`                                                          // a dispatch that waits for the success of another; none: none does
+	Behind              uint32                    `protobuf:"varint,76,opt,name=behind,proto3" json:"behind,omitempty"`                                                       // number of the action whose success that is
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ActionRow) Reset() {
@@ -2763,6 +2764,13 @@ func (x *ActionRow) GetAbsentNs() int64 {
 func (x *ActionRow) GetOutputIncomplete() bool {
 	if x != nil {
 		return x.OutputIncomplete
+	}
+	return false
+}
+
+func (x *ActionRow) GetReferenceIncomplete() bool {
+	if x != nil {
+		return x.ReferenceIncomplete
 	}
 	return false
 }
@@ -4032,7 +4040,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xdb\x0f\n" +
+	" \x01(\tR\x06writer\"\x8e\x10\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4097,7 +4105,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"outcome_ns\x18, \x01(\x03R\toutcomeNs\x12\x19\n" +
 	"\basked_ns\x18- \x01(\x03R\aaskedNs\x12\x1b\n" +
 	"\tabsent_ns\x18. \x01(\x03R\babsentNs\x12+\n" +
-	"\x11output_incomplete\x18Z \x01(\bR\x10outputIncomplete\x12\x1d\n" +
+	"\x11output_incomplete\x18Z \x01(\bR\x10outputIncomplete\x121\n" +
+	"\x14reference_incomplete\x18d \x01(\bR\x13referenceIncomplete\x12\x1d\n" +
 	"\n" +
 	"doubted_as\x18/ \x01(\rR\tdoubtedAs\x12#\n" +
 	"\rdispatched_ns\x18F \x01(\x03R\fdispatchedNs\x12\x1a\n" +

@@ -605,6 +605,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.AskedNs = m.AskedNs
 	r.AbsentNs = m.AbsentNs
 	r.OutputIncomplete = m.OutputIncomplete
+	r.ReferenceIncomplete = m.ReferenceIncomplete
 	r.DoubtedAs = m.DoubtedAs
 	r.DispatchedNs = m.DispatchedNs
 	r.Unserved = m.Unserved
@@ -3058,6 +3059,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.ReferenceIncomplete {
+		i--
+		if m.ReferenceIncomplete {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0xa0
 	}
 	if m.OutputIncomplete {
 		i--
@@ -5537,6 +5550,9 @@ func (m *ActionRow) SizeVT() (n int) {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Behind))
 	}
 	if m.OutputIncomplete {
+		n += 3
+	}
+	if m.ReferenceIncomplete {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -9279,6 +9295,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.OutputIncomplete = bool(v != 0)
+		case 100:
+			if wireType != 0 {
+				return wrongWireType(wireType, "ReferenceIncomplete")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.ReferenceIncomplete = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

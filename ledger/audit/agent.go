@@ -281,6 +281,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
 	if k := e.Record.GetForwardCompleted(); k != nil {
 		a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
+		a.unnamed = k.ReferenceIncomplete
 		if output := e.Record.Payload.GetOutput(); len(output) > 0 {
 			a.output = output
 		}

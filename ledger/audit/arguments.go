@@ -38,7 +38,8 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
 	vars := triggers.BindingVars{
 		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
-		Plan: planOf(p), Meta: b.metaOf(p, a),
+		Unnamed: a.unnamed && a.externalRef == "",
+		Plan:    planOf(p), Meta: b.metaOf(p, a),
 	}
 	out := []byte{'{'}
 	for i, x := range bindings {

@@ -152,6 +152,7 @@ type action struct {
 	input, output         []byte
 	image                 []byte // what was there before it crossed
 	incomplete            bool   // output is a part of what was returned, or nothing
+	unnamed               bool   // what the provider calls the effect could not be kept
 	undo                  string
 	attempt, attemptsFrom uint32
 	blindly               bool

@@ -263,6 +263,7 @@ func codeAction(c *coder, a *action) {
 	c.bytes(&a.output)
 	c.bytes(&a.image)
 	c.flag(&a.incomplete)
+	c.flag(&a.unnamed)
 	c.text(&a.undo)
 	number(c, &a.attempt)
 	number(c, &a.attemptsFrom)

@@ -267,7 +267,7 @@ func (b *book) completedAfterAll(e ledger.Entry, p *plan, a *action) {
 		b.owedAgain(e, p, a, &action{
 			outcome: completed, externalRef: a.externalRef, lifted: a.lifted, late: true,
 			approved: a.approved && !asks, output: e.Record.Payload.GetOutput(),
-			incomplete: a.incomplete}, noteLate)
+			incomplete: a.incomplete, unnamed: a.unnamed}, noteLate)
 	}
 }
 

@@ -232,6 +232,7 @@ func (a *action) heardSame(r *pb.Record, failure string) bool {
 		return a.failure == failure
 	}
 	return a.externalRef == k.ExternalRef && a.incomplete == k.OutputIncomplete &&
+		a.unnamed == k.ReferenceIncomplete &&
 		bytes.Equal(a.lifted, k.Lifted) && bytes.Equal(a.output, r.Payload.GetOutput())
 }
 

@@ -39,6 +39,8 @@ type Compiled struct {
 	before     []bound
 	reads      [][]string // paths of the output that its calls and readers read
 	validUntil *triggers.Binding
+
+	readsReference bool // they read meta.external_ref
 }
 
 type bound struct {

@@ -11,13 +11,14 @@ import (
 // An output may be larger than a record. What the undo, the probe and the check read of it
 // is kept all the same.
 
-// outputReads lists the paths of the output that a registration reads, each as far as it
-// is constant.
-func (x *compiler) outputReads(t *pb.CompensationRegistered) (paths [][]string) {
+// outcomeReads lists the paths of the output that a registration reads, each as far as it
+// is constant, and says whether it reads what the provider calls the effect.
+func (x *compiler) outcomeReads(t *pb.CompensationRegistered) (paths [][]string, reference bool) {
 	add := func(b *triggers.Binding, err error) {
 		if err != nil {
 			return // refused before
 		}
+		reference = reference || b.ReadsField("meta", "external_ref")
 		for _, read := range b.Paths() {
 			if read.Path[0] == "output" {
 				paths = append(paths, read.Path[1:])
@@ -36,11 +37,14 @@ func (x *compiler) outputReads(t *pb.CompensationRegistered) (paths [][]string) 
 			add(x.programs.Reader(text))
 		}
 	}
-	return paths
+	return paths, reference
 }
 
 // ReadsOutput reports whether a call of the undo reads anything of the output.
 func (c *Compiled) ReadsOutput() bool { return len(c.reads) > 0 }
+
+// ReadsReference reports whether a call of the undo reads what the provider calls the effect.
+func (c *Compiled) ReadsReference() bool { return c.readsReference }
 
 // Project returns what is read of an output that is too large to be recorded; nil when
 // none of it is there.

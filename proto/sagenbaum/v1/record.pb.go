@@ -2883,12 +2883,13 @@ func (x *CompensationRegistered) GetUnservedAfterNs() int64 {
 }
 
 type ForwardCompleted struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	ExternalRef      string                 `protobuf:"bytes,1,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
-	Lifted           []byte                 `protobuf:"bytes,2,opt,name=lifted,proto3" json:"lifted,omitempty"`                                              // JSON object: what triggers may read of the output
-	OutputIncomplete bool                   `protobuf:"varint,3,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"` // the output was too large: payload.output has what the undo reads of it, or nothing
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	ExternalRef         string                 `protobuf:"bytes,1,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	Lifted              []byte                 `protobuf:"bytes,2,opt,name=lifted,proto3" json:"lifted,omitempty"`                                                       // JSON object: what triggers may read of the output
+	OutputIncomplete    bool                   `protobuf:"varint,3,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"`          // the output could not be kept as it is: payload.output has what the undo reads of it, or nothing
+	ReferenceIncomplete bool                   `protobuf:"varint,4,opt,name=reference_incomplete,json=referenceIncomplete,proto3" json:"reference_incomplete,omitempty"` // what the provider calls the effect could not be kept as it is: there is no external_ref
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ForwardCompleted) Reset() {
@@ -2938,6 +2939,13 @@ func (x *ForwardCompleted) GetLifted() []byte {
 func (x *ForwardCompleted) GetOutputIncomplete() bool {
 	if x != nil {
 		return x.OutputIncomplete
+	}
+	return false
+}
+
+func (x *ForwardCompleted) GetReferenceIncomplete() bool {
+	if x != nil {
+		return x.ReferenceIncomplete
 	}
 	return false
 }
@@ -6605,11 +6613,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNs\x12'\n" +
 	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersion\x12\x16\n" +
 	"\x06sealed\x18\x1c \x01(\bR\x06sealed\x12*\n" +
-	"\x11unserved_after_ns\x18\x1d \x01(\x03R\x0funservedAfterNsJ\x04\b\r\x10\x0e\"z\n" +
+	"\x11unserved_after_ns\x18\x1d \x01(\x03R\x0funservedAfterNsJ\x04\b\r\x10\x0e\"\xad\x01\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
 	"\x06lifted\x18\x02 \x01(\fR\x06lifted\x12+\n" +
-	"\x11output_incomplete\x18\x03 \x01(\bR\x10outputIncomplete\"=\n" +
+	"\x11output_incomplete\x18\x03 \x01(\bR\x10outputIncomplete\x121\n" +
+	"\x14reference_incomplete\x18\x04 \x01(\bR\x13referenceIncomplete\"=\n" +
 	"\rForwardFailed\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\">\n" +

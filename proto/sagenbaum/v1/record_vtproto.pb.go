@@ -918,6 +918,7 @@ func (m *ForwardCompleted) CloneVT() *ForwardCompleted {
 	r := new(ForwardCompleted)
 	r.ExternalRef = m.ExternalRef
 	r.OutputIncomplete = m.OutputIncomplete
+	r.ReferenceIncomplete = m.ReferenceIncomplete
 	if rhs := m.Lifted; rhs != nil {
 		tmpBytes := make([]byte, len(rhs))
 		copy(tmpBytes, rhs)
@@ -4380,6 +4381,16 @@ func (m *ForwardCompleted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.ReferenceIncomplete {
+		i--
+		if m.ReferenceIncomplete {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x20
 	}
 	if m.OutputIncomplete {
 		i--
@@ -8655,6 +8666,9 @@ func (m *ForwardCompleted) SizeVT() (n int) {
 	if m.OutputIncomplete {
 		n += 2
 	}
+	if m.ReferenceIncomplete {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -12423,6 +12437,17 @@ func (m *ForwardCompleted) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.OutputIncomplete = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return wrongWireType(wireType, "ReferenceIncomplete")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.ReferenceIncomplete = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

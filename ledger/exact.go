@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// A value that an undo is called with is exact, or it is not used: a file called "caf\xe9.txt" is
+// not undone by deleting another one. So what cannot be carried exactly is refused before the
+// forward runs; and what comes after it is left out, and marked incomplete.
+
+// ExactJSON reports whether a JSON value means the same to every reader: it is UTF-8, and no escape
+// is half a surrogate pair, which becomes U+FFFD wherever it is read (RFC 8259, section 8.2).
+func ExactJSON(value []byte) bool {
+	if !utf8.Valid(value) {
+		return false
+	}
+	for i := 0; i < len(value); i++ {
+		if value[i] != '\\' {
+			continue
+		}
+		if i++; i >= len(value) || value[i] != 'u' {
+			continue
+		}
+		first := escaped(value[i:])
+		i += 4
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if i+2 >= len(value) || value[i+1] != '\\' || value[i+2] != 'u' ||
+			utf16.DecodeRune(first, escaped(value[i+2:])) == utf8.RuneError {
+			return false
+		}
+		i += 6
+	}
+	return true
+}
+
+// escaped is the code unit of an escape, from its u on; 0: it is none.
+func escaped(from []byte) rune {
+	if len(from) < 5 {
+		return 0
+	}
+	unit, err := strconv.ParseUint(string(from[1:5]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(unit)
+}
+
+// ExactText reports whether a name can be carried by a record: it is UTF-8 of at most TextMax
+// bytes.
+func ExactText(s string) bool { return len(s) <= TextMax && utf8.ValidString(s) }
+
+// inexact names the value of an act that is recorded before its forward runs, and is not exact.
+func inexact(r *pb.Record) error {
+	switch k := r.Kind.(type) {
+	case *pb.Record_ForwardRegistered:
+		return firstOf(exactValue("payload.input", r.Payload.GetInput()),
+			exactValue("forward_registered.lifted", k.ForwardRegistered.Lifted))
+	case *pb.Record_CompensationRegistered:
+		return exactValue("payload.before", r.Payload.GetBefore())
+	case *pb.Record_FactAsserted:
+		return exactValue("fact_asserted.value", k.FactAsserted.Value)
+	default:
+		return nil
+	}
+}
+
+func exactValue(field string, value []byte) error {
+	if ExactJSON(value) {
+		return nil
+	}
+	return Refuse(field, "it has text that is no Unicode, which every reader would take for another",
+		fmt.Sprintf("UTF-8, and no half of a surrogate pair; other bytes in base64, or as a name that "+
+			"the tool has for them, of at most %d bytes", TextMax))
+}
+
+// hasInexact reports whether leaveOut would change the record, or inexact refuses it.
+func hasInexact(r *pb.Record) bool {
+	k, ok := r.Kind.(*pb.Record_ForwardCompleted)
+	if !ok {
+		return inexact(r) != nil
+	}
+	return !ExactText(k.ForwardCompleted.ExternalRef) || !ExactJSON(r.Payload.GetOutput()) ||
+		!ExactJSON(k.ForwardCompleted.Lifted)
+}
+
+// leaveOut takes from the record of an effect that has happened what is not exact, and says so in
+// it: the effect is there, and an undo that reads what is missing is its owner's.
+func leaveOut(r *pb.Record) {
+	k, ok := r.Kind.(*pb.Record_ForwardCompleted)
+	if !ok {
+		return
+	}
+	done := k.ForwardCompleted
+	if !ExactText(done.ExternalRef) {
+		done.ExternalRef, done.ReferenceIncomplete = "", true
+	}
+	if !ExactJSON(r.Payload.GetOutput()) {
+		r.Payload.Output, done.OutputIncomplete = nil, true
+	}
+	if !ExactJSON(done.Lifted) {
+		done.Lifted = nil
+	}
+}
