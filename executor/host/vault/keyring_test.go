@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,7 +300,12 @@ func TestAHostThatHoldsNothingHasAKeyAsSoonAsThereIsOne(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first, second := s.ring(t, oldMaster, t.TempDir()), s.ring(t, oldMaster, t.TempDir())
-	first.Announce = func(ask func(string) Asked) { second.Give(ask("reply"), "reply") }
+	var there atomic.Bool // else the second might make the key, which the first cannot ask it for here
+	second.HasStore = func(context.Context) (bool, error) { return there.Load(), nil }
+	first.Announce = func(ask func(string) Asked) {
+		there.Store(true)
+		second.Give(ask("reply"), "reply")
+	}
 	running := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { second.Migrate(ctx); close(running) }()

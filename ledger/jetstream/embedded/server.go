@@ -82,6 +82,7 @@ type Server struct {
 	gate    *gate       // nil: everybody is let in
 	lock    *folderLock // nil: it uses no folder
 	stop    func()
+	tries   int // of Probe, while what it finds may pass
 }
 
 // Start starts a server and returns when it takes connections and has recovered
@@ -102,7 +103,7 @@ func Start(cfg Config) (*Server, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
 	}
-	s := &Server{durable: !cfg.NoSync && !cfg.NoStreams}
+	s := &Server{tries: probeTries, durable: !cfg.NoSync && !cfg.NoStreams}
 	options, err := s.options(cfg)
 	if err != nil {
 		return nil, err
@@ -389,7 +390,7 @@ func (s *Server) Probe(ctx context.Context) error {
 		return fmt.Errorf("cannot ask the server: %w", err)
 	}
 	var answer healthAnswer
-	for range probeTries {
+	for range s.tries {
 		answer = healthAnswer{header: http.Header{}}
 		s.natsd.HandleHealthz(&answer, request)
 		switch answer.code {
@@ -437,7 +438,7 @@ func (s *Server) mayPass(ctx context.Context, page []byte) bool {
 // probeTries bounds how often the health page is asked while what it says may pass,
 // and probeAgain is how long a stream may take to be made, each time.
 const (
-	probeTries = 30
+	probeTries = 150 // a machine that is busy with others has taken 6 s to make a stream
 	probeAgain = 200 * time.Millisecond
 )
 

@@ -236,6 +236,7 @@ func TestWhatLiesBesideTheStreamsIsNotMute(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "jetstream", "$G", "streams", "NONE"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	server.TryProbe(3)
 	if err := server.Probe(t.Context()); err == nil {
 		t.Error("a stream that was not recovered is not noticed")
 	}
@@ -316,6 +317,7 @@ func TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted(t *testing.T) {
 	if err := os.Mkdir(ghost, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	s.TryProbe(3)
 	if err := s.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be recovered") {
 		t.Errorf("a folder that stays: %v", err)
 	}
