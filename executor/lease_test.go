@@ -199,10 +199,10 @@ func TestAStampSlightlyAhead(t *testing.T) {
 	s.now += int64(3 * time.Millisecond)
 	s.play("fact:x=1 fact:x=2")
 	s.play("@1ms")
-	if wake, ok := s.state.NextWake(); !ok || wake != epoch0+int64(3*time.Millisecond) {
+	if wake, ok := s.state.NextWake(); !ok || wake != epoch0+int64(3*time.Millisecond)+1 {
 		t.Fatalf("wakes at %d, %v", wake-epoch0, ok)
 	}
-	s.play("@3ms")
+	s.play("@4ms")
 	s.wantState("p", "compensated", "a=compensated")
 }
 

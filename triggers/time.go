@@ -201,17 +201,17 @@ func (e *evaluation) occurrence(function, key string) ref.Val {
 
 // edge returns the first or the last occurrence after arming, 0 when there is none.
 func (e *evaluation) edge(key string, last bool) int64 {
-	found := e.first(key, e.held.armedNs, e.nowNs)
+	found := e.first(key, e.held.armedNs, ever)
 	if !last || found == 0 {
 		return found
 	}
-	if fact := e.look(key); fact != nil && fact.AssertedNs <= e.nowNs {
+	if fact := e.look(key); fact != nil {
 		return fact.AssertedNs
 	}
 	// The times are walked from the first on, and may be many: halve the rest.
-	for to := e.nowNs; found < to; {
+	for to := ever; found < to; {
 		middle := found + (to-found)/2
-		if later := e.first(key, middle, to); later != 0 {
+		if later := e.first(key, middle, ever); later != 0 {
 			found = later
 		} else if to = middle; to == found {
 			break
@@ -219,6 +219,10 @@ func (e *evaluation) edge(key string, last bool) int64 {
 	}
 	return found
 }
+
+// ever is the end of what has occurred since arming: what a view has is in the ledger, so it
+// has occurred, also where its instant is ahead of the clock that the evaluation is asked by.
+const ever = int64(math.MaxInt64 - 1)
 
 // first returns the first occurrence in (fromNs, toNs], or 0.
 func (e *evaluation) first(key string, fromNs, toNs int64) int64 {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -312,7 +313,7 @@ func (g *Generator) time() Condition {
 			from(func(m *Moment, at int64) Truth { return m.reached(at + d) })}
 	case 3:
 		return Condition{"seen(" + key.text + ")", true, truth(key, func(m *Moment, k string) Truth {
-			if len(m.times(k, m.ArmedNs, m.NowNs)) > 0 {
+			if len(m.times(k, m.ArmedNs, math.MaxInt64)) > 0 {
 				return True
 			}
 			return Unknown
