@@ -55,6 +55,10 @@ func TestWhatCameAfterArmingIsDecidedByTheLedger(t *testing.T) {
 			`at("x") > at("y")`,
 			`since("x") > since("y")`,
 			`seen("x") && before(timestamp("2030-01-01T00:00:00Z"))`,
+			`at_least(2, "x", duration("2h"))`,
+			`count("x", duration("2h")) == 2`,
+			`latest(9, "x", plan.opened_at, duration("2h")).size() == 1`,
+			`within("x", plan.opened_at, duration("2h"))`,
 		} {
 			t.Run(how+", "+condition, func(t *testing.T) {
 				s := frozen(t, how, FoldVersion)

@@ -192,7 +192,7 @@ func (m *Moment) after(key string, first bool) any {
 // within is whether key occurred in [at, at+d].
 func (m *Moment) within(key string, at, d int64) Truth {
 	switch {
-	case len(m.times(key, at-1, min(at+d, m.NowNs))) > 0:
+	case len(m.times(key, at-1, at+d)) > 0:
 		return True
 	case m.NowNs > at+d:
 		return False
