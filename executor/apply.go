@@ -85,6 +85,9 @@ func (s *fold) advance() {
 	s.meta.AppliedCount = s.e.Count
 	s.meta.StampNs = s.e.StampNs
 	s.meta.Records++
+	if s.later() {
+		s.meta.TimeNs++
+	}
 	s.meta.TimeNs = max(s.meta.TimeNs, s.e.StampNs)
 	if s.e.Source.Term {
 		s.meta.Fence = s.e.Address.Sequence
@@ -93,6 +96,17 @@ func (s *fold) advance() {
 		s.e.Record.Term >= s.meta.Term {
 		s.meta.TimeNs = max(s.meta.TimeNs, s.e.Record.EpochNs)
 	}
+}
+
+// later reports whether a message begins that comes after the one before it, whatever the
+// clocks say: its stamp is behind logical time, which an epoch or a server's clock has moved
+// ahead. All of them would share one instant otherwise. A fact comes later also than what has
+// the same stamp.
+func (s *fold) later() bool {
+	behind := s.e.StampNs < s.meta.TimeNs ||
+		s.e.StampNs == s.meta.TimeNs && s.e.Source.Class == ledger.ClassFact
+	return behind && s.e.Address.GetIndex() == 0 && s.meta.TimeNs < epochMax &&
+		s.meta.HolderFold >= ledger.LaterSince
 }
 
 func (s *fold) applyEntry() Result {

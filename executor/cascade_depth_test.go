@@ -65,7 +65,7 @@ func TestARetractionCarriesItsDepth(t *testing.T) {
 	w.must(w.agent("p", planFailed()))
 	w.turn()
 	w.forget("p", "a", "x")
-	w.at(9 * time.Second)
+	w.at(9*time.Second + time.Millisecond)
 	want := map[string]int{"p": 1, "q": 2, "r": 2, "s": 1}
 	for plan, depth := range want {
 		steps := w.why(plan).Steps

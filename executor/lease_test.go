@@ -190,20 +190,27 @@ func TestAStampAheadFiresNothingEarly(t *testing.T) {
 	}
 }
 
-// TestAStampSlightlyAhead: clocks of two machines differ; a condition that turned
-// true at a record fires when the decider's clock gets there, and wakes for it.
+// TestAStampSlightlyAhead: clocks of two machines differ. What facts alone have turned true fires
+// at once, for they are in the ledger; what waits for an instant too fires when the decider's
+// clock gets there, and wakes for it.
 func TestAStampSlightlyAhead(t *testing.T) {
 	s := newSchedule(t)
 	s.must(s.agent("p", opened(0, when("burst", `at_least(2, "x", duration("1s"))`))))
-	s.play("a a+")
+	s.must(s.agent("q", opened(0, when("late",
+		`seen("x") && after(timestamp("2026-01-02T03:04:05.002Z"))`))))
+	s.do("p", "a")
+	s.do("q", "a")
 	s.now += int64(3 * time.Millisecond)
 	s.play("fact:x=1 fact:x=2")
-	s.play("@1ms")
-	if wake, ok := s.state.NextWake(); !ok || wake != epoch0+int64(3*time.Millisecond) {
+	s.now = epoch0 + int64(time.Millisecond)
+	s.turn()
+	s.wantState("p", "compensated", "a=compensated")
+	s.wantState("q", "open", "a=held")
+	if wake, ok := s.state.NextWake(); !ok || wake != epoch0+int64(2*time.Millisecond) {
 		t.Fatalf("wakes at %d, %v", wake-epoch0, ok)
 	}
-	s.play("@3ms")
-	s.wantState("p", "compensated", "a=compensated")
+	s.play("@2ms")
+	s.wantState("q", "compensated", "a=compensated")
 }
 
 // TestMoreIsDueThanOneTurnLooksAt: what is due but not true does not keep what is

@@ -16,6 +16,7 @@ import (
 // knows no index, node or memory.
 type oracleModel struct {
 	timeNs int64
+	begun  bool // the first term
 	events []oracle.Event
 	plans  []*oraclePlan
 	facts  map[string]any // what stands in the JSON of a fact
@@ -165,6 +166,11 @@ func (m *oracleModel) arm(p *oraclePlan, a *oracleAction, name string, c oracle.
 // one was not made true by this one.
 func (m *oracleModel) before(e ledger.Entry) {
 	now := max(m.timeNs, e.StampNs)
+	fact := e.Source.Class == ledger.ClassFact
+	if e.Address.Index == 0 && (e.StampNs < m.timeNs || fact && e.StampNs == m.timeNs) && m.begun {
+		now++ // it came after what was before it, whatever its stamp says
+	}
+	m.begun = m.begun || e.Source.Term
 	if e.Source.Class == ledger.ClassExecutor {
 		now = max(now, e.Record.EpochNs)
 	}

@@ -201,17 +201,17 @@ func (e *evaluation) occurrence(function, key string) ref.Val {
 
 // edge returns the first or the last occurrence after arming, 0 when there is none.
 func (e *evaluation) edge(key string, last bool) int64 {
-	found := e.first(key, e.held.armedNs, e.nowNs)
+	found := e.first(key, e.held.armedNs, ever)
 	if !last || found == 0 {
 		return found
 	}
-	if fact := e.look(key); fact != nil && fact.AssertedNs <= e.nowNs {
+	if fact := e.look(key); fact != nil {
 		return fact.AssertedNs
 	}
 	// The times are walked from the first on, and may be many: halve the rest.
-	for to := e.nowNs; found < to; {
+	for to := ever; found < to; {
 		middle := found + (to-found)/2
-		if later := e.first(key, middle, to); later != 0 {
+		if later := e.first(key, middle, ever); later != 0 {
 			found = later
 		} else if to = middle; to == found {
 			break
@@ -219,6 +219,10 @@ func (e *evaluation) edge(key string, last bool) int64 {
 	}
 	return found
 }
+
+// ever is the end of what has occurred: what a view has is in the ledger, so it has, also where
+// its instant is ahead of the clock that the evaluation is asked by.
+const ever = int64(math.MaxInt64 - 1)
 
 // first returns the first occurrence in (fromNs, toNs], or 0.
 func (e *evaluation) first(key string, fromNs, toNs int64) int64 {
@@ -252,7 +256,7 @@ func (e *evaluation) occurrences(key string, fromNs, toNs int64) iter.Seq[int64]
 // happens at that very instant is still within.
 func (e *evaluation) within(_ string, args ...ref.Val) ref.Val {
 	key, t0, end := text(args[0]), nanoseconds(args[1]), shifted(args[1], args[2])
-	for ns := range e.occurrences(key, addNs(t0, -1), min(end, e.nowNs)) {
+	for ns := range e.occurrences(key, addNs(t0, -1), end) {
 		e.note(reading{kind: readCall, name: "within", key: key, value: timestamp(ns)})
 		e.ended("fact %[1]s, which was asserted in its window at %[2]s", key, ns)
 		return types.True
@@ -285,7 +289,7 @@ func (e *evaluation) atLeast(_ string, args ...ref.Val) ref.Val {
 		return types.NewErr("at_least wants 1 to %d occurrences in a window above zero", countMax)
 	}
 	var times []int64 // the oldest countMax: those after them only put the flip later
-	for ns := range e.occurrences(key, addNs(e.nowNs, -window), e.nowNs) {
+	for ns := range e.occurrences(key, addNs(e.nowNs, -window), ever) {
 		if times = append(times, ns); len(times) == countMax {
 			break
 		}
@@ -306,7 +310,7 @@ func (e *evaluation) count(_ string, args ...ref.Val) ref.Val {
 		return types.NewErr("count wants a window above zero")
 	}
 	n := 0
-	for ns := range e.occurrences(key, addNs(e.nowNs, -window), e.nowNs) {
+	for ns := range e.occurrences(key, addNs(e.nowNs, -window), ever) {
 		if n == 0 {
 			e.flip(addNs(ns, window))
 		}
@@ -327,8 +331,7 @@ func (e *evaluation) latest(_ string, args ...ref.Val) ref.Val {
 	if n < 1 || n > latestMax {
 		return types.NewErr("latest wants 1 to %d occurrences", latestMax)
 	}
-	times := e.last(int(n), key, addNs(nanoseconds(args[2]), -1),
-		min(shifted(args[2], args[3]), e.nowNs))
+	times := e.last(int(n), key, addNs(nanoseconds(args[2]), -1), shifted(args[2], args[3]))
 	list := make([]ref.Val, len(times))
 	for i, ns := range times {
 		list[i] = timestamp(ns)

@@ -15,11 +15,22 @@ import (
 // tick moves logical time: the maximum of the stamps and of the epochs that holders
 // of the present term, or of a later one, have written (I8).
 func (b *book) tick(e ledger.Entry) {
-	b.now = max(b.now, e.StampNs)
+	b.now = max(earliest(e, b.before, b.rules), e.StampNs)
 	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor &&
 		e.Record.Term >= b.term {
 		b.now = max(b.now, e.Record.EpochNs)
 	}
+}
+
+// earliest is the first instant of logical time that a record may have, by the one before it
+// and the rules of its term. A message whose stamp is behind that comes a nanosecond after the
+// message before; so does a fact of the same stamp.
+func earliest(e ledger.Entry, before int64, rules uint32) int64 {
+	comes := e.StampNs < before || e.StampNs == before && e.Source.Class == ledger.ClassFact
+	if comes && e.Address.GetIndex() == 0 && before < epochMax && rules >= ledger.LaterSince {
+		return before + 1
+	}
+	return before
 }
 
 func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {

@@ -44,7 +44,8 @@ var rules = []Rule{
 		Here:      "the book has no other input",
 		Elsewhere: "memory rebuild compares rows byte for byte"},
 	{ID: "I8", Own: true,
-		Sentence: "Logical time is the maximum of the stamps and epochs recorded so far."},
+		Sentence: "Logical time is the maximum of the stamps and epochs recorded so far, and moves " +
+			"with each message."},
 	{ID: "I9", Sentence: "The same state and input give the same decisions.",
 		Elsewhere: "the tests of the executor, which decide twice"},
 	{ID: "I10", Sentence: "Working memory is what the records say.",

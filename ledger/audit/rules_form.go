@@ -161,9 +161,9 @@ func (c *claim) refersTo(name string, ref *pb.Address) judgement {
 
 // counted are asked of every record that counts.
 var counted = []clause{
-	{"I8.time", "Logical time is the latest of the stamps and epochs so far.",
+	{"I8.time", "Logical time is the latest of the stamps and epochs so far, and each message later.",
 		func(c *claim) judgement {
-			want := max(c.b.before, c.StampNs, c.Record.EpochNs)
+			want := max(earliest(c.Entry, c.b.before, c.b.rules), c.StampNs, c.Record.EpochNs)
 			return unless(c.b.now == want, "logical time %d, not %d", want, c.b.now)
 		}},
 	{"I26.order", "The terms of decisions never decrease.", func(c *claim) judgement {

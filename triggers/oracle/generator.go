@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -279,9 +280,9 @@ func (g *Generator) time() Condition {
 			return from(func(m *Moment, at int64) Truth { return m.within(k, at, d) })(m)
 		})(m)
 	}
-	count := func(m *Moment, k string) int { return len(m.times(k, m.NowNs-d, m.NowNs)) }
+	count := func(m *Moment, k string) int { return len(m.times(k, m.NowNs-d, math.MaxInt64)) }
 	latest := func(m *Moment, k string, at int64) int {
-		return len(m.times(k, at-1, min(at+d, m.NowNs)))
+		return len(m.times(k, at-1, at+d))
 	}
 	choice := g.Choose(10)
 	if g.Shared && choice == 3 {
@@ -299,7 +300,7 @@ func (g *Generator) time() Condition {
 		return Condition{fmt.Sprintf("latest(%d, %s, %s, %s).exists(x, x > %s)", n, key.text, t.text,
 			length, t.text), true, truth(key, func(m *Moment, k string) Truth {
 			return from(func(m *Moment, at int64) Truth {
-				return TruthOf(len(m.times(k, at, min(at+d, m.NowNs))) > 0)
+				return TruthOf(len(m.times(k, at, at+d)) > 0)
 			})(m)
 		})}
 	case 0:
@@ -312,7 +313,7 @@ func (g *Generator) time() Condition {
 			from(func(m *Moment, at int64) Truth { return m.reached(at + d) })}
 	case 3:
 		return Condition{"seen(" + key.text + ")", true, truth(key, func(m *Moment, k string) Truth {
-			if len(m.times(k, m.ArmedNs, m.NowNs)) > 0 {
+			if len(m.times(k, m.ArmedNs, math.MaxInt64)) > 0 {
 				return True
 			}
 			return Unknown

@@ -4,7 +4,10 @@
 // or programs, and nothing of cel-go; what evaluates triggers is held against it.
 package oracle
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Truth is the answer of a condition.
 type Truth uint8
@@ -132,11 +135,11 @@ func (m *Moment) fact(key string) any {
 	return Absent{}
 }
 
-// times lists the occurrences of key in (fromNs, toNs], none of them in the future.
+// times lists the occurrences of key in (fromNs, toNs].
 func (m *Moment) times(key string, fromNs, toNs int64) []int64 {
 	var times []int64
 	for _, e := range m.Events {
-		if e.Key == key && !e.Retracted && e.Ns > fromNs && e.Ns <= toNs && e.Ns <= m.NowNs {
+		if e.Key == key && !e.Retracted && e.Ns > fromNs && e.Ns <= toNs {
 			times = append(times, e.Ns)
 		}
 	}
@@ -176,7 +179,7 @@ func (m *Moment) since(key string) any {
 
 // after is an occurrence since arming: the first, or the last.
 func (m *Moment) after(key string, first bool) any {
-	times := m.times(key, m.ArmedNs, m.NowNs)
+	times := m.times(key, m.ArmedNs, math.MaxInt64)
 	switch {
 	case len(times) == 0:
 		return Absent{}
