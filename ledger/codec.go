@@ -69,6 +69,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= NamedSince:
+			version = max(version, 7)
 		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:
 			version = max(version, 6)
 		case r.GetTermStarted().GetFoldVersion() >= BoundedSince:
