@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -377,7 +378,9 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 	return vars
 }
 
-// read evaluates one of a contract's readers of an answer; fill adds the answer.
+// read evaluates one of a contract's readers of an answer; fill adds the answer. What is
+// computed from what is not there is triggers.ErrNotThere: an answer that says nothing is
+// none. A value that only moves is null, which is no answer either.
 func (a *action) read(expression string,
 	fill func(*triggers.BindingVars)) (json.RawMessage, error) {
 	reader, err := a.plan.s.Programs.Reader(expression)
@@ -385,6 +388,7 @@ func (a *action) read(expression string,
 		return nil, err
 	}
 	vars := a.vars(reader)
+	vars.Strict = slices.ContainsFunc(reader.Paths(), func(r triggers.Read) bool { return !r.Copied })
 	fill(&vars)
 	return reader.Evaluate(vars)
 }

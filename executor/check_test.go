@@ -471,7 +471,9 @@ func (c *OrderCheck) success(s *State, a *action) error {
 
 func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
 	id, contract, key := a.fixed.Id, a.fixed.Compensation, a.key()
-	asks := contract.GetProbe() != nil && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 && !refusesLate(a) &&
+	// An undo that bars its forward is sent after an answer that nothing is there.
+	bars := refusesLate(a) && c.effect[key] == pb.Presence_PRESENCE_ABSENT
+	asks := contract.GetProbe() != nil && !bars && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 &&
 		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE &&
 		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE)
 	owner, origin := ledger.FormatAddress(a.fixed.Registered)+" "+id, p.id

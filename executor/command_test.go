@@ -71,10 +71,11 @@ func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {
 		want   string
 	}{
 		"wrong type": {bind("x", "output.n + 1"), `{"n":"seven"}`, "cannot build the call of undo.a: argument x"},
-		"too large":  {bind("x", "output", "y", "output"), big, "cannot build the call of undo.a: the arguments take"},
+		"too large": {bind("x", "output", "y", "output", "z", "input.id"), big,
+			"cannot build the call of undo.a: the arguments take"},
 		"a large version": {func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 			c.WorkerVersion = strings.Repeat("v", ledger.TextMax)
-			bind("x", "output")(nil, c)
+			bind("x", "output", "z", "input.id")(nil, c)
 		}, `{"x":"` + strings.Repeat("y", 61_300) + `"}`, "cannot build the call of undo.a: its record takes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestTheSecondCallIsBuiltFromWhatIsKnownThen(t *testing.T) {
 		return &api.Reply{Status: api.StatusFailed}
 	}
 	w.must(w.agent("p", opened(0)))
-	w.must(w.agent("p", pair("a", bind("ref", "output.ref"))...))
+	w.must(w.agent("p", pair("a", bind("ref", "output.?ref"))...))
 	w.must(w.agent("p", planFailed()))
 	w.turn()
 	w.must(w.agent("p", completed("a")))

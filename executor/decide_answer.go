@@ -150,7 +150,7 @@ func (d *decider) meaning(p *plan, a *action, reply *api.Reply,
 	stop bool) (done, final bool, note string) {
 	c := a.fixed.Compensation
 	fill := func(v *triggers.BindingVars) {
-		v.Error = mustJSON(map[string]string{"code": clip(reply.Code), "message": clip(reply.Message)})
+		v.Error = mustJSON(errorVars{clip(reply.Code), clip(reply.Message)})
 		v.Result = output(reply)
 	}
 	for _, q := range [...]struct {
@@ -161,12 +161,18 @@ func (d *decider) meaning(p *plan, a *action, reply *api.Reply,
 			continue
 		}
 		value, err := a.read(q.expression, fill)
-		if err != nil {
+		if err != nil && !errors.Is(err, triggers.ErrNotThere) {
 			note = q.name + " of the contract cannot be evaluated: " + clip(err.Error())
 		}
 		*q.to = err == nil && string(value) == "true"
 	}
 	return done, final || stop, note
+}
+
+// errorVars is what an expression reads as error. What the answer does not say is not there.
+type errorVars struct {
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // done records an undo that says done, or asks the check that the contract puts
@@ -275,6 +281,9 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 		}
 		value, err := a.read(q.expression,
 			func(v *triggers.BindingVars) { v.Probe = output(reply) })
+		if q.name == "external_ref" && errors.Is(err, triggers.ErrNotThere) {
+			value, err = nil, nil // it has no name
+		}
 		if err != nil {
 			return fmt.Errorf("%s of the contract's probe: %w", q.name, err)
 		}

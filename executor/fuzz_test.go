@@ -210,7 +210,7 @@ func compensation(d *draw, action string) *pb.Record_CompensationRegistered {
 	}
 	if d.n(4) == 0 {
 		c.Bindings = []*pb.Binding{{Name: "x", Expression: pick(d, "output.ref", "output.ref + 1", "(", "meta.key",
-			"meta.external_ref")}}
+			"meta.?external_ref")}}
 	}
 	return &pb.Record_CompensationRegistered{CompensationRegistered: c}
 }

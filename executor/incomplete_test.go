@@ -76,7 +76,7 @@ func TestWhatTheUndoNeedsIsThereOrItsOwners(t *testing.T) {
 // against a copy that says otherwise.
 func TestAnIncompleteOutputStaysSo(t *testing.T) {
 	binds := func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
-		k.Bindings = []*pb.Binding{{Name: "x", Expression: "output.id"}}
+		k.Bindings = []*pb.Binding{{Name: "x", Expression: "output.id"}, {Name: "y", Expression: "input.id"}}
 	}
 	s := newSchedule(t)
 	s.must(s.agent("p", append([]*pb.Record{opened(0)}, pair("a", binds)...)...))

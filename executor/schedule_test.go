@@ -324,7 +324,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
 	case "probe":
 		c.Probe = probe
-		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.external_ref"})
+		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.?external_ref"})
 	case "blind": // probes after an attempt without an answer, not before
 		c.Probe, c.OnInDoubt = probe, pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
 	case "verify":

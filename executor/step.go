@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // step is what the unwind does with an action that is ready.
@@ -80,6 +83,12 @@ func (a *action) nextStep() (step, string) {
 			return next, why
 		}
 	}
+	if a.nameless() {
+		if a.asksForName() {
+			return stepProbe, ""
+		}
+		return stepQuarantine, noteNameless
+	}
 	if why := a.needsOwner(); why != "" && !a.row.Approved {
 		return stepQuarantine, why
 	}
@@ -106,19 +115,88 @@ func doubt(a *action) (step, string) {
 }
 
 // probesDoubt reports whether the world is asked before an action in doubt is undone.
-// Where the provider refuses what comes late, the undo says more than any answer: it is
-// sent unasked, or, where the contract asks for a probe, after one that found nothing.
+// Where the provider refuses what comes late, the undo says more than a probe that found
+// nothing: it is sent after it.
 func probesDoubt(a *action) bool {
 	c := a.fixed.Compensation
 	switch {
 	case c.Probe == nil:
 		return false
-	case refusesLate(a):
-		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE && a.row.AbsentNs == 0
+	case refusesLate(a) && a.row.AbsentNs != 0:
+		return false
+	case refusesLate(a) && a.plan.s.meta.HolderFold < ledger.NamedSince:
+		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE
 	default:
 		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE ||
 			c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED
 	}
+}
+
+// What names the effect that an undo is to remove. Some undos name it by what the caller
+// chose, or by what was there before; others only by what the forward, or a probe, has said
+// of it: its output, or its reference. Sent with null in their place, such an undo finds
+// nothing, says that it is done, and the effect stays.
+
+// nameless reports whether an undo would be sent without the name of what it undoes: every
+// argument that takes it from the output or from the reference is null, and no other one
+// tells what is meant. A null that was given is known, and meta.?external_ref reckons with
+// none. An argument that falls back from one of the two to the other is the
+// name, whatever stands beside it.
+func (a *action) nameless() bool {
+	c := a.fixed.Compensation
+	if a.plan.s.meta.HolderFold < ledger.NamedSince || inMemory(a) || c.HandlerVersion != "" {
+		return false
+	}
+	if flying(a.row.Undo) && a.row.Attempt > 0 {
+		return false // it is out as it is
+	}
+	if refusesLate(a) && a.row.AbsentNs != 0 && doubted(a) {
+		return false // nothing is there that had a name: the undo goes out to bar what may come
+	}
+	var named, either []*triggers.Binding
+	told := false
+	for _, b := range c.Bindings {
+		binding, err := a.plan.s.Programs.Binding(b.Expression)
+		if err != nil {
+			return false // its owner hears of that
+		}
+		output, ref := binding.Reads("output"), slices.Contains(binding.Fields("meta"), "external_ref")
+		told = told || binding.Reads("input") || binding.Reads("before")
+		if output || ref {
+			named = append(named, binding)
+		}
+		if output && ref {
+			either = append(either, binding)
+		}
+	}
+	if told {
+		named = either
+	}
+	if len(named) == 0 {
+		return false
+	}
+	vars := a.vars(named...)
+	strict := vars
+	strict.Strict = true
+	unknown := func(b *triggers.Binding) bool {
+		value, err := b.Evaluate(vars)
+		if err != nil || string(value) != "null" {
+			return false
+		}
+		_, err = b.Evaluate(strict)
+		return errors.Is(err, triggers.ErrNotThere)
+	}
+	return slices.ContainsFunc(either, unknown) || !slices.ContainsFunc(named,
+		func(b *triggers.Binding) bool { return !unknown(b) })
+}
+
+// noteNameless is why an undo that names nothing is its owner's.
+const noteNameless = "nothing names its effect: the output and the reference that the undo reads " +
+	"are not known"
+
+// asksForName reports whether the world may still say which effect an undo is about.
+func (a *action) asksForName() bool {
+	return a.fixed.Compensation.Probe != nil && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
 }
 
 // needsOwner says why an undo must not begin without the owner's word.

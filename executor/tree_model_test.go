@@ -71,10 +71,12 @@ func (a modelAction) alone() (undo string, extra int) {
 		return "skipped", 0
 	case a.class == pb.Class_CLASS_IRREVERSIBLE, !known && a.doubt == "ask":
 		return "quarantined", 0
-	case !known && a.doubt == "probe" && a.late != pb.Late_LATE_REFUSED:
+	case !known && a.doubt == "probe":
 		switch a.effect {
 		case "absent":
-			return "skipped", 0
+			if a.late != pb.Late_LATE_REFUSED { // or its undo bars it
+				return "skipped", 0
+			}
 		case "inconclusive", "lost":
 			return "quarantined", 0
 		case "duplicate":
@@ -84,7 +86,8 @@ func (a modelAction) alone() (undo string, extra int) {
 	if a.forbidden() {
 		return "quarantined", extra
 	}
-	mayLand := !known && a.late == pb.Late_LATE_REFUSED // others are undone once they cannot
+	// Others are undone once they cannot land.
+	mayLand := !known && a.late == pb.Late_LATE_REFUSED && (a.doubt != "probe" || a.effect == "absent")
 	for i, try := range a.tries {
 		switch {
 		case try.word == "stop":

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
@@ -197,7 +198,7 @@ func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 		c.OnInDoubt = map[string]pb.OnInDoubt{"ask": pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE,
 			"blind": pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE}[a.doubt]
 		if a.binds {
-			c.Bindings = []*pb.Binding{{Name: "ref", Expression: "meta.external_ref"}}
+			c.Bindings = []*pb.Binding{{Name: "ref", Expression: "meta.?external_ref"}}
 		}
 		if a.verify {
 			c.Bindings = append(c.Bindings, &pb.Binding{Name: "key", Expression: "meta.key"},
@@ -205,6 +206,7 @@ func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 			c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + a.id, Attempts: 2}, Ok: "verify.gone"}
 		}
 		if f.Late == pb.Late_LATE_REFUSED {
+			f.SettleNs = int64(time.Hour) // what is asked before its undo is asked too early
 			c.Bindings = append(c.Bindings, &pb.Binding{Name: "forward", Expression: "meta.forward_key"})
 		}
 		switch a.gate {

@@ -2,8 +2,10 @@ package triggers
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -223,7 +225,8 @@ func steps(e ast.Expr) ([]any, bool) {
 
 // Evaluate returns the value of the argument as JSON. A path that leads nowhere
 // is null, and so is what was to be computed from it; an error is one of
-// the expression: a number where a string is wanted.
+// the expression: a number where a string is wanted. With BindingVars.Strict a value that
+// depends on such a path is ErrNotThere.
 func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	run := &bindingRun{vars: &v}
 	if v.Incomplete && b.readsWhole(outputVariable) {
@@ -242,8 +245,8 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	if run.lost != nil {
 		return nil, fmt.Errorf("cannot evaluate binding: %w", run.lost)
 	}
-	if v.Strict && run.nowhere {
-		return nil, fmt.Errorf("cannot evaluate binding: %w", ErrNotThere)
+	if errors.Is(err, ErrNotThere) {
+		return nil, fmt.Errorf("cannot evaluate binding: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot evaluate binding: %s", firstLine(err.Error()))
@@ -256,7 +259,6 @@ type bindingRun struct {
 	vars    *BindingVars
 	missing bool     // a path led nowhere in the part that is being computed
 	gap     bool     // and it was one below output
-	nowhere bool     // a path led nowhere in some part
 	lost    *Missing // of an output that was not kept
 	decoded [len(bindingVariables)]ref.Val
 }
@@ -266,8 +268,10 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 	case partPath:
 		raw, found := follow(r.vars, p.path)
 		if !found {
-			r.nowhere = true
 			r.lose(p.path[0].(string), p.reads(nil))
+			if r.vars.Strict {
+				return nil, r.notThere(p.reads(nil))
+			}
 		}
 		return raw, nil
 	case partLiteral:
@@ -299,18 +303,31 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 	}
 }
 
-// run evaluates a program. What fails because a path led nowhere is null.
+// run evaluates a program. What fails because a path led nowhere is null, or not there.
 func (r *bindingRun) run(p *part) (ref.Val, error) {
 	r.missing, r.gap = false, false
 	value, _, err := p.program.Eval(r)
-	r.nowhere = r.nowhere || r.missing
 	if r.gap {
 		r.lose(outputVariable, p.computes)
 	}
-	if err != nil && r.missing {
+	switch {
+	case r.vars.Strict && (types.IsUnknown(value) || err != nil && r.missing):
+		return nil, r.notThere(p.computes)
+	case err != nil && r.missing:
 		return types.NullValue, nil
 	}
 	return value, err
+}
+
+// notThere is the error of a value that depends on what is not there, with the first path
+// that leads nowhere; none is named where only a loop or a computed step found that.
+func (r *bindingRun) notThere(reads []Read) error {
+	for _, read := range reads {
+		if raw := r.vars.of(read.Path[0]); len(raw) == 0 || !leads(raw, read.Path[1:]) {
+			return fmt.Errorf("%w: %s", ErrNotThere, strings.Join(read.Path, "."))
+		}
+	}
+	return ErrNotThere
 }
 
 func (r *bindingRun) assemble(p *part) (json.RawMessage, error) {
@@ -327,7 +344,10 @@ func (r *bindingRun) assemble(p *part) (json.RawMessage, error) {
 			out = append(append(out, quote(p.names[i])...), ':')
 		}
 		raw, err := r.value(sub)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNotThere): // of one item
+			raw = json.RawMessage("null")
+		case err != nil:
 			return nil, err
 		}
 		out = append(out, raw...)
@@ -359,7 +379,7 @@ func (b *Binding) readsWhole(variable string) bool {
 // Parent ends the chain of activations.
 func (r *bindingRun) Parent() interpreter.Activation { return nil }
 
-// ResolveName answers for a variable; one that was not given is null.
+// ResolveName answers for a variable; one that was not given is null, or not there.
 func (r *bindingRun) ResolveName(name string) (any, bool) {
 	for i, variable := range bindingVariables {
 		if variable != name {
@@ -369,6 +389,9 @@ func (r *bindingRun) ResolveName(name string) (any, bool) {
 			r.decoded[i] = types.NullValue
 			if raw := r.vars.of(name); len(raw) > 0 {
 				r.decoded[i] = decodeWide(raw)
+			}
+			if r.vars.Strict && r.decoded[i] == types.NullValue { // it says nothing
+				r.decoded[i] = types.OptionalNone
 			}
 		}
 		return r.decoded[i], true
@@ -387,6 +410,9 @@ func (r *bindingRun) ResolveFunction(name string) (op functions.LateBoundOp, fou
 				return found.GetValue()
 			}
 			r.missing, r.gap = true, r.gap || name == outputFunction
+			if r.vars.Strict { // what depends on it is not known; what decides without it stands
+				return types.NewUnknown(0, nil)
+			}
 			return types.NullValue
 		}
 		return args[0]

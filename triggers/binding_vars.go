@@ -42,13 +42,15 @@ type BindingVars struct {
 	// meta.external_ref is an error then, a *Missing.
 	Unnamed bool
 
-	// Strict: a path of any variable that leads nowhere is an error, unless the expression
-	// reckons with it: for conditions whose null would pass for an answer.
+	// Strict: a path of any variable that leads nowhere is not null but unknown, and so is what
+	// is computed from it or compared with it, unless an operand that decides alone decides
+	// (`false && ...`, `true || ...`), or the expression reckons with it, as output.?id and
+	// has(output.id) do. For what reads an answer: its null would pass for one.
 	Strict bool
 }
 
-// ErrNotThere is the error of an expression that reads, with BindingVars.Strict, what is not
-// there.
+// ErrNotThere is the error of an expression whose value depends, with BindingVars.Strict, on
+// what is not there.
 var ErrNotThere = errors.New("it reads what is not there")
 
 // Missing is the error of an expression that reads what was not kept.

@@ -2,6 +2,7 @@ package triggers
 
 import (
 	"encoding/json"
+	"slices"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -69,7 +70,11 @@ func (r *rewriter) rewrite(e ast.Expr, closed bool) {
 			fold.LoopStep(), fold.Result()} {
 			r.rewrite(part, true)
 		}
-	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+	case ast.IdentKind:
+		if closed && slices.Contains(bindingVariables[:], e.AsIdent()) {
+			r.close(e, orNullFunction)
+		}
+	case ast.LiteralKind, ast.UnspecifiedExprKind:
 	default:
 		panic("triggers: no such kind of expression")
 	}
@@ -96,8 +101,9 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 			r.rewrite(step, true)
 		}
 		if !isLink(operand) {
-			if r.rewrite(operand, true); operand.Kind() == ast.IdentKind &&
-				operand.AsIdent() == outputVariable {
+			if operand.Kind() != ast.IdentKind {
+				r.rewrite(operand, true)
+			} else if operand.AsIdent() == outputVariable {
 				closing = outputFunction
 			}
 			break
@@ -106,10 +112,15 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 	}
 	r.soften(first)
 	if closed && !explicit {
-		inner := r.factory.NewUnspecifiedExpr(r.id(e))
-		inner.SetKindCase(e)
-		e.SetKindCase(r.factory.NewCall(e.ID(), closing, inner))
+		r.close(e, closing)
 	}
+}
+
+// close has a path, or a whole variable, end in its value or in null.
+func (r *rewriter) close(e ast.Expr, closing string) {
+	inner := r.factory.NewUnspecifiedExpr(r.id(e))
+	inner.SetKindCase(e)
+	e.SetKindCase(r.factory.NewCall(e.ID(), closing, inner))
 }
 
 // link takes one selection apart: what is selected from, the computed step, and

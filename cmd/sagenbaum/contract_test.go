@@ -35,7 +35,8 @@ func writeContractFile(t *testing.T, dir, name, text string) {
 
 const (
 	chargeContract = "capability: payments.charge\nclass: compensable\nprobe: {call: payments.get}\nsettle: " +
-		"10s\ninverse:\n  call: payments.refund\n  with: {charge: =output.id, forward: =meta.forward_key}\n"
+		"10s\ninverse:\n  call: payments.refund\n  with: {charge: " +
+		"'=has(output.id) ? output.id : meta.external_ref', forward: =meta.forward_key}\n"
 	sendContract = "capability: email.send\nclass: irreversible\n"
 )
 
@@ -121,7 +122,7 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 		t.Errorf("revisions %+v", listed)
 	}
 	wantsOut(ask("contract", "show", "payments.charge"), "show", cli.ExitGood,
-		"# revision 2, current, published by tester", "  attempts: 9\n", "charge: =output.id", "valid_for: 180d")
+		"# revision 2, current, published by tester", "  attempts: 9\n", "output.id : meta.external_ref", "valid_for: 180d")
 	wantsOut(ask("contract", "show", "payments.charge@1"), "show @1", cli.ExitGood, "# revision 1, published by ana",
 		"attempts: 5")
 	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", cli.ExitGood,

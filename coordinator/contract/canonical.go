@@ -88,7 +88,7 @@ func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	}
 	if c.Class == Compensable {
 		standard := InDoubtCompensate
-		if c.Probe != nil && c.Late != LateRefused {
+		if c.Probe != nil {
 			standard = InDoubtProbe
 		}
 		c.OnInDoubt, c.OnLate = cmp.Or(c.OnInDoubt, standard), cmp.Or(c.OnLate, LateCompensate)

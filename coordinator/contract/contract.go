@@ -20,8 +20,8 @@ const (
 // OnInDoubt says what an unwind does with an action that may have happened.
 type OnInDoubt string
 
-// What to do in doubt. The default is InDoubtProbe with a probe, unless the provider
-// refuses what comes late; else InDoubtCompensate.
+// What to do in doubt. The default is InDoubtProbe with a probe, whatever
+// late says; else InDoubtCompensate.
 const (
 	InDoubtProbe OnInDoubt = "probe" // ask the world
 	// undo it blindly: the inverse must tolerate that nothing happened
@@ -100,7 +100,7 @@ type Contract struct {
 	Settle        time.Duration `json:"settle,omitempty" jsonschema:"The longest a forward may take to land, from its start or from when it was given up; larger than what the clocks of server and executor may differ by. Default: the timeout, else 30s."`
 	UnservedAfter time.Duration `json:"unserved_after,omitempty" jsonschema:"How long no worker may take a call of the inverse, the probe or the check before the action is its owner's. Default: 1h."`
 
-	OnInDoubt OnInDoubt `json:"on_in_doubt,omitempty" jsonschema:"What an unwind does with an action that may have happened. Default: probe with a probe, unless late is refused; else compensate."`
+	OnInDoubt OnInDoubt `json:"on_in_doubt,omitempty" jsonschema:"What an unwind does with an action that may have happened. Default: probe with a probe; else compensate."`
 	OnLate    OnLate    `json:"on_late,omitempty" jsonschema:"What becomes of an effect that is reported after its undo or skip. Default: compensate."`
 
 	ValidFor   time.Duration `json:"valid_for,omitempty" jsonschema:"Undo window after completion, as in 180d. Default: no limit."`

@@ -150,7 +150,7 @@ func (p *provider) want(standing, reversed []string, undos int) {
 // charge is a contract of a provider's charge: with a probe, and fast.
 func charge() *pb.CompensationRegistered {
 	return &pb.CompensationRegistered{
-		Capability: "charge.refund", Bindings: []*pb.Binding{{Name: "ref", Expression: "meta.external_ref"}},
+		Capability: "charge.refund", Bindings: []*pb.Binding{{Name: "ref", Expression: "meta.?external_ref"}},
 		Attempts: 3, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(200 * time.Millisecond),
 		Probe: &pb.Probe{Call: question("charge.get")},
 	}

@@ -34,13 +34,18 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 	return nil, false
 }
 
-// bound evaluates bindings over what is recorded of an action.
-func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
-	vars := triggers.BindingVars{
+// readable is what bindings read of what is recorded of an action.
+func readable(b *book, p *plan, a *action) triggers.BindingVars {
+	return triggers.BindingVars{
 		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
 		Unnamed: a.unnamed && a.externalRef == "",
 		Plan:    planOf(p), Meta: b.metaOf(p, a),
 	}
+}
+
+// bound evaluates bindings over what is recorded of an action.
+func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
+	vars := readable(b, p, a)
 	out := []byte{'{'}
 	for i, x := range bindings {
 		binding, err := b.programs.Binding(x.Expression)

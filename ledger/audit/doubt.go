@@ -95,7 +95,7 @@ func (a *action) policy() string {
 		return doubtUndo
 	case c.Probe == nil:
 		return doubtUndo
-	case a.barred() && (c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED || a.absentNs != 0):
+	case a.barred() && a.absentNs != 0:
 		return doubtUndo // what comes after it is refused
 	default:
 		return doubtAsk

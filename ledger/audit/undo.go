@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"errors"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // stateOf is the undo of an action as people read it.
@@ -61,15 +64,67 @@ func (b *book) next(p *plan, a *action) string {
 		return doQuarantine
 	case unsure && a.late && c.Probe != nil:
 		return doProbe
-	case unsure && !a.late && a.policy() == doubtAsk:
+	case unsure && !a.late && a.policy() == doubtAsk && !trustsBar(b, a):
 		return doProbe
 	case unsure && !a.late && a.policy() == doubtOwner:
+		return doQuarantine
+	case b.rules >= ledger.NamedSince && hasNoName(b, p, a):
+		if c.Probe != nil && a.presence == pb.Presence_PRESENCE_UNSPECIFIED {
+			return doProbe
+		}
 		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
 	default:
 		return doDispatch
 	}
+}
+
+// trustsBar: by the rules of earlier holders the undo of a forward that its provider refuses
+// went out unasked, unless its contract wanted a question in so many words.
+func trustsBar(b *book, a *action) bool {
+	return b.rules < ledger.NamedSince && a.barred() &&
+		a.compensation.GetOnInDoubt() == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED
+}
+
+// hasNoName: what an undo takes from the output or the reference of its forward is null, and
+// nothing else of it tells which effect is meant: neither what the caller chose nor what was
+// there before. A null that was given, and one that the text reckons with, are known.
+// What takes the one where the other is missing is the name in any case.
+func hasNoName(b *book, p *plan, a *action) bool {
+	c := a.compensation
+	switch {
+	case c.GetActuator() == ledger.ActuatorMemory, c.GetHandlerVersion() != "":
+		return false
+	case a.isOut() && a.attempt > 0: // it is out as it is
+		return false
+	case a.barred() && a.absentNs != 0 && a.unsure(): // it only bars what may come
+		return false
+	}
+	chosen, names, empty, lost := false, 0, 0, false
+	for _, x := range c.GetBindings() {
+		binding, err := b.programs.Binding(x.Expression)
+		if err != nil {
+			return false
+		}
+		chosen = chosen || binding.Reads("input") || binding.Reads("before")
+		ofOutput := binding.Reads("output")
+		ofReference := slices.Contains(binding.Fields("meta"), "external_ref")
+		if !ofOutput && !ofReference {
+			continue
+		}
+		names++
+		vars := readable(b, p, a)
+		value, err := binding.Evaluate(vars)
+		vars.Strict = true
+		_, unknown := binding.Evaluate(vars)
+		if err != nil || string(value) != "null" || !errors.Is(unknown, triggers.ErrNotThere) {
+			continue
+		}
+		empty++
+		lost = lost || ofOutput && ofReference
+	}
+	return lost || !chosen && names > 0 && empty == names
 }
 
 // mayStillEnd: an answer about this attempt may still settle it. An earlier attempt that

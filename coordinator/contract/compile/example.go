@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,6 +80,14 @@ func (r *exampleRun) mismatch(field, got, want string) {
 	r.fail(r.at+"."+field, "it is "+got, "the example wants "+want)
 }
 
+// reading evaluates an expression that reads an answer, as the executor does: what depends
+// on what is not there is null. false after a finding.
+func (r *exampleRun) reading(field, expression string, vars triggers.BindingVars) (json.RawMessage,
+	bool) {
+	vars.Strict = true
+	return r.value(field, expression, vars)
+}
+
 // value evaluates one expression; false after a finding.
 func (r *exampleRun) value(field, expression string, vars triggers.BindingVars) (json.RawMessage,
 	bool) {
@@ -87,6 +96,9 @@ func (r *exampleRun) value(field, expression string, vars triggers.BindingVars) 
 		var value json.RawMessage
 		if value, err = program.Evaluate(vars); err == nil {
 			return value, true
+		}
+		if errors.Is(err, triggers.ErrNotThere) {
+			return json.RawMessage("null"), true
 		}
 	}
 	r.fail(r.at+"."+field, err.Error(), "")
@@ -148,12 +160,12 @@ func (r *exampleRun) probe(field string, p *pb.Probe, want contract.ExampleProbe
 	}
 	vars := r.vars
 	vars.Probe = r.text(want.Output)
-	value, ok := r.value(field, cmp.Or(p.ExternalRef, "probe.external_ref"), vars)
+	value, ok := r.reading(field, cmp.Or(p.ExternalRef, "probe.external_ref"), vars)
 	if !ok {
 		return
 	}
 	ref := referenceOf(value)
-	if value, ok = r.value(field, cmp.Or(p.Answer, "probe.presence"), vars); !ok {
+	if value, ok = r.reading(field, cmp.Or(p.Answer, "probe.presence"), vars); !ok {
 		return
 	}
 	got := presenceOf(value)
@@ -205,7 +217,7 @@ func (r *exampleRun) verify(field string, v *pb.Verify, want contract.ExampleVer
 	}
 	vars := r.vars
 	vars.Verify, vars.Result = r.text(want.Output), r.text(want.Result)
-	if got, ok := r.value(field, v.Ok, vars); ok && string(got) != fmt.Sprint(want.Ok) {
+	if got, ok := r.reading(field, v.Ok, vars); ok && string(got) != fmt.Sprint(want.Ok) {
 		r.mismatch(field+".ok", string(got), fmt.Sprint(want.Ok))
 	}
 }
@@ -216,16 +228,16 @@ func (r *exampleRun) failure(
 	vars := r.vars
 	vars.Error, vars.Result = r.text(want.Error), r.text(want.Result)
 	got := "retry"
-	for _, reading := range []struct{ name, expression string }{{"stop", c.Stop}, {"done", c.Done}} {
-		if reading.expression == "" {
+	for _, q := range []struct{ name, expression string }{{"stop", c.Stop}, {"done", c.Done}} {
+		if q.expression == "" {
 			continue
 		}
-		value, ok := r.value(field, reading.expression, vars)
+		value, ok := r.reading(field, q.expression, vars)
 		if !ok {
 			return
 		}
 		if string(value) == "true" {
-			got = reading.name // done counts before stop
+			got = q.name // done counts before stop
 		}
 	}
 	if got != want.Means {

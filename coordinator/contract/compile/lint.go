@@ -61,6 +61,8 @@ func (l *linter) lint() {
 	}
 	l.fields(compiled)
 	l.duplicates(compiled)
+	l.silent(compiled)
+	l.names(compiled)
 	l.triggers(compiled)
 	for i := range l.source.Examples {
 		(&exampleRun{linter: l, compiled: compiled, example: &l.source.Examples[i],
