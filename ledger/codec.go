@@ -25,6 +25,9 @@ type Entry struct {
 	Pair    *pb.Record // the other half of its pair, of the same commit; nil: it is none
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
+	// Partial says of a worker's record that Err is about a field that does not say what was done:
+	// Record is without it, and counts under a holder of PartialSince.
+	Partial bool
 }
 
 // Field numbers of Commit.
@@ -69,6 +72,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= PartialSince:
+			version = max(version, 7)
 		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:
 			version = max(version, 6)
 		case r.GetTermStarted().GetFoldVersion() >= BoundedSince:
@@ -206,6 +211,7 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		}
 		e.Record = record
 		e.Err = Check(record, source)
+		e.readPartly(nil)
 	}
 	checkPairs(entries)
 	return entries, nil
@@ -318,9 +324,11 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		switch {
 		case fault != nil:
 			e.Err = fault
+			continue
 		case e.Err == nil:
 			e.Err = Check(e.Record, source)
 		}
+		e.readPartly(raw)
 	}
 	checkPairs(entries)
 	return entries, nil

@@ -56,12 +56,12 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose
-// min_reader is at most this. A commit asks for the lowest that folds it: 6 if it begins the
-// term of a holder that has FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if
-// it says what a condition, a verdict or a request undoes, or begins the term of a holder that
-// has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that goes behind
-// another one; else 1.
-const ReaderVersion = 6
+// min_reader is at most this. A commit asks for the lowest that folds it: 7 if it begins the
+// term of a holder that has PartialSince; 6 if of one that has FollowsSince; 5 if of one that has
+// BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a request undoes, or
+// begins the term of a holder that has ScopedSince; 3 if it says what the tenant may do; 2 if it
+// has a dispatch that goes behind another one; else 1.
+const ReaderVersion = 7
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -80,3 +80,7 @@ const KeptSince = 11
 // and names the writer that it follows does so only while that one is the plan's; and a worker's
 // own record about a command shows the token that came with it, where the dispatch asks for one.
 const FollowsSince = 13
+
+// PartialSince is the version of a holder's fold from which on a field of a worker's report that
+// cannot be read costs only itself, where it does not say what was done (Entry.Partial).
+const PartialSince = 14

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -124,6 +125,15 @@ func (w *Workers) Refused(r actuators.Refusal) {
 	if loud {
 		w.log.Warn(text, "capability", c.Capability, "plan", c.Plan, "action", c.Action,
 			"attempt", c.Attempt, "worker", last.Worker, "error", r.Err, "more", silent)
+	}
+}
+
+// Read notes a worker's record that has just come and is folded without a part of it.
+func (w *Workers) Read(e ledger.Entry) {
+	if e.Partial {
+		w.Refused(actuators.Refusal{Reason: actuators.RefusedField, Worker: e.Source.Name, Err: e.Err,
+			Command: api.Command{Capability: ledger.KindOf(e.Record).Name, Plan: e.Record.Plan,
+				Action: e.Record.Action}})
 	}
 }
 
