@@ -133,15 +133,16 @@ func (c *Coordinator) askWorker(ctx context.Context, asked api.Command) (api.Rep
 		subject: api.AskSubject(c.tenant, asked.Capability),
 		replies: api.AgentReplySubject(c.tenant, c.agent, ""),
 		body:    mustJSON(asked),
-		accept: func(answer []byte) error {
-			reply = api.Reply{}
-			if err := json.Unmarshal(answer, &reply); err != nil {
-				return fmt.Errorf("cannot read answer of worker: %w", err)
-			}
-			err := asked.CheckReply(reply)
+		accept: func(answer []byte) (err error) {
+			var unread []*api.Mismatch
+			reply, unread, err = asked.ReadReply(answer)
+			log := c.logger.With("tenant", c.tenant, "capability", asked.Capability,
+				"worker", ledger.Text(reply.Worker))
 			if err != nil {
-				c.logger.Warn("an answer of a worker was refused", "tenant", c.tenant,
-					"capability", asked.Capability, "worker", ledger.Text(reply.Worker), "error", err)
+				log.Warn("an answer of a worker was refused", "error", err)
+			}
+			for _, field := range unread {
+				log.Warn("a field of a worker's answer cannot be read; the rest counts", "error", field)
 			}
 			return err
 		},

@@ -64,6 +64,9 @@ func calendar(script ...any) (*executor, *[]api.Command) {
 		if reply, ok := answer.(api.Reply); ok {
 			return q.Answer(reply)
 		}
+		if say, ok := answer.(func(api.Command) []byte); ok {
+			return say(q)
+		}
 		return answer
 	}}}, asked
 }
@@ -96,6 +99,9 @@ func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
 	done := func(output string) api.Reply { return api.Reply{Status: "done", Output: json.RawMessage(output)} }
 	failed := api.Reply{Status: "failed", Code: "locked", Message: "later"}
+	said := func(members string) func(q api.Command) []byte {
+		return func(q api.Command) []byte { return fmt.Appendf(nil, `{"key":%q,"status":"done",%s}`, q.Key, members) }
+	}
 	for _, c := range []struct {
 		name   string
 		script []any
@@ -112,6 +118,9 @@ func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
 		{"no output", []any{api.Reply{Status: "done"}}, 1, "", 0},
 		{"working", []any{api.Reply{Status: "working"}}, 3, "", 3 * time.Second},
 		{"no JSON", []any{[]byte("{")}, 3, "", 3 * time.Second},
+		{"other spellings", []any{said(`"attempt":1.0,"code":404,"worker":7,"work_ns":4.1e6,"output":1`)}, 1, `1`, 0},
+		{"a field of no use", []any{said(`"attempt":"1","message":{},"tool_ns":NaN,"output":1`)}, 1, `1`, 0},
+		{"an output of no use, then one", []any{said(`"attempt":1,"output":NaN`), done(`1`)}, 2, `1`, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {

@@ -111,7 +111,7 @@ func (s *fold) later() bool {
 
 func (s *fold) applyEntry() Result {
 	s.rate = s.rated()
-	if s.e.Err != nil {
+	if s.e.Err != nil && !(s.e.Partial && s.meta.HolderFold >= ledger.PartialSince) {
 		return Result{Refused, s.e.Err.Error()}
 	}
 	switch s.e.Source.Class {

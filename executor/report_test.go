@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -147,6 +149,39 @@ func TestTheHostThatHasRecordedACommandSendsItsToken(t *testing.T) {
 		m := turn.New(turn.Config{Tenant: "t", Secret: test.secret}, s.state, 0)
 		if got := m.WithToken(c).ReportToken; got != test.want {
 			t.Errorf("%s sends %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestAReportCountsWithoutWhatCannotBeRead, under a holder whose fold knows of it: to one before
+// it was refused as a whole, and is for ever.
+func TestAReportCountsWithoutWhatCannotBeRead(t *testing.T) {
+	for _, version := range []uint32{ledger.PartialSince - 1, ledger.PartialSince} {
+		s := newSchedule(t)
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{Term: 2,
+			Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: version}}}))
+		s.must(s.agent("p", opened(0)))
+		s.do("p", "a")
+		s.must(s.agent("p", planFailed()))
+		c := s.dispatchedWith(secretOfTests)
+		token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+		got := s.raw("saga.t.worker.w1", ledger.ContentTypeJSON, fmt.Appendf(nil, `{"records":[{"plan":"p","action":"a",`+
+			`"compensationReported":{"attempt":1.0,"key":%q,"token":%q,"answer":"ANSWER_DONE","externalRef":481516,`+
+			`"code":404,"timing":{"workNs":4.1e6,"toolNs":"long"}}}]}`, c.Key, token))[0]
+		if version < ledger.PartialSince {
+			if got.Verdict != Refused || !strings.Contains(got.Reason, "externalRef: not a string") {
+				t.Errorf("fold version %d: %+v", version, got)
+			}
+			continue
+		}
+		if got.Verdict != Effective {
+			t.Fatalf("fold version %d: %+v", version, got)
+		}
+		s.turn()
+		s.wantState("p", "compensated", "a=compensated")
+		undos, _, err := view.NewReader(s.kv, "t", nil).Undos(view.UndoQuery{Plan: "p"})
+		if err != nil || len(undos) != 1 || undos[0].WorkNs != 4_100_000 || undos[0].ToolNs != 0 {
+			t.Errorf("attempts %+v, %v", undos, err)
 		}
 	}
 }

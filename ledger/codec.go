@@ -26,6 +26,9 @@ type Entry struct {
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
 	strict  *strict    // what earlier holders read instead; nil: the same
+	// Partial says of a worker's record that Err is about a field that does not say what was done:
+	// Record is without it, and counts under a holder of PartialSince.
+	Partial bool
 }
 
 // Field numbers of Commit.
@@ -211,6 +214,7 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		}
 		e.Record = record
 		e.judge()
+		e.readPartly(nil)
 	}
 	checkPairs(entries)
 	return entries, nil
@@ -323,11 +327,13 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		switch {
 		case fault != nil:
 			e.Err = fault
+			continue
 		case e.Err == nil:
 			e.judge()
 		default:
 			e.mend(raw)
 		}
+		e.readPartly(raw)
 	}
 	checkPairs(entries)
 	return entries, nil

@@ -57,9 +57,9 @@ func SettleNs(settle, timeout int64) int64 {
 
 // ReaderVersion is the version of this reader: it folds every commit whose
 // min_reader is at most this. A commit asks for the lowest that folds it: 7 if it begins the
-// term of a holder that has TextsSince, LaterSince and NamedSince; 6 if of one that has
-// FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition, a
-// verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
+// term of a holder that has TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that
+// has FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition,
+// a verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
 // what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
 const ReaderVersion = 7
 
@@ -95,3 +95,7 @@ const LaterSince = 14
 // does not say what to do in doubt is asked first, also where late is refused; and an undo that
 // takes the name of its effect from an output or a reference is not sent while neither is known.
 const NamedSince = 14
+
+// PartialSince is the version of a holder's fold from which on a field of a worker's report that
+// cannot be read costs only itself, where it does not say what was done (Entry.Partial).
+const PartialSince = 14

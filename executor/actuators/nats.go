@@ -39,23 +39,24 @@ const (
 	waitingSizeMax = 128 << 20 // bytes of replies that have come and were not looked at
 )
 
-// Reasons why a message on a reply subject is no answer.
+// Reasons why a message on a reply subject is no answer, or no whole one.
 const (
 	RefusedUnknown    = "unknown"    // no sending waits for it: late, or meant for another host
 	RefusedUnreadable = "unreadable" // not JSON
 	RefusedEcho       = "echo"       // it repeats another key or attempt, or none
+	RefusedField      = "field"      // a field cannot be read, and the rest counts
 )
 
 // RefusalReasons are all of them.
-var RefusalReasons = [...]string{RefusedUnknown, RefusedUnreadable, RefusedEcho}
+var RefusalReasons = [...]string{RefusedUnknown, RefusedUnreadable, RefusedEcho, RefusedField}
 
-// Refusal is a message on a reply subject that did not count. The command, if there is
-// one, still waits for its answer.
+// Refusal is a message on a reply subject that did not count, or a part of one. The command, if
+// there is one, still waits for its answer, but for RefusedField.
 type Refusal struct {
 	Reason  string // one of the constants above
 	Command api.Command
 	Worker  string // that says it is its author; may be empty
-	Err     error  // what is wrong; for RefusedEcho a *ledger.Refused
+	Err     error  // what is wrong; for RefusedEcho and RefusedField it names the field
 }
 
 // Config is what NewNATS needs.
@@ -179,12 +180,22 @@ func (n *NATS) receive(m *nats.Msg) {
 		n.receivePage(id, s, m.Data)
 		return
 	}
-	reply, refusal := read(m.Data, s.command(n.tenant))
+	command := s.command(n.tenant)
+	reply, unread, refusal := read(m.Data, command)
 	if refusal != nil {
 		n.refused(*refusal)
 		return
 	}
+	n.unread(Refusal{Command: command, Worker: reply.Worker}, unread)
 	n.finish(id, Result{Fate: Replied, Reply: reply})
+}
+
+// unread names the fields of an answer that could not be read.
+func (n *NATS) unread(about Refusal, fields []*api.Mismatch) {
+	for _, field := range fields {
+		about.Reason, about.Err = RefusedField, field
+		n.refused(about)
+	}
 }
 
 // awaited returns the sending whose reply subject ends like this; nil: there is none.
@@ -202,36 +213,34 @@ func (n *NATS) awaited(text string) (id token, s *sending) {
 
 var errUnknown = errors.New("no command waits for this answer any more")
 
-// badReply is the code of a reply that says nothing we know: the attempt failed.
-const badReply = "bad_reply"
-
 // read reads a worker's reply. One that is no answer to the command is refused; one
 // whose status is none is a failure that says so, and so is a question put off: only an
 // undo has a report that follows.
-func read(data []byte, c api.Command) (api.Reply, *Refusal) {
-	var reply api.Reply
-	if err := json.Unmarshal(data, &reply); err != nil {
-		err = fmt.Errorf("the answer is not JSON: %w", err)
-		return reply, &Refusal{Reason: RefusedUnreadable, Command: c, Err: err}
-	}
-	if err := c.CheckReply(reply); err != nil {
-		return reply, &Refusal{Reason: RefusedEcho, Command: c, Worker: reply.Worker, Err: err}
+func read(data []byte, c api.Command) (api.Reply, []*api.Mismatch, *Refusal) {
+	reply, unread, err := c.ReadReply(data)
+	var wrong *api.Mismatch
+	switch {
+	case errors.As(err, &wrong):
+		return reply, nil, &Refusal{Reason: RefusedEcho, Command: c, Worker: reply.Worker, Err: err}
+	case err != nil:
+		return reply, nil, &Refusal{Reason: RefusedUnreadable, Command: c, Worker: reply.Worker,
+			Err: err}
 	}
 	want := "done, failed, stop or working"
 	switch reply.Status {
 	case api.StatusDone, api.StatusFailed, api.StatusStop:
-		return reply, nil
+		return reply, unread, nil
 	case api.StatusWorking:
 		if c.Purpose == ledger.PurposeUndo {
-			return reply, nil
+			return reply, unread, nil
 		}
 		want = "done, failed or stop to a question"
 	}
 	return api.Reply{
 		Key: reply.Key, Attempt: reply.Attempt,
-		Status: api.StatusFailed, Code: badReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
-		Message: fmt.Sprintf("the worker's reply has status %q; want %s", reply.Status, want),
-	}, nil
+		Status: api.StatusFailed, Code: api.CodeBadReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
+		Message: fmt.Sprintf("the worker's reply has status %.64q; want %s", reply.Status, want),
+	}, unread, nil
 }
 
 func (n *NATS) finish(id token, r Result) {

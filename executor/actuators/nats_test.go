@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"regexp"
 	"testing"
 	"time"
@@ -93,16 +94,16 @@ func TestAReplyThatCannotBeUnderstoodIsAFailure(t *testing.T) {
 		{ledger.PurposeUndo, `"status":"done"`, api.StatusDone, ""},
 		{ledger.PurposeUndo, `"status":"working"`, api.StatusWorking, ""},
 		{ledger.PurposeUndo, `"status":"stop","code":"gone"`, api.StatusStop, "gone"},
-		{ledger.PurposeUndo, `"status":"DONE"`, api.StatusFailed, badReply},
-		{ledger.PurposeUndo, `"output":1`, api.StatusFailed, badReply},
+		{ledger.PurposeUndo, `"status":"DONE"`, api.StatusFailed, api.CodeBadReply},
+		{ledger.PurposeUndo, `"output":1`, api.StatusFailed, api.CodeBadReply},
 		{api.PurposeProbe, `"status":"done","output":{"presence":"absent"}`, api.StatusDone, ""},
 		{api.PurposeProbe, `"status":"failed","code":"rate_limit"`, api.StatusFailed, "rate_limit"},
-		{api.PurposeProbe, `"status":"working","until_ms":1`, api.StatusFailed, badReply},
-		{api.PurposeVerify, `"status":"working"`, api.StatusFailed, badReply},
+		{api.PurposeProbe, `"status":"working","until_ms":1`, api.StatusFailed, api.CodeBadReply},
+		{api.PurposeVerify, `"status":"working"`, api.StatusFailed, api.CodeBadReply},
 	} {
 		command := api.Command{Purpose: c.purpose, Key: "k", Attempt: 2}
-		r, refusal := read([]byte("{"+echo+","+c.reply+"}"), command)
-		if refusal != nil || r.Status != c.status || r.Code != c.code || c.code == badReply && r.Message == "" {
+		r, _, refusal := read([]byte("{"+echo+","+c.reply+"}"), command)
+		if refusal != nil || r.Status != c.status || r.Code != c.code || c.code == api.CodeBadReply && r.Message == "" {
 			t.Errorf("%s %s: %+v, %+v", c.purpose, c.reply, r, refusal)
 		}
 	}
@@ -159,6 +160,33 @@ func TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts(t *testing.T) {
 		}
 		if got.Reason != want.reason || got.Command.Key != "k" || got.Command.Capability != "git.branch.delete" {
 			t.Errorf("%s: %+v", want.body, got)
+		}
+	}
+}
+
+// TestAnAnswerCountsWithoutAFieldThatCannotBeRead: the field is named, and only it is lost.
+func TestAnAnswerCountsWithoutAFieldThatCannotBeRead(t *testing.T) {
+	a, conn, refused := refusing(t)
+	const body = `{"key":"k","attempt":2.0,"status":"done","external_ref":481516,"code":404,"work_ns":4.1e6,` +
+		`"worker":"old","message":{"text":"x"},"output":{"n":NaN}}`
+	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) {
+		if err := m.Respond([]byte(body)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := send(a, api.Command{Purpose: ledger.PurposeUndo, Key: "k", Attempt: 2})
+	want := api.Reply{Key: "k", Attempt: 2, Status: api.StatusDone, ExternalRef: "481516", Code: "404",
+		WorkNs: 4_100_000, Worker: "old"}
+	if r.Fate != Replied || !reflect.DeepEqual(r.Reply, want) {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+	for _, want := range []string{"reply.message", "reply.output"} {
+		got := <-refused
+		var field *api.Mismatch
+		if got.Reason != RefusedField || !errors.As(got.Err, &field) || field.Field != want || got.Worker != "old" {
+			t.Errorf("%+v, want %s", got, want)
 		}
 	}
 }

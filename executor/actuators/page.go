@@ -2,7 +2,6 @@ package actuators
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,15 +13,6 @@ import (
 
 // PurposePage is the purpose of what a Refusal calls a command when it is a page.
 const PurposePage = "page"
-
-// taking is what someone says who takes a page: its id.
-type taking struct {
-	ID string `json:"id"`
-	By string `json:"by"`
-	// Stream is set in the acknowledgment of a stream that stores pages. It has heard
-	// the page and no one has.
-	Stream string `json:"stream"`
-}
 
 // Page publishes a page and waits for a reply that repeats its id, as whoever takes it
 // sends one. done is called as that of Send: Replied, with the name of who has taken it
@@ -36,19 +26,20 @@ func (n *NATS) Page(subject, id string, body []byte, timeout time.Duration, done
 
 // receivePage judges a reply to a page.
 func (n *NATS) receivePage(id token, s *sending, data []byte) {
-	var t taking
-	err := json.Unmarshal(data, &t)
+	t, unread, err := api.ReadTaking(data)
+	about := Refusal{Command: s.command(n.tenant), Worker: t.By}
 	switch {
-	case err == nil && t.ID == s.key:
-		n.finish(id, Result{Fate: Replied, Reply: api.Reply{Status: api.StatusDone, Worker: t.By}})
-	case err == nil && t.Stream != "":
 	case err != nil:
-		err = fmt.Errorf("the reply to page %s is not JSON: %w", s.key, err)
-		n.refused(Refusal{Reason: RefusedUnreadable, Command: s.command(n.tenant), Worker: t.By,
-			Err: err})
+		about.Reason, about.Err = RefusedUnreadable, fmt.Errorf("page %s: %w", s.key, err)
+		n.refused(about)
+	case t.ID == s.key:
+		n.unread(about, unread)
+		n.finish(id, Result{Fate: Replied, Reply: api.Reply{Status: api.StatusDone, Worker: t.By}})
+	case t.Stream != "":
 	default:
-		err = ledger.Refuse("id", fmt.Sprintf("%.64q", t.ID), "the id of the page, "+s.key)
-		n.refused(Refusal{Reason: RefusedEcho, Command: s.command(n.tenant), Worker: t.By, Err: err})
+		about.Reason = RefusedEcho
+		about.Err = ledger.Refuse("id", fmt.Sprintf("%.64q", t.ID), "the id of the page, "+s.key)
+		n.refused(about)
 	}
 }
 

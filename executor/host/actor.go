@@ -269,6 +269,9 @@ func (a *actor) fold(m decoded) error {
 		a.proof.Folded(e, result.Verdict == executor.Effective, result.Reason)
 		if m.Sequence > a.machine.Attached() {
 			a.observer.Folded(e, result.Verdict, a.holding())
+			if result.Verdict == executor.Effective {
+				a.workers.Read(e)
+			}
 		}
 		a.board.Feed.Touch(e.Record)
 		if result.Verdict == executor.Effective {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -132,4 +133,40 @@ func TestTheAnswerToAnEarlierAttemptEndsNoLaterOne(t *testing.T) {
 	}
 	close(over)
 	<-ended
+}
+
+// TestADoneUndoStaysDoneWhateverElseItSays: its answer counts, and status names what of it
+// could not be read.
+func TestADoneUndoStaysDoneWhateverElseItSays(t *testing.T) {
+	r := newRig(t)
+	r.host("a")
+	sent := r.sentUndos()
+	once := charge()
+	once.Probe, once.Attempts, once.TimeoutNs = nil, 1, int64(60e9)
+	r.charged("p1", "ch_1", once)
+	m := <-sent
+	var c api.Command
+	if err := json.Unmarshal(m.Data, &c); err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"key":%q,"attempt":%d.0,"status":"done","worker":"py","external_ref":481516,"code":404,`+
+		`"work_ns":4.1e6,"message":["x"],"output":{"n":NaN}}`, c.Key, c.Attempt)
+	if err := m.Respond([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	if end := r.ended("p1"); end.State != ledger.StateCompensated {
+		t.Errorf("the plan is %s", end.State)
+	}
+	if undos := r.undos("p1"); len(undos) != 1 || undos[0].Worker != "py" || undos[0].WorkNs != 4_100_000 {
+		t.Errorf("attempts %+v", undos)
+	}
+	var answer view.StatusAnswer
+	if err := r.ask("status", struct{}{}, &answer); err != nil {
+		t.Fatal(err)
+	}
+	unread := answer.Status.UnreadFields
+	if unread == nil || unread.Count != 2 || unread.Last.Worker != "py" || unread.Last.Capability != "charge.refund" ||
+		!strings.Contains(unread.Last.Problem, "reply.output") || answer.Status.RefusedReplies != nil {
+		t.Errorf("status tells %+v", unread)
+	}
 }

@@ -246,6 +246,9 @@ type Status struct {
 	// RefusedReplies are answers of workers that did not count; nil: there were none
 	// since the host that answers has started.
 	RefusedReplies *RefusedReplies `json:"refused_replies,omitempty"`
+	// UnreadFields are fields of workers' answers that could not be read, while the rest of
+	// the answer counted; nil: as of RefusedReplies.
+	UnreadFields *RefusedReplies `json:"unread_fields,omitempty"`
 
 	// Cascaded: leases that fired at a depth above 1 in this hour of logical time.
 	Cascaded uint64   `json:"cascaded"`
@@ -265,13 +268,13 @@ type Page struct {
 }
 
 // RefusedReplies counts answers of workers that did not count, because they do not
-// repeat the key and the attempt of their command or cannot be read.
+// repeat the key and the attempt of their command or cannot be read; or fields of answers.
 type RefusedReplies struct {
 	Count uint64       `json:"count"`
 	Last  RefusedReply `json:"last"`
 }
 
-// RefusedReply is one of them. The command goes on waiting for its answer.
+// RefusedReply is one of them. The command goes on waiting for an answer that was refused.
 type RefusedReply struct {
 	AtNs       int64  `json:"at_ns"`
 	Capability string `json:"capability"`

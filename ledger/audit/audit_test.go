@@ -267,3 +267,30 @@ func TestALostRaceIsNoViolation(t *testing.T) {
 		t.Fatalf("%+v", l.Plans())
 	}
 }
+
+// TestAPartialReportCountsByTheRulesOfItsHolder: the audit says of it what the fold says.
+func TestAPartialReportCountsByTheRulesOfItsHolder(t *testing.T) {
+	for rules, want := range map[uint32]string{
+		ledger.PartialSince - 1: audit.Refused, ledger.PartialSince: audit.Effective,
+	} {
+		s := newScribe(t)
+		s.rules = rules
+		s.begin(2)
+		s.plan("a")
+		s.agent(planFailed())
+		s.turns(1)
+		s.write(workerW, &pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Output: []byte("NaN")},
+			Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{
+				Attempt: 1, Key: keyOf("a"), Answer: pb.Answer_ANSWER_DONE}}})
+		l, found := s.audited()
+		entries := l.Entries()
+		if got := entries[len(entries)-1]; got.Verdict != want || len(found) > 0 {
+			t.Errorf("rules of version %d: %+v, %+v", rules, got, found)
+		}
+		s.decide()
+		report, err := audit.CheckAll("t", s.messages())
+		if err != nil || len(report.Violations) > 0 || report.Plans[ledger.StateCompensated] != 1 {
+			t.Errorf("rules of version %d: %+v, %v", rules, report, err)
+		}
+	}
+}

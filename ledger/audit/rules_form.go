@@ -36,8 +36,14 @@ func (c *claim) mayWrite(kind ledger.Kind) bool {
 // malformed breaks a rule where decoding found that its part of the form is wrong.
 func malformed(rule string) func(c *claim) judgement {
 	return func(c *claim) judgement {
-		return unless(c.Err == nil || formRule(c.Err) != rule, "%v", c.Err)
+		return unless(c.readable() || formRule(c.Err) != rule, "%v", c.Err)
 	}
+}
+
+// readable reports whether a record says enough of what it is for: a worker's may lack what does
+// not say what was done.
+func (c *claim) readable() bool {
+	return c.Err == nil || c.Partial && c.b.rules >= ledger.PartialSince
 }
 
 // formRule says which rule a malformed record breaks.

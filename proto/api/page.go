@@ -1,5 +1,7 @@
 package api
 
+import "fmt"
+
 // PageDefault is the hook of a contract that names none, PageOperators that of what
 // concerns those who run the executor; without a webhook of its own it has the default's.
 const (
@@ -39,4 +41,24 @@ type Page struct {
 	ClosesNs   int64  `json:"closes_ns,omitempty"` // undo_window_closing
 	// no one has taken it on its own hook: operators get it, too
 	Escalated bool `json:"escalated,omitempty"`
+}
+
+// Taking is what whoever takes a page says: its id.
+type Taking struct {
+	ID string `json:"id"`
+	By string `json:"by"`
+	// Stream is set in the acknowledgment of a stream that stores pages. It has heard
+	// the page and no one has.
+	Stream string `json:"stream"`
+}
+
+// ReadTaking reads a reply to a page as ReadReply reads that to a command: a field that cannot
+// be read costs only itself. The error is that of a text that is no reply.
+func ReadTaking(text []byte) (t Taking, unread []*Mismatch, err error) {
+	f, err := readFields(text, "taking")
+	if err != nil {
+		return t, nil, fmt.Errorf("the reply is not JSON: %w", err)
+	}
+	t = Taking{ID: f.text("id"), By: f.text("by"), Stream: f.text("stream")}
+	return t, f.end(), nil
 }

@@ -123,7 +123,7 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings = append(findings, examineDurable(status), examineDisks(status),
 		examineClock(status, now))
 	findings = append(findings, ExamineWorkers(status, now)...)
-	findings = append(findings, examineReplies(status, now))
+	findings = append(findings, examineReplies(status, now), examineFields(status, now))
 	findings = append(findings, examineCapabilities(ctx, c, now),
 		examineDeadlines(ctx, c, now, old))
 	findings = append(findings, examineQuarantine(ctx, c, status), ExamineWindows(ctx, c, now),
@@ -238,18 +238,37 @@ const repliesRecent = time.Hour
 // examineReplies warns of workers whose answers count for nothing: their commands stay
 // unanswered, and their attempts end in doubt.
 func examineReplies(v view.Status, now time.Time) Finding {
-	r := v.RefusedReplies
+	return notCounted{
+		check: "replies", what: "answer", of: "of workers refused",
+		then: "their commands stay unanswered",
+		next: "bring that worker up to date: it repeats key and attempt of its command " +
+			"(docs/workers.md, The answer)",
+	}.examine(v.RefusedReplies, now)
+}
+
+// examineFields warns of answers that have counted without a part of them.
+func examineFields(v view.Status, now time.Time) Finding {
+	return notCounted{
+		check: "fields", what: "field", of: "of workers' answers cannot be read",
+		then: "the rest of each answer counts, and that is lost",
+		next: "bring that worker up to date: the types of the fields are in docs/workers.md " +
+			"(Fields of the answer)",
+	}.examine(v.UnreadFields, now)
+}
+
+// notCounted is what doctor says of answers, or of parts of them, that did not count.
+type notCounted struct{ check, what, of, then, next string }
+
+func (n notCounted) examine(r *view.RefusedReplies, now time.Time) Finding {
 	if r == nil {
-		return ok("replies", "no answer of a worker was refused")
+		return ok(n.check, "no %s %s", n.what, n.of)
 	}
+	count := cli.CountOf(int(r.Count), n.what)
 	if now.Sub(time.Unix(0, r.Last.AtNs)) >= repliesRecent {
-		return ok("replies", "%s of workers refused, the last %s",
-			cli.CountOf(int(r.Count), "answer"), cli.Relative(r.Last.AtNs, now))
+		return ok(n.check, "%s %s, the last %s", count, n.of, cli.Relative(r.Last.AtNs, now))
 	}
-	const next = "bring that worker up to date: it repeats key and attempt of its command " +
-		"(docs/workers.md, The answer)"
-	f := warn("replies", next, "%s of workers refused, the last %s: their commands stay unanswered",
-		cli.CountOf(int(r.Count), "answer"), cli.Relative(r.Last.AtNs, now))
+	f := warn(n.check, n.next, "%s %s, the last %s: %s", count, n.of,
+		cli.Relative(r.Last.AtNs, now), n.then)
 	of := "a worker"
 	if r.Last.Worker != "" {
 		of = "worker " + r.Last.Worker

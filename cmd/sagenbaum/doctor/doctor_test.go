@@ -26,6 +26,22 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 	}
 }
 
+func TestTheDoctorNamesAFieldThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	last := view.RefusedReply{AtNs: now.Add(-time.Minute).UnixNano(), Capability: "file.delete", Plan: "p1",
+		Action: "a", Worker: "py", Problem: "refused: reply.output: not JSON; want JSON"}
+	f := examineFields(view.Status{UnreadFields: &view.RefusedReplies{Count: 1, Last: last}}, now)
+	const who = "worker py of file.delete, plan p1 action a: refused: reply.output"
+	if f.State != "warn" || len(f.Details) != 1 || !strings.HasPrefix(f.Details[0], who) ||
+		!strings.Contains(f.Text, "the rest of each answer counts") || !strings.Contains(f.Next, "docs/workers.md") {
+		t.Errorf("%+v", f)
+	}
+	if f := examineFields(view.Status{}, now); f.State != "ok" {
+		t.Errorf("nothing unread: %+v", f)
+	}
+}
+
 func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)

@@ -247,7 +247,11 @@ func (t tailer) line(m ledger.Message, e ledger.Entry, entries []ledger.Entry) s
 	}
 	text += t.pen.Dim(cli.Printable(Essence(e.Record, entries)))
 	if e.Err != nil {
-		text += "  " + t.pen.In("31", "refused: ") + cli.Clip(e.Err.Error(), 160)
+		problem := "refused: "
+		if e.Partial {
+			problem = "read in part: "
+		}
+		text += "  " + t.pen.In("31", problem) + cli.Clip(e.Err.Error(), 160)
 	}
 	return strings.TrimRight(text, " ")
 }

@@ -133,13 +133,10 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 		line("checkpoint", "%s", render.CheckpointText(p, *v.Checkpoint, v.Records, now))
 	}
 	line("refused", "%d, void %d", v.Refused, v.Void)
-	for _, plan := range v.Stuck {
-		line("stuck", "%s, owner %s: %s", p.In("31;1", plan.Plan), cli.Dash(plan.Owner),
-			cli.Clip(strings.Join(obligationNames(plan), ", "), 160))
+	for _, text := range uncountedTexts(v.Status, now) {
+		line("workers", "%s", p.In("33", text))
 	}
-	if n := int(v.Quarantined+v.Cut) - len(v.Stuck); n > 0 && len(v.Stuck) == StuckShown {
-		line("stuck", "and %d more: sagenbaum quarantine ls", n)
-	}
+	writeStuck(line, p, v)
 	for _, waiting := range v.Waiting {
 		if waiting.Working {
 			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
@@ -151,6 +148,30 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 			p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
 			cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries))
 	}
+}
+
+func writeStuck(line func(name, format string, args ...any), p cli.Pen, v TenantStatus) {
+	for _, plan := range v.Stuck {
+		line("stuck", "%s, owner %s: %s", p.In("31;1", plan.Plan), cli.Dash(plan.Owner),
+			cli.Clip(strings.Join(obligationNames(plan), ", "), 160))
+	}
+	if n := int(v.Quarantined+v.Cut) - len(v.Stuck); n > 0 && len(v.Stuck) == StuckShown {
+		line("stuck", "and %d more: sagenbaum quarantine ls", n)
+	}
+}
+
+// uncountedTexts say what of workers' answers did not count.
+func uncountedTexts(v view.Status, now time.Time) (texts []string) {
+	text := func(r *view.RefusedReplies, what, of string) {
+		if r != nil {
+			texts = append(texts, fmt.Sprintf("%s %s, the last %s, of %s: %s",
+				cli.CountOf(int(r.Count), what), of, cli.Relative(r.Last.AtNs, now), r.Last.Capability,
+				r.Last.Problem))
+		}
+	}
+	text(v.RefusedReplies, "answer", "of workers refused")
+	text(v.UnreadFields, "field", "of workers' answers unread, the rest counts")
+	return texts
 }
 
 // usesText says what a tenant uses of what it may; empty: nothing is limited.

@@ -19,3 +19,15 @@ func TestAStuckParentNamesWhatItWaitsFor(t *testing.T) {
 		t.Errorf("the status is\n%s", out.String())
 	}
 }
+
+func TestTheStatusNamesWhatOfAnswersDoesNotCount(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1_900_000_000, 0)
+	last := view.RefusedReply{AtNs: now.UnixNano(), Capability: "file.delete", Problem: "refused: reply.code"}
+	WriteStatus(&out, cli.Pen{}, TenantStatus{Status: view.Status{
+		UnreadFields: &view.RefusedReplies{Count: 2, Last: last}}}, now)
+	if got := out.String(); !strings.Contains(got, "2 fields of workers' answers unread") ||
+		!strings.Contains(got, "of file.delete: refused: reply.code") {
+		t.Errorf("the status is\n%s", got)
+	}
+}

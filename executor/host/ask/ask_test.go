@@ -39,6 +39,24 @@ func TestWhatAWorkerOfAnotherVersionHasSaidIsKnownUntilOneOfTheVersionAnswers(t 
 	}
 }
 
+// TestAFieldOfAReportThatCannotBeReadIsNamed, as one of an answer, and no answer is refused.
+func TestAFieldOfAReportThatCannotBeReadIsNamed(t *testing.T) {
+	t.Parallel()
+	w := NewWorkers((*observe.Meter)(nil), time.Now, slog.New(slog.DiscardHandler))
+	entries, err := ledger.Decode("t", ledger.Message{Sequence: 1, Subject: "saga.t.worker.py",
+		ContentType: ledger.ContentTypeJSON, Data: []byte(`{"records":[{"plan":"p","action":"a",` +
+			`"compensationReported":{"attempt":1,"key":"k","answer":"ANSWER_DONE","worknS":5}}]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Read(entries[0])
+	refused, unread := w.notCounted()
+	if refused != nil || unread == nil || unread.Count != 1 || unread.Last.Worker != "py" || unread.Last.Plan != "p" ||
+		unread.Last.Capability != "compensation_reported" || !strings.Contains(unread.Last.Problem, "worknS") {
+		t.Errorf("%+v, %+v", refused, unread)
+	}
+}
+
 // TestNoUserTakesAllPlaces: whoever has many questions waiting leaves as many places to others, and
 // gets its own back.
 func TestNoUserTakesAllPlaces(t *testing.T) {

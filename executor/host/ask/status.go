@@ -25,7 +25,7 @@ func (d *Desk) status() any {
 	d.showCopy(&shown)
 	shown.Disks = d.Disks()
 	shown.Lossy = d.Lossy
-	shown.RefusedReplies = d.Workers.refusedReplies()
+	shown.RefusedReplies, shown.UnreadFields = d.Workers.notCounted()
 	full := d.showRoom(&shown)
 	b := d.Board
 	b.mu.Lock()

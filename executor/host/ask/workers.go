@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -27,13 +28,41 @@ type Workers struct {
 	now   func() time.Time
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	ns     map[string]int64     // by capability
-	other  map[versionOf]string // what a worker of another version has said last
-	count  uint64               // of refused answers
+	mu    sync.Mutex
+	ns    map[string]int64     // by capability
+	other map[versionOf]string // what a worker of another version has said last
+
+	refused notCounted // answers
+	unread  notCounted // fields of answers that count
+}
+
+// notCounted are answers, or parts of them, that did not count.
+type notCounted struct {
+	count  uint64
 	last   view.RefusedReply
 	logged time.Time // when the last one went into the log
-	silent uint64    // refused since then
+	silent uint64    // since then
+}
+
+// add reports whether the log gets a line of it, and of how many it has none.
+func (n *notCounted) add(last view.RefusedReply) (silent uint64, loud bool) {
+	n.count++
+	n.last = last
+	silent, loud = n.silent, time.Since(n.logged) >= refusalLogPause
+	if loud {
+		n.logged, n.silent = time.Now(), 0
+	} else {
+		n.silent++
+	}
+	return silent, loud
+}
+
+// view is what status says; nil: there was nothing.
+func (n *notCounted) view() *view.RefusedReplies {
+	if n.count == 0 {
+		return nil
+	}
+	return &view.RefusedReplies{Count: n.count, Last: n.last}
 }
 
 // NewWorkers knows of no worker yet.
@@ -73,44 +102,47 @@ func (w *Workers) otherVersion(capability, version string) string {
 	return w.other[versionOf{capability, version}]
 }
 
-// Refused handles each message on a reply subject that is no answer. The command
-// that it claims to answer, if there is one, goes on waiting.
+// Refused handles each message on a reply subject that is no answer, or no whole one. The
+// command that it claims to answer, if there is one, goes on waiting unless the rest counts.
 func (w *Workers) Refused(r actuators.Refusal) {
 	w.meter.RefusedReply(r.Reason)
-	if r.Reason == actuators.RefusedUnknown {
+	of, text := &w.refused, "an answer of a worker was refused; its command stays unanswered"
+	switch r.Reason {
+	case actuators.RefusedUnknown:
 		w.log.Debug("an answer that no command waits for")
 		return
+	case actuators.RefusedField:
+		of, text = &w.unread, "a field of a worker's answer cannot be read; the rest of it counts"
 	}
-	now := w.now()
+	c := r.Command
+	last := view.RefusedReply{
+		AtNs: w.now().UnixNano(), Capability: c.Capability, Plan: c.Plan, Action: c.Action,
+		Worker: clipText(r.Worker), Problem: r.Err.Error(),
+	}
 	w.mu.Lock()
-	w.count++
-	w.last = view.RefusedReply{
-		AtNs: now.UnixNano(), Capability: r.Command.Capability, Plan: r.Command.Plan,
-		Action: r.Command.Action, Worker: clipText(r.Worker), Problem: r.Err.Error(),
-	}
-	silent, loud := w.silent, time.Since(w.logged) >= refusalLogPause
-	if loud {
-		w.logged, w.silent = time.Now(), 0
-	} else {
-		w.silent++
-	}
+	silent, loud := of.add(last)
 	w.mu.Unlock()
 	if loud {
-		c := r.Command
-		w.log.Warn("an answer of a worker was refused; its command stays unanswered",
-			"capability", c.Capability, "plan", c.Plan, "action", c.Action, "attempt", c.Attempt,
-			"worker", clipText(r.Worker), "error", r.Err, "more", silent)
+		w.log.Warn(text, "capability", c.Capability, "plan", c.Plan, "action", c.Action,
+			"attempt", c.Attempt, "worker", last.Worker, "error", r.Err, "more", silent)
 	}
 }
 
-// refusedReplies is what status says; nil: nothing was refused.
-func (w *Workers) refusedReplies() *view.RefusedReplies {
+// Read notes a worker's record that has just come and is folded without a part of it.
+func (w *Workers) Read(e ledger.Entry) {
+	if e.Partial {
+		w.Refused(actuators.Refusal{Reason: actuators.RefusedField, Worker: e.Source.Name, Err: e.Err,
+			Command: api.Command{Capability: ledger.KindOf(e.Record).Name, Plan: e.Record.Plan,
+				Action: e.Record.Action}})
+	}
+}
+
+// notCounted is what status says of answers that did not count, and of parts of those that
+// did; nil: there were none.
+func (w *Workers) notCounted() (refused, unread *view.RefusedReplies) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count == 0 {
-		return nil
-	}
-	return &view.RefusedReplies{Count: w.count, Last: w.last}
+	return w.refused.view(), w.unread.view()
 }
 
 // clipText shortens what a worker says of itself.

@@ -121,7 +121,7 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.pages = counter("pages_total", "Tries to deliver a page, by what became of them: taken, failed.",
 		"tenant", "result")
 	m.replies = counter("replies_refused_total",
-		"Answers of workers that did not count: unknown (late), unreadable, echo.", "tenant", "reason")
+		"Answers that did not count: unknown (late), unreadable, echo; or a field.", "tenant", "reason")
 	m.requests = counter("requests_refused_total",
 		"Messages not taken as requests: reply_to (no inbox to answer to), body.", "tenant", "reason")
 	m.dispatchLatency = histogram("dispatch_latency_seconds",
@@ -351,7 +351,7 @@ func (t *Meter) OldestPage(ns int64) {
 	}
 }
 
-// RefusedReply counts an answer of a worker that did not count.
+// RefusedReply counts an answer of a worker, or a part of one, that did not count.
 func (t *Meter) RefusedReply(reason string) {
 	if t != nil {
 		t.of.replies.WithLabelValues(t.tenant, reason).Inc()
