@@ -92,6 +92,7 @@ type Coordinator struct {
 	appendTimeout  time.Duration
 	confirmTimeout time.Duration
 	reviewTimeout  time.Duration
+	lookup         time.Duration // for which Begin waits to hear whether an id is used
 	logger         *slog.Logger
 	committer      *committer
 	halt           context.CancelCauseFunc // ends the committer by force
@@ -137,6 +138,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		appendTimeout:  cmp.Or(config.AppendTimeout, appendTimeoutDefault),
 		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
+		lookup:         startSlack,
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{},
 		runs: map[string]*Claim{},

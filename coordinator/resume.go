@@ -135,7 +135,7 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 	if c.bus == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startSlack)
+	ctx, cancel := context.WithTimeout(ctx, c.lookup)
 	defer cancel()
 	answer, err := (&Plan{c: c, id: id}).ask(ctx, api.OutcomeQuery{Plan: id})
 	switch {

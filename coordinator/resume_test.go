@@ -55,6 +55,9 @@ func TestAPlanIDIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
 	ran, second := 0, l.another(t)
+	for _, c := range []*coordinator.Coordinator{l.agent, second} {
+		c.LookFor(testenv.Patience)
+	}
 	p := l.begin(coordinator.PlanSpec{ID: "job"})
 	for range 2 {
 		if _, err := p.Do(t.Context(), writes("", "x"), counted(&ran, nil)); err != nil {
