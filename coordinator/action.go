@@ -439,7 +439,7 @@ func (p *Plan) add(d *draft) (*action, error) {
 	}
 	if d.happened != nil {
 		done := a.completed(*d.happened)
-		if done.problem != nil && !done.kept {
+		if done.problem != nil && !done.kept && done.nameable {
 			return nil, done.problem
 		}
 		records = append(records, done.record)
@@ -595,6 +595,8 @@ type completion struct {
 	output  json.RawMessage // as returned
 	problem error           // why not all of it is recorded
 	kept    bool            // but all that the undo reads
+
+	nameable bool // what the provider calls the effect is, where it said so
 }
 
 // completed makes the record of an effect that happened. The effect is there and must be
@@ -606,7 +608,8 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	c.record = a.outcome()
 	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
 	nameless := nameEffect(done, outcome.ExternalRef)
-	suffices := nameless == nil || !a.contract.ReadsReference()
+	c.nameable = nameless == nil
+	suffices := c.nameable || !a.contract.ReadsReference()
 	c.output, c.problem = value.Encode("outcome.output", outcome.Output)
 	exact := c.problem == nil
 	if lifted, err := a.contract.Lifted(c.output); exact || value.Whole(lifted) {
@@ -647,7 +650,7 @@ func nameEffect(done *pb.ForwardCompleted, reference string) error {
 	}
 	done.ReferenceIncomplete = true
 	return ledger.Refuse("outcome.external_ref",
-		fmt.Sprintf("%d bytes that begin with %.32q", len(reference), reference),
+		fmt.Sprintf("%d bytes, or no UTF-8", len(reference)),
 		fmt.Sprintf("at most %d bytes of UTF-8", ledger.TextMax))
 }
 

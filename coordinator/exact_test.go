@@ -25,15 +25,18 @@ func TestANameThatCannotBeCarriedIsRefusedBeforeItsForward(t *testing.T) {
 	}
 	const bad = "caf\xe9.txt"
 	for what, input := range map[string]any{
-		"a map":           map[string]any{"path": bad},
-		"a struct":        inner{bad},
-		"a pointer":       &inner{bad},
-		"a list":          []any{1, "x", []string{bad}},
-		"a name":          map[string]int{bad: 1},
-		"raw":             json.RawMessage(`{"path":"` + bad + `"}`),
-		"raw within":      map[string]any{"x": json.RawMessage(`"` + bad + `"`)},
-		"half a pair":     json.RawMessage(`{"path":"\ud83d.txt"}`),
-		"half a pair low": map[string]json.RawMessage{"path": json.RawMessage(`"\ude00"`)},
+		"a map":             map[string]any{"path": bad},
+		"a struct":          inner{bad},
+		"a pointer":         &inner{bad},
+		"a list":            []any{1, "x", []string{bad}},
+		"a name":            map[string]int{bad: 1},
+		"raw":               json.RawMessage(`{"path":"` + bad + `"}`),
+		"raw within":        map[string]any{"x": json.RawMessage(`"` + bad + `"`)},
+		"half a pair":       json.RawMessage(`{"path":"\ud83d.txt"}`),
+		"a text of its own": map[string]any{"path": ownText(bad)},
+		"a key of its own":  map[ownKey]int{1: 1},
+		"JSON of its own":   ownJSON(bad),
+		"half a pair low":   map[string]json.RawMessage{"path": json.RawMessage(`"\ude00"`)},
 	} {
 		ran := 0
 		_, err := p.Do(t.Context(), coordinator.Action{Capability: "file.write", Input: input}, counted(&ran, nil))
@@ -41,14 +44,18 @@ func TestANameThatCannotBeCarriedIsRefusedBeforeItsForward(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Field != "action.input" || ran != 0 {
 			t.Errorf("%s: ran %d times, %v", what, ran, err)
 		}
+		if err != nil && strings.Contains(err.Error(), "caf") { // it may be secret
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	for what, input := range map[string]any{
-		"U+FFFD":           map[string]any{"path": "caf\uFFFD"},
-		"U+FFFD, escaped":  json.RawMessage(`{"path":"caf\ufffd"}`),
-		"U+FFFD, within":   map[string]any{"path": json.RawMessage(`"caf\ufffd"`)},
-		"bytes":            map[string]any{"path": []byte(bad)},
-		"a surrogate pair": json.RawMessage(`{"path":"\ud83d\ude00"}`),
-		"not in JSON":      struct{ hidden string }{bad},
+		"a circle that is not in JSON": circle(),
+		"U+FFFD":                       map[string]any{"path": "caf\uFFFD"},
+		"U+FFFD, escaped":              json.RawMessage(`{"path":"caf\ufffd"}`),
+		"U+FFFD, within":               map[string]any{"path": json.RawMessage(`"caf\ufffd"`)},
+		"bytes":                        map[string]any{"path": []byte(bad)},
+		"a surrogate pair":             json.RawMessage(`{"path":"\ud83d\ude00"}`),
+		"not in JSON":                  struct{ hidden string }{bad},
 	} {
 		ran := 0
 		if _, err := p.Do(t.Context(), coordinator.Action{Capability: "file.write", Input: input},
@@ -111,4 +118,45 @@ func TestAnUndoIsCalledWithWhatWasKeptExactlyOrIsItsOwners(t *testing.T) {
 			t.Errorf("%s: sent %.80s, want %.80s: %s", plan, sent, c.sent, a.Note)
 		}
 	}
+}
+
+// ownText, ownKey and ownJSON make their JSON themselves.
+type (
+	ownText string
+	ownKey  int
+	ownJSON string
+)
+
+func (o ownText) MarshalText() ([]byte, error) { return []byte(o), nil }
+func (ownKey) MarshalText() ([]byte, error)    { return []byte("caf\xe9"), nil }
+func (o ownJSON) MarshalJSON() ([]byte, error) { return json.Marshal(string(o)) }
+
+// node has a parent, which encoding/json does not look at.
+type node struct {
+	parent *node
+	Kids   []*node
+	Text   json.RawMessage
+}
+
+func circle() *node {
+	top := &node{Text: json.RawMessage(`"\ufffd"`)}
+	top.Kids = []*node{{parent: top, Text: json.RawMessage(`1`)}}
+	return top
+}
+
+// TestWhatHasHappenedIsRecordedWhateverItIsCalled: by Report, too.
+func TestWhatHasHappenedIsRecordedWhateverItIsCalled(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{Capability: "report.ref",
+		Class: contract.Compensable, Sensitive: []string{"output.token"},
+		Inverse: &contract.Inverse{Call: "report.drop", With: map[string]any{"what": "=meta.external_ref"}}}}})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	if err := p.Report(t.Context(), coordinator.Action{ID: "a", Capability: "report.ref", Input: 1},
+		coordinator.Outcome{ExternalRef: strings.Repeat("x", 5000)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	l.ends(p, ledger.StateQuarantined)
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/executor/memory"
@@ -107,10 +108,10 @@ func FactAt(tenant string, m ledger.Message, at *pb.Address, key string) (json.R
 	if err != nil {
 		return nil, err
 	}
-	if m.Sequence == at.Sequence && int(at.Index) < len(entries) {
-		e := entries[at.Index]
-		if k := e.Record.GetFactAsserted(); e.Err == nil && sameAddress(e.Address, at) &&
-			k.GetKey() == key {
+	// As this holder reads it, or as an earlier one did.
+	for _, e := range slices.Concat(entries, ledger.Under(entries, 0)) {
+		k := e.Record.GetFactAsserted()
+		if e.Err == nil && sameAddress(e.Address, at) && k.GetKey() == key {
 			return k.Value, nil
 		}
 	}

@@ -110,6 +110,10 @@ func TestAnEffectWithoutItsNameIsItsOwners(t *testing.T) {
 	for _, c := range []struct{ expression, sent, outcome string }{
 		{"meta.external_ref", "", "quarantined: a=quarantined []"},
 		{"{'all': meta}", "", "quarantined: a=quarantined []"},
+		{"'/' + meta.external_ref", "", "quarantined: a=quarantined []"},
+		{"has(output.no) ? output.no : meta.external_ref", "", "quarantined: a=quarantined []"},
+		{"has(output.id) ? output.id : meta.external_ref", `{"x":7}`, "compensated: a=compensated [a]"},
+		{"meta.?external_ref.orValue('none')", `{"x":"none"}`, "compensated: a=compensated [a]"},
 		{"input.id", `{"x":"a"}`, "compensated: a=compensated [a]"},
 	} {
 		s := newSchedule(t)

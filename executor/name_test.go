@@ -98,6 +98,9 @@ func TestAnUndoThatNamesNothingIsNotSent(t *testing.T) {
 		{"completed, and asked", []string{"id", "has(output.no) ? output.no : meta.external_ref"}, completed("a"),
 			`{"presence":"present","external_ref":"x"}`, "compensated"},
 		{"completed, and absent", []string{"id", "output.no"}, completed("a"), `{"presence":"absent"}`, "failed"},
+		{"completed, and the question has no name", []string{"id", "output.no"}, completed("a"),
+			`{"presence":"absent"}`, "quarantined"},
+		{"the question has no name either", []string{"id", "output.id"}, nil, `{"presence":"absent"}`, "quarantined"},
 		{"by what the caller chose", []string{"name", "input.id", "sha", "output.sha"}, nil, "", "compensated"},
 		{"by the forward's key alone", []string{"f", "meta.forward_key"}, nil, "", "compensated"},
 		{"reckoned with", []string{"id", "output.?id"}, nil, "", "compensated"},
@@ -118,6 +121,9 @@ func TestAnUndoThatNamesNothingIsNotSent(t *testing.T) {
 			bind(c.bindings...)(f, k)
 			if c.probe != "" {
 				k.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.a", Attempts: 2}}
+				if strings.Contains(c.what, "question") {
+					k.Probe.Call.Bindings = k.Bindings
+				}
 			}
 		})...))
 		if c.outcome != nil {
@@ -149,5 +155,18 @@ func TestEarlierHoldersSentWithoutAName(t *testing.T) {
 		if got := w.show("p").State; got != want {
 			t.Errorf("fold version %d: %s, want %s", fold, got, want)
 		}
+	}
+}
+
+// TestTheForwardsKeyIsANameWhereTheProviderBarsByIt: the undo goes out at once, as it did.
+func TestTheForwardsKeyIsANameWhereTheProviderBarsByIt(t *testing.T) {
+	b := &booking{}
+	s := newSchedule(t)
+	s.worker = b.work
+	s.must(s.agent("p", opened(0)))
+	s.must(s.agent("p", pair("a", barred("id", "output.id", "forward", "meta.forward_key"))...))
+	s.play("a=lost fail turn @1s turn")
+	if got := s.show("p"); got.State != "compensated" || len(b.sent) != 1 {
+		t.Errorf("%s, sent %q: %s", got.State, b.sent, got.Actions[0].Note)
 	}
 }

@@ -79,11 +79,14 @@ func (a *action) nextStep() (step, string) {
 	case a.row.Late && a.fixed.DutyOf != 0 && asksWhenLate(a) && !a.row.Approved:
 		return stepQuarantine, noteLate
 	case (blind(a) || a.row.Late) && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		if next, why := doubt(a); next != stepDispatch {
+		switch next, why := doubt(a); {
+		case next == stepProbe && a.nameless(c.Probe.GetCall().GetBindings()):
+			return stepQuarantine, noteNameless // its absent would say nothing
+		case next != stepDispatch:
 			return next, why
 		}
 	}
-	if a.nameless() {
+	if a.nameless(c.Bindings) {
 		if a.asksForName() {
 			return stepProbe, ""
 		}
@@ -137,12 +140,12 @@ func probesDoubt(a *action) bool {
 // of it: its output, or its reference. Sent with null in their place, such an undo finds
 // nothing, says that it is done, and the effect stays.
 
-// nameless reports whether an undo would be sent without the name of what it undoes: every
-// argument that takes it from the output or from the reference is null, and no other one
-// tells what is meant. A null that was given is known, and meta.?external_ref reckons with
-// none. An argument that falls back from one of the two to the other is the
-// name, whatever stands beside it.
-func (a *action) nameless() bool {
+// nameless reports whether an undo, or a question, would be sent without the name of what it is
+// about: every argument that takes it from the output or from the reference is null, and no other
+// one tells what is meant, as the forward's key does where the provider bars a forward by it. A
+// null that was given is known, and meta.?external_ref reckons with none. An argument that falls
+// back from one of the two to the other is the name, whatever stands beside it.
+func (a *action) nameless(bindings []*pb.Binding) bool {
 	c := a.fixed.Compensation
 	if a.plan.s.meta.HolderFold < ledger.NamedSince || inMemory(a) || c.HandlerVersion != "" {
 		return false
@@ -155,13 +158,14 @@ func (a *action) nameless() bool {
 	}
 	var named, either []*triggers.Binding
 	told := false
-	for _, b := range c.Bindings {
+	for _, b := range bindings {
 		binding, err := a.plan.s.Programs.Binding(b.Expression)
 		if err != nil {
 			return false // its owner hears of that
 		}
 		output, ref := binding.Reads("output"), slices.Contains(binding.Fields("meta"), "external_ref")
-		told = told || binding.Reads("input") || binding.Reads("before")
+		told = told || binding.Reads("input") || binding.Reads("before") ||
+			refusesLate(a) && slices.Contains(binding.Fields("meta"), "forward_key")
 		if output || ref {
 			named = append(named, binding)
 		}
@@ -194,9 +198,12 @@ func (a *action) nameless() bool {
 const noteNameless = "nothing names its effect: the output and the reference that the undo reads " +
 	"are not known"
 
-// asksForName reports whether the world may still say which effect an undo is about.
+// asksForName reports whether the world may still say which effect an undo is about, of which
+// the question itself has to name something: else its absent says nothing.
 func (a *action) asksForName() bool {
-	return a.fixed.Compensation.Probe != nil && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
+	probe := a.fixed.Compensation.Probe
+	return probe != nil && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED &&
+		!a.nameless(probe.GetCall().GetBindings())
 }
 
 // needsOwner says why an undo must not begin without the owner's word.

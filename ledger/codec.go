@@ -216,7 +216,7 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		e.judge()
 		e.readPartly(nil)
 	}
-	checkPairs(entries)
+	pairUp(entries)
 	return entries, nil
 }
 
@@ -335,6 +335,6 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		}
 		e.readPartly(raw)
 	}
-	checkPairs(entries)
+	pairUp(entries)
 	return entries, nil
 }

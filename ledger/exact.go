@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
@@ -86,8 +87,13 @@ func hasInexact(r *pb.Record) bool {
 	if !ok {
 		return inexact(r) != nil
 	}
-	return !ExactText(k.ForwardCompleted.ExternalRef) || !ExactJSON(r.Payload.GetOutput()) ||
+	return !ExactText(k.ForwardCompleted.ExternalRef) || !isValue(r.Payload.GetOutput()) ||
 		!ExactJSON(k.ForwardCompleted.Lifted)
+}
+
+// isValue reports whether an output can be kept: none, or JSON that is exact.
+func isValue(output []byte) bool {
+	return len(output) == 0 || json.Valid(output) && ExactJSON(output)
 }
 
 // leaveOut takes from the record of an effect that has happened what is not exact, and says so in
@@ -101,7 +107,7 @@ func leaveOut(r *pb.Record) {
 	if !ExactText(done.ExternalRef) {
 		done.ExternalRef, done.ReferenceIncomplete = "", true
 	}
-	if !ExactJSON(r.Payload.GetOutput()) {
+	if !isValue(r.Payload.GetOutput()) {
 		r.Payload.Output, done.OutputIncomplete = nil, true
 	}
 	if !ExactJSON(done.Lifted) {

@@ -5,9 +5,39 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
+
+// TestAnErrorIsKeptAsTheToolPrintedIt, as a text in JSON.
+func TestAnErrorIsKeptAsTheToolPrintedIt(t *testing.T) {
+	failed := &pb.Record{Plan: "p1", Action: "x1", Payload: &pb.Payload{Detail: []byte("stderr: caf\xe9\n")},
+		Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "x"}}}
+	e := decoded(t, agentSource, "", rawCommit(t, failed))
+	if e.Err != nil || string(e.Record.Payload.Detail) != `"stderr: caf\ufffd\n"` &&
+		string(e.Record.Payload.Detail) != "\"stderr: caf\uFFFD\\n\"" || refusedField(e.Under(1).Err) != "payload.detail" {
+		t.Errorf("%v, %s, %v", e.Err, e.Record.GetPayload().GetDetail(), e.Under(1).Err)
+	}
+}
+
+// TestACompletionIsHeardWhateverItReturned: of what is no JSON nothing is kept, and a number is a
+// name.
+func TestACompletionIsHeardWhateverItReturned(t *testing.T) {
+	done := &pb.Record{Plan: "p1", Action: "x1", Payload: &pb.Payload{Output: []byte(`{"n":NaN}`)},
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+	e := decoded(t, agentSource, "", rawCommit(t, done))
+	if e.Err != nil || !e.Record.GetForwardCompleted().OutputIncomplete || e.Record.Payload.GetOutput() != nil ||
+		refusedField(e.Under(ledger.TextsSince-1).Err) != "payload.output" {
+		t.Errorf("%v, %v", e.Err, e.Record)
+	}
+	e = decoded(t, agentSource, ledger.ContentTypeJSON,
+		[]byte(`{"records":[{"plan":"p1","action":"x1","forward_completed":{"external_ref":481516.0}}]}`))
+	if ref := e.Record.GetForwardCompleted().ExternalRef; e.Err != nil || ref != "481516.0" {
+		t.Errorf("%q, %v", ref, e.Err)
+	}
+}
 
 func TestExactJSONIsTheSameToEveryReader(t *testing.T) {
 	for value, want := range map[string]bool{
@@ -31,6 +61,36 @@ func TestExactJSONIsTheSameToEveryReader(t *testing.T) {
 		if lost := strings.Contains(string(again), "\uFFFD") && !strings.Contains(strings.ToLower(value), `\ufffd`) &&
 			!strings.Contains(value, "\uFFFD"); lost == want {
 			t.Errorf("%q is read as %s", value, again)
+		}
+	}
+}
+
+// TestEarlierHoldersReadAPairAsItWas: both halves of it, also where only one is not exact.
+func TestEarlierHoldersReadAPairAsItWas(t *testing.T) {
+	for _, half := range []int{0, 1} {
+		pair := []*pb.Record{forward("x1"), registration("x1")}
+		if half == 0 {
+			pair[0].Payload.Input = []byte(`{"path":"\ud83d"}`)
+		} else {
+			pair[1].Payload = &pb.Payload{Before: []byte(`"\ud83d"`)}
+		}
+		data := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
+		for _, r := range pair {
+			body, err := r.MarshalVT()
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = protowire.AppendBytes(protowire.AppendTag(data, 2, protowire.BytesType), body)
+		}
+		entries, err := ledger.Decode("t", ledger.Message{Sequence: 1, Subject: agentSource.Subject(), Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, old := range ledger.Under(entries, ledger.TextsSince-1) {
+			if old.Err != nil || old.Pair == nil || entries[i].Err == nil || entries[i].Pair != nil ||
+				entries[i].Under(ledger.TextsSince-1).Pair == nil {
+				t.Errorf("%d is inexact: half %d is read as %v, before as %v", half, i, entries[i].Err, old.Err)
+			}
 		}
 	}
 }

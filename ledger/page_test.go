@@ -36,7 +36,8 @@ What people read never stops an act: ` + "`reason`, `message`, `code`, `note`, `
 the ` + "`label`" + ` of a plan. Bytes that are no UTF-8 become U+FFFD, and a text of more than 4 KiB is cut
 between two characters, with ` + "` … [cut: 6144 bytes]`" + ` at its end. In JSON it need not be a string: of
 a number or an object its JSON is the text. Every other string names something. It is exact, or its
-record is refused.
+record is refused; but what has happened is recorded without a name that is not, and what a worker
+calls its undo is for people.
 `
 
 // heads are the kinds by who writes them.

@@ -36,8 +36,12 @@ func (e *Entry) readPartly(raw json.RawMessage) {
 	if k := record.GetCompensationReported(); k != nil && !ExactText(k.ExternalRef) {
 		k.ExternalRef = ""
 	}
-	if checkPayload(record.Payload) != nil {
-		record.Payload = nil
+	if p := record.Payload; p != nil {
+		for _, value := range [...]*[]byte{&p.Input, &p.Output, &p.Arguments, &p.Detail, &p.Before} {
+			if len(*value) > 0 && !json.Valid(*value) {
+				*value = nil
+			}
+		}
 	}
 	if Check(record, e.Source) == nil {
 		e.Record, e.Partial = record, true

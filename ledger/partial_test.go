@@ -56,7 +56,7 @@ func TestAReportInProtobufLosesAnOutputThatIsNoJSON(t *testing.T) {
 		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{
 			Attempt: 1, Key: "0f", Answer: pb.Answer_ANSWER_DONE}}}
 	e := decode(t, message(workerSource, "", encode(t, r)))[0]
-	if !e.Partial || refusedField(e.Err) != "payload.output" || e.Record.Payload != nil ||
+	if !e.Partial || refusedField(e.Err) != "payload.output" || e.Record.Payload.GetOutput() != nil ||
 		e.Record.GetCompensationReported().GetKey() != "0f" {
 		t.Errorf("%+v", e)
 	}
@@ -82,7 +82,7 @@ func TestAReportThatDoesNotSayWhatWasDoneIsRefused(t *testing.T) {
 			t.Errorf("%s: %+v", record, e)
 		}
 	}
-	const agents = `{"records":[{"plan":"p1","action":"x1","forwardCompleted":{"externalRef":7}}]}`
+	const agents = `{"records":[{"plan":"p1","action":"x1","forwardCompleted":{"externalRef":[7]}}]}`
 	if e := decode(t, message(agentSource, ledger.ContentTypeJSON, []byte(agents)))[0]; e.Err == nil || e.Partial {
 		t.Errorf("an agent: %+v", e)
 	}

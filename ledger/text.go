@@ -107,10 +107,22 @@ func eachTextOfOperator(r *pb.Record, each func(field string, s *string)) {
 // CutTexts makes the texts of a record that people read what a record keeps: see Text.
 func CutTexts(r *pb.Record) {
 	eachText(r, func(_ string, s *string) { *s = Text(*s) })
+	if hasPlainDetail(r) {
+		r.Payload.Detail = asText(r.Payload.Detail)
+	}
+}
+
+// hasPlainDetail reports whether an error is kept as the tool printed it, and not as JSON.
+func hasPlainDetail(r *pb.Record) bool {
+	detail := r.Payload.GetDetail()
+	return len(detail) > 0 && !json.Valid(detail)
 }
 
 // hasLongText reports whether CutTexts would change a record.
 func hasLongText(r *pb.Record) (found bool) {
+	if hasPlainDetail(r) {
+		return true
+	}
 	eachText(r, func(_ string, s *string) {
 		found = found || len(*s) > TextMax || !utf8.ValidString(*s)
 	})
@@ -136,7 +148,8 @@ func Under(entries []Entry, fold uint32) []Entry {
 // Under is Under of one entry.
 func (e Entry) Under(fold uint32) Entry {
 	if e.strict != nil && fold < TextsSince {
-		e.Record, e.Err = e.strict.record, e.strict.err
+		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
+		e.Partial = false
 	}
 	return e
 }
@@ -145,14 +158,31 @@ func (e Entry) Under(fold uint32) Entry {
 type strict struct {
 	record *pb.Record
 	err    error
+	pair   *pb.Record
+}
+
+// pairUp is checkPairs of the entries of a message, also as earlier holders read them.
+func pairUp(entries []Entry) {
+	old := Under(entries, 0)
+	changed := &old[0] != &entries[0]
+	if changed {
+		checkPairs(old)
+	}
+	checkPairs(entries)
+	if !changed {
+		return
+	}
+	for i := range entries {
+		entries[i].strict = &strict{old[i].Record, old[i].Err, old[i].Pair}
+	}
 }
 
 // judge cuts the texts of an entry's record, leaves out what is not exact, and checks it.
 func (e *Entry) judge() {
 	if hasLongText(e.Record) || hasInexact(e.Record) {
 		if e.strict == nil {
-			e.strict = &strict{e.Record.CloneVT(),
-				firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
+			e.strict = &strict{record: e.Record.CloneVT(),
+				err: firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
 		}
 		CutTexts(e.Record)
 		leaveOut(e.Record)
@@ -163,7 +193,7 @@ func (e *Entry) judge() {
 // mend is judge for a record in JSON that could not be read, where its texts are why.
 func (e *Entry) mend(raw json.RawMessage) {
 	if record := readMended(raw); record != nil {
-		e.strict = &strict{e.Record, e.Err}
+		e.strict = &strict{record: e.Record, err: e.Err}
 		e.Record = record
 		e.judge()
 	}
@@ -215,6 +245,8 @@ func readMended(raw json.RawMessage) *pb.Record {
 			case f == nil:
 			case isForPeople(f):
 				return asText(value)
+			case f == referenceField && isNumber(value):
+				return asText(value)
 			case f == referenceField && !ExactJSON(value):
 				unnamed = true
 				return json.RawMessage(`""`)
@@ -242,7 +274,7 @@ func asText(value json.RawMessage) json.RawMessage {
 	case string(value) == "null":
 		return value
 	case json.Unmarshal(value, &s) != nil:
-		s = string(value)
+		s = Text(string(value))
 	}
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -232,7 +232,7 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	if v.Incomplete && b.readsWhole(outputVariable) {
 		return nil, fmt.Errorf("cannot evaluate binding: %w", &Missing{[]string{outputVariable}})
 	}
-	if v.Unnamed && b.ReadsField(metaVariable, referenceVariable) {
+	if v.Unnamed && b.readsWhole(metaVariable) {
 		return nil, fmt.Errorf("cannot evaluate binding: %w",
 			&Missing{[]string{metaVariable, referenceVariable}})
 	}
@@ -310,6 +310,9 @@ func (r *bindingRun) run(p *part) (ref.Val, error) {
 	if r.gap {
 		r.lose(outputVariable, p.computes)
 	}
+	if r.missing {
+		r.lose(metaVariable, p.computes)
+	}
 	switch {
 	case r.vars.Strict && (types.IsUnknown(value) || err != nil && r.missing):
 		return nil, r.notThere(p.computes)
@@ -355,8 +358,17 @@ func (r *bindingRun) assemble(p *part) (json.RawMessage, error) {
 	return append(out, shut), nil
 }
 
-// lose notes that an output which was not kept as a whole lacks what a part reads of it.
+// lose notes that an output which was not kept as a whole lacks what a part reads of it, or that
+// the name of the effect, which was not kept, is read.
 func (r *bindingRun) lose(variable string, reads []Read) {
+	if variable == metaVariable && r.vars.Unnamed && r.lost == nil {
+		for _, read := range reads {
+			if len(read.Path) > 1 && read.Path[0] == metaVariable && read.Path[1] == referenceVariable {
+				r.lost = &Missing{read.Path}
+			}
+		}
+		return
+	}
 	if variable != outputVariable || !r.vars.Incomplete || r.lost != nil {
 		return
 	}

@@ -162,7 +162,7 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 		}, api.Reply{Status: "failed", Code: "error", Message: "stderr: caf\uFFFD"}},
 		{"output is no UTF-8", func(context.Context, api.Command) (Result, error) {
 			return Result{Output: map[string]string{"file": "caf\xe9"}}, nil
-		}, api.Reply{Status: "done", Message: `output left out: "caf\xe9" is no UTF-8`}},
+		}, api.Reply{Status: "done", Message: `output left out: it has text that is no UTF-8, or half a surrogate pair at ["file"]`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := wire(t, nil)

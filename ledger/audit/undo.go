@@ -63,14 +63,14 @@ func (b *book) next(p *plan, a *action) string {
 	case a.late && a.dutyOf != 0 && c.OnLate == pb.OnLate_ON_LATE_QUARANTINE && !a.approved:
 		return doQuarantine
 	case unsure && a.late && c.Probe != nil:
-		return doProbe
+		return asking(b, p, a)
 	case unsure && !a.late && a.policy() == doubtAsk && !trustsBar(b, a):
-		return doProbe
+		return asking(b, p, a)
 	case unsure && !a.late && a.policy() == doubtOwner:
 		return doQuarantine
-	case b.rules >= ledger.NamedSince && hasNoName(b, p, a):
+	case hasNoName(b, p, a, c.GetBindings()):
 		if c.Probe != nil && a.presence == pb.Presence_PRESENCE_UNSPECIFIED {
-			return doProbe
+			return asking(b, p, a)
 		}
 		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
@@ -87,13 +87,23 @@ func trustsBar(b *book, a *action) bool {
 		a.compensation.GetOnInDoubt() == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED
 }
 
+// asking is a question about an action, unless nothing in it says which effect is meant.
+func asking(b *book, p *plan, a *action) string {
+	if hasNoName(b, p, a, a.compensation.GetProbe().GetCall().GetBindings()) {
+		return doQuarantine
+	}
+	return doProbe
+}
+
 // hasNoName: what an undo takes from the output or the reference of its forward is null, and
 // nothing else of it tells which effect is meant: neither what the caller chose nor what was
 // there before. A null that was given, and one that the text reckons with, are known.
 // What takes the one where the other is missing is the name in any case.
-func hasNoName(b *book, p *plan, a *action) bool {
+func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 	c := a.compensation
 	switch {
+	case b.rules < ledger.NamedSince:
+		return false
 	case c.GetActuator() == ledger.ActuatorMemory, c.GetHandlerVersion() != "":
 		return false
 	case a.isOut() && a.attempt > 0: // it is out as it is
@@ -102,12 +112,13 @@ func hasNoName(b *book, p *plan, a *action) bool {
 		return false
 	}
 	chosen, names, empty, lost := false, 0, 0, false
-	for _, x := range c.GetBindings() {
+	for _, x := range bindings {
 		binding, err := b.programs.Binding(x.Expression)
 		if err != nil {
 			return false
 		}
-		chosen = chosen || binding.Reads("input") || binding.Reads("before")
+		chosen = chosen || binding.Reads("input") || binding.Reads("before") ||
+			a.barred() && slices.Contains(binding.Fields("meta"), "forward_key")
 		ofOutput := binding.Reads("output")
 		ofReference := slices.Contains(binding.Fields("meta"), "external_ref")
 		if !ofOutput && !ofReference {

@@ -41,65 +41,98 @@ func Whole(part json.RawMessage) bool {
 	return ledger.ExactJSON(part) && !bytes.Contains(part, []byte(replaced))
 }
 
-// exact refuses JSON that is another value than what it was made of, or to some readers.
+// exact refuses JSON that is another value than what it was made of, or to some readers. It says
+// where, and not what: the value may be secret.
 func exact(field string, data []byte, from any) error {
-	text, found := "", false
+	at, found := "", false
 	if bytes.Contains(data, []byte(replaced)) {
-		text, found = broken(reflect.ValueOf(from))
+		at, found = broken(reflect.ValueOf(from))
 	}
-	switch {
-	case found:
-		return ledger.Refuse(field, fmt.Sprintf("%.64q is no UTF-8", text), wantExact)
-	case !ledger.ExactJSON(data):
-		return ledger.Refuse(field, "it has text that is no Unicode", wantExact)
+	if found || !ledger.ExactJSON(data) {
+		if at != "" {
+			at = " at " + at
+		}
+		return ledger.Refuse(field, "it has text that is no UTF-8, or half a surrogate pair"+at,
+			"text in Unicode; other bytes as []byte, which is base64")
 	}
 	return nil
 }
 
-const wantExact = "UTF-8, without half a surrogate pair; other bytes as []byte, which is base64"
-
-// broken finds a string that is no UTF-8 in a value that encoding/json has taken: it has no
-// circles. What makes its JSON itself is looked at as JSON.
-func broken(v reflect.Value) (text string, found bool) {
-	if !v.IsValid() || v.CanInterface() && marshals(v.Interface()) {
+// broken finds text that is no UTF-8 in a value that encoding/json has taken, where it looks: it
+// has no circles there. at is the path to it.
+func broken(v reflect.Value) (at string, found bool) {
+	if !v.IsValid() {
 		return "", false
+	}
+	if found, own := marshals(v); own {
+		return "", found
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return v.String(), !utf8.ValidString(v.String())
+		return "", !utf8.ValidString(v.String())
 	case reflect.Interface, reflect.Pointer:
 		return broken(v.Elem())
 	case reflect.Slice, reflect.Array:
 		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
 			return "", false // base64
 		}
-		for i := 0; i < v.Len() && !found; i++ {
-			text, found = broken(v.Index(i))
+		for i := range v.Len() {
+			if at, found = broken(v.Index(i)); found {
+				return fmt.Sprintf("[%d]%s", i, at), true
+			}
 		}
 	case reflect.Map:
-		for _, key := range v.MapKeys() {
-			if text, found = broken(key); !found {
-				text, found = broken(v.MapIndex(key))
-			}
-			if found {
-				break
-			}
-		}
+		return brokenEntry(v)
 	case reflect.Struct:
-		for i := 0; i < v.NumField() && !found; i++ {
-			if v.Type().Field(i).Tag.Get("json") != "-" {
-				text, found = broken(v.Field(i))
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
+				continue
+			}
+			if at, found = broken(v.Field(i)); found {
+				return "." + f.Name + at, true
 			}
 		}
 	}
-	return text, found
+	return "", false
 }
 
-// marshals reports whether a value makes its JSON itself.
-func marshals(value any) bool {
-	if _, ok := value.(json.Marshaler); ok {
-		return true
+func brokenEntry(v reflect.Value) (at string, found bool) {
+	for _, key := range v.MapKeys() {
+		if key.Kind() == reflect.String { // before it is asked to make its own text
+			found = !utf8.ValidString(key.String())
+		} else {
+			_, found = broken(key)
+		}
+		if found {
+			return "a key", true
+		}
+		if at, found = broken(v.MapIndex(key)); found {
+			return fmt.Sprintf("[%.32q]%s", fmt.Sprint(key), at), true
+		}
 	}
-	_, ok := value.(encoding.TextMarshaler)
-	return ok
+	return "", false
+}
+
+// marshals reports whether a value makes its JSON itself, and whether that has text which is
+// another one, or cannot be told from it.
+func marshals(v reflect.Value) (found, own bool) {
+	if !v.CanInterface() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return false, false
+	}
+	value := v.Interface()
+	if v.CanAddr() {
+		value = v.Addr().Interface()
+	}
+	switch of := value.(type) {
+	case *json.RawMessage, json.RawMessage:
+		return false, true // it is what the caller wrote
+	case json.Marshaler:
+		text, err := of.MarshalJSON()
+		return err == nil && bytes.Contains(text, []byte(replaced)), true
+	case encoding.TextMarshaler:
+		text, err := of.MarshalText()
+		return err == nil && !utf8.Valid(text), true
+	}
+	return false, false
 }
