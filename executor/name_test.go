@@ -158,15 +158,16 @@ func TestEarlierHoldersSentWithoutAName(t *testing.T) {
 	}
 }
 
-// TestTheForwardsKeyIsANameWhereTheProviderBarsByIt: the undo goes out at once, as it did.
-func TestTheForwardsKeyIsANameWhereTheProviderBarsByIt(t *testing.T) {
-	b := &booking{}
+// TestTheForwardsKeyIsNoNameBesideOne: where the provider bars a forward by its key, an undo with
+// that key and null for a name bars what is there already, removes nothing, and says done.
+func TestTheForwardsKeyIsNoNameBesideOne(t *testing.T) {
+	b := &booking{there: true}
 	s := newSchedule(t)
 	s.worker = b.work
 	s.must(s.agent("p", opened(0)))
 	s.must(s.agent("p", pair("a", barred("id", "output.id", "forward", "meta.forward_key"))...))
 	s.play("a=lost fail turn @1s turn")
-	if got := s.show("p"); got.State != "compensated" || len(b.sent) != 1 {
+	if got := s.show("p"); got.State != "quarantined" || len(b.sent) != 0 {
 		t.Errorf("%s, sent %q: %s", got.State, b.sent, got.Actions[0].Note)
 	}
 }

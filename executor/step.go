@@ -142,9 +142,10 @@ func probesDoubt(a *action) bool {
 
 // nameless reports whether an undo, or a question, would be sent without the name of what it is
 // about: every argument that takes it from the output or from the reference is null, and no other
-// one tells what is meant, as the forward's key does where the provider bars a forward by it. A
-// null that was given is known, and meta.?external_ref reckons with none. An argument that falls
-// back from one of the two to the other is the name, whatever stands beside it.
+// one tells what is meant. Beside them the forward's key does not: it says which forward is to be
+// refused, and not what is to be removed. A null that was given is known, and meta.?external_ref
+// reckons with none. An argument that falls back from one of the two to the other is the name,
+// whatever the others are.
 func (a *action) nameless(bindings []*pb.Binding) bool {
 	c := a.fixed.Compensation
 	if a.plan.s.meta.HolderFold < ledger.NamedSince || inMemory(a) || c.HandlerVersion != "" {
@@ -164,8 +165,7 @@ func (a *action) nameless(bindings []*pb.Binding) bool {
 			return false // its owner hears of that
 		}
 		output, ref := binding.Reads("output"), slices.Contains(binding.Fields("meta"), "external_ref")
-		told = told || binding.Reads("input") || binding.Reads("before") ||
-			refusesLate(a) && slices.Contains(binding.Fields("meta"), "forward_key")
+		told = told || binding.Reads("input") || binding.Reads("before")
 		if output || ref {
 			named = append(named, binding)
 		}

@@ -117,8 +117,7 @@ func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 		if err != nil {
 			return false
 		}
-		chosen = chosen || binding.Reads("input") || binding.Reads("before") ||
-			a.barred() && slices.Contains(binding.Fields("meta"), "forward_key")
+		chosen = chosen || binding.Reads("input") || binding.Reads("before")
 		ofOutput := binding.Reads("output")
 		ofReference := slices.Contains(binding.Fields("meta"), "external_ref")
 		if !ofOutput && !ofReference {
