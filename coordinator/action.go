@@ -439,7 +439,8 @@ func (p *Plan) add(d *draft) (*action, error) {
 	}
 	if d.happened != nil {
 		done := a.completed(*d.happened)
-		if done.problem != nil && !done.kept && done.nameable {
+		if done.problem != nil && !done.kept &&
+			!done.record.GetForwardCompleted().ReferenceIncomplete {
 			return nil, done.problem
 		}
 		records = append(records, done.record)
@@ -595,8 +596,6 @@ type completion struct {
 	output  json.RawMessage // as returned
 	problem error           // why not all of it is recorded
 	kept    bool            // but all that the undo reads
-
-	nameable bool // what the provider calls the effect is, where it said so
 }
 
 // completed makes the record of an effect that happened. The effect is there and must be
@@ -608,8 +607,7 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	c.record = a.outcome()
 	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
 	nameless := nameEffect(done, outcome.ExternalRef)
-	c.nameable = nameless == nil
-	suffices := c.nameable || !a.contract.ReadsReference()
+	suffices := nameless == nil || !a.contract.ReadsReference()
 	c.output, c.problem = value.Encode("outcome.output", outcome.Output)
 	exact := c.problem == nil
 	if lifted, err := a.contract.Lifted(c.output); exact || value.Whole(lifted) {

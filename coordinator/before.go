@@ -114,11 +114,8 @@ func (c *Coordinator) question(
 		return nil, false, err
 	}
 	switch {
-	case reply.Status == api.StatusDone && !ledger.ExactJSON(reply.Output):
-		return nil, true, ledger.Refuse("action.before",
-			"the worker's answer has text that is no Unicode", "UTF-8: the undo would put back another text")
 	case reply.Status == api.StatusDone && len(reply.Output) > 0:
-		return reply.Output, true, nil
+		return reply.Output, true, ledger.CheckExact("action.before", reply.Output)
 	case reply.Status == api.StatusDone:
 		return nil, true, errors.New("the worker's answer has no output")
 	}

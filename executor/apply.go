@@ -99,13 +99,13 @@ func (s *fold) advance() {
 }
 
 // later reports whether a message begins that comes after the one before it, whatever the
-// clocks say: its stamp is behind logical time, which an epoch or a server's clock has moved
+// clocks say: its stamp is before logical time, which an epoch or a server's clock has moved
 // ahead. All of them would share one instant otherwise. A fact comes later also than what has
 // the same stamp.
 func (s *fold) later() bool {
-	behind := s.e.StampNs < s.meta.TimeNs ||
+	early := s.e.StampNs < s.meta.TimeNs ||
 		s.e.StampNs == s.meta.TimeNs && s.e.Source.Class == ledger.ClassFact
-	return behind && s.e.Address.GetIndex() == 0 && s.meta.TimeNs < epochMax &&
+	return early && s.e.Address.GetIndex() == 0 && s.meta.TimeNs < epochMax &&
 		s.meta.HolderFold >= ledger.LaterSince
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -135,17 +133,8 @@ func probesDoubt(a *action) bool {
 	}
 }
 
-// What names the effect that an undo is to remove. Some undos name it by what the caller
-// chose, or by what was there before; others only by what the forward, or a probe, has said
-// of it: its output, or its reference. Sent with null in their place, such an undo finds
-// nothing, says that it is done, and the effect stays.
-
-// nameless reports whether an undo, or a question, would be sent without the name of what it is
-// about: every argument that takes it from the output or from the reference is null, and no other
-// one tells what is meant. Beside them the forward's key does not: it says which forward is to be
-// refused, and not what is to be removed. A null that was given is known, and meta.?external_ref
-// reckons with none. An argument that falls back from one of the two to the other is the name,
-// whatever the others are.
+// nameless reports whether an undo, or a question, would be sent without the name of the effect
+// that it is about (triggers.Nameless).
 func (a *action) nameless(bindings []*pb.Binding) bool {
 	c := a.fixed.Compensation
 	if a.plan.s.meta.HolderFold < ledger.NamedSince || inMemory(a) || c.HandlerVersion != "" {
@@ -157,41 +146,15 @@ func (a *action) nameless(bindings []*pb.Binding) bool {
 	if refusesLate(a) && a.row.AbsentNs != 0 && doubted(a) {
 		return false // nothing is there that had a name: the undo goes out to bar what may come
 	}
-	var named, either []*triggers.Binding
-	told := false
-	for _, b := range bindings {
+	compiled := make([]*triggers.Binding, len(bindings))
+	for i, b := range bindings {
 		binding, err := a.plan.s.Programs.Binding(b.Expression)
 		if err != nil {
 			return false // its owner hears of that
 		}
-		output, ref := binding.Reads("output"), slices.Contains(binding.Fields("meta"), "external_ref")
-		told = told || binding.Reads("input") || binding.Reads("before")
-		if output || ref {
-			named = append(named, binding)
-		}
-		if output && ref {
-			either = append(either, binding)
-		}
+		compiled[i] = binding
 	}
-	if told {
-		named = either
-	}
-	if len(named) == 0 {
-		return false
-	}
-	vars := a.vars(named...)
-	strict := vars
-	strict.Strict = true
-	unknown := func(b *triggers.Binding) bool {
-		value, err := b.Evaluate(vars)
-		if err != nil || string(value) != "null" {
-			return false
-		}
-		_, err = b.Evaluate(strict)
-		return errors.Is(err, triggers.ErrNotThere)
-	}
-	return slices.ContainsFunc(either, unknown) || !slices.ContainsFunc(named,
-		func(b *triggers.Binding) bool { return !unknown(b) })
+	return triggers.Nameless(compiled, a.vars)
 }
 
 // noteNameless is why an undo that names nothing is its owner's.

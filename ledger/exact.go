@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -19,6 +19,9 @@ import (
 func ExactJSON(value []byte) bool {
 	if !utf8.Valid(value) {
 		return false
+	}
+	if !bytes.Contains(value, []byte(`\u`)) {
+		return true
 	}
 	for i := 0; i < len(value); i++ {
 		if value[i] != '\\' {
@@ -41,7 +44,7 @@ func ExactJSON(value []byte) bool {
 	return true
 }
 
-// escaped is the code unit of an escape, from its u on; 0: it is none.
+// escaped is the code unit of an escape, from its u on; 0: another text.
 func escaped(from []byte) rune {
 	if len(from) < 5 {
 		return 0
@@ -61,25 +64,27 @@ func ExactText(s string) bool { return len(s) <= TextMax && utf8.ValidString(s) 
 func inexact(r *pb.Record) error {
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
-		return firstOf(exactValue("payload.input", r.Payload.GetInput()),
-			exactValue("forward_registered.lifted", k.ForwardRegistered.Lifted))
+		return firstOf(CheckExact("payload.input", r.Payload.GetInput()),
+			CheckExact("forward_registered.lifted", k.ForwardRegistered.Lifted))
 	case *pb.Record_CompensationRegistered:
-		return exactValue("payload.before", r.Payload.GetBefore())
+		return CheckExact("payload.before", r.Payload.GetBefore())
 	case *pb.Record_FactAsserted:
-		return exactValue("fact_asserted.value", k.FactAsserted.Value)
+		return CheckExact("fact_asserted.value", k.FactAsserted.Value)
 	default:
 		return nil
 	}
 }
 
-func exactValue(field string, value []byte) error {
+// CheckExact refuses a value, in JSON, that is not exact.
+func CheckExact(field string, value []byte) error {
 	if ExactJSON(value) {
 		return nil
 	}
-	return Refuse(field, "it has text that is no Unicode, which every reader would take for another",
-		fmt.Sprintf("UTF-8, and no half of a surrogate pair; other bytes in base64, or as a name that "+
-			"the tool has for them, of at most %d bytes", TextMax))
+	return Refuse(field, "it has text that is no UTF-8, or half a surrogate pair", WantExact)
 }
+
+// WantExact is what would be right in place of text that is not exact.
+const WantExact = "text in Unicode; other bytes in base64"
 
 // hasInexact reports whether leaveOut would change the record, or inexact refuses it.
 func hasInexact(r *pb.Record) bool {

@@ -45,7 +45,6 @@ func salvage(raw json.RawMessage) *pb.Record {
 	}
 	record = new(pb.Record)
 	message := record.ProtoReflect()
-	kinds := message.Descriptor().Oneofs().ByName("kind")
 	_ = members(raw, func(name string, value json.RawMessage) error {
 		var text string
 		isText := json.Unmarshal(value, &text) == nil
@@ -274,4 +273,81 @@ func isWhole(kind protoreflect.Kind, text string) bool {
 	whole, err := strconv.ParseFloat(text, 64) // 1.0 and 1e3 are whole, too
 	inRange := err == nil && whole == math.Trunc(whole) && math.Abs(whole) < 1<<63
 	return inRange && strings.ContainsAny(text, ".eE")
+}
+
+// referenceField is what the provider calls the effect of a forward.
+var referenceField = (&pb.ForwardCompleted{}).ProtoReflect().Descriptor().Fields().
+	ByName("external_ref")
+
+// readMended reads a record in JSON that protojson does not take, with its texts for people made
+// texts: bytes that are no UTF-8, half a surrogate pair, a number or an object in place of a
+// string; and without the name of an effect that is not exact, as in leaveOut. nil: that is not
+// what is wrong with it.
+func readMended(raw json.RawMessage) *pb.Record {
+	record := new(pb.Record)
+	fields, unnamed := record.ProtoReflect().Descriptor(), false
+	mended, err := rewrite(raw, func(name string, value json.RawMessage) json.RawMessage {
+		f := fieldNamed(fields, name)
+		if f == nil || f.ContainingOneof() != kinds {
+			return value
+		}
+		body, err := rewrite(value, func(name string, value json.RawMessage) json.RawMessage {
+			switch f := fieldNamed(f.Message(), name); {
+			case f == nil:
+			case isForPeople(f):
+				return asText(value)
+			case f == referenceField && isNumber(value):
+				return asText(value)
+			case f == referenceField && !ExactJSON(value):
+				unnamed = true
+				return json.RawMessage(`""`)
+			}
+			return value
+		})
+		if err != nil {
+			return value
+		}
+		return body
+	})
+	if err != nil || protojson.Unmarshal(mended, record) != nil {
+		return nil
+	}
+	if unnamed {
+		record.GetForwardCompleted().ReferenceIncomplete = true
+	}
+	return record
+}
+
+// asText is a JSON value as a JSON string.
+func asText(value json.RawMessage) json.RawMessage {
+	var s string
+	switch {
+	case string(value) == "null":
+		return value
+	case json.Unmarshal(value, &s) != nil:
+		s = Text(string(value))
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return value // a string is always JSON
+	}
+	return text
+}
+
+// rewrite returns a JSON object with its values replaced by what each returns for them.
+func rewrite(raw json.RawMessage,
+	each func(name string, value json.RawMessage) json.RawMessage) (json.RawMessage, error) {
+	out := bytes.NewBufferString("{")
+	err := members(raw, func(name string, value json.RawMessage) error {
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		key, err := json.Marshal(name)
+		out.Write(key)
+		out.WriteByte(':')
+		out.Write(each(name, value))
+		return err
+	})
+	out.WriteByte('}')
+	return out.Bytes(), err
 }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -82,7 +81,7 @@ func legible(d protoreflect.MessageDescriptor, raw json.RawMessage) (json.RawMes
 			ok = false
 		case faultOf(f, value, name) == nil || string(value) == "null":
 		case f.Kind() == protoreflect.StringKind && !essential(f) && isNumber(value):
-			value = strconv.AppendQuote(nil, string(value))
+			value = asText(value)
 		default:
 			ok = false
 		}

@@ -240,3 +240,51 @@ func (p *part) reads(found []Read) []Read {
 	}
 	return found
 }
+
+// What names the effect that an undo is to remove. Some undos name it by what the caller
+// chose, or by what was there before; others only by what the forward, or a probe, has said
+// of it: its output, or its reference. Sent with null in their place, such an undo finds
+// nothing, says that it is done, and the effect stays.
+
+// Nameless reports whether a call with these arguments would be sent without the name of its
+// effect: every argument that takes it from the output or from the reference is null, and no other
+// one tells what is meant. Beside them the forward's key does not: it says which forward is to be
+// refused, and not what is to be removed. A null that was given is known, and meta.?external_ref
+// reckons with none. An argument that falls back from one of the two to the other is the name,
+// whatever the others are. vars gives the values that some of the arguments read.
+func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
+	var named, either []*Binding
+	told := false
+	for _, b := range arguments {
+		output := b.Reads(outputVariable)
+		reference := slices.Contains(b.Fields(metaVariable), referenceVariable)
+		told = told || b.Reads("input") || b.Reads("before")
+		if output || reference {
+			named = append(named, b)
+		}
+		if output && reference {
+			either = append(either, b)
+		}
+	}
+	if told {
+		named = either
+	}
+	if len(named) == 0 {
+		return false
+	}
+	values := vars(named...)
+	unknown := func(b *Binding) bool { return b.unknown(values) }
+	return slices.ContainsFunc(either, unknown) || !slices.ContainsFunc(named,
+		func(b *Binding) bool { return !unknown(b) })
+}
+
+// unknown reports whether a value is null because what it depends on is not there.
+func (b *Binding) unknown(v BindingVars) bool {
+	value, err := b.Evaluate(v)
+	if err != nil || string(value) != "null" {
+		return false
+	}
+	v.Strict = true
+	_, err = b.Evaluate(v)
+	return errors.Is(err, ErrNotThere)
+}

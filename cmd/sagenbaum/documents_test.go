@@ -85,7 +85,7 @@ func TestEveryCommandThatADocumentShowsIsOne(t *testing.T) {
 	}
 }
 
-// unknown says which word of a command that is named within a sentence is none; its arguments may
+// unknown says which word of a command that is named within a sentence does not exist; its arguments may
 // be left out there.
 func unknown(t *testing.T, line string) string {
 	t.Helper()

@@ -240,8 +240,8 @@ func (f field) setMap(to reflect.Value, raw json.RawMessage) error {
 	if raw[0] != '{' {
 		return f.wrong(raw)
 	}
-	if !ledger.ExactJSON(raw) {
-		return ledger.Refuse(f.name, "not UTF-8, or half a surrogate pair", "text in Unicode")
+	if err := ledger.CheckExact(f.name, raw); err != nil {
+		return err
 	}
 	given, err := members(raw, f.name)
 	if err != nil {
@@ -266,13 +266,14 @@ func (f field) text(at string, raw json.RawMessage) (text string, err error) {
 	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
 		return "", ledger.Refuse(at, "it is "+typeOf(raw), f.element())
 	}
+	err = ledger.CheckExact(at, raw)
 	switch {
-	case ledger.ExactJSON(raw), slices.Contains(forPeople, f.name):
+	case err == nil, slices.Contains(forPeople, f.name):
 		return text, nil
 	case f.name == "external_ref":
 		return text + "\xff", nil
 	default:
-		return "", ledger.Refuse(at, "not UTF-8, or half a surrogate pair", "text in Unicode")
+		return "", err
 	}
 }
 

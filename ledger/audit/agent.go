@@ -23,7 +23,7 @@ func (b *book) tick(e ledger.Entry) {
 }
 
 // earliest is the first instant of logical time that a record may have, by the one before it
-// and the rules of its term. A message whose stamp is behind that comes a nanosecond after the
+// and the rules of its term. A message whose stamp is before that comes a nanosecond after the
 // message before; so does a fact of the same stamp.
 func earliest(e ledger.Entry, before int64, rules uint32) int64 {
 	comes := e.StampNs < before || e.StampNs == before && e.Source.Class == ledger.ClassFact

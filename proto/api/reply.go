@@ -62,7 +62,7 @@ type fields struct {
 	unread  []*Mismatch
 }
 
-// member is a name with its value as it stands, which need not be JSON.
+// member is a name with its value as written, which need not be JSON.
 type member struct {
 	name  string
 	value []byte
@@ -118,7 +118,7 @@ func stringEnd(text []byte) int {
 }
 
 // valueEnd is where the comma or the bracket is that ends the value at the beginning of a text;
-// len(text): there is none.
+// len(text): nothing ends it.
 func valueEnd(text []byte) int {
 	for i, depth := 0, 0; i < len(text); i++ {
 		switch text[i] {
@@ -149,7 +149,7 @@ func (f *fields) refuse(name, problem, want string) {
 	f.unread = append(f.unread, &Mismatch{f.at + "." + name, problem, want})
 }
 
-// end are the fields that could not be read, and what stands behind the last that could.
+// end are the fields that could not be read, and what follows the last that could.
 func (f *fields) end() []*Mismatch {
 	if f.broken {
 		f.unread = append(f.unread, &Mismatch{f.at, "not JSON to its end", "one object"})
@@ -157,8 +157,8 @@ func (f *fields) end() []*Mismatch {
 	return f.unread
 }
 
-// raw is the value of a field as it stands; nil: it is not given, or cannot be read. A name in
-// other letters is taken where there is none in the right ones.
+// raw is the value of a field as written; nil: it is not given, or cannot be read. A name in
+// other letters is taken where no other one has the right ones.
 func (f *fields) raw(name string) (value []byte) {
 	for _, is := range [...]func(string) bool{
 		func(given string) bool { return given == name },
@@ -181,7 +181,7 @@ func (f *fields) raw(name string) (value []byte) {
 	return nil
 }
 
-// value is a field that may be any JSON; false: it is none, or its value is not known.
+// value is a field that may be any JSON; false: it is not JSON, or its value is not known.
 func (f *fields) value(name string) (value json.RawMessage, ok bool) {
 	before := len(f.unread)
 	if value = f.raw(name); value != nil && !json.Valid(value) {

@@ -2,7 +2,6 @@ package compile
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
@@ -31,7 +30,7 @@ func (l *linter) names(c *Compiled) {
 		byReference = byReference || reference
 	}
 	probe := written.Probe
-	if nameless(all) {
+	if triggers.Nameless(all, withoutOutcome) {
 		const without = "in doubt nothing names the effect for the undo, and its action goes " +
 			"to its owner: "
 		switch {
@@ -55,30 +54,14 @@ func (l *linter) names(c *Compiled) {
 	}
 }
 
-// nameless reports whether an undo has no name for its effect while neither the output nor the
-// reference is known, by the rule of the executor.
-func nameless(bindings []*triggers.Binding) bool {
-	told, named, empty, lost := false, 0, 0, false
-	for _, b := range bindings {
-		told = told || b.Reads("input") || b.Reads("before")
-		output, reference := b.Reads("output"), slices.Contains(b.Fields("meta"), "external_ref")
-		if !output && !reference {
-			continue
-		}
-		named++
-		vars := standIns(b, []string{"output"})
-		var meta map[string]any
-		if json.Unmarshal(vars.Meta, &meta) == nil {
-			delete(meta, "external_ref")
-			vars.Meta = encoded(meta)
-		}
-		value, err := b.Evaluate(vars)
-		vars.Strict = true
-		_, unknown := b.Evaluate(vars)
-		if err == nil && string(value) == "null" && errors.Is(unknown, triggers.ErrNotThere) {
-			empty++
-			lost = lost || output && reference
-		}
+// withoutOutcome are stand-ins for what arguments read where neither the output nor the reference
+// is known.
+func withoutOutcome(arguments ...*triggers.Binding) triggers.BindingVars {
+	vars := standIns([]string{"output"}, arguments...)
+	var meta map[string]any
+	if json.Unmarshal(vars.Meta, &meta) == nil {
+		delete(meta, "external_ref")
+		vars.Meta = encoded(meta)
 	}
-	return lost || !told && named > 0 && empty == named
+	return vars
 }

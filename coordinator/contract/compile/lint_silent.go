@@ -48,7 +48,7 @@ func (l *linter) silentIn(r answerReading, b *triggers.Binding) {
 		hint = `compare a field that says so, as in has(` + r.variables[0] + `.code) && ` +
 			r.variables[0] + `.code == "gone"`
 	}
-	vars := standIns(b, r.variables)
+	vars := standIns(r.variables, b)
 	for _, answer := range []string{"", "null", "{}", `{"error":"rate limited"}`} {
 		if value, _ := r.evaluate(b, vars, answer, true); value == r.bad {
 			l.warn(r.field, fmt.Sprintf("an answer that says nothing, as %s, is %s",
@@ -97,9 +97,9 @@ func (r answerReading) evaluate(b *triggers.Binding, vars triggers.BindingVars, 
 	return string(value), err
 }
 
-// standIns are values for whatever an expression reads beside the answer: each path leads to
+// standIns are values for whatever expressions read beside the answer: each path leads to
 // a text of its own.
-func standIns(b *triggers.Binding, answer []string) (vars triggers.BindingVars) {
+func standIns(answer []string, readers ...*triggers.Binding) (vars triggers.BindingVars) {
 	for _, v := range []struct {
 		name string
 		into *json.RawMessage
@@ -109,9 +109,11 @@ func standIns(b *triggers.Binding, answer []string) (vars triggers.BindingVars) 
 			continue
 		}
 		tree := map[string]any{}
-		for _, read := range b.Paths() {
-			if read.Path[0] == v.name {
-				plant(tree, read.Path[1:], strings.Join(read.Path, "."))
+		for _, b := range readers {
+			for _, read := range b.Paths() {
+				if read.Path[0] == v.name {
+					plant(tree, read.Path[1:], strings.Join(read.Path, "."))
+				}
 			}
 		}
 		*v.into = encoded(tree)

@@ -53,7 +53,7 @@ func exact(field string, data []byte, from any) error {
 			at = " at " + at
 		}
 		return ledger.Refuse(field, "it has text that is no UTF-8, or half a surrogate pair"+at,
-			"text in Unicode; other bytes as []byte, which is base64")
+			ledger.WantExact+", as []byte is")
 	}
 	return nil
 }

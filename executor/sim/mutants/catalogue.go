@@ -28,7 +28,7 @@ var catalogue = []mutant{
 		"s.meta.TimeNs = max(s.meta.TimeNs, s.e.StampNs)", "s.meta.TimeNs = s.e.StampNs"},
 	{"epochs of decisions do not move time", "executor/apply.go",
 		"s.meta.TimeNs = max(s.meta.TimeNs, s.e.Record.EpochNs)", "_ = s.e.Record.EpochNs"},
-	{"time stands behind a clock that is ahead", "executor/apply.go",
+	{"time does not pass a clock that is ahead", "executor/apply.go",
 		"s.meta.TimeNs++", "_ = 0"},
 	{"a term may begin twice", "executor/apply_executor.go",
 		"if s.e.Record.Term <= s.meta.Term {", "if s.e.Record.Term < s.meta.Term {"},

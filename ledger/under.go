@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"encoding/json"
+	"slices"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// How a record is read depends on the holder under which it is stored: what earlier holders have
+// refused, or taken, stays so.
+
+// Under returns the entries of a message as a holder with this version of the fold reads them:
+// those of before TextsSince refused a record for a text that people read, and took a value that
+// is not exact. What is stored under them stays as it was.
+func Under(entries []Entry, fold uint32) []Entry {
+	if fold >= TextsSince || !slices.ContainsFunc(entries, func(e Entry) bool {
+		return e.strict != nil
+	}) {
+		return entries
+	}
+	entries = slices.Clone(entries)
+	for i, e := range entries {
+		entries[i] = e.Under(fold)
+	}
+	return entries
+}
+
+// Under is Under of one entry.
+func (e Entry) Under(fold uint32) Entry {
+	if e.strict != nil && fold < TextsSince {
+		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
+		e.Partial = false
+	}
+	return e
+}
+
+// strict is what holders of before TextsSince read.
+type strict struct {
+	record *pb.Record
+	err    error
+	pair   *pb.Record
+}
+
+// pairUp is checkPairs of the entries of a message, also as earlier holders read them.
+func pairUp(entries []Entry) {
+	old := Under(entries, 0)
+	changed := &old[0] != &entries[0]
+	if changed {
+		checkPairs(old)
+	}
+	checkPairs(entries)
+	if !changed {
+		return
+	}
+	for i := range entries {
+		entries[i].strict = &strict{old[i].Record, old[i].Err, old[i].Pair}
+	}
+}
+
+// judge cuts the texts of an entry's record, leaves out what is not exact, and checks it.
+func (e *Entry) judge() {
+	if hasLongText(e.Record) || hasInexact(e.Record) {
+		if e.strict == nil {
+			e.strict = &strict{record: e.Record.CloneVT(),
+				err: firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
+		}
+		CutTexts(e.Record)
+		leaveOut(e.Record)
+		e.Err = Check(e.Record, e.Source)
+		return
+	}
+	e.Err = wellFormed(e.Record, e.Source) // that it is exact was seen above
+}
+
+// mend is judge for a record in JSON that could not be read, where its texts are why.
+func (e *Entry) mend(raw json.RawMessage) {
+	if record := readMended(raw); record != nil {
+		e.strict = &strict{record: e.Record, err: e.Err}
+		e.Record = record
+		e.judge()
+	}
+}
+
+// textFault is why a record was refused before TextsSince.
+func textFault(r *pb.Record) (err error) {
+	eachText(r, func(field string, s *string) {
+		if err == nil {
+			err = text(KindOf(r).Name+"."+field, *s)
+		}
+	})
+	return err
+}
