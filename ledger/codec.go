@@ -75,6 +75,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= CopiesSince:
+			version = max(version, 8)
 		case r.GetTermStarted().GetFoldVersion() >= TextsSince:
 			version = max(version, 7)
 		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:

@@ -56,12 +56,13 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose
-// min_reader is at most this. A commit asks for the lowest that folds it: 7 if it begins the
-// term of a holder that has TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that
-// has FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition,
-// a verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
-// what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
-const ReaderVersion = 7
+// min_reader is at most this. A commit asks for the lowest that folds it: 8 if it begins the
+// term of a holder that has CopiesSince, NumbersSince and FoundSince; 7 if of one that has
+// TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if of
+// one that has BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a request
+// undoes, or begins the term of a holder that has ScopedSince; 3 if it says what the tenant may do;
+// 2 if it has a dispatch that goes behind another one; else 1.
+const ReaderVersion = 8
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -99,3 +100,14 @@ const NamedSince = 14
 // PartialSince is the version of a holder's fold from which on a field of a worker's report that
 // cannot be read costs only itself, where it does not say what was done (Entry.Partial).
 const PartialSince = 14
+
+// CopiesSince is the version of a holder's fold from which on a record that has an id counts once.
+const CopiesSince = 15
+
+// NumbersSince is the version of a holder's fold from which on conditions and bindings read numbers
+// alike and exactly.
+const NumbersSince = 15
+
+// FoundSince is the version of a holder's fold from which on the name of an effect that a probe
+// found is what the next attempt is sent with.
+const FoundSince = 15
