@@ -1,8 +1,11 @@
 package executor
 
 import (
+	"bytes"
 	"fmt"
+	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/ids"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -114,6 +117,44 @@ func (s *fold) applyEntry() Result {
 	if s.e.Err != nil && !(s.e.Partial && s.meta.HolderFold >= ledger.PartialSince) {
 		return Result{Refused, s.e.Err.Error()}
 	}
+	if s.e.Record.Id == "" {
+		return s.applyRecord()
+	}
+	id, err := ledger.ParseRecordID(s.e.Record.Id)
+	if err != nil {
+		return Result{Refused, err.Error()}
+	}
+	return s.applyOnce(id)
+}
+
+// applyOnce folds a record that has an id, unless one counted under it. What counts under earlier
+// holders is kept as well, since its copy may come later.
+func (s *fold) applyOnce(id ledger.RecordID) Result {
+	row, before := ids.Find(s.tx, id), ids.IsBefore(s.meta, id)
+	body := s.e.BodyDigest()
+	switch {
+	case s.meta.HolderFold < ledger.CopiesSince:
+	case row != nil && bytes.Equal(row.Body, body):
+		return repeated
+	case row != nil:
+		return refused("id: %d.%d has it, %s: want %s", row.Sequence, row.Index, ledger.IDTaken,
+			ledger.IDWanted)
+	case before:
+		return refused("id: made before the %d that are kept, so that it may be a copy's: "+
+			"want %s, made now", ledger.IDsKept, ledger.IDWanted)
+	case id.Ms()-s.meta.TimeNs/1e6 > ledger.IDAheadMax.Milliseconds():
+		return refused("id: made at %s, and the ledger's time is %s: want %s, made now",
+			time.UnixMilli(id.Ms()).UTC().Format(time.RFC3339), instant(s.meta.TimeNs), ledger.IDWanted)
+	}
+	result := s.applyRecord()
+	if result.Verdict == Effective && row == nil && !before {
+		ids.Keep(s.tx, s.meta, id, &rowspb.IdRow{Sequence: s.e.Address.Sequence,
+			Index: s.e.Address.Index, Body: body}, ledger.IDsKept)
+	}
+	return result
+}
+
+func (s *fold) applyRecord() Result {
 	switch s.e.Source.Class {
 	case ledger.ClassAgent:
 		if err := s.unusable(); err != nil {

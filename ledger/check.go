@@ -33,7 +33,7 @@ func wellFormed(r *pb.Record, s Source) error {
 		return Refuse(kind.Name, "wrong executor subject",
 			"term_started, and nothing else, on saga.<tenant>.executor.term")
 	}
-	if err := checkNames(r, kind, s); err != nil {
+	if err := firstOf(checkNames(r, kind, s), checkID(r, s)); err != nil {
 		return err
 	}
 	if err := checkPayload(r.Payload); err != nil {

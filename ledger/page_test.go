@@ -30,6 +30,14 @@ offline.
 
 The examples are made by the tests: this page is what the checks of package ledger accept.
 
+## Ids
+
+Facts, verdicts and what operators ask for have an id, which only they have: a
+[ULID](https://github.com/ulid/spec) or a UUID of version 7 (RFC 9562), made when the record is and
+kept over its retries. A copy of a record that counted changes nothing then, however late it is
+stored ([reliability](reliability.md#messages)). Without an id it counts once more. Any other record
+is known by what it says.
+
 ## Texts and names
 
 What people read never stops an act: ` + "`reason`, `message`, `code`, `note`, `evidence`, `problem`" + ` and
@@ -64,6 +72,9 @@ func TestEveryRecordHasAnExample(t *testing.T) {
 				continue
 			}
 			kind := ledger.KindOf(g.record).Name
+			if ledger.TakesID(class) {
+				g.record.Id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+			}
 			seen[kind] = true
 			text := indented(t, g.record)
 			fmt.Fprintf(&page, "\n`%s`\n\n```json\n%s\n```\n", kind, text)

@@ -28,19 +28,21 @@ func (d *Door) write(ctx context.Context, who Caller, class ledger.Class, id str
 	if err := ledger.Check(record, source); err != nil {
 		return 0, nil, err
 	}
-	data, err := ledger.EncodeCommit([]*pb.Record{record})
+	said, err := ledger.EncodeCommit([]*pb.Record{record})
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(data) > ledger.CommitSizeMax {
-		return 0, nil, ledger.Refuse("body", count(len(data))+" bytes as a record",
-			"at most "+count(ledger.CommitSizeMax))
+	if _, err := ledger.ParseRecordID(id); err == nil {
+		record.Id = id // also the fold knows it then, for longer than this door
+	}
+	a, err := jetstream.NewAppend(source, record)
+	if err != nil {
+		return 0, nil, err
 	}
 	t, err := d.tenant(who.Tenant)
 	if err != nil {
 		return 0, nil, err
 	}
-	a := ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}
 	if id == "" {
 		sequence, _, err = appendOnce(ctx, t, a)
 		return sequence, func() {}, err
@@ -48,7 +50,7 @@ func (d *Door) write(ctx context.Context, who Caller, class ledger.Class, id str
 	sum := sha256.Sum256([]byte(a.Subject + "\n" + id))
 	a.ID = hex.EncodeToString(sum[:ledger.IDLen/2])
 	one, known := d.given.find(a.Subject, id)
-	digest := sha256.Sum256(data)
+	digest := sha256.Sum256(said)
 	again := false
 	if !known {
 		one.data = digest
@@ -96,6 +98,9 @@ func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.
 		if limit := ledger.TenantRefusal(answer.Refused[0]); limit != nil {
 			return Fact{}, limit
 		}
+		if wrong := wrongID(id, answer.Refused[0]); wrong != nil {
+			return Fact{}, wrong
+		}
 		return Fact{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
 			"an action that is registered, or none")
 	case answer.Error != "":
@@ -103,6 +108,19 @@ func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.
 	}
 	keep()
 	return Fact{Sequence: int(sequence), Fact: answer.Fact}, nil
+}
+
+// wrongID is a fold's refusal of the id of a request as an error; nil: it refuses something else.
+func wrongID(id, refusal string) error {
+	why, ok := strings.CutPrefix(refusal, "id: ")
+	if !ok {
+		return nil
+	}
+	why, _, _ = strings.Cut(why, ": want ")
+	if strings.Contains(why, ledger.IDTaken) {
+		return repeated("id", id, "record")
+	}
+	return ledger.Refuse("id", why, ledger.IDWanted+", made now")
 }
 
 // doPut is fact.put.
@@ -146,6 +164,9 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		e.Stored = StoredAll
 		return Given{}, e
 	case len(answer.Refused) > 0:
+		if wrong := wrongID(q.ID, answer.Refused[0]); wrong != nil {
+			return Given{}, wrong
+		}
 		return Given{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
 			"an action that is registered")
 	case answer.Error != "":

@@ -1,11 +1,13 @@
 package door_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	js "github.com/nats-io/nats.go/jetstream"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -116,6 +118,25 @@ func TestAnIDOfARecordIsOfOneRecord(t *testing.T) {
 	fact, verdict = l.good(l.post, "scanner", "fact.put", put), l.good(l.post, "boss", "verdict.give", give)
 	<-time.After(300 * time.Millisecond)
 	check()
+	l.knownForGood()
+}
+
+// knownForGood puts a fact under an id that no one but the ledger knows by the end.
+func (l *live) knownForGood() {
+	l.t.Helper()
+	id := ulid.Make()
+	put := fmt.Sprintf(`{"id":%q,"key":"n","value":1}`, id)
+	l.good(l.post, "scanner", "fact.put", put)
+	l.good(l.post, "scanner", "fact.put", `{"key":"n","value":2}`)
+	<-time.After(300 * time.Millisecond)
+	l.crash()
+	again := l.good(l.post, "scanner", "fact.put", put)
+	if value := again["fact"].(map[string]any)["value"]; value != 2.0 {
+		l.t.Errorf("a fact that is put again under its id has another value now: %v", value)
+	}
+	l.refused(l.post, "scanner", "fact.put", strings.Replace(put, ":1}", ":3}", 1), 409, "id")
+	old := strings.Replace(put, id.String(), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", 1)
+	l.refused(l.post, "scanner", "fact.put", old, 422, "id")
 }
 
 // TestAPlanThatIsBegunAgainIsTheSame, in the process that has begun it and after a crash.

@@ -149,3 +149,6 @@ export class Plan {
   begin(spec?: PlanSpec | string): Promise<Plan>;
   events(options?: { signal?: AbortSignal }): AsyncGenerator<{ event: "state" | "notice"; data: any }>;
 }
+
+/** An id for one fact or verdict, a UUID of version 7: the ledger knows it for good. */
+export function newID(): string;

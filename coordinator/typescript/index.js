@@ -1,6 +1,13 @@
 // The client of Sagenbaum's door (docs/door.md), over HTTP with fetch and nothing else: it runs on
 // Node 20, Deno, Bun and edges. It has no rules of its own; what is wrong, the door says.
 
+/** An id for one fact or verdict: a UUID of version 7 (RFC 9562). The ledger knows it for good. */
+export function newID() {
+  const random = crypto.randomUUID().slice(15); // behind the version
+  const ms = Date.now().toString(16).padStart(12, "0");
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7${random}`;
+}
+
 /** Why a request was not carried out. */
 export class SagenbaumError extends Error {
   constructor(error) {
@@ -218,15 +225,15 @@ export class Sagenbaum {
   find(question = {}) { return this.ask("plan.find", question); }
 
   /** For a source: asserts a fact. */
-  putFact(key, value, { id = crypto.randomUUID(), plan, action } = {}) {
+  putFact(key, value, { id = newID(), plan, action } = {}) {
     return this.ask("fact.put", { id, key, value, plan, action });
   }
 
   /** For a source: ends a fact. */
-  retractFact(key, { id = crypto.randomUUID() } = {}) { return this.ask("fact.retract", { id, key }); }
+  retractFact(key, { id = newID() } = {}) { return this.ask("fact.retract", { id, key }); }
 
   /** For a supervisor: "allow", "block" or "redirect". */
-  giveVerdict(plan, action, verdict, reason, { id = crypto.randomUUID(), scope } = {}) {
+  giveVerdict(plan, action, verdict, reason, { id = newID(), scope } = {}) {
     return this.ask("verdict.give", { id, plan, action, verdict, reason, scope });
   }
 

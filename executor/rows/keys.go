@@ -219,6 +219,10 @@ func ofAttempt(prefix byte, a Attempt) []byte {
 
 func ofPage(prefix byte, p Paged) []byte { return append(ofAction(prefix, p.Action), p.Kind...) }
 
+func ofID(prefix byte, id [16]byte) []byte {
+	return append(append(make([]byte, 0, 1+len(id)), prefix), id[:]...)
+}
+
 func ofPlace(prefix byte, p Place) []byte {
 	return p.append(append(make([]byte, 0, 1+placeSize), prefix))
 }

@@ -42,6 +42,7 @@ var (
 	Checkpoints = table[struct{}, rowspb.CheckpointRow]('T', "", only)
 	CurrentKey  = table[struct{}, rowspb.KeyRow]('K', "", only)
 	Rotations   = table[Place, rowspb.KeyRow]('K', "sequence index", ofPlace)
+	IDs         = table[[16]byte, rowspb.IdRow]('I', "id", ofID)
 	Rates       = table[string, rowspb.RateRow]('v', "class of the writer, and its name", named)
 
 	// Working memory.

@@ -40,6 +40,7 @@ func Example() {
 	// T                                            CheckpointRow
 	// K                                            KeyRow
 	// K  sequence index                            KeyRow
+	// I  id                                        IdRow
 	// v  class of the writer, and its name         RateRow
 	// f  key                                       FactRow
 	// e  ns key

@@ -358,6 +358,8 @@ type Meta struct {
 	Decided       uint64                 `protobuf:"varint,45,opt,name=decided,proto3" json:"decided,omitempty"`                            // last sequence with decisions of a holder that say what it had folded
 	Tenant        *v1.TenantChanged      `protobuf:"bytes,51,opt,name=tenant,proto3" json:"tenant,omitempty"`                               // what the tenant may do; none: nothing is limited
 	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
+	Ids           uint64                 `protobuf:"varint,55,opt,name=ids,proto3" json:"ids,omitempty"`                                    // of records that counted, which are kept to know their copies
+	IdsBefore     []byte                 `protobuf:"bytes,56,opt,name=ids_before,json=idsBefore,proto3" json:"ids_before,omitempty"`        // the largest of those that are kept no more; none: all are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,6 +611,81 @@ func (x *Meta) GetConditions() uint64 {
 	return 0
 }
 
+func (x *Meta) GetIds() uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return 0
+}
+
+func (x *Meta) GetIdsBefore() []byte {
+	if x != nil {
+		return x.IdsBefore
+	}
+	return nil
+}
+
+// IdRow is the record that counted under an id.
+type IdRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"` // the first 128 bits of SHA-256 of its bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdRow) Reset() {
+	*x = IdRow{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdRow) ProtoMessage() {}
+
+func (x *IdRow) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdRow.ProtoReflect.Descriptor instead.
+func (*IdRow) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *IdRow) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *IdRow) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *IdRow) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
 // RateRow counts the records of one agent or source in a second, while they are limited.
 type RateRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -620,7 +697,7 @@ type RateRow struct {
 
 func (x *RateRow) Reset() {
 	*x = RateRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +709,7 @@ func (x *RateRow) String() string {
 func (*RateRow) ProtoMessage() {}
 
 func (x *RateRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +722,7 @@ func (x *RateRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateRow.ProtoReflect.Descriptor instead.
 func (*RateRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{1}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RateRow) GetSecond() int64 {
@@ -743,7 +820,7 @@ type PlanRow struct {
 
 func (x *PlanRow) Reset() {
 	*x = PlanRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +832,7 @@ func (x *PlanRow) String() string {
 func (*PlanRow) ProtoMessage() {}
 
 func (x *PlanRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +845,7 @@ func (x *PlanRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRow.ProtoReflect.Descriptor instead.
 func (*PlanRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{2}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PlanRow) GetAgent() string {
@@ -1302,7 +1379,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1391,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1404,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{3}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Orphan) GetName() string {
@@ -1416,7 +1493,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1505,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1518,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{4}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Word) GetSaid() string {
@@ -1508,7 +1585,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1597,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1610,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Read) GetKey() string {
@@ -1598,7 +1675,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1687,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1700,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Firing) GetPlan() string {
@@ -1719,7 +1796,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1808,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1821,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Made) GetKey() string {
@@ -1813,7 +1890,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1902,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1915,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -1913,7 +1990,7 @@ type Turned struct {
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2002,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2015,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -2002,7 +2079,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2091,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2104,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Savepoint) GetName() string {
@@ -2071,7 +2148,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2160,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2173,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -2181,7 +2258,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2270,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2283,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -2249,7 +2326,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2338,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2351,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -2411,7 +2488,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2500,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2513,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -2863,7 +2940,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2952,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2965,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -3073,7 +3150,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3162,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3175,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3156,7 +3233,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3245,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3258,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3228,7 +3305,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3317,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3330,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3319,7 +3396,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3408,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3421,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -3407,7 +3484,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3496,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3509,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -3561,7 +3638,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3650,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3663,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PageRow) GetKind() string {
@@ -3636,7 +3713,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3725,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3738,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -3697,7 +3774,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3786,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3799,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -3758,7 +3835,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +3847,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +3860,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -3811,7 +3888,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x84\a\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\xb5\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -3850,7 +3927,14 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06tenant\x183 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\x12\x1e\n" +
 	"\n" +
 	"conditions\x185 \x01(\x04R\n" +
-	"conditions\";\n" +
+	"conditions\x12\x10\n" +
+	"\x03ids\x187 \x01(\x04R\x03ids\x12\x1d\n" +
+	"\n" +
+	"ids_before\x188 \x01(\fR\tidsBefore\"M\n" +
+	"\x05IdRow\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\x04R\arecords\"\xc6\x14\n" +
@@ -4270,7 +4354,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4278,140 +4362,141 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Outcome)(0),                      // 3: sagenbaum.rows.Outcome
 	(Undo)(0),                         // 4: sagenbaum.rows.Undo
 	(*Meta)(nil),                      // 5: sagenbaum.rows.Meta
-	(*RateRow)(nil),                   // 6: sagenbaum.rows.RateRow
-	(*PlanRow)(nil),                   // 7: sagenbaum.rows.PlanRow
-	(*Orphan)(nil),                    // 8: sagenbaum.rows.Orphan
-	(*Word)(nil),                      // 9: sagenbaum.rows.Word
-	(*Read)(nil),                      // 10: sagenbaum.rows.Read
-	(*Firing)(nil),                    // 11: sagenbaum.rows.Firing
-	(*Made)(nil),                      // 12: sagenbaum.rows.Made
-	(*Cut)(nil),                       // 13: sagenbaum.rows.Cut
-	(*Turned)(nil),                    // 14: sagenbaum.rows.Turned
-	(*Savepoint)(nil),                 // 15: sagenbaum.rows.Savepoint
-	(*LeaseRow)(nil),                  // 16: sagenbaum.rows.LeaseRow
-	(*NodeRow)(nil),                   // 17: sagenbaum.rows.NodeRow
-	(*ActionStatic)(nil),              // 18: sagenbaum.rows.ActionStatic
-	(*ActionRow)(nil),                 // 19: sagenbaum.rows.ActionRow
-	(*FactRow)(nil),                   // 20: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 21: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 22: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 23: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 24: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 25: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 26: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 27: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 28: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 29: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 30: sagenbaum.v1.Address
-	(*v1.TenantChanged)(nil),          // 31: sagenbaum.v1.TenantChanged
-	(*v1.PlanOpened)(nil),             // 32: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 33: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 34: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 35: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 36: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 37: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 38: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 39: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 40: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 41: sagenbaum.v1.CompensationSucceeded
-	(*v1.CompensationDispatched)(nil), // 42: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 43: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 44: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 45: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 46: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 47: sagenbaum.v1.KeyRotated
+	(*IdRow)(nil),                     // 6: sagenbaum.rows.IdRow
+	(*RateRow)(nil),                   // 7: sagenbaum.rows.RateRow
+	(*PlanRow)(nil),                   // 8: sagenbaum.rows.PlanRow
+	(*Orphan)(nil),                    // 9: sagenbaum.rows.Orphan
+	(*Word)(nil),                      // 10: sagenbaum.rows.Word
+	(*Read)(nil),                      // 11: sagenbaum.rows.Read
+	(*Firing)(nil),                    // 12: sagenbaum.rows.Firing
+	(*Made)(nil),                      // 13: sagenbaum.rows.Made
+	(*Cut)(nil),                       // 14: sagenbaum.rows.Cut
+	(*Turned)(nil),                    // 15: sagenbaum.rows.Turned
+	(*Savepoint)(nil),                 // 16: sagenbaum.rows.Savepoint
+	(*LeaseRow)(nil),                  // 17: sagenbaum.rows.LeaseRow
+	(*NodeRow)(nil),                   // 18: sagenbaum.rows.NodeRow
+	(*ActionStatic)(nil),              // 19: sagenbaum.rows.ActionStatic
+	(*ActionRow)(nil),                 // 20: sagenbaum.rows.ActionRow
+	(*FactRow)(nil),                   // 21: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 22: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 23: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 24: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 25: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 26: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 27: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 28: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 29: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 30: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 31: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 32: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 33: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 34: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 35: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 36: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 37: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 38: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 39: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 40: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 41: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 42: sagenbaum.v1.CompensationSucceeded
+	(*v1.CompensationDispatched)(nil), // 43: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 44: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 45: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 46: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 47: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 48: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	30, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	31, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
-	30, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	32, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	31, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	32, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	31, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	33, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
 	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	30, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	14, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	30, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	30, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	30, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	30, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	8,  // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
-	16, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	30, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	15, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
-	9,  // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
-	23, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
-	14, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
-	11, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
-	13, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
-	11, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
-	9,  // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
-	9,  // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	30, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
-	9,  // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	30, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
-	13, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	30, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	30, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	30, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	30, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
-	12, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	30, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
-	9,  // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
-	10, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
-	9,  // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	30, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	30, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	30, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
-	11, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	23, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
-	9,  // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	30, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	33, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
-	11, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	30, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	31, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	15, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
+	31, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	31, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	31, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	31, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	9,  // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
+	17, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	31, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	16, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
+	10, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
+	24, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	15, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
+	12, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
+	14, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
+	12, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
+	10, // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
+	10, // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
+	31, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	10, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
+	31, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	14, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
+	31, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	31, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	31, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	31, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	13, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
+	31, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	10, // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
+	11, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
+	10, // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
+	31, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	31, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	31, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	12, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
+	24, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	10, // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
+	31, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	34, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	12, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
+	31, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
 	2,  // 47: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	30, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	34, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	35, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	31, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	35, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	36, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
 	3,  // 51: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	30, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	31, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
 	4,  // 53: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	30, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	30, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	36, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	37, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	16, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	38, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	30, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	39, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	40, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	41, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	23, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	30, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	30, // 66: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	30, // 67: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	30, // 68: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	30, // 69: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	30, // 70: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	30, // 71: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	30, // 72: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	30, // 73: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	30, // 74: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	30, // 75: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	42, // 76: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	43, // 77: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	30, // 78: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	30, // 79: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	30, // 80: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	30, // 81: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	44, // 82: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	30, // 83: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	45, // 84: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	30, // 85: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	46, // 86: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	30, // 87: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	47, // 88: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	30, // 89: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	31, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	31, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	37, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	38, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	17, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	39, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	31, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	40, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	41, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	42, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	24, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	31, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	31, // 66: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	31, // 67: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	31, // 68: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	31, // 69: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	31, // 70: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	31, // 71: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	31, // 72: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	31, // 73: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	31, // 74: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	31, // 75: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	43, // 76: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	44, // 77: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	31, // 78: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	31, // 79: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	31, // 80: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	31, // 81: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	45, // 82: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	31, // 83: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	46, // 84: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	31, // 85: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	47, // 86: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	31, // 87: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	48, // 88: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	31, // 89: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
 	90, // [90:90] is the sub-list for method output_type
 	90, // [90:90] is the sub-list for method input_type
 	90, // [90:90] is the sub-list for extension type_name
@@ -4430,7 +4515,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,6 +56,12 @@ func (m *Meta) CloneVT() *Meta {
 	r.Decided = m.Decided
 	r.Tenant = m.Tenant.CloneVT()
 	r.Conditions = m.Conditions
+	r.Ids = m.Ids
+	if rhs := m.IdsBefore; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.IdsBefore = tmpBytes
+	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -64,6 +70,29 @@ func (m *Meta) CloneVT() *Meta {
 }
 
 func (m *Meta) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *IdRow) CloneVT() *IdRow {
+	if m == nil {
+		return (*IdRow)(nil)
+	}
+	r := new(IdRow)
+	r.Sequence = m.Sequence
+	r.Index = m.Index
+	if rhs := m.Body; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.Body = tmpBytes
+	}
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *IdRow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -936,6 +965,22 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.IdsBefore) > 0 {
+		i -= len(m.IdsBefore)
+		copy(dAtA[i:], m.IdsBefore)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.IdsBefore)))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xc2
+	}
+	if m.Ids != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ids))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xb8
+	}
 	if m.Conditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
 		i--
@@ -1132,6 +1177,56 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	if m.FoldVersion != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FoldVersion))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *IdRow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *IdRow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *IdRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Body) > 0 {
+		i -= len(m.Body)
+		copy(dAtA[i:], m.Body)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Body)))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if m.Index != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Index))
+		i--
+		dAtA[i] = 0x10
+	}
+	if m.Sequence != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Sequence))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -4600,6 +4695,33 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Conditions != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
 	}
+	if m.Ids != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Ids))
+	}
+	l = len(m.IdsBefore)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *IdRow) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Sequence != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Sequence))
+	}
+	if m.Index != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Index))
+	}
+	l = len(m.Body)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6270,6 +6392,86 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Conditions = uint64(value)
 			iNdEx = next
+		case 55:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Ids")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Ids = uint64(value)
+			iNdEx = next
+		case 56:
+			if wireType != 2 {
+				return wrongWireType(wireType, "IdsBefore")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.IdsBefore = append(m.IdsBefore[:0], part...)
+			if m.IdsBefore == nil {
+				m.IdsBefore = []byte{}
+			}
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *IdRow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "IdRow")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Sequence")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Sequence = uint64(value)
+			iNdEx = next
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Index")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Index = uint32(value)
+			iNdEx = next
+		case 3:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Body")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Body = append(m.Body[:0], part...)
+			if m.Body == nil {
+				m.Body = []byte{}
+			}
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,8 @@ type checker struct {
 	came    map[turn.Attempt]bool      // a copy has come to a worker
 	waiting map[string]bool            // plans whose commit waits
 	acks    []acked
+	counted map[string]bool // ids of records
+	held    uint32          // version of the holder's fold
 	resumed map[string]bool // plan and process: it has become the plan's writer
 
 	broken   bool // the stream has lost or changed something
@@ -51,7 +54,7 @@ type acked struct {
 func newChecker(w *world) *checker {
 	c := &checker{
 		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{},
-		waiting: map[string]bool{}, resumed: map[string]bool{},
+		waiting: map[string]bool{}, resumed: map[string]bool{}, counted: map[string]bool{},
 	}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)
@@ -143,6 +146,13 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		}
 		c.resumed[process] = true
 	}
+	if id := e.Record.Id; id != "" && c.held == executor.FoldVersion {
+		if c.counted[id] {
+			c.fail("I5", at, "a copy of %s %s counts", kind.Name, id)
+		}
+		c.counted[id] = true
+	}
+	c.held = cmp.Or(e.Record.GetTermStarted().GetFoldVersion(), c.held)
 	k, limit := e.Record.GetLeaseFired(), c.w.settings.cascade.OrDefault().Depth
 	if k.GetDepth() > limit && !strings.Contains(k.Lease, ".") {
 		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan,

@@ -48,6 +48,7 @@ type world struct {
 	faults  Faults
 	now     int64
 	healed  bool
+	named   int  // records of people so far
 	over    bool // a guard has found what was lost: the run ends well
 
 	queue                             queue

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit/ids"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -61,6 +62,7 @@ type book struct {
 	half      string            // action and message of the last forward that was refused
 	may       *pb.TenantChanged // what the tenant may do; nil: nothing is limited
 	spent     spent
+	ids       *ids.Set // of records that counted; one on trial adds none, a holder's have none
 	programs  *triggers.Cache
 	onRead    func(plan string, keys []string) // may be nil
 }

@@ -153,6 +153,7 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 	switch {
 	case v.ok():
 		of.collect(b, c)
+		c.keepID()
 	case v.kind == Refused:
 		b.addFailedPlan(c.Entry)
 		b.noteClaim(c.Entry)

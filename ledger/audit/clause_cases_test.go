@@ -54,6 +54,13 @@ var clauseCases = []struct {
 	{"I2.ends", rotates, func(s *scene) { s.l.book.signed.key = "other" }},
 	{"I2.ends", rotates, func(s *scene) { s.l.book.signed.size = 1 }},
 
+	{"I5.id", observes, func(s *scene) {
+		s.keepID(knownID)
+		s.record.Id = knownID
+	}},
+	{"I5.age", observes, func(s *scene) {
+		s.l.book.rules, s.record.Id = ledger.CopiesSince, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
+	}},
 	{"I5.tenant", governs, func(s *scene) { s.l.book.may = s.record.GetTenantChanged() }},
 
 	// Agents.

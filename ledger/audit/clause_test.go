@@ -144,6 +144,19 @@ func observes(s *scene) {
 		FactAsserted: &pb.FactAsserted{Key: "k"}}})
 }
 
+const knownID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+// keepID is another record's id.
+func (s *scene) keepID(text string) {
+	id, err := ledger.ParseRecordID(text)
+	if err != nil {
+		panic(err)
+	}
+	s.l.book.now = id.Ms() * 1e6
+	s.l.book.rules = ledger.CopiesSince
+	s.l.book.ids.Keep(id, [16]byte{1}, 1)
+}
+
 func publishes(s *scene) {
 	s.says(ledger.ClassOperator, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_ContractPublished{
 		ContractPublished: &pb.ContractPublished{Capability: "c", Digest: []byte("d")}}})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/ledger/audit/ids"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -48,7 +49,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 	hand := cmp.Or(m.HandMax, handMax)
 	b := &book{
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
-		programs: programs,
+		programs: programs, ids: &ids.Set{},
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
 			name: name},
 	}

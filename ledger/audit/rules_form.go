@@ -95,7 +95,8 @@ var writerClauses = [...][]clause{
 					"forward_registered.late: an argument of the undo is meta.forward_key")
 			}},
 	},
-	ledger.ClassFact: {}, ledger.ClassVerdict: {}, ledger.ClassOperator: {}, ledger.ClassWorker: {},
+	ledger.ClassFact: idClauses, ledger.ClassVerdict: idClauses, ledger.ClassOperator: idClauses,
+	ledger.ClassWorker: {},
 	ledger.ClassExecutor: {
 		{"I26.begins", "A term has a larger number than all before it.", func(c *claim) judgement {
 			return unless(c.Record.GetTermStarted() == nil || c.Record.Term > c.b.term,
@@ -117,6 +118,53 @@ var writerClauses = [...][]clause{
 				c.b.decidedAt)
 		}},
 	},
+}
+
+// idClauses are about the ids of records that nothing else tells from their copies.
+var idClauses = []clause{
+	{"I5.id", "A record that has an id counts once, and no other record under it.",
+		func(c *claim) judgement {
+			id, ok := c.recordID()
+			if !ok {
+				return judgement{}
+			}
+			digest, known := c.b.ids.Find(id)
+			if known && string(digest[:]) == string(c.BodyDigest()) {
+				return judgement{is: copied}
+			}
+			return unless(!known, "an id of its own: another record counted under %s", c.Record.Id)
+		}},
+	{"I5.age", "An id is not older than those that are kept, and not from days to come.",
+		func(c *claim) judgement {
+			id, ok := c.recordID()
+			if !ok {
+				return judgement{}
+			}
+			ahead := id.Ms()-c.b.now/1e6 > ledger.IDAheadMax.Milliseconds()
+			return unless(!c.b.ids.TooOld(id) && !ahead, "an id that was made when the record was")
+		}},
+}
+
+// recordID is the id by which a record is told from its copies; ok is false where it has none, or
+// its holder knows of none.
+func (c *claim) recordID() (id ledger.RecordID, ok bool) {
+	if c.Record.GetId() == "" || c.b.rules < ledger.CopiesSince {
+		return id, false
+	}
+	id, err := ledger.ParseRecordID(c.Record.Id)
+	return id, err == nil
+}
+
+// keepID keeps the id of a record that counts, whatever its holder knows of ids.
+func (c *claim) keepID() {
+	if c.Record.Id == "" {
+		return
+	}
+	b := c.b
+	id, err := ledger.ParseRecordID(c.Record.Id)
+	if _, known := b.ids.Find(id); err == nil && !known && !b.ids.TooOld(id) {
+		b.ids.Keep(id, [16]byte(c.BodyDigest()), ledger.IDsKept)
+	}
 }
 
 // pair is the forward and the compensation of the pair that a record is a half of.

@@ -12,8 +12,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // appendWait bounds an append whose ctx has no deadline.
@@ -32,6 +34,18 @@ func NewID() string {
 	var id [ledger.IDLen / 2]byte
 	rand.Read(id[:]) // never fails, as crypto/rand documents
 	return hex.EncodeToString(id[:])
+}
+
+// NewAppend makes one commit of records of a source. Where nothing but an id tells a record from
+// its copies (ledger.TakesID), one that has none gets one. The error is a *ledger.Refused.
+func NewAppend(source ledger.Source, records ...*pb.Record) (ledger.Append, error) {
+	for _, r := range records {
+		if r.Id == "" && ledger.TakesID(source.Class) {
+			r.Id = ulid.Make().String()
+		}
+	}
+	data, err := ledger.EncodeCommit(records)
+	return ledger.Append{Subject: source.Subject(), ID: NewID(), Data: data}, err
 }
 
 // Error codes of the server that mean something to an append. They are part of

@@ -71,12 +71,11 @@ func (c *Client) AppendRecords(ctx context.Context, source ledger.Source,
 			return 0, err
 		}
 	}
-	data, err := ledger.EncodeCommit(records)
+	a, err := jetstream.NewAppend(source, records...)
 	if err != nil {
 		return 0, err
 	}
-	return c.Append(ctx,
-		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	return c.Append(ctx, a)
 }
 
 // Append stores one commit. In doubt, it tries again with the same id: a second

@@ -59,13 +59,11 @@ func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
 	if err := ledger.Check(record, source); err != nil {
 		return 0, refusal(err)
 	}
-	data, err := ledger.EncodeCommit([]*pb.Record{record})
+	commit, err := jetstream.NewAppend(source, record)
 	if err != nil {
 		return 0, refusal(err)
 	}
-	sequence, err = v.host.append(
-		ctx, v.page.Tenant, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data},
-	)
+	sequence, err = v.host.append(ctx, v.page.Tenant, commit)
 	switch {
 	case errors.Is(err, ledger.ErrInDoubt):
 		return 0, failed(

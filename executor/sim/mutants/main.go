@@ -1,7 +1,7 @@
 // Mutants plants bugs, one at a time, and lets the simulator look for those in the core, and
 // the tests of a package for those around it: what finds nothing proves nothing.
 //
-//	go run ./executor/sim/mutants [-seeds 1000] [-only NAME|PACKAGE|core]
+//	go run ./executor/sim/mutants [-seeds 10000] [-only NAME|PACKAGE|core]
 //
 // Each mutant of the catalogue is a change of one place in one file. The package
 // of the simulator is built with that file replaced (go build -overlay; the tree
@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	seeds := flag.Int("seeds", 1000, "seeds that a mutant may survive")
+	seeds := flag.Int("seeds", 10000, "seeds that a mutant may survive")
 	only := flag.String("only", "", "the one mutant to try, or all of a package, or of the core; empty: all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

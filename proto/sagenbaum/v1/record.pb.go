@@ -908,6 +908,7 @@ type Record struct {
 	Payload *Payload               `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	Folded  uint64                 `protobuf:"varint,8,opt,name=folded,proto3" json:"folded,omitempty"` // executor records: the last sequence that its holder had folded when it decided; 0: not said
 	Writer  string                 `protobuf:"bytes,9,opt,name=writer,proto3" json:"writer,omitempty"`  // agent records: the process that wrote it, a name that no other has; a plan takes the records of one writer
+	Id      string                 `protobuf:"bytes,10,opt,name=id,proto3" json:"id,omitempty"`         // records about facts, verdicts, operators' records: a ULID or a UUIDv7, of this record alone; a copy of it changes nothing
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*Record_PlanOpened
@@ -1055,6 +1056,13 @@ func (x *Record) GetFolded() uint64 {
 func (x *Record) GetWriter() string {
 	if x != nil {
 		return x.Writer
+	}
+	return ""
+}
+
+func (x *Record) GetId() string {
+	if x != nil {
+		return x.Id
 	}
 	return ""
 }
@@ -6432,7 +6440,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xb9\x1f\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xc9\x1f\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -6442,7 +6450,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\bepoch_ns\x18\x06 \x01(\x03R\aepochNs\x12/\n" +
 	"\apayload\x18\a \x01(\v2\x15.sagenbaum.v1.PayloadR\apayload\x12\x16\n" +
 	"\x06folded\x18\b \x01(\x04R\x06folded\x12\x16\n" +
-	"\x06writer\x18\t \x01(\tR\x06writer\x12;\n" +
+	"\x06writer\x18\t \x01(\tR\x06writer\x12\x0e\n" +
+	"\x02id\x18\n" +
+	" \x01(\tR\x02id\x12;\n" +
 	"\vplan_opened\x18\x14 \x01(\v2\x18.sagenbaum.v1.PlanOpenedH\x00R\n" +
 	"planOpened\x12P\n" +
 	"\x12forward_registered\x18\x15 \x01(\v2\x1f.sagenbaum.v1.ForwardRegisteredH\x00R\x11forwardRegistered\x12_\n" +

@@ -121,6 +121,7 @@ func (m *Record) CloneVT() *Record {
 	r.Payload = m.Payload.CloneVT()
 	r.Folded = m.Folded
 	r.Writer = m.Writer
+	r.Id = m.Id
 	if m.Kind != nil {
 		r.Kind = m.Kind.(interface{ CloneVT() isRecord_Kind }).CloneVT()
 	}
@@ -2256,6 +2257,13 @@ func (m *Record) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			return 0, err
 		}
 		i -= size
+	}
+	if len(m.Id) > 0 {
+		i -= len(m.Id)
+		copy(dAtA[i:], m.Id)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Id)))
+		i--
+		dAtA[i] = 0x52
 	}
 	if len(m.Writer) > 0 {
 		i -= len(m.Writer)
@@ -7624,6 +7632,10 @@ func (m *Record) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	l = len(m.Id)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	if vtmsg, ok := m.Kind.(interface{ SizeVT() int }); ok {
 		n += vtmsg.SizeVT()
 	}
@@ -10239,6 +10251,16 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Writer = string(part)
+			iNdEx = postIndex
+		case 10:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Id")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Id = string(part)
 			iNdEx = postIndex
 		case 20:
 			if wireType != 2 {

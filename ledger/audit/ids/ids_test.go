@@ -1,0 +1,44 @@
+package ids_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	executor "github.com/sagenbaum/sagenbaum/executor/ids"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit/ids"
+)
+
+// TestAnAuditKeepsWhatTheFoldKeeps: the two know and drop the same ids, in any order of them.
+func TestAnAuditKeepsWhatTheFoldKeeps(t *testing.T) {
+	const kept = 40
+	random := rand.New(rand.NewPCG(1, 2))
+	var set ids.Set
+	tx, meta := rows.Over(rows.NewMemoryKV()), new(rowspb.Meta)
+	old, known := 0, 0
+	for i := range 5000 {
+		id := ledger.RecordID{4: byte((i + random.IntN(400)) >> 8), 5: byte(random.IntN(256))}
+		_, has := set.Find(id)
+		if got := executor.Find(tx, id) != nil; got != has {
+			t.Fatalf("%x is known to the fold: %v", id, got)
+		}
+		tooOld := set.TooOld(id)
+		if got := executor.IsBefore(meta, id); got != tooOld {
+			t.Fatalf("%x is too old for the fold: %v", id, got)
+		}
+		switch {
+		case has:
+			known++
+		case tooOld:
+			old++
+		default:
+			set.Keep(id, [16]byte{}, kept)
+			executor.Keep(tx, meta, id, new(rowspb.IdRow), kept)
+		}
+	}
+	if old == 0 || known == 0 {
+		t.Errorf("%d ids were too old and %d known: the ids are not mixed", old, known)
+	}
+}
