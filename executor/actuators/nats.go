@@ -27,10 +27,11 @@ type (
 
 // Fates of a sending.
 const (
-	Replied  = turn.Replied
-	NoWorker = turn.NoWorker
-	Silent   = turn.Silent
-	Unsent   = turn.Unsent
+	Replied   = turn.Replied
+	NoWorker  = turn.NoWorker
+	Silent    = turn.Silent
+	Unsent    = turn.Unsent
+	Overheard = turn.Overheard
 )
 
 // Bounds of what is kept of commands on their way.
@@ -79,6 +80,9 @@ type NATS struct {
 
 	mu      sync.Mutex
 	pending map[token]*sending // at most outstandingMax
+	looks   map[string]*look   // the last one of each subject
+	asked   map[token]*look    // those that wait for what servers tell
+	plain   map[string]time.Time
 	closed  bool
 }
 
@@ -98,6 +102,7 @@ type sending struct {
 	sent    time.Time
 	timer   *time.Timer
 	done    func(Result)
+	look    *look // who has it; nil: a page
 }
 
 // command is as much as is kept.
@@ -113,6 +118,7 @@ func NewNATS(cfg Config) (*NATS, error) {
 	n := &NATS{
 		conn: cfg.Conn, tenant: cfg.Tenant, prefix: api.ReplySubject(cfg.Tenant, ""),
 		refused: cfg.Refused, pending: map[token]*sending{},
+		looks: map[string]*look{}, asked: map[token]*look{}, plain: map[string]time.Time{},
 	}
 	if n.refused == nil {
 		n.refused = func(Refusal) {}
@@ -132,7 +138,7 @@ func NewNATS(cfg Config) (*NATS, error) {
 
 // Send asks a worker for one compensation, or one question, and returns at once;
 // done is called exactly once, from another goroutine, within the command's
-// timeout. After Close it is not called.
+// timeout, or when servers have told who has it. After Close it is not called.
 func (n *NATS) Send(c api.Command, done func(Result)) {
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -170,6 +176,8 @@ const noRespondersStatus = "503"
 func (n *NATS) receive(m *nats.Msg) {
 	id, s := n.awaited(m.Subject[len(n.prefix):])
 	switch {
+	case s == nil && n.traced(id, m.Data):
+		return
 	case s == nil:
 		n.refused(Refusal{Reason: RefusedUnknown, Err: errUnknown})
 		return
@@ -186,6 +194,7 @@ func (n *NATS) receive(m *nats.Msg) {
 		n.refused(*refusal)
 		return
 	}
+	n.answered(s)
 	n.unread(Refusal{Command: command, Worker: reply.Worker}, unread)
 	n.finish(id, Result{Fate: Replied, Reply: reply})
 }
@@ -221,6 +230,10 @@ func read(data []byte, c api.Command) (api.Reply, []*api.Mismatch, *Refusal) {
 	var wrong *api.Mismatch
 	switch {
 	case errors.As(err, &wrong):
+		if t, _, _ := api.ReadTaking(data); t.Stream != "" {
+			err = fmt.Errorf("stream %.64q has stored it: no stream may capture what workers are sent: %w",
+				t.Stream, err)
+		}
 		return reply, nil, &Refusal{Reason: RefusedEcho, Command: c, Worker: reply.Worker, Err: err}
 	case err != nil:
 		return reply, nil, &Refusal{Reason: RefusedUnreadable, Command: c, Worker: reply.Worker,

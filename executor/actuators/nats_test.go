@@ -196,7 +196,7 @@ func TestAnAnswerCountsWithoutAFieldThatCannotBeRead(t *testing.T) {
 func TestALateAnswerCountsForNoLaterAttempt(t *testing.T) {
 	a, conn, refused := refusing(t)
 	sent := make(chan *nats.Msg, 10)
-	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) { sent <- m }); err != nil {
+	if _, err := conn.QueueSubscribe("undo.t.>", "workers", func(m *nats.Msg) { sent <- m }); err != nil {
 		t.Fatal(err)
 	}
 	first := api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", Key: "k", Attempt: 1}
@@ -237,7 +237,7 @@ func TestAReplySubjectCannotBeGuessed(t *testing.T) {
 	conn, a := connected(t)
 	const n = 200
 	sent := make(chan *nats.Msg, n)
-	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) { sent <- m }); err != nil {
+	if _, err := conn.QueueSubscribe("undo.t.>", "workers", func(m *nats.Msg) { sent <- m }); err != nil {
 		t.Fatal(err)
 	}
 	shape := regexp.MustCompile(`^reply\.t\.[0-9a-f]{32}$`)
@@ -280,7 +280,7 @@ func TestWhatIsOutstandingIsBounded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Subscribe("undo.t.silent", func(*nats.Msg) {}); err != nil {
+	if _, err := conn.QueueSubscribe("undo.t.silent", "workers", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
 	send(a, api.Command{Purpose: ledger.PurposeUndo}) // answered
@@ -319,7 +319,7 @@ func TestNobodyThereIsNotSilence(t *testing.T) {
 
 func TestSilenceEndsWithTheTimeout(t *testing.T) {
 	conn, a := connected(t)
-	if _, err := conn.Subscribe("undo.t.>", func(*nats.Msg) {}); err != nil {
+	if _, err := conn.QueueSubscribe("undo.t.>", "workers", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
 	results := make(chan Result, 1)

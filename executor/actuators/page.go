@@ -57,8 +57,11 @@ func (n *NATS) send(m *nats.Msg, timeout time.Duration, s *sending) {
 		return
 	}
 	s.sent = time.Now()
-	s.timer = time.AfterFunc(timeout, func() { n.finish(id, Result{Fate: Silent}) })
+	s.timer = time.AfterFunc(timeout, func() { n.silent(id, s) })
 	n.pending[id] = s
+	if s.purpose != PurposePage && n.conn.IsConnected() {
+		s.look = n.looked(m.Subject)
+	}
 	n.mu.Unlock()
 	if !n.conn.IsConnected() {
 		// A client that reconnects would keep it, and send it whenever that is done:

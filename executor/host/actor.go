@@ -92,7 +92,7 @@ func newActor(h *Host, tenant string) *actor {
 		Scrubber: a.scrubber, Meter: meter, Shared: &h.asked, Released: a.lead.takeSoon,
 		Erased:  a.eraseSoon,
 		Folding: a.progress.folding, Disks: func() []view.Disk { return observe.Disks(h.disks()) },
-		Interest: h.cfg.Interest, Cascade: view.Cascade(h.cfg.Cascade.OrDefault()),
+		Cascade:     view.Cascade(h.cfg.Cascade.OrDefault()),
 		MemoryBytes: h.cfg.MemoryBytes, Lossy: h.cfg.AcceptLossyBroker, Room: a.bound.room,
 	})
 	return a

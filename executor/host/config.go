@@ -53,9 +53,6 @@ type Config struct {
 	// from the ledger. 0: no limit.
 	MemoryBytes int64
 
-	// Interest says whether a subject has a subscriber now, where the server is in
-	// this process; nil: it cannot be asked.
-	Interest func(subject string) bool
 	// MasterKey wraps the keys of tenants, vault.MasterKeySize bytes: the same on every host that
 	// may hold these tenants, and on no server. None: sensitive fields are not sealed,
 	// and actions that have some are refused.

@@ -283,7 +283,7 @@ func (d *dispatcher) waiting() []view.Waiting {
 				UnservedNs: f.Command.UnservedNs,
 				Handler:    f.Command.Handler,
 				Capability: f.Command.Capability, Plan: f.Attempt.Plan, Action: f.Attempt.Action,
-				SinceNs: f.since.UnixNano(), Tries: f.Tries, Problem: f.Problem,
+				SinceNs: f.since.UnixNano(), Tries: f.Tries, Heard: f.Heard, Problem: f.Problem,
 			})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
@@ -201,8 +203,59 @@ func TestAQuestionThatNobodyWaitsForIsNotAskedAnyMore(t *testing.T) {
 	}
 }
 
-// Who serves what contracts call is asked of the server where it can be, and known from
-// answers and from commands on their way where it cannot.
+// TestAListenerIsNotTakenForAWorker: with a terminal and a stream on the subjects, an undo and a
+// question wait as they do where nobody serves, until a worker comes.
+func TestAListenerIsNotTakenForAWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.host("h1")
+	for _, subject := range []string{"undo.>", "ask.>"} {
+		if _, err := r.conn.Subscribe(subject, func(*nats.Msg) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	js, err := r.conn.JetStream()
+	if err == nil {
+		_, err = js.AddStream(&nats.StreamConfig{Name: "EARS", Subjects: []string{"undo.>", "ask.>"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := charge()
+	quick.TimeoutNs, quick.Attempts = int64(20e6), 1
+	quick.Probe.Call.TimeoutNs, quick.Probe.Call.Attempts = int64(20e6), 1
+	r.charged("known", "ch_1", quick)
+	records := append([]*pb.Record{opened("doubted", &pb.PlanOpened{})}, pair("doubted", "a", quick)...)
+	r.append(agentOf("agent", "doubted"), append(records, &pb.Record{Plan: "doubted", Action: "a",
+		Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: "timeout"}}})...)
+	r.fail("doubted")
+	r.eventually("both wait, visibly", func() bool {
+		waiting := r.status().Waiting
+		return len(waiting) == 2 && waiting[0].Tries > 2 && waiting[1].Tries > 2 && waiting[0].Heard && waiting[1].Heard
+	})
+	if spent := r.records(func(rec *pb.Record) bool {
+		return rec.GetCompensationFailed() != nil || rec.GetProbeAnswered() != nil
+	}); len(spent) > 0 {
+		t.Fatalf("attempts are spent: %v", spent)
+	}
+	calls := view.ServedQuery{Calls: []view.ServedCall{{Capability: "charge.refund", Undo: true},
+		{Capability: quick.Probe.Call.Capability}}}
+	var answer view.ServedAnswer
+	if err := r.ask("worker.served", calls, &answer); err != nil || answer.Calls[0].Served != view.ServedListener ||
+		answer.Calls[1].Served != view.ServedListener {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	var workers view.WorkersAnswer
+	if err := r.ask("worker.ls", struct{}{}, &workers); err != nil || len(workers.Workers) != 1 ||
+		workers.Workers[0].Served != view.ServedListener {
+		t.Errorf("%+v, %v", workers, err)
+	}
+	r.serve(done)
+	r.eventually("a worker undoes it", func() bool { return r.show("known").State == ledger.StateCompensated })
+}
+
+// Who serves what contracts call is asked of the servers, and known from answers and from
+// commands on their way where they do not tell.
 func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -218,7 +271,7 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 		}
 		return answer.Calls[0]
 	}
-	if got := asked(); got.Served != "unknown" || got.HeardNs != 0 || got.OtherVersion != "" {
+	if got := asked(); got.Served != view.ServedNo || got.HeardNs != 0 || got.OtherVersion != "" {
 		t.Errorf("%+v", got)
 	}
 	var refused view.ErrorAnswer

@@ -19,6 +19,9 @@ const (
 	NoWorker             // no worker serves the capability: nothing happened
 	Silent               // no reply in time: what was asked for may have happened
 	Unsent               // it did not leave: nothing happened, and it is not known who serves it
+	// Overheard: no reply in time, and only such have it as are not known as workers. What was
+	// asked for may have happened all the same.
+	Overheard
 )
 
 // Result is what became of one sending.
@@ -42,6 +45,7 @@ type Flight struct {
 	Command executor.Command
 	SinceNs int64  // monotonic, of its first sending in this term
 	Tries   int    // sendings that found no worker, since it was last taken
+	Heard   bool   // the last of them was overheard
 	Problem string // why the last one was not sent; empty: it was
 	Working bool   // a worker has said so
 	Reached bool   // a copy may have come to a worker
@@ -193,7 +197,9 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		return v
 	}
 	x.Problem = r.Problem
-	if r.Fate == NoWorker || r.Fate == Unsent {
+	x.Heard = r.Fate == Overheard
+	x.Reached = x.Reached || x.Heard
+	if r.Fate == NoWorker || r.Fate == Unsent || x.Heard {
 		x.Tries++ // not a failure: it waits for a worker, visibly
 		f.handOver(x, &v)
 		x.unserved(r.Fate, now, &v)
@@ -254,7 +260,7 @@ func (f *Flights) goOn(x *Flight, r Result, now Instant, v *Verdict) bool {
 // its contract allows. It goes on waiting for a worker until the ledger says that it is
 // over.
 func (x *Flight) unserved(fate Fate, now Instant, v *Verdict) {
-	if fate != NoWorker {
+	if fate == Unsent {
 		x.alone = false
 		return
 	}

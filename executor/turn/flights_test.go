@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -136,13 +137,39 @@ func TestWhoWorksAheadIsAskedAgainSoon(t *testing.T) {
 // No answer waits for one that is not to come soon: no worker takes the command, or one works.
 func TestAnAnswerWaitsForTheNextOnly(t *testing.T) {
 	t.Parallel()
-	for _, r := range []Result{{Fate: NoWorker}, {Fate: Unsent},
+	for _, r := range []Result{{Fate: NoWorker}, {Fate: Unsent}, {Fate: Overheard},
 		{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}} {
 		s := newSky()
 		s.answer("c", api.StatusDone, 0)
 		if got := s.said(s.f.Result(s.flies["b"], r, Instant{})); got != "answers 1" {
 			t.Errorf("%+v: %q", r, got)
 		}
+	}
+}
+
+// Whoever listens and is no worker may have carried it out all the same: the command waits for a
+// worker, spends no attempt, and is in doubt when that has lasted for too long.
+func TestWhatIsOverheardWaitsInDoubt(t *testing.T) {
+	t.Parallel()
+	var f Flights
+	s := Sending{Command: executor.Command{Number: 1, UnservedNs: int64(time.Hour), UnservedAfterNs: int64(time.Minute),
+		Command: api.Command{Plan: "p", Action: "a", Purpose: ledger.PurposeUndo, Attempt: 1}}}
+	x, _ := f.Take(s, 0)
+	overheard := Result{Fate: Overheard}
+	if v := f.Result(x, overheard, Instant{EpochNs: 1}); !v.Again || v.Ended || len(v.Answers) > 0 || !x.Reached ||
+		!x.Heard || x.Tries != 1 {
+		t.Fatalf("%+v, %+v", v, x)
+	}
+	late := Instant{EpochNs: int64(time.Hour), MonoNs: int64(time.Hour)}
+	v := f.Result(x, overheard, late)
+	if len(v.Answers) != 1 || !v.Answers[0].Unserved || !v.Answers[0].Reached || v.Ended {
+		t.Fatalf("%+v", v)
+	}
+	if v := f.Result(x, Result{Fate: NoWorker}, late); x.Heard || !x.Reached || v.Ended {
+		t.Errorf("nobody listens any more: %+v, %+v", v, x)
+	}
+	if v := f.Result(x, Result{Fate: Silent}, late); !v.Ended || len(v.Answers) != 1 || v.Answers[0].Unserved {
+		t.Errorf("a worker is silent: %+v", v)
 	}
 }
 

@@ -327,6 +327,8 @@ type Waiting struct {
 	Action     string `json:"action"`
 	SinceNs    int64  `json:"since_ns"`
 	Tries      int    `json:"tries"`
+	// Heard: someone subscribes the call who is not known as a worker, as a terminal or a stream.
+	Heard bool `json:"heard,omitempty"`
 	// UnservedNs: while no worker takes it: when it becomes its owner's.
 	UnservedNs int64  `json:"unserved_ns,omitempty"`
 	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it

@@ -15,10 +15,19 @@ type Worker struct {
 	Held       uint64 `json:"held"`       // actions that it would undo, or is to undo now
 	Due        uint64 `json:"due"`        // of these, owed or under way
 	Plan       string `json:"plan"`       // one that holds them
-	// yes, no, unknown: whether a worker subscribes it now, where the server says so
-	Served  string `json:"served"`
-	HeardNs int64  `json:"heard_ns,omitempty"`
+	Served     string `json:"served"`     // as ServedYes and its like
+	HeardNs    int64  `json:"heard_ns,omitempty"`
 }
+
+// Whether a worker serves a capability now, as far as the server says it.
+const (
+	ServedYes     = "yes"
+	ServedNo      = "no"
+	ServedUnknown = "unknown"
+	// ServedListener: only such subscribe as are no members of a queue group, which workers are,
+	// and have not just answered: a terminal that listens, a stream that stores.
+	ServedListener = "listener"
+)
 
 // WorkersAnswer answers worker.ls.
 type WorkersAnswer struct {

@@ -46,16 +46,15 @@ func (c Configuration) Format(now time.Time) ([]byte, error) {
 		name := TenantAccount(tenant)
 		fmt.Fprintf(&w, "  %s {\n    imports: [\n", name)
 		for _, s := range Imports(tenant) {
-			kind := "service"
-			if s.Stream {
-				kind = "stream"
-			}
-			who := ""
-			if s.Who {
-				who = ", share: true"
+			kind, more := "service", ""
+			switch {
+			case s.Stream: // the hub asks who would get a message, and may be told
+				kind, more = "stream", ", allow_trace: true"
+			case s.Who:
+				more = ", share: true"
 			}
 			fmt.Fprintf(&w, "      { %s: { account: %s, subject: %s }%s }\n", kind, HubAccount,
-				strconv.Quote(s.Subject), who)
+				strconv.Quote(s.Subject), more)
 		}
 		w.WriteString("    ]\n")
 		c.users(&w, name, now)

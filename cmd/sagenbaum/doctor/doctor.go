@@ -211,6 +211,12 @@ func ExamineWorkers(v view.Status, now time.Time) (findings []Finding) {
 				warn("handler", "run that agent's function under plan "+w.Plan+" again",
 					"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action,
 					w.Handler, render.TriesText(w.Tries)))
+		case !w.Working && w.Heard:
+			findings = append(findings,
+				warn("worker", "start a worker for "+w.Capability+" in the queue group workers; whoever "+
+					"listens there is none: a terminal, or a stream that captures the subject",
+					"%s for plan %s waits, a listener and no worker in %s", w.Capability, w.Plan,
+					render.TriesText(w.Tries)))
 		case !w.Working:
 			findings = append(findings,
 				warn("worker", "start a worker for "+w.Capability,

@@ -26,6 +26,18 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 	}
 }
 
+func TestTheDoctorNamesAListenerThatIsNoWorker(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	waits := view.Waiting{Capability: "file.delete", Plan: "p1", Action: "a", SinceNs: now.UnixNano(),
+		Tries: 2, Heard: true}
+	f := ExamineWorkers(view.Status{Waiting: []view.Waiting{waits}}, now)
+	if len(f) != 1 || f[0].State != "warn" || !strings.Contains(f[0].Text, "a listener and no worker in 2 tries") ||
+		!strings.Contains(f[0].Next, "in the queue group workers") {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestTheDoctorNamesAFieldThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)

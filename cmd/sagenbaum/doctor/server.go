@@ -250,9 +250,13 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 		return problem("capability", err)
 	}
 	var gone, unknown []view.Worker
+	listened := ""
 	for _, w := range answer.Workers {
 		switch {
-		case w.Served == "no":
+		case w.Served == view.ServedListener:
+			listened = ", and listeners outside any queue group are none"
+			gone = append(gone, w)
+		case w.Served == view.ServedNo:
 			gone = append(gone, w)
 		case w.Served == "unknown" && w.HeardNs == 0:
 			unknown = append(unknown, w)
@@ -265,7 +269,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 		f = ok("capability", "nothing is held that a worker would undo")
 	case len(gone) > 0:
 		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)",
-			"no worker serves %s that would undo what is held", capabilities(len(gone)))
+			"no worker serves %s that would undo what is held%s", capabilities(len(gone)), listened)
 	case len(unknown) > 0:
 		f = ok("capability",
 			"%s that would undo what is held; whether anybody serves them the server does not "+
@@ -273,9 +277,12 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 			capabilities(len(answer.Workers)), len(unknown))
 	}
 	for _, w := range gone[:min(len(gone), status.StuckShown)] {
-		f.Details = append(f.Details,
-			fmt.Sprintf("%s: %s held, %d due, as in plan %s; last heard %s", w.Capability,
-				cli.CountOf(int(w.Held), "action"), w.Due, w.Plan, cli.Relative(w.HeardNs, now)))
+		detail := fmt.Sprintf("%s: %s held, %d due, as in plan %s; last heard %s", w.Capability,
+			cli.CountOf(int(w.Held), "action"), w.Due, w.Plan, cli.Relative(w.HeardNs, now))
+		if w.Served == view.ServedListener {
+			detail += "; someone subscribes it who is no worker: a terminal that listens, or a stream"
+		}
+		f.Details = append(f.Details, detail)
 	}
 	return f
 }

@@ -499,7 +499,6 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 		},
 		durable: server.DurableID(),
 		store:   filepath.Join(v.data, "nats"),
-		seen:    server.Interest,
 		giveUp:  giveUp,
 		ready:   ready,
 	})
@@ -582,8 +581,7 @@ type hostSetup struct {
 	// external: the server runs elsewhere, and other hosts may hold the tenants.
 	external bool
 	system   *nats.Conn
-	seen     func(subject string) bool // host.Config.Interest
-	giveUp   <-chan struct{}           // the process is told to stop
+	giveUp   <-chan struct{} // the process is told to stop
 	ready    func()
 }
 
@@ -618,8 +616,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
-		Interest: setup.seen,
-		GiveUp:   setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
+		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
 		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 		MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock, Metrics: v.watch.metrics,
 		Tracer: v.watch.traces.tracer(),

@@ -31,9 +31,10 @@ func newWorkerLs(s *cli.Settings) *cobra.Command {
 			Short: "List the capabilities of undos that are held, and who serves them (exit code 1 " +
 				"when no worker serves one)",
 			Long: `List the capabilities of undos that are held: how many actions each would undo,
-whether a worker serves it now, and when one last answered this executor. Whether
-one serves it is known where the NATS server runs in the executor's process.
-Exit code 1 when it is known that no worker serves one of them.`,
+whether a worker serves it now, and when one last answered this executor. A worker
+is a member of a queue group, or has just answered; "listener" says that only others
+subscribe, as a terminal or a stream. Exit code 1 when it is known that no worker
+serves one of them.`,
 			Example: "  sagenbaum worker ls\n  sagenbaum worker ls --filter 'worker.served != " +
 				"\"yes\"' -o json",
 		},
@@ -49,7 +50,7 @@ Exit code 1 when it is known that no worker serves one of them.`,
 		Empty: "nothing is held that a worker would undo",
 		Table: cli.Table{Head: []string{"CAPABILITY", "SERVED", "HELD", "DUE", "LAST HEARD", "PLAN"}},
 		Paint: func(p cli.Pen, cell string) string {
-			return p.In(map[string]string{"yes": "32", "no": "31;1"}[cell], cell)
+			return p.In(map[string]string{"yes": "32", "no": "31;1", "listener": "31;1"}[cell], cell)
 		},
 		Row: func(t *cli.Table, w view.Worker) {
 			t.Add(w.Capability, w.Served, fmt.Sprint(w.Held), fmt.Sprint(w.Due),
@@ -64,7 +65,9 @@ Exit code 1 when it is known that no worker serves one of them.`,
 }
 
 // missing reports whether no worker serves a capability, as far as is known.
-func missing(w view.Worker) bool { return w.Served == "no" }
+func missing(w view.Worker) bool {
+	return w.Served == view.ServedNo || w.Served == view.ServedListener
+}
 
 func newWorkerShow(s *cli.Settings) *cobra.Command {
 	return cli.Show[view.Worker]{

@@ -13,6 +13,8 @@ const (
 	ServedYes     = "yes"
 	ServedNo      = "no"
 	ServedUnknown = "unknown"
+	// ServedListener: only such subscribe as are not known as workers.
+	ServedListener = "listener"
 )
 
 // WorkerCall is a call of contracts that a worker has to take.
@@ -88,6 +90,10 @@ func LintWorkers(sources []contract.Source, serving func(WorkerCall) Serving) co
 			case s.OtherVersion != "":
 				l.warn(call.field, "only other versions of a worker serve "+what+": "+s.OtherVersion,
 					"a worker of version "+call.Version)
+			case s.Served == ServedListener:
+				l.warn(call.field, "no worker serves "+what+" now, and whoever listens for it is none: an "+
+					"action that needs it is its owner's after "+unservedAfter(sources[i].Contract),
+					"start the worker in the queue group workers (docs/workers.md)")
 			case s.Served == ServedNo:
 				l.warn(call.field, "no worker serves "+what+" now: an action that needs it is its owner's "+
 					"after "+unservedAfter(sources[i].Contract),

@@ -43,11 +43,15 @@ inverse: {call: fact.retract, actuator: memory, with: {key: =input.key}}
 			"room.check": {Served: compile.ServedNo}, "room.find": {Served: compile.ServedUnknown},
 		}[c.Capability]
 	})
+	findings = append(findings, compile.LintWorkers(sources,
+		func(compile.WorkerCall) compile.Serving { return compile.Serving{Served: compile.ServedListener} })...)
 	var text strings.Builder
 	for _, f := range findings {
 		text.WriteString(f.String() + "\n")
 	}
 	for _, want := range []string{
+		`inverse.call: no worker serves room.free now, and whoever listens for it is none`,
+		`probe.call: no worker serves the probe room.find now, and whoever listens for it is none`,
 		`file.yaml:7:9: warning: inverse.call: only other versions of a worker serve room.free: this worker is v1; a worker of version v2`,
 		`file.yaml:10:18: warning: inverse.verify.call: no worker serves the check room.check now: an action that needs it is its owner's after 2h; start the worker`,
 		`file.yaml:11:15: warning: probe.call: whether a worker serves the probe room.find is not known`,

@@ -32,7 +32,7 @@ import (
 )
 
 // Config is what the answers about a tenant are made of. All fields are required, except
-// Interest and MemoryBytes.
+// MemoryBytes.
 type Config struct {
 	Tenant string
 	Holder string // name of this host
@@ -55,8 +55,7 @@ type Config struct {
 	Folding  func() *view.Folding // how far the session has folded what came before; nil: all
 	Disks    func() []view.Disk   // of this host
 	// Room is what the ledger takes on disk, the limit of it (0: none), and whether it is full.
-	Room     func() (used, most uint64, full bool)
-	Interest func(subject string) bool // whether a subject is subscribed; nil: it cannot be asked
+	Room func() (used, most uint64, full bool)
 
 	Cascade     view.Cascade
 	MemoryBytes int64 // of working memory; 0: no limit

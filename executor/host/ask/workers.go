@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -159,23 +160,37 @@ func (d *Desk) workers() any {
 		views, partial := r.Workers()
 		answer.Workers, answer.Partial = append(answer.Workers, views...), partial
 	})
+	subjects := make([]string, len(answer.Workers))
+	for i, w := range answer.Workers {
+		subjects[i] = api.UndoSubject(d.Tenant, w.Capability)
+	}
+	services := d.services(subjects)
 	for i := range answer.Workers {
 		w := &answer.Workers[i]
 		w.HeardNs = d.Workers.at(w.Capability)
-		w.Served = d.served(api.UndoSubject(d.Tenant, w.Capability))
+		w.Served = d.served(services[i], w.HeardNs)
 	}
 	return answer
 }
 
-// served says whether a subject has a subscriber now.
-func (d *Desk) served(subject string) string {
+func (d *Desk) services(subjects []string) []actuators.Service {
+	return actuators.Services(context.Background(), d.Conn, subjects)
+}
+
+// served says in a word who has what is sent. One outside a queue group is a worker if it has
+// just answered.
+func (d *Desk) served(s actuators.Service, heardNs int64) string {
 	switch {
-	case d.Interest == nil:
-		return "unknown"
-	case d.Interest(subject):
-		return "yes"
+	case s == actuators.ServiceWorker:
+		return view.ServedYes
+	case s == actuators.ServiceHeard && d.Now().UnixNano()-heardNs < int64(actuators.PlainKept):
+		return view.ServedYes
+	case s == actuators.ServiceHeard:
+		return view.ServedListener
+	case s == actuators.ServiceNone:
+		return view.ServedNo
 	default:
-		return "no"
+		return view.ServedUnknown
 	}
 }
 
@@ -187,20 +202,25 @@ func (d *Desk) whoServes(q view.ServedQuery) any {
 	}
 	answer := view.ServedAnswer{Calls: []view.Served{}}
 	waiting := d.Board.unserved()
-	for _, call := range q.Calls {
-		subject := api.AskSubject(d.Tenant, call.Capability)
+	subjects := make([]string, len(q.Calls))
+	for i, call := range q.Calls {
+		subjects[i] = api.AskSubject(d.Tenant, call.Capability)
 		if call.Undo {
-			subject = api.UndoSubject(d.Tenant, call.Capability)
+			subjects[i] = api.UndoSubject(d.Tenant, call.Capability)
 		}
-		shown := view.Served{ServedCall: call, Served: d.served(subject),
-			HeardNs: d.Workers.at(call.Capability)}
+	}
+	services := d.services(subjects)
+	for i, call := range q.Calls {
+		heardNs := d.Workers.at(call.Capability)
+		shown := view.Served{ServedCall: call, HeardNs: heardNs,
+			Served: d.served(services[i], heardNs)}
 		for _, w := range waiting { // as good as asked: the last try has found no one
 			if w.Capability == call.Capability && !w.Working && w.Problem == "" &&
-				shown.Served == "unknown" {
-				shown.Served = "no"
+				shown.Served == view.ServedUnknown {
+				shown.Served = view.ServedNo
 			}
 		}
-		if shown.Served != "no" && call.Version != "" {
+		if shown.Served != view.ServedNo && call.Version != "" {
 			shown.OtherVersion = d.Workers.otherVersion(call.Capability, call.Version)
 		}
 		answer.Calls = append(answer.Calls, shown)

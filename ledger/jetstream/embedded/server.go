@@ -368,12 +368,6 @@ func (s *Server) ConnectDoor(tenant string, options ...nats.Option) (*nats.Conn,
 	return conn, nil
 }
 
-// Interest reports whether anybody subscribes a subject now.
-func (s *Server) Interest(subject string) bool {
-	account := s.natsd.GlobalAccount()
-	return account != nil && account.SubscriptionInterest(subject)
-}
-
 // Probe reports whether the server can still store. After a write error (a full
 // disk, a failing one) a stream stays mute until the server is restarted, also
 // when the disk has recovered: appends are in doubt and never answered. Then

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	natsd "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
@@ -199,7 +200,8 @@ func (g *gate) open(name string) (*natsd.Account, error) {
 	}
 	for _, s := range access.Imports(tenant) {
 		if s.Stream {
-			err = account.AddStreamImport(hub, s.Subject, "")
+			// The hub asks who would get a message (executor/actuators), and may be told.
+			err = account.AddStreamImportWithClaim(hub, s.Subject, "", &jwt.Import{AllowTrace: true})
 		} else {
 			err = account.AddServiceImport(hub, s.Subject, s.Subject)
 			if err == nil && s.Who {
