@@ -231,7 +231,7 @@ func TestWhoeverUndoesAPlanItsForwardsAreToldTheSame(t *testing.T) {
 						return Outcome{}, ctx.Err()
 					},
 					"fails": func(context.Context, Call) (Outcome, error) {
-						time.Sleep(ledger.GraceDefault / 2) // before it is interrupted
+						<-time.After(ledger.GraceDefault / 2) // before it is interrupted
 						return Outcome{}, fmt.Errorf("broken: %w", context.Canceled)
 					},
 				} {

@@ -132,7 +132,8 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 		t.Errorf("%d found in all: the plans are too much alike", found)
 	}
 	for _, text := range []string{"a", "b00", "zz"} {
-		if got, want := findAll(t, r, view.FindQuery{Text: text, Limit: 3}), naiveFind(r, view.FindQuery{Text: text}); !slices.Equal(got, want) {
+		got, want := findAll(t, r, view.FindQuery{Text: text, Limit: 3}), naiveFind(r, view.FindQuery{Text: text})
+		if !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
@@ -327,7 +328,9 @@ func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
 			t.Fatalf("after %s: %+v, %v; want %s", all[i], answer.Plans, err, all[i+1])
 		}
 	}
-	for _, after := range []string{"nowhere", "x/" + all[0], "1/2/" + all[0], "1/unwinding/2/" + all[0], "/", "-1/" + all[0]} {
+	for _, after := range []string{
+		"nowhere", "x/" + all[0], "1/2/" + all[0], "1/unwinding/2/" + all[0], "/", "-1/" + all[0],
+	} {
 		var refused *ledger.Refused
 		if _, err := r.List(view.Filter{After: after}); !errors.As(err, &refused) || refused.Field != "after" {
 			t.Errorf("after %q: %v", after, err)

@@ -268,7 +268,8 @@ func TestTheStreamIsShownWithoutAnOddRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answer view.StreamAnswer
-	if err := r.ask("ledger.stream", struct{}{}, &answer); err != nil || answer.NotStrict != "" || len(answer.Stream) == 0 {
+	err = r.ask("ledger.stream", struct{}{}, &answer)
+	if err != nil || answer.NotStrict != "" || len(answer.Stream) == 0 {
 		t.Fatalf("%+v, %v", answer, err)
 	}
 	after, err := api.AccountInfo(t.Context())

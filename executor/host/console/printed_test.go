@@ -249,8 +249,9 @@ func TestAPrintedValueOfGoIsFound(t *testing.T) {
 	}
 	n := 1
 	values := map[string]any{
-		"struct": view.Savepoint{Name: "a", Actions: 2}, "pointer": &view.Savepoint{}, "map": map[string]int{"a": 1}, "address": &n,
-		"nil": nil, "error": error(nil), "bytes": []byte("ab"), "time": time.Unix(0, 0), "now": time.Now(),
+		"struct": view.Savepoint{Name: "a", Actions: 2}, "pointer": &view.Savepoint{}, "map": map[string]int{"a": 1},
+		"address": &n,
+		"nil":     nil, "error": error(nil), "bytes": []byte("ab"), "time": time.Unix(0, 0), "now": time.Now(),
 		"message": &pb.FactAsserted{Key: "k"}, "structs": []view.Savepoint{{Name: "a"}}, "func": printed,
 		"record": &pb.Record{Plan: "p"},
 	}
