@@ -134,9 +134,10 @@ const (
 
 // Do registers an action, runs its forward once the pair is durable, and returns
 // the forward's output in JSON. The outcome is queued and shares the next commit.
-// A forward's error is returned as it is and undoes nothing. What the contract
-// wants to know before the effect is asked for first and kept with the pair; a
-// verdict is waited for after the pair, which a supervisor must be able to read.
+// A forward's error undoes nothing and is returned as it is; where the plan is being undone
+// meanwhile, by the executor or by a Fail, a Cancel or an UnwindTo here, beside ErrUnwinding.
+// What the contract wants to know before the effect is asked for first and kept with the pair;
+// a verdict is waited for after the pair, which a supervisor must be able to read.
 //
 // Errors before the forward has run: *Refused (nothing was queued, or the
 // ledger took nothing), ErrNotCaptured, ErrInDoubt (the pair may be stored;
@@ -587,6 +588,9 @@ func (a *action) finish(record *pb.Record) (unwound, err error) {
 	err = p.queueOutcome(record)
 	a.cancel(nil)
 	close(a.finished)
+	if p.unwound == nil && p.end != nil && p.ended() != nil {
+		return p.end.cause, err
+	}
 	return p.unwound, err
 }
 

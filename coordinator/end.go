@@ -20,6 +20,7 @@ type ending struct {
 	verb   string  // "committed", "failed" or "cancelled"
 	bundle *bundle // nil until it is queued
 	waits  bool    // a commit that has not retired anything yet: it may still be failed
+	cause  error   // what interrupts forwards, and Do says of those that fail; nil for a commit
 }
 
 // End is what became of a plan.
@@ -105,7 +106,9 @@ func (p *Plan) finishPlan(ctx context.Context, verb string, record *pb.Record) (
 		return p.c.wait(ctx, b)
 	}
 	if verb != "committed" {
-		p.settleForwards(ctx, closed("plan "+verb), 0)
+		reason := cmp.Or(record.GetPlanFailed().GetReason(), record.GetPlanCancelled().GetReason())
+		p.end.cause = fmt.Errorf("%w: %w", undone(ErrUnwinding, verb, reason), ErrClosed)
+		p.settleForwards(ctx, p.end.cause, 0)
 	}
 	b, err = p.queueEnding(verb, record)
 	p.mu.Unlock()

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -206,6 +207,57 @@ func TestFailInterruptsForwardsAndTakesTheirOutcomesAlong(t *testing.T) {
 		wantIs(t, <-done, ErrClosed)
 		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_in_doubt/a plan_failed")
 	})
+}
+
+// TestWhoeverUndoesAPlanItsForwardsAreToldTheSame: the executor, Fail and Cancel interrupt a forward
+// with what its Do returns then, beside what the forward itself says.
+func TestWhoeverUndoesAPlanItsForwardsAreToldTheSame(t *testing.T) {
+	for name, undo := range map[string]func(*testing.T, *Plan, *executor) error{
+		"fail":   func(t *testing.T, p *Plan, _ *executor) error { return p.Fail(t.Context(), "no room") },
+		"cancel": func(t *testing.T, p *Plan, _ *executor) error { return p.Cancel(t.Context(), "no room") },
+		"notice": func(t *testing.T, p *Plan, e *executor) error {
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding, Reason: "no room"})
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				e, done := &executor{}, make(chan error, 2)
+				p := begin(t, start(t, memory(), e), PlanSpec{})
+				for id, forward := range map[string]Forward{
+					"waits": func(ctx context.Context, _ Call) (Outcome, error) {
+						<-ctx.Done()
+						wantIs(t, context.Cause(ctx), ErrUnwinding)
+						return Outcome{}, ctx.Err()
+					},
+					"fails": func(context.Context, Call) (Outcome, error) {
+						<-time.After(ledger.GraceDefault / 2) // before it is interrupted
+						return Outcome{}, fmt.Errorf("broken: %w", context.Canceled)
+					},
+				} {
+					go func() {
+						_, err := p.Do(t.Context(), write(id), forward)
+						done <- err
+					}()
+				}
+				synctest.Wait()
+				if err := undo(t, p, e); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					err := <-done
+					wantIs(t, err, ErrUnwinding)
+					wantIs(t, err, context.Canceled)
+					if here := name != "notice"; errors.Is(err, ErrClosed) != here {
+						t.Errorf("it is ErrClosed, or not: %v", err)
+					}
+					if !strings.Contains(err.Error(), "no room") {
+						t.Errorf("no reason in %v", err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestFailDoesNotWaitLongForAForwardThatGoesOn(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
-// The quickstart: a plan whose second tool refuses. Nothing in it undoes anything;
+// The quickstart: a plan whose second tool fails. Nothing in it undoes anything;
 // the executor and a worker for "file.delete" will, also if this process dies.
 func Example() {
 	nc, stop := server() // in production: connect.Default()
@@ -24,7 +24,9 @@ func Example() {
 	ctx := context.Background()
 	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
 		Contracts: []contract.Contract{{Capability: "file.write", Class: contract.Compensable,
-			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}}}}})
+			Late: contract.LateNever, OnInDoubt: contract.InDoubtCompensate,
+			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{
+				"path": "=input.path", "key": "=meta.forward_key"}}}}})
 	must(err)
 	defer c.Close(ctx)
 	plan, err := c.Begin(ctx, coordinator.PlanSpec{Label: "report", Owner: "docs", Deadline: 2 * time.Hour})
@@ -33,7 +35,7 @@ func Example() {
 		_, err = plan.Do(ctx,
 			coordinator.Action{Capability: "file.write", Input: map[string]string{"path": path}},
 			func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-				return coordinator.Outcome{}, coordinator.NotTaken(os.WriteFile(path, []byte("draft"), 0o600))
+				return coordinator.Outcome{}, os.WriteFile(path, []byte("draft "+call.Key), 0o600)
 			})
 		fmt.Println("written:", err == nil)
 	}

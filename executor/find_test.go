@@ -1,7 +1,9 @@
 package executor_test
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -129,7 +132,8 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 		t.Errorf("%d found in all: the plans are too much alike", found)
 	}
 	for _, text := range []string{"a", "b00", "zz"} {
-		if got, want := findAll(t, r, view.FindQuery{Text: text, Limit: 3}), naiveFind(r, view.FindQuery{Text: text}); !slices.Equal(got, want) {
+		got, want := findAll(t, r, view.FindQuery{Text: text, Limit: 3}), naiveFind(r, view.FindQuery{Text: text})
+		if !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
@@ -212,5 +216,200 @@ func TestCapabilitiesAreListedWithWhoUndidThem(t *testing.T) {
 			len(c.InFlight) != 0 {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// unwind fails open plans that have an action, and leaves their undos under way.
+func (w *world) unwind(t *testing.T, plans ...string) (moving []string) {
+	t.Helper()
+	w.state.Flush()
+	for _, id := range plans {
+		p, _ := view.NewReader(w.kv, "t", w).Plan(id)
+		if p.State != ledger.StateOpen || len(p.Actions) == 0 {
+			continue
+		}
+		done := completed(p.Actions[0].Action)
+		done.Plan = id
+		w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: p.Agent, Plan: id}, done,
+			&pb.Record{Plan: id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "r"}}})
+		for records := w.decide(nil); len(records) > 0; records = w.decide(nil) {
+			w.deciding = true
+			w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
+			w.deciding = false
+		}
+		w.state.Flush()
+		if p, _ = view.NewReader(w.kv, "t", w).Plan(id); p.State == ledger.StateUnwinding {
+			moving = append(moving, id)
+		}
+	}
+	return moving
+}
+
+// listed follows Next to the end of a list of plans; between does something between two batches.
+func listed(t *testing.T, w *world, q view.Filter, between func(batch int)) (ids []string) {
+	t.Helper()
+	for batch := range 1000 {
+		r := view.NewReader(w.kv, "t", w).At(w.now)
+		answer, err := r.List(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range answer.Plans {
+			if moving := i < answer.Moving; moving && p.State != ledger.StateUnwinding {
+				t.Errorf("%s is %s, and among what is being undone", p.Plan, p.State)
+			}
+			ids = append(ids, p.Plan)
+		}
+		if n := len(answer.Plans); n > 0 && answer.Next != "" { // a list may also go on after a plan of it
+			next, last := q, q
+			next.After, last.After = answer.Next, view.PlaceOf(answer, n-1)
+			one, _ := r.List(next)
+			other, err := r.List(last)
+			same := func(a, b view.Plan) bool { return a.Plan == b.Plan }
+			if err != nil || !slices.EqualFunc(one.Plans, other.Plans, same) {
+				t.Errorf("after %q comes something else than after %q (%v)", last.After, next.After, err)
+			}
+		}
+		if q.After = answer.Next; q.After == "" {
+			return ids
+		}
+		if between != nil {
+			between(batch)
+			w.state.Flush()
+		}
+	}
+	t.Fatal("batches without end")
+	return nil
+}
+
+// TestAListOfPlansHasWhatIsBeingUndoneFirst and then the latest, in batches of any size, with each
+// filter, as a list that looks at every plan has it.
+func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
+	t.Parallel()
+	w := findWorld(t, 90)
+	w.state.Flush()
+	r := view.NewReader(w.kv, "t", w).At(w.now)
+	for i, id := range naiveFind(r, view.FindQuery{State: ledger.StateOpen}) {
+		if i%2 == 0 {
+			w.unwind(t, id)
+		}
+	}
+	r = view.NewReader(w.kv, "t", w).At(w.now)
+	states := map[string]int{}
+	for _, state := range []string{"", "open", "unwinding", "committed"} {
+		for _, agent := range []string{"", "a2"} {
+			for _, label := range []string{"", "red", "env=prod"} {
+				var want []string
+				for _, moving := range []bool{true, false} {
+					for _, id := range naiveFind(r, view.FindQuery{State: state, Agent: agent}) {
+						p, _ := r.Plan(id)
+						states[p.State]++
+						if (p.State == ledger.StateUnwinding) == moving && (label == "" || p.Label == label) {
+							want = append(want, id)
+						}
+					}
+				}
+				for _, limit := range []int{1, 7, 1000} {
+					q := view.Filter{State: state, Agent: agent, Label: label, Limit: limit}
+					if got := listed(t, w, q, nil); !slices.Equal(got, want) {
+						t.Fatalf("%+v: %v, want %v", q, got, want)
+					}
+				}
+			}
+		}
+	}
+	if states[ledger.StateUnwinding] < 10 || states[ledger.StateOpen] < 10 {
+		t.Errorf("the plans are too much alike: %v", states)
+	}
+	all := listed(t, w, view.Filter{Limit: 1000}, nil)
+	for i := range all[:len(all)-1] { // the id of a plan will do
+		answer, err := r.List(view.Filter{After: all[i], Limit: 1})
+		if err != nil || answer.Plans[0].Plan != all[i+1] {
+			t.Fatalf("after %s: %+v, %v; want %s", all[i], answer.Plans, err, all[i+1])
+		}
+	}
+	for _, after := range []string{
+		"nowhere", "x/" + all[0], "1/2/" + all[0], "1/unwinding/2/" + all[0], "/", "-1/" + all[0],
+	} {
+		var refused *ledger.Refused
+		if _, err := r.List(view.Filter{After: after}); !errors.As(err, &refused) || refused.Field != "after" {
+			t.Errorf("after %q: %v", after, err)
+		}
+	}
+}
+
+// TestAListOfPlansLosesNoneWhilePlansMove reads on while plans are opened, begin to unwind and end:
+// every plan of the beginning comes, and none of them twice but one whose unwind has ended since.
+func TestAListOfPlansLosesNoneWhilePlansMove(t *testing.T) {
+	t.Parallel()
+	w := findWorld(t, 90)
+	w.state.Flush()
+	r := view.NewReader(w.kv, "t", w).At(w.now)
+	open := naiveFind(r, view.FindQuery{State: ledger.StateOpen})
+	slices.Reverse(open) // the list comes to the oldest last
+	if moving := w.unwind(t, open[len(open)/2:]...); len(moving) < 5 {
+		t.Fatalf("%d plans are being undone, too few for a second batch", len(moving))
+	}
+	before := listed(t, w, view.Filter{Limit: 1000}, nil)
+	began := 0
+	got := listed(t, w, view.Filter{Limit: 4}, func(batch int) {
+		w.now += second
+		fresh := opened(0)
+		fresh.Plan = fmt.Sprintf("n%03d", batch)
+		w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: fresh.Plan}, fresh)
+		if batch < len(open)/2 {
+			began += len(w.unwind(t, open[batch]))
+		}
+	})
+	if began < 5 {
+		t.Errorf("%d plans have begun to unwind: the test has lost its teeth", began)
+	}
+	times := map[string]int{}
+	for _, id := range got {
+		times[id]++
+	}
+	for _, id := range before {
+		if times[id] != 1 {
+			p, _ := view.NewReader(w.kv, "t", w).At(w.now).Plan(id)
+			t.Errorf("%s, which is %s now, was listed %d times", id, p.State, times[id])
+		}
+	}
+}
+
+// readKV counts the rows that are read.
+type readKV struct {
+	rows.KV
+	reads int
+}
+
+func (c *readKV) Get(key []byte) ([]byte, bool) {
+	c.reads++
+	return c.KV.Get(key)
+}
+
+func (c *readKV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		for k, v := range c.KV.Scan(from, to) {
+			if c.reads++; !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+// TestTheFirstBatchOfAListCostsWhatItShows and not what there is: the rows that it reads are counted.
+func TestTheFirstBatchOfAListCostsWhatItShows(t *testing.T) {
+	t.Parallel()
+	reads := func(plans int) int {
+		w := findWorld(t, plans)
+		w.state.Flush()
+		kv := &readKV{KV: w.kv}
+		if _, err := view.NewReader(kv, "t", w).At(w.now).List(view.Filter{Limit: 5}); err != nil {
+			t.Fatal(err)
+		}
+		return kv.reads
+	}
+	if few, many := reads(40), reads(400); many > few+20 {
+		t.Errorf("a batch of 5 reads %d rows of 40 plans, and %d of 400", few, many)
 	}
 }

@@ -50,6 +50,9 @@ func Decode(canonical []byte) (Contract, error) {
 	decoder.UseNumber()
 	decoder.DisallowUnknownFields()
 	var c Contract
+	if err := ledger.CheckShape(canonical, &c, "contract"); err != nil {
+		return Contract{}, err
+	}
 	if err := decoder.Decode(&c); err != nil {
 		return Contract{}, ledger.Refuse("contract", err.Error(), "the canonical JSON of a contract")
 	}

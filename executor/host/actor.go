@@ -94,6 +94,7 @@ func newActor(h *Host, tenant string) *actor {
 		Folding: a.progress.folding, Disks: func() []view.Disk { return observe.Disks(h.disks()) },
 		Cascade:     view.Cascade(h.cfg.Cascade.OrDefault()),
 		MemoryBytes: h.cfg.MemoryBytes, Lossy: h.cfg.AcceptLossyBroker, Room: a.bound.room,
+		Durable: h.cfg.DurableServer,
 	})
 	return a
 }

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -249,5 +251,29 @@ func TestARequestFromTheAccountOfAnotherTenantIsRefused(t *testing.T) {
 		if err := ask(header); (err == nil) != want {
 			t.Errorf("%s: %v", from, err)
 		}
+	}
+}
+
+// TestTheStreamIsShownWithoutAnOddRequest: a server warns of each in its log, and counts an error;
+// the doctor asks for the stream, and how this server is set is known.
+func TestTheStreamIsShownWithoutAnOddRequest(t *testing.T) {
+	r := newRig(t)
+	r.watched(new(lockedLog), observe.NewMetrics())
+	api, err := js.New(r.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := api.AccountInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer view.StreamAnswer
+	err = r.ask("ledger.stream", struct{}{}, &answer)
+	if err != nil || answer.NotStrict != "" || len(answer.Stream) == 0 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	after, err := api.AccountInfo(t.Context())
+	if err != nil || after.API.Errors != before.API.Errors {
+		t.Errorf("%d requests that JetStream refuses, %v", after.API.Errors-before.API.Errors, err)
 	}
 }

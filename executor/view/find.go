@@ -53,6 +53,9 @@ type finding struct {
 	q      FindQuery
 	phase  rowspb.Phase
 	prefix []byte // of the list it goes through
+	// cursor is where a batch goes on that ends with a plan at a place of the list.
+	cursor func(id string, place []byte) string
+	only   func(row *rowspb.PlanRow) bool // selects beside q; nil: all
 	list   *batch[Plan]
 	looked int
 	answer FindAnswer
@@ -61,6 +64,7 @@ type finding struct {
 // Find returns one batch of plans, the latest opened first. The error is a *ledger.Refused.
 func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
 	f := &finding{r: r, q: q, list: newBatch[Plan](q.Limit)}
+	f.cursor = func(_ string, place []byte) string { return hex.EncodeToString(place) }
 	if q.State != "" {
 		var err error
 		if f.phase, err = phaseNamed(q.State); err != nil {
@@ -81,8 +85,8 @@ func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
 	return f.answer, nil
 }
 
-// byList goes through the list that is likely the shortest.
-func (f *finding) byList(cursor []byte) {
+// byList goes through the list that is likely the shortest; true: to its end.
+func (f *finding) byList(cursor []byte) bool {
 	f.prefix = f.shortest()
 	from := f.prefix
 	switch {
@@ -96,10 +100,12 @@ func (f *finding) byList(cursor []byte) {
 		if len(place) <= rows.ListedPlace {
 			panic(&rows.StoreError{Op: "scan", Err: rows.ErrMissing})
 		}
-		if !f.take(string(place[rows.ListedPlace:]), hex.EncodeToString(place)) {
-			return
+		id := string(place[rows.ListedPlace:])
+		if !f.take(id, f.cursor(id, place)) {
+			return false
 		}
 	}
+	return true
 }
 
 // shortest is the list to go through; what it does not select is looked at.
@@ -155,7 +161,8 @@ func (f *finding) take(id, cursor string) bool {
 func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 	q := f.q
 	switch {
-	case q.State != "" && row.Phase != f.phase, q.Agent != "" && row.Agent != q.Agent,
+	case f.only != nil && !f.only(row),
+		q.State != "" && row.Phase != f.phase, q.Agent != "" && row.Agent != q.Agent,
 		row.OpenedNs < q.FromNs, q.UntilNs != 0 && row.OpenedNs >= q.UntilNs,
 		q.Label != "" && !slices.Contains(rows.LabelsOf(row), q.Label):
 		return false

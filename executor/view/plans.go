@@ -12,7 +12,7 @@ import (
 )
 
 // Plans returns one batch of plans in order of id, and the id to continue after
-// ("" when there are no more).
+// ("" when there are no more). It goes through all plans: for a check of all of them.
 func (r *Reader) Plans(f Filter) (views []Plan, next string) {
 	list := newBatch[Plan](f.Limit)
 	from := append(rows.Plans.Key(f.After), 0)

@@ -25,8 +25,12 @@ type PlanAnswer struct {
 // PlansAnswer answers plan.ls (to a Filter) and quarantine.ls.
 type PlansAnswer struct {
 	Plans []Plan `json:"plans"`
-	Next  string `json:"next,omitempty"` // plan id to continue after; empty: no more
-	Error string `json:"error,omitempty"`
+	Next  string `json:"next,omitempty"` // goes into After; empty: no more
+	// AsOf of plan.ls is the sequence at which the list began, as in Next.
+	AsOf uint64 `json:"as_of,omitempty"`
+	// Moving of plan.ls is how many of the plans come first because they are being undone.
+	Moving int    `json:"moving,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 // RefusedAnswer answers refused.ls.
@@ -148,6 +152,7 @@ type Filter struct {
 	State string `json:"state,omitempty"`
 	Agent string `json:"agent,omitempty"`
 	Label string `json:"label,omitempty"`
-	After string `json:"after,omitempty"` // plan id; the batch starts after it
+	// After is the Next of the batch before, or a plan id; the batch starts after it.
+	After string `json:"after,omitempty"`
 	Limit int    `json:"limit,omitempty"` // 1..1000, default 100
 }

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -34,8 +33,8 @@ type Answer struct {
 func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 	var r Request
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &r); err != nil {
-			return failed(ledger.Refuse("request", err.Error(), "one JSON object"))
+		if err := ledger.ReadRequest(body, &r, "request"); err != nil {
+			return failed(err)
 		}
 	}
 	var err error

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
@@ -124,6 +125,48 @@ func CheckStrict(ctx context.Context, conn *nats.Conn, tenant string) error {
 	}
 	return nil
 }
+
+// StrictServers are those that were found strict. A strict server names the request that asks it as
+// a warning in its log, and stays strict for as long as it runs: so it is asked once. The zero
+// value knows of none.
+type StrictServers struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// Check is CheckStrict, but for a server that was asked before. leads says which server answers in
+// a cluster, and since when, as far as the caller knows; durable is Config.DurableServer.
+func (s *StrictServers) Check(
+	ctx context.Context, conn *nats.Conn, tenant, durable, leads string,
+) error {
+	connected := conn.ConnectedServerId()
+	if durable != "" && connected == durable {
+		return nil // its settings are ours
+	}
+	name := connected + " " + leads
+	s.mu.Lock()
+	known := s.known[name]
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := CheckStrict(ctx, conn, tenant)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.known) >= strictKnownMax {
+			clear(s.known)
+		}
+		if s.known == nil {
+			s.known = map[string]bool{}
+		}
+		s.known[name] = true
+	}
+	return err
+}
+
+// strictKnownMax bounds what StrictServers remembers: leaders come and go.
+const strictKnownMax = 1000
 
 // oddRequest has a field that no server knows. A strict one names it in its log.
 const oddRequest = `{"sagenbaum_asks_whether_unknown_fields_are_refused":true}`

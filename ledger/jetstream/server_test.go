@@ -12,6 +12,7 @@ import (
 
 	natsd "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -66,6 +67,48 @@ func TestAServerThatIsNotStrictIsRefused(t *testing.T) {
 			if _, err := conn.Request("$JS.API.STREAM.CREATE.SAGA_t", stream, 10*time.Second); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// TestAServerIsAskedOnceWhetherItIsStrict: a strict one warns of the question in its log, and
+// counts it as an error. One that is not strict is asked again, and the embedded one never.
+func TestAServerIsAskedOnceWhetherItIsStrict(t *testing.T) {
+	ctx := within(t, 60*time.Second)
+	for text, want := range map[string]uint64{
+		`jetstream { store_dir: %q }`: 1, `jetstream { store_dir: %q, strict: false }`: 0,
+	} {
+		conn := configured(t, text)
+		api, err := js.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := js.StreamConfig{Name: "SAGA_t", Subjects: []string{"saga.t.>"}}
+		if _, err := api.CreateStream(ctx, stream); err != nil {
+			t.Fatal(err)
+		}
+		errs := func() uint64 {
+			account, err := api.AccountInfo(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return account.API.Errors
+		}
+		before := errs()
+		var servers jetstream.StrictServers
+		if err := servers.Check(ctx, conn, "t", conn.ConnectedServerId(), ""); err != nil || errs() != before {
+			t.Errorf("the embedded server was asked: %d errors, %v", errs()-before, err)
+		}
+		for range 3 {
+			if err := servers.Check(ctx, conn, "t", "", "n1"); want == 0 && !isRefused(err, "strict") || want > 0 && err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		if got := errs() - before; got != want {
+			t.Errorf("%s: asked %d times, want %d", text, got, want)
+		}
+		if err := servers.Check(ctx, conn, "t", "", "n2"); want > 0 && (err != nil || errs() != before+2) {
+			t.Errorf("another server leads the stream, and was not asked: %v", err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package tenancy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -125,15 +124,12 @@ func same(a, b api.TenantEntry) bool { return a.State == b.State && a.Limits == 
 
 // ParseRequest reads a request; a field that it does not have is refused, and a limit of 0.
 func ParseRequest(body []byte) (r api.TenantRequest, err error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		return r, ledger.Refuse("request", err.Error(), "one JSON object, with whole numbers from 1")
+	if err := ledger.ReadRequest(body, &r, "request"); err != nil {
+		return r, err
 	}
-	if d.More() {
-		return r, ledger.Refuse("request", "something follows the object", "one JSON object")
+	var given struct {
+		Limits map[string]uint64 `json:"limits"`
 	}
-	var given struct{ Limits map[string]uint64 }
 	if err := json.Unmarshal(body, &given); err != nil {
 		return r, ledger.Refuse("limits", err.Error(), "numbers by name: "+strings.Join(Names(), ", "))
 	}

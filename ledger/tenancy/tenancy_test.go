@@ -200,7 +200,9 @@ func TestARequestHasNoOtherFields(t *testing.T) {
 	for _, body := range []string{``, `[]`, `{"tenant":"a","limit":{}}`, `{"tenant":"a"}{}`,
 		`{"tenant":"a","limits":{"facts":-1}}`, `{"tenant":"a","limits":{"facts":1.5}}`, `{"tenant":7}`,
 		`{"tenant":"a","limits":{"facts":18446744073709551616}}`, `{"tenant":"a","limits":{"facts":0}}`,
-		`{"tenant":"a","limits":{"facts":2,"records":0}}`} {
+		`{"tenant":"a","limits":{"facts":2,"records":0}}`,
+		`{"Tenant":"a"}`, `{"tenant":"a","tenant":"b"}`, `{"tenant":"a","limits":{"Facts":0}}`, `{"tenant":"a","Limits":{"facts":0}}`,
+		`{"tenant":"a","limits":{"facts":2,"facts":0}}`, `{"tenant":"a","limits":null}`, `{"tenant":null}`, `null`} {
 		if r, err := tenancy.ParseRequest([]byte(body)); err == nil {
 			t.Errorf("%s: %+v", body, r)
 		}

@@ -41,7 +41,6 @@ var (
 		"executor/cascade_depth_test.go":      1,
 		"executor/decide_unwind.go":           1,
 		"executor/explain_test.go":            1,
-		"executor/find_test.go":               1,
 		"executor/fuzz_test.go":               2,
 		"executor/host/progress_test.go":      2,
 		"executor/host/store/manifest.go":     1,

@@ -29,7 +29,7 @@ const (
 	pureFileLinesMax = 450
 	fileLinesMax     = 700
 
-	quickstartLinesMax = 20
+	quickstartLinesMax = 22
 )
 
 // top is the folder of this checkout, as the go command runs these tests.

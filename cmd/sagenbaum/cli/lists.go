@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -207,6 +208,19 @@ func (c *Client) Plans(
 	return all, err
 }
 
+// Found asks for at most limit plans that are found by what they are, and where they go on.
+func (c *Client) Found(
+	ctx context.Context, q view.FindQuery, limit int,
+) (plans []view.Plan, next string, err error) {
+	return Batches("plan.find", Listing{Ctx: ctx, Client: c}, limit, nil,
+		func(in Listing) ([]view.Plan, string, error) {
+			q.After, q.Limit = in.After, in.Limit
+			var answer view.FindAnswer
+			err := in.Client.Ask(in.Ctx, "plan.find", q, &answer)
+			return answer.Plans, answer.Next, err
+		}, nil)
+}
+
 // PlanBatch asks for one batch of plans.
 func PlanBatch(verb string, q *view.Filter) func(Listing) ([]view.Plan, string, error) {
 	return func(in Listing) ([]view.Plan, string, error) {
@@ -215,6 +229,27 @@ func PlanBatch(verb string, q *view.Filter) func(Listing) ([]view.Plan, string, 
 		err := in.Client.Ask(in.Ctx, verb, q, &answer)
 		return answer.Plans, answer.Next, err
 	}
+}
+
+// PlanList asks for one batch of the list of plans, and says where it goes on after a plan of
+// it: a host of before there were such places goes on after the plan's id.
+func PlanList(
+	q *view.Filter,
+) (ask func(Listing) ([]view.Plan, string, error), place func(view.Plan) string) {
+	places := map[string]string{} // of the last batch, by plan
+	ask = func(in Listing) ([]view.Plan, string, error) {
+		q.After, q.Limit = in.After, in.Limit
+		var answer view.PlansAnswer
+		err := in.Client.Ask(in.Ctx, "plan.ls", q, &answer)
+		clear(places)
+		for i := range answer.Plans {
+			if answer.AsOf != 0 {
+				places[answer.Plans[i].Plan] = view.PlaceOf(answer, i)
+			}
+		}
+		return answer.Plans, answer.Next, err
+	}
+	return ask, func(p view.Plan) string { return cmp.Or(places[p.Plan], p.Plan) }
 }
 
 // PlaceOfPlan is where a list of plans goes on that ends with a plan.

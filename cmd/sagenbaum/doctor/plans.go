@@ -118,7 +118,7 @@ func ExamineWindows(ctx context.Context, c *cli.Client, now time.Time) Finding {
 			return problem("windows", err)
 		}
 		if answer.Next != "" {
-			more = fmt.Sprintf(", among the first %d plans of a state", windowsLooked)
+			more = fmt.Sprintf(", among the latest %d plans of a state", windowsLooked)
 		}
 		for _, plan := range answer.Plans {
 			if plan.WindowClosesNs != 0 && plan.WindowClosesNs <= now.Add(windowSoon).UnixNano() {

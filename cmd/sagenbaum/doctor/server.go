@@ -197,17 +197,18 @@ func examineClock(v view.Status, now time.Time) Finding {
 // examineDeadlines warns of open plans that nothing but a person or their agent ends.
 func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 	old time.Duration) Finding {
-	answer, err := c.Plans(ctx, "plan.ls", view.Filter{State: ledger.StateOpen}, windowsLooked)
+	plans, next, err := c.Found(ctx,
+		view.FindQuery{State: ledger.StateOpen, UntilNs: now.Add(-old).UnixNano()}, windowsLooked)
 	if err != nil {
 		return problem("deadlines", err)
 	}
 	more := ""
-	if answer.Next != "" {
-		more = fmt.Sprintf(", among the first %d open plans", windowsLooked)
+	if next != "" {
+		more = fmt.Sprintf(", among the latest %d such plans", windowsLooked)
 	}
 	var endless []view.Plan
-	for _, plan := range answer.Plans {
-		if plan.DeadlineNs == 0 && plan.Parent == "" && plan.OpenedNs < now.Add(-old).UnixNano() {
+	for _, plan := range plans {
+		if plan.DeadlineNs == 0 && plan.Parent == "" {
 			endless = append(endless, plan)
 		}
 	}

@@ -38,9 +38,8 @@ func Command(s *cli.Settings) *cobra.Command {
 func newPlanLs(s *cli.Settings) *cobra.Command {
 	var q view.Filter
 	cmd := &cobra.Command{
-		Use: "ls",
-		Short: "List plans in the order of their ids, which is that of time unless an agent " +
-			"chose them",
+		Use:   "ls",
+		Short: "List plans: those that are being undone, then all others, the latest first",
 		Example: `  sagenbaum plan ls
   sagenbaum plan ls --state open --agent coder -o json | jq '.plans[].plan'
   sagenbaum plan ls --filter 'plan.held > 3 && plan.opened_ns / 1000000000 < int(now) - 86400'
@@ -51,16 +50,18 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 	cmd.Flags().StringVar(&q.Label, "label", "", "only plans with this `LABEL`")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
 	cli.FixedCompletion(cmd, "state", planStates...)
+	ask, place := cli.PlanList(&q)
 	return cli.List[view.Plan]{
 		Command: cmd, Doing: "list plans", Name: "plan", Filter: "plan.held > 3",
-		Most: "at most `N` plans", From: "start after this `PLAN`",
+		Most: "at most `N` plans",
+		From: "start after this `PLACE`: the next of a list before, or a plan",
 		Check: func() error {
 			if q.State == "" {
 				return nil
 			}
 			return cli.OneOf("state", q.State, planStates...)
 		},
-		Ask: cli.PlanBatch("plan.ls", &q), Place: cli.PlaceOfPlan, Data: cli.PlansData,
+		Ask: ask, Place: place, Data: cli.PlansData,
 		Empty: "no plans",
 		Table: cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS",
 			"HELD", "DEADLINE", "OPENED"}, Elastic: []string{"LABEL", "OWNER", "AGENT"},

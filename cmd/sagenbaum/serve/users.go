@@ -290,10 +290,13 @@ func (v *serving) answerServer(ctx context.Context, h *host.Host, conn *nats.Con
 // erasedAnswer is the erasure of a tenant that may be served by no host.
 func erasedAnswer(ctx context.Context, h *host.Host, body []byte) (answer api.ErasedAnswer) {
 	var q api.ErasedQuery
-	if err := json.Unmarshal(body, &q); err != nil || !ledger.ValidToken(q.Tenant) {
+	err := ledger.ReadRequest(body, &q, "request")
+	switch {
+	case err != nil:
+		return api.ErasedAnswer{Error: err.Error()}
+	case !ledger.ValidToken(q.Tenant):
 		return api.ErasedAnswer{Error: "tenant: no name of a tenant"}
 	}
-	var err error
 	answer.Erasure, err = h.ErasureOf(ctx, q.Tenant)
 	if err != nil {
 		answer.Error = err.Error()

@@ -3,6 +3,7 @@ package compile_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -61,6 +62,40 @@ func TestTheGuidesOwnContractIsRight(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("the guide shows no contract")
+	}
+}
+
+// TestTheReadmesContractIsRight: lint has nothing to say about it, and its undo names what the
+// forward did by a name that is known when its outcome is lost.
+func TestTheReadmesContractIsRight(t *testing.T) {
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, literal, _ := strings.Cut(string(text), "[]contract.Contract{{")
+	literal, _, _ = strings.Cut(literal, "}}}}})")
+	said := func(like string) string {
+		found := regexp.MustCompile(like).FindStringSubmatch(literal)
+		if found == nil {
+			t.Fatalf("the contract of README.md has no %s:\n%s", like, literal)
+		}
+		return found[1]
+	}
+	if class, late := said(`Class: contract\.(\w+)`), said(`Late: contract\.Late(\w+)`); class != "Compensable" || late != "Never" {
+		t.Fatalf("class %s, late %s: teach them to this test", class, late)
+	}
+	doubt := strings.ToLower(said(`OnInDoubt: contract\.InDoubt(\w+)`))
+	yaml := head + "capability: " + said(`Capability: "([^"]+)"`) + "\nclass: compensable\nlate: never\non_in_doubt: " +
+		doubt + "\ninverse:\n  call: " + said(`Call: "([^"]+)"`) + "\n  with:\n"
+	with := regexp.MustCompile(`"(\w+)": "(=[^"]+)"`).FindAllStringSubmatch(literal, -1)
+	for _, argument := range with {
+		yaml += "    " + argument[1] + ": '" + argument[2] + "'\n"
+	}
+	for _, f := range compile.Lint(parse(t, yaml)) {
+		t.Error(f)
+	}
+	if !strings.Contains(yaml, "meta.forward_key") || strings.Contains(yaml, "output.") {
+		t.Errorf("its undo has no name of the effect when the outcome is lost:\n%s", yaml)
 	}
 }
 

@@ -93,3 +93,42 @@ func TestNoUserTakesAllPlaces(t *testing.T) {
 		t.Errorf("%d wait", o.count)
 	}
 }
+
+// TestEveryVerbRefusesWhatItsBodyDoesNotMean, by the name of the field, before it does anything: the
+// desk of this test has nothing to do it with.
+func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
+	t.Parallel()
+	d := New(Config{Shared: new(Shared), Meter: (*observe.Meter)(nil)})
+	asked, requested := Verbs()
+	tried := map[string]verb{}
+	for _, name := range append(asked, api.HistoryVerb+"a", api.PreviewVerb+"a") {
+		tried[name] = questionVerb(name)
+	}
+	for _, name := range requested {
+		tried["admin "+name] = adminVerb(name)
+	}
+	for name, v := range tried {
+		for body, field := range map[string]string{
+			`null`: "request", `[]`: "request", `{"Plan":"p"}`: "request.Plan", `{"nothing":1}`: "request.nothing",
+		} {
+			answer := v.answer
+			if v.asked != nil {
+				answer = func(d *Desk, body []byte) any { return v.asked(d, "ana", body) }
+			}
+			if got, ok := answer(d, []byte(body)).(view.ErrorAnswer); !ok || got.Field != field || got.Want == "" {
+				t.Errorf("%s with %s: %+v, want field %s", name, body, got, field)
+			}
+		}
+	}
+	for body, field := range map[string]string{
+		`{"plan":"p","plan":"q"}`: "request.plan", `{"plan":null}`: "request.plan",
+	} {
+		if got, ok := tried["plan.show"].answer(d, []byte(body)).(view.ErrorAnswer); !ok || got.Field != field {
+			t.Errorf("plan.show with %s: %+v", body, got)
+		}
+	}
+	body := []byte(`{"tenant":"t","reason":"r","actor":"a","Tenant":"other"}`)
+	if got, ok := tried["admin tenant.erase"].answer(d, body).(view.ErrorAnswer); !ok || got.Field != "request.Tenant" {
+		t.Errorf("tenant.erase of two tenants: %+v", got)
+	}
+}

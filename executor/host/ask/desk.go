@@ -26,6 +26,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -58,8 +59,9 @@ type Config struct {
 	Room func() (used, most uint64, full bool)
 
 	Cascade     view.Cascade
-	MemoryBytes int64 // of working memory; 0: no limit
-	Lossy       bool  // the server need not sync every write
+	MemoryBytes int64  // of working memory; 0: no limit
+	Lossy       bool   // the server need not sync every write
+	Durable     string // as in jetstream.Config: DurableServer
 }
 
 // Keyring has the keys of plans: *vault.Keyring.
@@ -93,6 +95,7 @@ type Meter interface {
 type Shared struct {
 	programs   sync.Pool   // *triggers.Cache, of one question at a time
 	rebuilding atomic.Bool // a rebuild is under way
+	strict     jetstream.StrictServers
 }
 
 // Desk answers what is asked about one tenant. Its methods may be called from any goroutine.

@@ -9,8 +9,11 @@ import (
 func list[T any](items []T) []T { return append([]T{}, items...) }
 
 func plans(r *view.Reader, f view.Filter) any {
-	items, next := r.Plans(f)
-	return view.PlansAnswer{Plans: list(items), Next: next}
+	answer, err := r.List(f)
+	if err != nil {
+		answer = view.PlansAnswer{Plans: []view.Plan{}, Error: err.Error()}
+	}
+	return answer
 }
 
 func undos(r *view.Reader, q view.UndoQuery) any {

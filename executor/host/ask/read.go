@@ -2,6 +2,7 @@ package ask
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -49,7 +50,16 @@ func (d *Desk) stream() any {
 		return view.ErrorAnswer{Error: "cannot ask JetStream: " + err.Error()}
 	}
 	answer := view.StreamAnswer{Stream: reply.Data}
-	if err := jetstream.CheckStrict(ctx, d.Conn, d.Tenant); err != nil {
+	var info struct {
+		Cluster struct {
+			Leader string `json:"leader"`
+			Since  string `json:"leader_since"`
+		} `json:"cluster"`
+	}
+	_ = json.Unmarshal(reply.Data, &info) // without a leader every server is the connected one
+	leads := info.Cluster.Leader + " " + info.Cluster.Since
+	err = d.Shared.strict.Check(ctx, d.Conn, d.Tenant, d.Durable, leads)
+	if err != nil {
 		answer.NotStrict = err.Error()
 	}
 	return answer
