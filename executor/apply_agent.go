@@ -313,6 +313,9 @@ func (s about) outcomeOf() Result {
 		s.meta.TimeNs
 	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
 		a.row.ExternalRef, a.row.LiftedOutput = k.ForwardCompleted.ExternalRef, k.ForwardCompleted.Lifted
+		if k.ForwardCompleted.ExternalRef != "" {
+			a.row.FoundRef = ""
+		}
 		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
 		a.row.ReferenceIncomplete = k.ForwardCompleted.ReferenceIncomplete
 		a.keepOutput(s.e.Record.Payload.GetOutput())

@@ -216,9 +216,7 @@ func (root *plan) stopSettling() {
 // foundAtCommit goes on with an action in doubt when the world has answered. What it
 // finds too much of is its owner's: nothing unwinds that a duty could belong to.
 func (a *action) foundAtCommit(k *pb.ProbeAnswered) {
-	if k.ExternalRef != "" {
-		a.row.ExternalRef = k.ExternalRef
-	}
+	a.named(k)
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 		a.row.Duplicates = k.Duplicates
 		a.row.Note = extraEffects(k.Duplicates)

@@ -75,7 +75,7 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 			Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id,
 			Address:   ledger.FormatFullAddress(a.fixed.Registered),
 			Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
-			Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
+			Forward: a.fixed.Forward.Capability, ExternalRef: a.name(),
 			BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 		}}
 	if k := row.Asked; k != nil {

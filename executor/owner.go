@@ -231,7 +231,7 @@ func (s about) doneLate(end attemptEnd,
 		return effective
 	}
 	s.owedAnew(&rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef,
-		Presence: a.row.Presence, Undone: true}, noteUndone)
+		FoundRef: a.row.FoundRef, Presence: a.row.Presence, Undone: true}, noteUndone)
 	a.row.Note = clip(said + noteOwed + dutyID(a.origin(), a.origin().row.Duties))
 	return effective
 }

@@ -2397,6 +2397,7 @@ type ActionRow struct {
 	AbsentNs            int64                     `protobuf:"varint,46,opt,name=absent_ns,json=absentNs,proto3" json:"absent_ns,omitempty"`                                   // epoch of a question that found nothing while the forward might still land; 0: none
 	OutputIncomplete    bool                      `protobuf:"varint,90,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"`           // its payload row has what the undo reads of the output, or nothing
 	ReferenceIncomplete bool                      `protobuf:"varint,100,opt,name=reference_incomplete,json=referenceIncomplete,proto3" json:"reference_incomplete,omitempty"` // what the provider calls its effect could not be kept
+	FoundRef            string                    `protobuf:"bytes,110,opt,name=found_ref,json=foundRef,proto3" json:"found_ref,omitempty"`                                   // what a probe calls its effect; empty: as external_ref, that of the forward or of an extra effect
 	DoubtedAs           uint32                    `protobuf:"varint,47,opt,name=doubted_as,json=doubtedAs,proto3" json:"doubted_as,omitempty"`                                // the duty for a doubt that came after its blind undo or its skip; 0: none
 	DispatchedNs        int64                     `protobuf:"varint,70,opt,name=dispatched_ns,json=dispatchedNs,proto3" json:"dispatched_ns,omitempty"`                       // epoch of dispatched
 	Unserved            bool                      `protobuf:"varint,71,opt,name=unserved,proto3" json:"unserved,omitempty"`                                                   // no worker took its last attempt: it is not tried again unless its owner says so
@@ -2773,6 +2774,13 @@ func (x *ActionRow) GetReferenceIncomplete() bool {
 		return x.ReferenceIncomplete
 	}
 	return false
+}
+
+func (x *ActionRow) GetFoundRef() string {
+	if x != nil {
+		return x.FoundRef
+	}
+	return ""
 }
 
 func (x *ActionRow) GetDoubtedAs() uint32 {
@@ -4040,7 +4048,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x8e\x10\n" +
+	" \x01(\tR\x06writer\"\xab\x10\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4106,7 +4114,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\basked_ns\x18- \x01(\x03R\aaskedNs\x12\x1b\n" +
 	"\tabsent_ns\x18. \x01(\x03R\babsentNs\x12+\n" +
 	"\x11output_incomplete\x18Z \x01(\bR\x10outputIncomplete\x121\n" +
-	"\x14reference_incomplete\x18d \x01(\bR\x13referenceIncomplete\x12\x1d\n" +
+	"\x14reference_incomplete\x18d \x01(\bR\x13referenceIncomplete\x12\x1b\n" +
+	"\tfound_ref\x18n \x01(\tR\bfoundRef\x12\x1d\n" +
 	"\n" +
 	"doubted_as\x18/ \x01(\rR\tdoubtedAs\x12#\n" +
 	"\rdispatched_ns\x18F \x01(\x03R\fdispatchedNs\x12\x1a\n" +

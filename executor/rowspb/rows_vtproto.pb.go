@@ -606,6 +606,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.AbsentNs = m.AbsentNs
 	r.OutputIncomplete = m.OutputIncomplete
 	r.ReferenceIncomplete = m.ReferenceIncomplete
+	r.FoundRef = m.FoundRef
 	r.DoubtedAs = m.DoubtedAs
 	r.DispatchedNs = m.DispatchedNs
 	r.Unserved = m.Unserved
@@ -3059,6 +3060,15 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.FoundRef) > 0 {
+		i -= len(m.FoundRef)
+		copy(dAtA[i:], m.FoundRef)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.FoundRef)))
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0xf2
 	}
 	if m.ReferenceIncomplete {
 		i--
@@ -5554,6 +5564,10 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.ReferenceIncomplete {
 		n += 3
+	}
+	l = len(m.FoundRef)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9306,6 +9320,16 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.ReferenceIncomplete = bool(v != 0)
+		case 110:
+			if wireType != 2 {
+				return wrongWireType(wireType, "FoundRef")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.FoundRef = string(part)
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

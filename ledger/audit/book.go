@@ -147,6 +147,7 @@ type action struct {
 	outcome               string
 	outcomeNs             int64 // logical time of the record that says so
 	externalRef           string
+	foundRef              string // what a probe calls its effect; empty: as externalRef
 	failure               string
 	lifted                []byte
 	input, output         []byte

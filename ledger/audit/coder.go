@@ -257,6 +257,7 @@ func codeAction(c *coder, a *action) {
 	c.text(&a.outcome)
 	number(c, &a.outcomeNs)
 	c.text(&a.externalRef)
+	c.text(&a.foundRef)
 	c.text(&a.failure)
 	c.bytes(&a.lifted)
 	c.bytes(&a.input)

@@ -105,7 +105,8 @@ func (b *book) saidDoneLate(c *claim, attempt uint32) {
 	a.saidDone = attempt
 	if a.undo == resolved {
 		b.owedAgain(c.Entry, c.p, a, &action{
-			outcome: a.outcome, externalRef: a.externalRef, presence: a.presence, undone: true,
+			outcome: a.outcome, externalRef: a.externalRef, foundRef: a.foundRef, presence: a.presence,
+			undone: true,
 		}, noteUndone)
 	}
 }

@@ -375,6 +375,8 @@ var catalogue = []mutant{
 	{"a parent does not follow its child", "executor/child.go",
 		"case rowspb.Phase_PHASE_COMPENSATED:\n\t\ta.settle(rowspb.Undo_UNDO_COMPENSATED, " +
 			"p.row.Ended)", "case rowspb.Phase_PHASE_COMPENSATED:"},
+	{"what a probe calls the effect is forgotten", "executor/apply_probe.go",
+		"a.row.FoundRef = k.ExternalRef", "_ = a.row.FoundRef"},
 	{"an extra effect is not owed", "executor/apply_probe.go",
 		"a.land()\n\ta.owe()\n\tif k.Presence == pb.Presence_PRESENCE_DUPLICATE {",
 		"a.land()\n\ta.owe()\n\tif k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {"},
