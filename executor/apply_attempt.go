@@ -166,6 +166,10 @@ func (s about) succeeded(k *pb.CompensationSucceeded) Result {
 	a.land()
 	a.row.Note, a.row.AliveUntilNs = "", 0
 	a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
+	if a.sentAnew(k.Attempt) { // and another one may have done it once more
+		a.noteDone(k.Attempt)
+		s.owedUndone()
+	}
 	return effective
 }
 

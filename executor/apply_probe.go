@@ -182,6 +182,15 @@ func (a *action) named(k *pb.ProbeAnswered) {
 	}
 }
 
+// says keeps what a forward says of its effect. Where it names none, what a probe has found stays.
+func (a *action) says(k *pb.ForwardCompleted) {
+	a.row.ExternalRef, a.row.LiftedOutput = k.ExternalRef, k.Lifted
+	if k.ExternalRef != "" {
+		a.row.FoundRef = ""
+	}
+	a.row.OutputIncomplete, a.row.ReferenceIncomplete = k.OutputIncomplete, k.ReferenceIncomplete
+}
+
 // name is what the provider calls the effect of an action, as far as it is known.
 func (a *action) name() string { return cmp.Or(a.row.FoundRef, a.row.ExternalRef) }
 

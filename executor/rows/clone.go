@@ -62,7 +62,8 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		OutcomeNs: r.OutcomeNs, AskedNs: r.AskedNs, AbsentNs: r.AbsentNs,
 		DoubtedAs: r.DoubtedAs, OutputIncomplete: r.OutputIncomplete,
 		ReferenceIncomplete: r.ReferenceIncomplete, FoundRef: r.FoundRef,
-		DispatchedNs:        r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
+		Keys: r.Keys, SaidEarlier: r.SaidEarlier,
+		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 	}
 }

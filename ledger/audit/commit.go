@@ -187,7 +187,7 @@ func noteDoubtAnswered(b *book, c *claim) {
 		a.dropCall()
 		a.absentNs, a.doubt = a.askedNs, doubtDue
 	default:
-		b.noteName(a, k)
+		noteName(b, a, k)
 		a.dropCall()
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // nothing unwinds that could undo both
 			a.doubt, a.duplicates = doubtSpent, k.Duplicates

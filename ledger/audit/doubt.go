@@ -173,7 +173,7 @@ func (b *book) nothingFound(a *action, k *pb.ProbeAnswered) {
 // noteName keeps the name of an effect that a probe found. After an attempt it names only what
 // had no name of its own; by the rules of earlier holders it named nothing then, and elsewhere it
 // took the place of what the forward had said.
-func (b *book) noteName(a *action, k *pb.ProbeAnswered) {
+func noteName(b *book, a *action, k *pb.ProbeAnswered) {
 	if k.ExternalRef == "" {
 		return
 	}
@@ -207,7 +207,7 @@ func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 		a.hear(pb.Answer_ANSWER_DONE)
 		return
 	}
-	b.noteName(a, k)
+	noteName(b, a, k)
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
 		b.noteExtraRefs(p, a, k.Duplicates)
@@ -396,7 +396,7 @@ func noteFound(b *book, c *claim) {
 		a.undo = owed
 	case k.Question == pb.Question_QUESTION_EFFECT:
 		a.presence = k.Presence
-		b.noteName(a, k)
+		noteName(b, a, k)
 		a.dropCall()
 		a.undo = owed
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {

@@ -295,6 +295,11 @@ var catalogue = []mutant{
 		"return ledger.Key(a.plan.s.tenant, a.id.Plan, a.fixed.Id, ledger.PurposeUndo)",
 		"return ledger.Key(a.plan.s.tenant, a.id.Plan, a.fixed.Id, " +
 			"ledger.PurposeUndo+string(rune('0'+a.row.Attempt)))"},
+	{"an owner's new key is that of the action", "executor/owner.go",
+		"Key: ledger.RetryKey(a.firstKey(), s.e.Address)", "Key: a.firstKey()"},
+	{"what an earlier key did beside a new one is lost", "executor/owner.go",
+		"case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:\n\t\treturn true",
+		"case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:\n\t\treturn false"},
 	{"an undo in doubt is not asked about", "executor/apply_attempt.go",
 		"case k.InDoubt && c.Probe != nil && !inMemory(a):",
 		"case k.InDoubt && c.Probe != nil && inMemory(a):"},
