@@ -312,9 +312,7 @@ func (s about) outcomeOf() Result {
 	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, s.e.Address,
 		s.meta.TimeNs
 	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
-		a.row.ExternalRef, a.row.LiftedOutput = k.ForwardCompleted.ExternalRef, k.ForwardCompleted.Lifted
-		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
-		a.row.ReferenceIncomplete = k.ForwardCompleted.ReferenceIncomplete
+		a.says(k.ForwardCompleted)
 		a.keepOutput(s.e.Record.Payload.GetOutput())
 	}
 	if now == rowspb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {

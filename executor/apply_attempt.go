@@ -166,6 +166,10 @@ func (s about) succeeded(k *pb.CompensationSucceeded) Result {
 	a.land()
 	a.row.Note, a.row.AliveUntilNs = "", 0
 	a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
+	if a.sentAnew(k.Attempt) { // and another one may have done it once more
+		a.noteDone(k.Attempt)
+		s.owedUndone()
+	}
 	return effective
 }
 
@@ -366,7 +370,7 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 	payload := a.plan.s.payload(a.id)
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
 		Incomplete: a.row.OutputIncomplete,
-		Unnamed:    a.row.ReferenceIncomplete && a.row.ExternalRef == ""}
+		Unnamed:    a.row.ReferenceIncomplete && a.name() == ""}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {
 			vars.Plan = a.plan.planJSON()
@@ -416,7 +420,7 @@ func (a *action) metaOf() metaVars {
 		Attempt:    a.row.Attempt + 1,
 		ForwardKey: a.forwardKey(), ForwardAtMs: a.fixed.AtNs / 1e6,
 		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: a.key(),
-		ExternalRef:  a.row.ExternalRef,
+		ExternalRef:  a.name(),
 		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 	}
 }

@@ -105,7 +105,7 @@ func (s *fold) applyWorker() Result {
 // progressed hears that an attempt goes on.
 func (s about) progressed(k *pb.CompensationProgressed) {
 	a := s.a
-	if k.Key != a.key() || k.Attempt < 1 || k.Attempt > a.lastAttempt() ||
+	if k.Key != a.keyOf(k.Attempt) || k.Attempt < 1 || k.Attempt > a.lastAttempt() ||
 		s.foreign(k.Attempt, k.Token) != "" {
 		return
 	}
@@ -117,8 +117,9 @@ func (s about) progressed(k *pb.CompensationProgressed) {
 // reported hears how a long undo ended.
 func (s about) reported(report *pb.CompensationReported) Result {
 	a, p := s.a, s.a.plan
-	if report.Key != a.key() {
-		return refused("key %q is not the key of action %s", report.Key, a.fixed.Id)
+	if report.Key != a.keyOf(report.Attempt) {
+		return refused("key %q is not the key of attempt %d of action %s", report.Key, report.Attempt,
+			a.fixed.Id)
 	}
 	if why := s.foreign(report.Attempt, report.Token); why != "" {
 		return refused("compensation_reported.token: %s", why)
@@ -128,8 +129,8 @@ func (s about) reported(report *pb.CompensationReported) Result {
 	if done && a.row.Ahead != nil && report.Attempt == 1 {
 		a.callBack() // it was sent, and no success before it is waited for
 	}
-	if open := atOwner(a) || owing(a.row.Undo); done && open && made(a, report.Attempt) &&
-		report.Attempt <= a.row.SaidDone {
+	open := atOwner(a) || owing(a.row.Undo) || a.twice(report.Attempt)
+	if done && open && made(a, report.Attempt) && a.heardDone(report.Attempt) {
 		return repeated
 	}
 	if done && late(a, report.Attempt) {
@@ -148,7 +149,7 @@ func (s about) reported(report *pb.CompensationReported) Result {
 		return repeated
 	}
 	if done {
-		a.row.SaidDone = report.Attempt
+		a.noteDone(report.Attempt)
 	}
 	a.heard(report, s.e.Address)
 	return effective

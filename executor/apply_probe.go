@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -159,15 +160,39 @@ func (s about) effectFound(k *pb.ProbeAnswered) {
 		return
 	}
 	a.row.Presence = k.Presence
-	if k.ExternalRef != "" {
-		a.row.ExternalRef = k.ExternalRef
-	}
+	a.named(k)
 	a.land()
 	a.owe()
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 		s.foundDuplicates(k.Duplicates)
 	}
 }
+
+// named keeps what a probe calls the effect, for the next call. After an attempt of the undo of
+// what has a name of its own, of its forward or as an extra effect, that name stays: the attempt
+// was sent with it, and the answer may be about the effect that the extra one came beside.
+func (a *action) named(k *pb.ProbeAnswered) {
+	found := a.plan.s.meta.HolderFold >= ledger.FoundSince
+	switch undo := k.Question == pb.Question_QUESTION_UNDO; {
+	case k.ExternalRef == "" || undo && (!found || a.row.ExternalRef != ""):
+	case !found:
+		a.row.ExternalRef = k.ExternalRef
+	default:
+		a.row.FoundRef = k.ExternalRef
+	}
+}
+
+// says keeps what a forward says of its effect. Where it names none, what a probe has found stays.
+func (a *action) says(k *pb.ForwardCompleted) {
+	a.row.ExternalRef, a.row.LiftedOutput = k.ExternalRef, k.Lifted
+	if k.ExternalRef != "" {
+		a.row.FoundRef = ""
+	}
+	a.row.OutputIncomplete, a.row.ReferenceIncomplete = k.OutputIncomplete, k.ReferenceIncomplete
+}
+
+// name is what the provider calls the effect of an action, as far as it is known.
+func (a *action) name() string { return cmp.Or(a.row.FoundRef, a.row.ExternalRef) }
 
 // undoFound goes on after an attempt of which no one knows whether it happened. While the
 // forward may still land, absent says nothing: only an undo that arrives keeps it from
@@ -183,6 +208,7 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 		s.heardOf(pb.Answer_ANSWER_DONE, "")
 		return
 	}
+	a.named(k)
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
 		s.foundDuplicates(k.Duplicates)

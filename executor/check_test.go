@@ -399,10 +399,10 @@ func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 			map[string]bool{}, map[string]bool{}}
 	}
 	a := s.byName(r.Plan, r.Action)
-	key := a.key()
+	key := a.firstKey()
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
-		c.owners[key] = ledger.FormatAddress(a.fixed.Registered) + " " + a.fixed.Id
+		c.owners[k.CompensationDispatched.Key] = ledger.FormatAddress(a.fixed.Registered) + " " + a.fixed.Id
 		c.blind[key] = k.CompensationDispatched.BlindCleanup
 		c.late[key] = c.late[key] && c.blind[key]
 	case *pb.Record_CompensationSkipped:
@@ -410,7 +410,7 @@ func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 	case *pb.Record_ForwardCompleted:
 		c.late[key] = c.blind[key]
 	case *pb.Record_CompensationSucceeded:
-		c.succeeded[key]++
+		c.succeeded[a.keyOf(k.CompensationSucceeded.Attempt)]++
 	case *pb.Record_CompensationFailed:
 		c.doubtful[key] = k.CompensationFailed.InDoubt && a.fixed.Compensation.Probe != nil
 	case *pb.Record_RetryRequested, *pb.Record_ForwardFailed:
@@ -445,8 +445,8 @@ func (c *OrderCheck) Check(s *State, e ledger.Entry) error {
 			return inOrder(s, parent, a)
 		}
 	case *pb.Record_CompensationSucceeded:
-		if a := s.byName(r.Plan, r.Action); a != nil {
-			return c.success(s, a)
+		if a := s.byName(r.Plan, r.Action); a != nil && !late(a, k.CompensationSucceeded.Attempt) {
+			return c.success(s, a, k.CompensationSucceeded.Attempt)
 		}
 	case *pb.Record_CompensationDispatched:
 		if a := s.byName(r.Plan, r.Action); a != nil {
@@ -456,9 +456,9 @@ func (c *OrderCheck) Check(s *State, e ledger.Entry) error {
 	return nil
 }
 
-func (c *OrderCheck) success(s *State, a *action) error {
-	switch key := a.key(); {
-	case c.succeeded[key] > 0:
+func (c *OrderCheck) success(s *State, a *action, attempt uint32) error {
+	switch key := a.firstKey(); {
+	case c.succeeded[a.keyOf(attempt)] > 0:
 		return fmt.Errorf("%s/%s was undone twice", a.id.Plan, a.fixed.Id)
 	case a.row.Ahead != nil:
 		return fmt.Errorf("%s/%s is undone, and its dispatch is ahead", a.id.Plan, a.fixed.Id)
@@ -470,7 +470,7 @@ func (c *OrderCheck) success(s *State, a *action) error {
 }
 
 func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
-	id, contract, key := a.fixed.Id, a.fixed.Compensation, a.key()
+	id, contract, key := a.fixed.Id, a.fixed.Compensation, a.firstKey()
 	// An undo that bars its forward is sent after an answer that nothing is there.
 	bars := refusesLate(a) && c.effect[key] == pb.Presence_PRESENCE_ABSENT
 	asks := contract.GetProbe() != nil && !bars && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 &&
@@ -483,11 +483,11 @@ func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 	switch {
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
-	case k.Key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0) ||
-		k.Key != key:
+	case key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0),
+		k.Key != a.key(), (len(a.row.Keys) == 0) != (k.Key == key):
 		return fmt.Errorf("another key for %s (I19)", id)
-	case c.owners[key] != "" && c.owners[key] != owner:
-		return fmt.Errorf("the key of %s is the key of %s (I19)", owner, c.owners[key])
+	case c.owners[k.Key] != "" && c.owners[k.Key] != owner:
+		return fmt.Errorf("the key of %s is the key of %s (I19)", owner, c.owners[k.Key])
 	case asks && c.effect[key] != pb.Presence_PRESENCE_PRESENT && c.effect[key] != pb.Presence_PRESENCE_DUPLICATE:
 		return fmt.Errorf("%s is undone in doubt, and the probe found %s (S97)", id, presenceName(c.effect[key]))
 	case c.doubtful[key]:
@@ -515,8 +515,11 @@ func inOrder(s *State, p *plan, a *action) error {
 func (c *OrderCheck) compensated(s *State, p *plan) error {
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
-		key := a.key()
+		key := a.firstKey()
 		done := c.succeeded[key]
+		for _, k := range a.row.Keys {
+			done += c.succeeded[k.Key]
+		}
 		late := c.late[key] || a.row.Late && a.fixed.DutyOf == 0 // a plan that failed at once skips without records
 		switch {
 		case p.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && a.row.Settled == nil: // before the savepoint

@@ -216,9 +216,7 @@ func (root *plan) stopSettling() {
 // foundAtCommit goes on with an action in doubt when the world has answered. What it
 // finds too much of is its owner's: nothing unwinds that a duty could belong to.
 func (a *action) foundAtCommit(k *pb.ProbeAnswered) {
-	if k.ExternalRef != "" {
-		a.row.ExternalRef = k.ExternalRef
-	}
+	a.named(k)
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 		a.row.Duplicates = k.Duplicates
 		a.row.Note = extraEffects(k.Duplicates)
@@ -306,6 +304,9 @@ func (s about) answeredAtCommit(k *pb.Resolved) Result {
 func (s about) askedAgain(k *pb.RetryRequested) Result {
 	a := s.a
 	switch {
+	case k.NewKey:
+		return refused("retry_requested.new_key: given, and nothing of plan %s is being undone; "+
+			"want none", a.plan.id)
 	case a.fixed.Compensation.GetProbe() == nil:
 		return refused("there is nothing to retry: the contract of %s has no probe",
 			a.fixed.Forward.GetCapability())

@@ -109,10 +109,10 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 	}
 	switch {
 	// the last: this very answer
-	case !made(a, in.Attempt) || inMemory(a) || in.Attempt <= a.row.SaidDone ||
+	case !made(a, in.Attempt) || inMemory(a) || a.heardDone(in.Attempt) ||
 		in.Attempt == a.row.Answered:
 		return false
-	case atOwner(a):
+	case late(a, in.Attempt):
 		return true
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
 		return false
@@ -126,10 +126,10 @@ func (d *decider) told(p *plan, a *action, in Answer) bool {
 	reply := in.Reply
 	k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef),
 		Worker: clip(reply.Worker), Timing: timingOf(in)}
-	if !atOwner(a) {
+	if !late(a, in.Attempt) {
 		return d.done(p, a, k, output(reply), a.row.Dispatched)
 	}
-	r := d.about(p, a, a.row.Settled)
+	r := d.about(p, a, cmp.Or(a.row.Settled, a.row.Dispatched))
 	r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: k}
 	return d.propose(r)
 }
@@ -189,7 +189,7 @@ func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result [
 		return d.changeFact(p, a, r) && d.propose(r)
 	}
 	asked := &pb.ProbeAsked{
-		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: a.key(),
+		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: a.keyOf(k.Attempt),
 		Question: pb.Question_QUESTION_VERIFY,
 		Done:     k, TimeoutNs: cmp.Or(verify.Call.TimeoutNs, timeoutDefault),
 	}

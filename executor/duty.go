@@ -57,7 +57,7 @@ func (s about) foundDuplicates(refs []string) {
 	p, a := s.a.plan, s.a
 	a.row.Duplicates = nil
 	for _, ref := range refs {
-		if ref != a.row.ExternalRef && !a.owedTo(ref) {
+		if ref != a.name() && !a.owedTo(ref) {
 			a.row.Duplicates = append(a.row.Duplicates, ref)
 		}
 	}
@@ -120,7 +120,7 @@ func (s about) duplicate(ref string) {
 func (a *action) owedTo(ref string) bool {
 	origin := a.origin()
 	for i := uint32(1); i <= origin.row.Duties; i++ {
-		if d := a.plan.s.byName(a.plan.id, dutyID(origin, i)); d.row.ExternalRef == ref {
+		if d := a.plan.s.byName(a.plan.id, dutyID(origin, i)); d.name() == ref {
 			return true
 		}
 	}

@@ -252,7 +252,8 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 			r.Kind = resolvedBy(d.n(3) == 0).Kind
 			r.GetResolved().Outcome = pb.Resolution(1 + d.n(4))
 		case 4, 5:
-			r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "x", Actor: "x", Force: d.n(2) == 0}}
+			r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "x", Actor: "x", Force: d.n(2) == 0,
+				NewKey: d.n(8) == 0}}
 		}
 	case ledger.ClassWorker:
 		r.Kind = &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{

@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
@@ -75,7 +76,7 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 			Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id,
 			Address:   ledger.FormatFullAddress(a.fixed.Registered),
 			Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
-			Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
+			Forward: a.fixed.Forward.Capability, ExternalRef: a.name(),
 			BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 		}}
 	if k := row.Asked; k != nil {
@@ -227,8 +228,24 @@ func hasOutput(a *action) bool { return !blind(a) && a.row.HasOutput }
 // bindable reports whether an output is more than nothing.
 func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }
 
-// key is the idempotency key of an action's undo, the same for every attempt.
-func (a *action) key() string {
+// key is the idempotency key of an action's undo, the same for every attempt until its owner
+// asks for another one.
+func (a *action) key() string { return a.keyOf(math.MaxUint32) }
+
+// keyOf is the key of one attempt.
+func (a *action) keyOf(attempt uint32) string {
+	for _, k := range slices.Backward(a.row.Keys) {
+		if attempt > k.After {
+			return k.Key
+		}
+	}
+	return a.firstKey()
+}
+
+// KeyOf is the key of one attempt of an undo.
+func (a *Action) KeyOf(attempt uint32) string { return a.a.keyOf(attempt) }
+
+func (a *action) firstKey() string {
 	if a.fixed.Key != "" {
 		return a.fixed.Key
 	}

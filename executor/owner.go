@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -120,11 +121,19 @@ func (s *fold) retryRequested(p *plan, k *pb.RetryRequested) Result {
 	if p.committing() {
 		return s.about(a).askedAgain(k)
 	}
-	if why := a.retryRefused(k.Force); why != "" {
+	if why := a.retryRefused(k); why != "" {
 		return refused("%s", why)
 	}
-	if !s.about(a).seconded(&rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
+	answer := &rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}
+	if k.NewKey {
+		answer.Answer = "retry --new-key"
+	}
+	if !s.about(a).seconded(answer) {
 		return effective
+	}
+	if k.NewKey {
+		a.row.Keys = append(slices.Clip(a.row.Keys), &rowspb.UndoKey{After: a.row.Attempt,
+			Key: ledger.RetryKey(a.firstKey(), s.e.Address)})
 	}
 	a.row.AttemptsFrom, a.row.Approved, a.row.Unserved = a.row.Attempt, true, false
 	if a.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
@@ -140,7 +149,7 @@ func (s *fold) retryRequested(p *plan, k *pb.RetryRequested) Result {
 }
 
 // retryRefused says why an undo must not be tried again now, or "".
-func (a *action) retryRefused(force bool) string {
+func (a *action) retryRefused(k *pb.RetryRequested) string {
 	class, id := a.fixed.Forward.Class, a.fixed.Id
 	waits := !flying(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
 		a.row.Undo != rowspb.Undo_UNDO_EXHAUSTED
@@ -149,10 +158,15 @@ func (a *action) retryRefused(force bool) string {
 		return "there is nothing to retry: " + a.fixed.Forward.Capability + " has no inverse"
 	case a.row.Undone:
 		return "there is nothing to retry: " + noteUndone
-	case waits && a.row.Approved && a.row.AttemptsFrom == a.row.Attempt:
+	case k.NewKey && a.row.Attempt == 0:
+		return "retry_requested.new_key: no attempt of action " + id + " was made: want none"
+	case k.NewKey && a.key() != a.keyOf(a.row.Attempt):
+		return "retry_requested.new_key: the next attempt of action " + id +
+			" has a new key already: want none"
+	case waits && a.row.Approved && a.row.AttemptsFrom == a.row.Attempt && !k.NewKey:
 		return "the undo of action " + id + " goes on already, as its owner said: it is " +
 			undoName(a.row.Undo)
-	case force:
+	case k.Force:
 		return ""
 	case a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED:
 		return fmt.Sprintf("attempt %d of action %s is on its way since %s and has no answer: wait, or "+
@@ -207,7 +221,51 @@ func atOwner(a *action) bool {
 
 // late reports whether a word that an attempt is done would come behind the action's
 // quarantine or its owner's answer. An undo in working memory is a record: none is late.
-func late(a *action, attempt uint32) bool { return atOwner(a) && made(a, attempt) && !inMemory(a) }
+// So does one under an earlier key than that of the undo which counts.
+func late(a *action, attempt uint32) bool {
+	return (atOwner(a) || a.twice(attempt)) && made(a, attempt) && !inMemory(a)
+}
+
+// Attempts under different keys are different undos to their provider: that one of them is done
+// says nothing of the other, and where both are, it was undone twice.
+
+// sentAnew reports whether an attempt was followed by one under another key.
+func (a *action) sentAnew(attempt uint32) bool {
+	return attempt < a.row.Attempt && a.keyOf(attempt) != a.keyOf(a.row.Attempt)
+}
+
+// twice reports whether a word that this attempt is done tells of another undo than the one that
+// was said to be done last.
+func (a *action) twice(attempt uint32) bool {
+	said := a.row.Reported.GetAttempt()
+	switch {
+	case !a.sentAnew(attempt):
+		return false
+	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return true
+	case a.row.Pending != nil:
+		said = a.row.Pending.Attempt
+	case !reportedDone(a):
+		return false
+	}
+	return a.keyOf(said) != a.keyOf(attempt)
+}
+
+// heardDone reports whether an attempt, or a later one under its key, was called done.
+func (a *action) heardDone(attempt uint32) bool {
+	return slices.ContainsFunc(append(slices.Clip(a.row.SaidEarlier), a.row.SaidDone),
+		func(said uint32) bool { return attempt <= said && a.keyOf(attempt) == a.keyOf(said) })
+}
+
+func (a *action) noteDone(attempt uint32) {
+	if a.heardDone(attempt) {
+		return
+	}
+	if said := a.row.SaidDone; said != 0 && a.keyOf(said) != a.keyOf(attempt) {
+		a.row.SaidEarlier = append(slices.Clip(a.row.SaidEarlier), said)
+	}
+	a.row.SaidDone = attempt
+}
 
 // noteUndone is why a duty is its owner's from the start.
 const noteUndone = "its undo was carried out after all: see whether that was once too often"
@@ -218,22 +276,28 @@ const noteUndone = "its undo was carried out after all: see whether that was onc
 func (s about) doneLate(end attemptEnd,
 	attempt uint32) Result {
 	a := s.a
-	if attempt <= a.row.SaidDone {
-		return void("action %s: attempt %d was said to be done already", a.fixed.Id, a.row.SaidDone)
+	if a.heardDone(attempt) {
+		return void("action %s: attempt %d was said to be done already", a.fixed.Id, attempt)
 	}
 	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt,
 		orWorker(end.worker), ledger.FormatAddress(s.e.Address))
 	s.attemptEnded(attempt, end)
-	a.row.SaidDone = attempt
+	a.noteDone(attempt)
 	a.change()
 	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 		a.row.Note = clip(a.row.Note + "; " + said)
 		return effective
 	}
-	s.owedAnew(&rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef,
-		Presence: a.row.Presence, Undone: true}, noteUndone)
+	s.owedUndone()
 	a.row.Note = clip(said + noteOwed + dutyID(a.origin(), a.origin().row.Duties))
 	return effective
+}
+
+// owedUndone has the owner look whether an action was undone once too often.
+func (s about) owedUndone() {
+	row := s.a.row
+	s.owedAnew(&rowspb.ActionRow{Outcome: row.Outcome, ExternalRef: row.ExternalRef,
+		FoundRef: row.FoundRef, Presence: row.Presence, Undone: true}, noteUndone)
 }
 
 func orWorker(name string) string {

@@ -371,7 +371,7 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 			Writer: a.fixed.Writer,
 		}
 		if a.fixed.Child == "" {
-			fixed.Key = a.key()
+			fixed.Key = a.firstKey()
 		}
 		row := rows.CloneAction(a.row)
 		row.Leases, row.Verdict, row.Warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false

@@ -44,7 +44,7 @@ import (
 //	tell:a#1=done                 a worker reports on attempt 1 (done, fail, stop)
 //	resolve:a  halt:a  retry:a    an operator's word on a quarantined action; resolve:a@bob of operator bob
 //	accept:a  lost:a              likewise: it stays; it cannot be undone any more
-//	skip:a  force:a               let the unwind go on without it; retry by force
+//	skip:a  force:a  newkey:a       let the unwind go on without it; retry by force, under a new key, both (newkey!:a)
 //	lone:x                        a forward without its registration
 //	judge:a=block  =block*        a verdict, which says that it undoes the plan
 //	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
@@ -198,8 +198,8 @@ func (s *schedule) word(word string) []Result {
 		return s.agent(s.plan, pair(rest)[0])
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
-	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "tell", "judge", "reply"},
-		verb):
+	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
+		"tell", "judge", "reply"}, verb):
 		return s.about(verb, rest)
 	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
@@ -405,10 +405,10 @@ func (s *schedule) about(verb, rest string) []Result {
 			r.GetResolved().Outcome = pb.Resolution_RESOLUTION_LOST
 		}
 		return s.by(operator, action, r)
-	case "retry", "force":
+	case "retry", "force", "newkey", "newkey!":
 		return s.by(operator, action,
 			&pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again",
-				Force: verb == "force"}}})
+				Force: verb == "force" || verb == "newkey!", NewKey: strings.HasPrefix(verb, "newkey")}}})
 	case "judge":
 		scope := pb.Scope_SCOPE_UNSPECIFIED
 		if strings.HasSuffix(answer, "*") {
@@ -435,7 +435,7 @@ func (s *schedule) about(verb, rest string) []Result {
 		"stop": pb.Answer_ANSWER_STOP}
 	key := ledger.Key("t", s.plan, action, ledger.PurposeUndo)
 	if s.planOf(s.plan) != nil && s.actionOf(s.plan, action) != nil { // of an undone plan: the key of the old one
-		key = s.actionOf(s.plan, action).Key()
+		key = s.actionOf(s.plan, action).KeyOf(uint32(n))
 	}
 	return s.reportOn(s.plan, action, uint32(n), key, answers[answer])
 }

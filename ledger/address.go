@@ -100,14 +100,28 @@ const (
 )
 
 // Key returns the idempotency key of an action for one purpose: 32 lower-case hex digits
-// of SHA-256 over tenant, plan and action. It is the same for every attempt and
-// every holder, and it is known before the forward is registered.
+// of SHA-256 over tenant, plan and action. It is the same for every holder, and for every attempt
+// until an owner asks for another one (RetryKey), and it is known before the forward is registered.
 func Key(tenant, plan, action, purpose string) string {
 	buf := make([]byte, 0, 256)
 	for _, s := range [...]string{"sagenbaum/key/v1", tenant, plan, action, purpose} {
 		buf = binary.BigEndian.AppendUint32(buf, uint32(len(s)))
 		buf = append(buf, s...)
 	}
+	sum := sha256.Sum256(buf)
+	return hex.EncodeToString(sum[:16])
+}
+
+// RetryKey returns the idempotency key that an owner has asked for in place of the key of an
+// undo, by the record at an address. Each such record gives another one, of the form of Key.
+func RetryKey(key string, at *pb.Address) string {
+	buf := make([]byte, 0, 128)
+	for _, s := range [...]string{"sagenbaum/key/v1/retry", key} {
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(s)))
+		buf = append(buf, s...)
+	}
+	buf = binary.BigEndian.AppendUint64(buf, at.GetSequence())
+	buf = binary.BigEndian.AppendUint32(buf, at.GetIndex())
 	sum := sha256.Sum256(buf)
 	return hex.EncodeToString(sum[:16])
 }

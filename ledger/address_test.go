@@ -153,3 +153,23 @@ func TestKeysDifferWithEveryPartAndDoNotRunTogether(t *testing.T) {
 		seen[key] = fmt.Sprint(parts)
 	}
 }
+
+// TestANewKeyIsOfItsRequest: by the first key and the place of the request, and never another's.
+func TestANewKeyIsOfItsRequest(t *testing.T) {
+	first := ledger.Key("t", "p", "a", ledger.PurposeUndo)
+	seen := map[string]string{first: "the first key"}
+	for what, key := range map[string]string{
+		"a request":            ledger.RetryKey(first, &pb.Address{Sequence: 7}),
+		"another one":          ledger.RetryKey(first, &pb.Address{Sequence: 8}),
+		"another of a commit":  ledger.RetryKey(first, &pb.Address{Sequence: 7, Index: 1}),
+		"one for another undo": ledger.RetryKey(ledger.Key("t", "p", "b", ledger.PurposeUndo), &pb.Address{Sequence: 7}),
+	} {
+		if seen[key] != "" || len(key) != len(first) {
+			t.Errorf("%s has key %q, which is that of %q", what, key, seen[key])
+		}
+		seen[key] = what
+	}
+	if got := ledger.RetryKey(first, &pb.Address{Sequence: 7, Leaf: []byte{1}}); seen[got] != "a request" {
+		t.Errorf("the same request has key %s", got)
+	}
+}

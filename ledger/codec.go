@@ -70,13 +70,17 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 	return buf, nil
 }
 
+// readerOfKeys is the first reader that knows of an owner who asks for a new key: one of before
+// would take the request for a retry under the same key.
+const readerOfKeys = 8
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= CopiesSince:
-			version = max(version, 8)
+		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey():
+			version = max(version, readerOfKeys)
 		case r.GetTermStarted().GetFoldVersion() >= TextsSince:
 			version = max(version, 7)
 		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:

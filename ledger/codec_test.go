@@ -228,6 +228,41 @@ func TestACommitForANewerReader(t *testing.T) {
 	}
 }
 
+// TestANewKeyNeedsAReaderThatKnowsOfIt: one of before would read a retry under the same key, and so
+// does a holder of before where the commit hides from it what it asks for.
+func TestANewKeyNeedsAReaderThatKnowsOfIt(t *testing.T) {
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}
+	retry := &pb.Record{Plan: "p", Action: "a",
+		Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "again", Actor: "ann"}}}
+	if data := encode(t, retry); data[1] != 1 {
+		t.Errorf("a retry needs reader %d, want 1", data[1])
+	}
+	retry.GetRetryRequested().NewKey = true
+	m := message(source, "", encode(t, retry))
+	if m.Data[1] != 8 {
+		t.Errorf("a new key needs reader %d, want 8", m.Data[1])
+	}
+	hidden := message(source, ledger.ContentTypeJSON, []byte(
+		`{"records":[{"plan":"p","action":"a","retryRequested":{"reason":"again","actor":"ann","newKey":true}}]}`))
+	for _, c := range []struct {
+		message ledger.Message
+		fold    uint32
+		refused string
+		newKey  bool
+	}{
+		{m, ledger.NewKeySince, "", true}, {m, ledger.NewKeySince - 1, "retry_requested.new_key", true},
+		{m, ledger.TextsSince - 1, "retry_requested.new_key", true},
+		{hidden, ledger.NewKeySince, "", true}, {hidden, ledger.NewKeySince - 1, "", false},
+		{hidden, ledger.TextsSince - 1, "", false},
+	} {
+		e := ledger.Under(decode(t, c.message), c.fold)[0]
+		newKey := e.Record.GetRetryRequested().NewKey
+		if got := refusedField(e.Err); got != c.refused || c.refused == "" && newKey != c.newKey {
+			t.Errorf("under fold version %d: %v, %v; want %+v", c.fold, e.Err, e.Record, c)
+		}
+	}
+}
+
 func TestHalfAPairIsRefused(t *testing.T) {
 	fact := &pb.Record{Plan: "p1", Action: "x1",
 		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}

@@ -61,13 +61,13 @@ func SettleNs(settle, timeout int64) int64 {
 	return cmp.Or(settle, timeout, int64(SettleDefault))
 }
 
-// ReaderVersion is the version of this reader: it folds every commit whose
-// min_reader is at most this. A commit asks for the lowest that folds it: 8 if it begins the
+// ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
+// this. A commit asks for the lowest that folds it: 8 if it asks for a new key, or begins the
 // term of a holder that has CopiesSince, NumbersSince and FoundSince; 7 if of one that has
-// TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if of
-// one that has BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a request
-// undoes, or begins the term of a holder that has ScopedSince; 3 if it says what the tenant may do;
-// 2 if it has a dispatch that goes behind another one; else 1.
+// TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if
+// of one that has BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a
+// request undoes, or begins the term of a holder that has ScopedSince; 3 if it says what the
+// tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
 const ReaderVersion = 8
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
@@ -117,3 +117,8 @@ const NumbersSince = 15
 // FoundSince is the version of a holder's fold from which on the name of an effect that a probe
 // found is what the next attempt is sent with.
 const FoundSince = 15
+
+// NewKeySince is the version of a holder's fold from which on an owner may have an undo tried
+// again under another key. What asks for one under an earlier holder is refused, as that holder's
+// reader does; where it hides that from it, by its min_reader, it asks for a retry and no more.
+const NewKeySince = 15

@@ -220,8 +220,11 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		return RoleCause, asked("the plan was cancelled", k.CancelRequested.Reason,
 			k.CancelRequested.Actor)
 	case *pb.Record_RetryRequested:
-		return RoleOwner, asked("another try was asked for", k.RetryRequested.Reason,
-			k.RetryRequested.Actor)
+		text := "another try was asked for"
+		if k.RetryRequested.NewKey {
+			text += ", under a new key"
+		}
+		return RoleOwner, asked(text, k.RetryRequested.Reason, k.RetryRequested.Actor)
 	case *pb.Record_Resolved:
 		name := strings.ToLower(strings.TrimPrefix(k.Resolved.Outcome.String(), "RESOLUTION_"))
 		text = asked("it was resolved as "+name, k.Resolved.Reason, k.Resolved.Actor)

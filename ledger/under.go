@@ -12,10 +12,11 @@ import (
 
 // Under returns the entries of a message as a holder with this version of the fold reads them:
 // those of before TextsSince refused a record for a text that people read, and took a value that
-// is not exact. What is stored under them stays as it was.
+// is not exact; those of before NewKeySince knew of no new key. What is stored under them stays as
+// it was.
 func Under(entries []Entry, fold uint32) []Entry {
-	if fold >= TextsSince || !slices.ContainsFunc(entries, func(e Entry) bool {
-		return e.strict != nil
+	if !slices.ContainsFunc(entries, func(e Entry) bool {
+		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold)
 	}) {
 		return entries
 	}
@@ -32,7 +33,21 @@ func (e Entry) Under(fold uint32) Entry {
 		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
 		e.Partial = false
 	}
+	switch {
+	case !e.asksNewKey(fold):
+	case e.Reader >= readerOfKeys:
+		e.Err = firstOf(e.Err, Refuse("retry_requested.new_key", "the holder of this tenant does not "+
+			"know of it", "a retry without it, or a holder of a later version"))
+	default:
+		e.Record = e.Record.CloneVT()
+		e.Record.GetRetryRequested().NewKey = false
+	}
 	return e
+}
+
+// asksNewKey reports whether an entry asks for what a holder with this version does not know.
+func (e Entry) asksNewKey(fold uint32) bool {
+	return fold < NewKeySince && e.Record.GetRetryRequested().GetNewKey()
 }
 
 // strict is what holders of before TextsSince read.

@@ -46,6 +46,39 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	s.run(t, cli.ExitConflict, "quarantine retry p1 2 --reason again", "nothing of it is owed")
 }
 
+// TestARetryUnderANewKeyIsAsked: what the provider answers by the key it is asked once more under
+// another one, which each attempt is shown with.
+func TestARetryUnderANewKeyIsAsked(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	stored := ""
+	s.now(func() { // it stores its error under the key
+		s.free = func(ctx context.Context, c api.Command) (worker.Result, error) {
+			if stored == "" {
+				stored = c.Key
+			}
+			if c.Key == stored {
+				return protected(ctx, c)
+			}
+			return worker.Result{}, nil
+		}
+	})
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
+	says(t, s.run(t, cli.ExitLook, "quarantine show p1 2"), "with --new-key under another one, and perhaps twice")
+	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'it stands' --actor ana --new-key")
+	says(t, r, "p1 action 2 (room.book) is tried again under a new key, as told by ana", "plan now compensated")
+	undos := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
+	if u := undos.Undos; len(u) != 3 || u[0].Key != stored || u[1].Key != stored || u[2].Key == stored ||
+		u[2].State != "done" {
+		t.Errorf("the attempts are %+v, want two under one key and one that is done under another", u)
+	}
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "under a new key")
+	s.run(t, cli.ExitConflict, "quarantine retry p1 2 --reason again --new-key", "nothing of it is owed")
+}
+
 // S29: while an attempt that had no answer may be at work, a retry is refused and
 // says until when; --force is a decision of its own.
 func TestS29ForceIsASeparateDecision(t *testing.T) {

@@ -61,8 +61,9 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		PresenceAt: r.PresenceAt, ResolvedBy: r.ResolvedBy, HasOutput: r.HasOutput,
 		OutcomeNs: r.OutcomeNs, AskedNs: r.AskedNs, AbsentNs: r.AbsentNs,
 		DoubtedAs: r.DoubtedAs, OutputIncomplete: r.OutputIncomplete,
-		ReferenceIncomplete: r.ReferenceIncomplete,
-		DispatchedNs:        r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
+		ReferenceIncomplete: r.ReferenceIncomplete, FoundRef: r.FoundRef,
+		Keys: r.Keys, SaidEarlier: r.SaidEarlier,
+		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 	}
 }

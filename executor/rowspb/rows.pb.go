@@ -2474,6 +2474,9 @@ type ActionRow struct {
 	AbsentNs            int64                     `protobuf:"varint,46,opt,name=absent_ns,json=absentNs,proto3" json:"absent_ns,omitempty"`                                   // epoch of a question that found nothing while the forward might still land; 0: none
 	OutputIncomplete    bool                      `protobuf:"varint,90,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"`           // its payload row has what the undo reads of the output, or nothing
 	ReferenceIncomplete bool                      `protobuf:"varint,100,opt,name=reference_incomplete,json=referenceIncomplete,proto3" json:"reference_incomplete,omitempty"` // what the provider calls its effect could not be kept
+	Keys                []*UndoKey                `protobuf:"bytes,111,rep,name=keys,proto3" json:"keys,omitempty"`                                                           // that its owner has asked for, in order
+	SaidEarlier         []uint32                  `protobuf:"varint,112,rep,packed,name=said_earlier,json=saidEarlier,proto3" json:"said_earlier,omitempty"`                  // as said_done, of attempts under other keys than that one
+	FoundRef            string                    `protobuf:"bytes,110,opt,name=found_ref,json=foundRef,proto3" json:"found_ref,omitempty"`                                   // what a probe calls its effect; empty: as external_ref, that of the forward or of an extra effect
 	DoubtedAs           uint32                    `protobuf:"varint,47,opt,name=doubted_as,json=doubtedAs,proto3" json:"doubted_as,omitempty"`                                // the duty for a doubt that came after its blind undo or its skip; 0: none
 	DispatchedNs        int64                     `protobuf:"varint,70,opt,name=dispatched_ns,json=dispatchedNs,proto3" json:"dispatched_ns,omitempty"`                       // epoch of dispatched
 	Unserved            bool                      `protobuf:"varint,71,opt,name=unserved,proto3" json:"unserved,omitempty"`                                                   // no worker took its last attempt: it is not tried again unless its owner says so
@@ -2852,6 +2855,27 @@ func (x *ActionRow) GetReferenceIncomplete() bool {
 	return false
 }
 
+func (x *ActionRow) GetKeys() []*UndoKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ActionRow) GetSaidEarlier() []uint32 {
+	if x != nil {
+		return x.SaidEarlier
+	}
+	return nil
+}
+
+func (x *ActionRow) GetFoundRef() string {
+	if x != nil {
+		return x.FoundRef
+	}
+	return ""
+}
+
 func (x *ActionRow) GetDoubtedAs() uint32 {
 	if x != nil {
 		return x.DoubtedAs
@@ -2908,6 +2932,59 @@ func (x *ActionRow) GetBehind() uint32 {
 	return 0
 }
 
+// UndoKey is the idempotency key of an undo that its owner has asked for in place of the one before.
+type UndoKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         uint32                 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"` // attempts that were made before: those behind them have this key
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoKey) Reset() {
+	*x = UndoKey{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoKey) ProtoMessage() {}
+
+func (x *UndoKey) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoKey.ProtoReflect.Descriptor instead.
+func (*UndoKey) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *UndoKey) GetAfter() uint32 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *UndoKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"` // empty: evicted or retracted
@@ -2940,7 +3017,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3029,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3042,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -3150,7 +3227,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3239,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3252,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3233,7 +3310,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3322,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3335,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3292,7 +3369,7 @@ func (x *CommandRow) GetResult() []byte {
 // Proposal is an owner's answer that waits for a second operator.
 type Proposal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry", "resume", "give-up" or the name of a resolution
+	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry", "retry --new-key", "resume", "give-up" or the name of a resolution
 	Halt          bool                   `protobuf:"varint,2,opt,name=halt,proto3" json:"halt,omitempty"`
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	Operator      string                 `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"` // of the subject
@@ -3305,7 +3382,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3394,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3407,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3396,7 +3473,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3485,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3498,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -3484,7 +3561,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3573,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3586,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -3638,7 +3715,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +3727,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3740,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PageRow) GetKind() string {
@@ -3713,7 +3790,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3802,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3815,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -3774,7 +3851,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3863,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3876,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -3835,7 +3912,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3847,7 +3924,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +3937,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -4124,7 +4201,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x8e\x10\n" +
+	" \x01(\tR\x06writer\"\xfb\x10\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4190,7 +4267,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\basked_ns\x18- \x01(\x03R\aaskedNs\x12\x1b\n" +
 	"\tabsent_ns\x18. \x01(\x03R\babsentNs\x12+\n" +
 	"\x11output_incomplete\x18Z \x01(\bR\x10outputIncomplete\x121\n" +
-	"\x14reference_incomplete\x18d \x01(\bR\x13referenceIncomplete\x12\x1d\n" +
+	"\x14reference_incomplete\x18d \x01(\bR\x13referenceIncomplete\x12+\n" +
+	"\x04keys\x18o \x03(\v2\x17.sagenbaum.rows.UndoKeyR\x04keys\x12!\n" +
+	"\fsaid_earlier\x18p \x03(\rR\vsaidEarlier\x12\x1b\n" +
+	"\tfound_ref\x18n \x01(\tR\bfoundRef\x12\x1d\n" +
 	"\n" +
 	"doubted_as\x18/ \x01(\rR\tdoubtedAs\x12#\n" +
 	"\rdispatched_ns\x18F \x01(\x03R\fdispatchedNs\x12\x1a\n" +
@@ -4199,7 +4279,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\banswered\x18J \x01(\rR\banswered\x12\x16\n" +
 	"\x06undone\x18I \x01(\bR\x06undone\x12+\n" +
 	"\x05ahead\x18K \x01(\v2\x15.sagenbaum.v1.AddressR\x05ahead\x12\x16\n" +
-	"\x06behind\x18L \x01(\rR\x06behind\"\xb1\x06\n" +
+	"\x06behind\x18L \x01(\rR\x06behind\"1\n" +
+	"\aUndoKey\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xb1\x06\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -4354,7 +4437,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4377,131 +4460,133 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(*NodeRow)(nil),                   // 18: sagenbaum.rows.NodeRow
 	(*ActionStatic)(nil),              // 19: sagenbaum.rows.ActionStatic
 	(*ActionRow)(nil),                 // 20: sagenbaum.rows.ActionRow
-	(*FactRow)(nil),                   // 21: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 22: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 23: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 24: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 25: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 26: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 27: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 28: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 29: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 30: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 31: sagenbaum.v1.Address
-	(*v1.TenantChanged)(nil),          // 32: sagenbaum.v1.TenantChanged
-	(*v1.PlanOpened)(nil),             // 33: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 34: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 35: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 36: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 37: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 38: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 39: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 40: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 41: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 42: sagenbaum.v1.CompensationSucceeded
-	(*v1.CompensationDispatched)(nil), // 43: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 44: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 45: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 46: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 47: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 48: sagenbaum.v1.KeyRotated
+	(*UndoKey)(nil),                   // 21: sagenbaum.rows.UndoKey
+	(*FactRow)(nil),                   // 22: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 23: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 24: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 25: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 26: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 27: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 28: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 29: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 30: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 31: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 32: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 33: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 34: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 35: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 36: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 37: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 38: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 39: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 40: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 41: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 42: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 43: sagenbaum.v1.CompensationSucceeded
+	(*v1.CompensationDispatched)(nil), // 44: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 45: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 46: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 47: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 48: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 49: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	31, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	32, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
-	31, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	33, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	32, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	33, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	32, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	34, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
 	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	31, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	32, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
 	15, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	31, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	31, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	31, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	31, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	32, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	32, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	32, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	32, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
 	9,  // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
 	17, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	31, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	32, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
 	16, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
 	10, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
-	24, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	25, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
 	15, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
 	12, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
 	14, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
 	12, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
 	10, // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
 	10, // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	31, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	32, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
 	10, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	31, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	32, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
 	14, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	31, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	31, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	31, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	31, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	32, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	32, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	32, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	32, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
 	13, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	31, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	32, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
 	10, // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
 	11, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
 	10, // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	31, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	31, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	31, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	32, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	32, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	32, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
 	12, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	24, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	25, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
 	10, // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	31, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	34, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	32, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	35, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
 	12, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	31, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	32, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
 	2,  // 47: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	31, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	35, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	36, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	32, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	36, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	37, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
 	3,  // 51: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	31, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	32, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
 	4,  // 53: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	31, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	31, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	37, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	38, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	32, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	32, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	38, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	39, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
 	17, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	39, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	31, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	40, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	41, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	42, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	24, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	31, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	31, // 66: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	31, // 67: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	31, // 68: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	31, // 69: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	31, // 70: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	31, // 71: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	31, // 72: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	31, // 73: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	31, // 74: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	31, // 75: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	43, // 76: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	44, // 77: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	31, // 78: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	31, // 79: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	31, // 80: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	31, // 81: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	45, // 82: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	31, // 83: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	46, // 84: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	31, // 85: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	47, // 86: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	31, // 87: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	48, // 88: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	31, // 89: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	90, // [90:90] is the sub-list for method output_type
-	90, // [90:90] is the sub-list for method input_type
-	90, // [90:90] is the sub-list for extension type_name
-	90, // [90:90] is the sub-list for extension extendee
-	0,  // [0:90] is the sub-list for field type_name
+	40, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	32, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	41, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	42, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	43, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	25, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	32, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	21, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
+	32, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	32, // 68: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	32, // 69: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	32, // 70: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	32, // 71: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	32, // 72: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	32, // 73: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	32, // 74: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	32, // 75: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	32, // 76: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	44, // 77: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	45, // 78: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	32, // 79: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	32, // 80: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	32, // 81: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	32, // 82: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	46, // 83: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	32, // 84: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	47, // 85: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	32, // 86: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	48, // 87: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	32, // 88: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	49, // 89: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	32, // 90: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	91, // [91:91] is the sub-list for method output_type
+	91, // [91:91] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }
@@ -4515,7 +4600,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

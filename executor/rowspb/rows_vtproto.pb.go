@@ -635,6 +635,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.AbsentNs = m.AbsentNs
 	r.OutputIncomplete = m.OutputIncomplete
 	r.ReferenceIncomplete = m.ReferenceIncomplete
+	r.FoundRef = m.FoundRef
 	r.DoubtedAs = m.DoubtedAs
 	r.DispatchedNs = m.DispatchedNs
 	r.Unserved = m.Unserved
@@ -660,6 +661,18 @@ func (m *ActionRow) CloneVT() *ActionRow {
 		copy(tmpContainer, rhs)
 		r.Duplicates = tmpContainer
 	}
+	if rhs := m.Keys; rhs != nil {
+		tmpContainer := make([]*UndoKey, len(rhs))
+		for k, v := range rhs {
+			tmpContainer[k] = v.CloneVT()
+		}
+		r.Keys = tmpContainer
+	}
+	if rhs := m.SaidEarlier; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.SaidEarlier = tmpContainer
+	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -668,6 +681,24 @@ func (m *ActionRow) CloneVT() *ActionRow {
 }
 
 func (m *ActionRow) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *UndoKey) CloneVT() *UndoKey {
+	if m == nil {
+		return (*UndoKey)(nil)
+	}
+	r := new(UndoKey)
+	r.After = m.After
+	r.Key = m.Key
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *UndoKey) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -3155,6 +3186,51 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.SaidEarlier) > 0 {
+		var pksize2 int
+		for _, num := range m.SaidEarlier {
+			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize2
+		j1 := i
+		for _, num := range m.SaidEarlier {
+			for num >= 1<<7 {
+				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j1++
+			}
+			dAtA[j1] = uint8(num)
+			j1++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0x82
+	}
+	if len(m.Keys) > 0 {
+		for iNdEx := len(m.Keys) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Keys[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+			i--
+			dAtA[i] = 0x6
+			i--
+			dAtA[i] = 0xfa
+		}
+	}
+	if len(m.FoundRef) > 0 {
+		i -= len(m.FoundRef)
+		copy(dAtA[i:], m.FoundRef)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.FoundRef)))
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0xf2
+	}
 	if m.ReferenceIncomplete {
 		i--
 		if m.ReferenceIncomplete {
@@ -3644,6 +3720,51 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	if m.Outcome != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Outcome))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *UndoKey) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *UndoKey) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *UndoKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Key) > 0 {
+		i -= len(m.Key)
+		copy(dAtA[i:], m.Key)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Key)))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.After != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.After))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -5676,6 +5797,40 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.ReferenceIncomplete {
 		n += 3
+	}
+	l = len(m.FoundRef)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if len(m.Keys) > 0 {
+		for _, e := range m.Keys {
+			l = e.SizeVT()
+			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	if len(m.SaidEarlier) > 0 {
+		l = 0
+		for _, e := range m.SaidEarlier {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *UndoKey) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.After != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.After))
+	}
+	l = len(m.Key)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9508,6 +9663,110 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.ReferenceIncomplete = bool(v != 0)
+		case 110:
+			if wireType != 2 {
+				return wrongWireType(wireType, "FoundRef")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.FoundRef = string(part)
+			iNdEx = postIndex
+		case 111:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Keys")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Keys = append(m.Keys, &UndoKey{})
+			if err := m.Keys[len(m.Keys)-1].UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 112:
+			if wireType == 0 {
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				v := uint32(value)
+				iNdEx = next
+				m.SaidEarlier = append(m.SaidEarlier, v)
+			} else if wireType == 2 {
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				var elementCount int
+				var count int
+				for _, integer := range part {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.SaidEarlier) == 0 {
+					m.SaidEarlier = make([]uint32, 0, elementCount)
+				}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
+					}
+					v := uint32(value)
+					iNdEx = next
+					m.SaidEarlier = append(m.SaidEarlier, v)
+				}
+			} else {
+				return wrongWireType(wireType, "SaidEarlier")
+			}
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *UndoKey) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "UndoKey")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return wrongWireType(wireType, "After")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.After = uint32(value)
+			iNdEx = next
+		case 2:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Key")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Key = string(part)
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

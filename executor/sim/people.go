@@ -297,8 +297,12 @@ func (w *world) answer(plan, action, name string) {
 	r := w.people
 	record := &pb.Record{Plan: plan, Action: action}
 	if r.percent(50) {
-		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "again",
-			Actor: name, Force: r.percent(30)}}
+		k := &pb.RetryRequested{Reason: "again", Actor: name, Force: r.percent(30)}
+		if s := w.workers.spec(plan, action); s != nil && w.keys.percent(25) {
+			k.NewKey, w.rekeyed[s.key] = true, true
+			k.Force = k.Force || w.keys.percent(70)
+		}
+		record.Kind = &pb.Record_RetryRequested{RetryRequested: k}
 	} else {
 		outcome := pick(r, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST,
 			pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED)

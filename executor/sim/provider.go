@@ -150,6 +150,9 @@ func (p *provider) undo(c api.Command, spec *actionSpec) (found bool) {
 func (p *provider) act(e *effect, k *keyed, c api.Command) {
 	switch {
 	case !e.stands && e.byOwner:
+	case !e.stands && e.by != c.Key && p.w.rekeyed[e.action.key]:
+		p.w.say("provider", "%s of %s %s is undone under a new key, as its owner wanted", e.ref, c.Plan,
+			c.Action)
 	case !e.stands && e.by != c.Key:
 		if e.byName == c.Action { // otherwise a duty and a blind undo have met
 			p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone under key %s and again under %s",

@@ -57,6 +57,8 @@ type world struct {
 	early, haste *random
 	impatience   map[turn.About]bool // they have answered
 	forger, cuts *random             // of workers who lie, and of agents who are cut off
+	keys         *random             // of owners who ask for new keys
+	rekeyed      map[string]bool     // keys of forwards whose undo has got one
 
 	stream   *stream
 	hosts    []*host
@@ -142,6 +144,7 @@ func newWorld(o Options) *world {
 	w.erasing = newErasing(o.Seed)
 	w.early, w.haste = newRandom(o.Seed, streamEarly), newRandom(o.Seed, streamRun-2)
 	w.forger, w.cuts = newRandom(o.Seed, streamForger), newRandom(o.Seed, streamCuts)
+	w.keys, w.rekeyed = newRandom(o.Seed, streamRun-3), map[string]bool{}
 	w.impatience = map[turn.About]bool{}
 	w.stream = newStream(w)
 	w.archive = archive{w: w}

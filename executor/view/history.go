@@ -55,6 +55,9 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),
 	}
+	if row.FoundRef != "" && row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED {
+		past.ExternalRef = row.FoundRef // a completed forward has said its own, or none
+	}
 	if a.Fixed.DutyOf != 0 {
 		past.DutyOf = p.Action(a.Fixed.DutyOf).Fixed.Id
 	}

@@ -69,7 +69,7 @@ func (r *Reader) undo(key []byte) Undo {
 	shown := Undo{
 		Plan: id.Plan, Number: int(id.N), Action: a.Fixed.Id, Capability: a.Fixed.Forward.GetCapability(),
 		Compensation: a.Fixed.Compensation.GetCapability(),
-		About:        ledger.FormatAddress(a.Fixed.Registered), Key: a.Key(),
+		About:        ledger.FormatAddress(a.Fixed.Registered), Key: a.KeyOf(row.Attempt),
 		Attempt:      int(row.Attempt),
 		State:        row.State,
 		BlindCleanup: row.BlindCleanup, DirtyFailure: row.DirtyFailure,

@@ -293,6 +293,9 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	if k := e.Record.GetForwardCompleted(); k != nil {
 		a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
 		a.unnamed = k.ReferenceIncomplete
+		if k.ExternalRef != "" {
+			a.foundRef = ""
+		}
 		if output := e.Record.Payload.GetOutput(); len(output) > 0 {
 			a.output = output
 		}

@@ -38,7 +38,7 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 func readable(b *book, p *plan, a *action) triggers.BindingVars {
 	return triggers.BindingVars{
 		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
-		Unnamed: a.unnamed && a.externalRef == "",
+		Unnamed: a.unnamed && a.nameOf() == "",
 		Plan:    planOf(p), Meta: b.metaOf(p, a),
 	}
 }
@@ -101,8 +101,8 @@ func (b *book) metaOf(p *plan, a *action) json.RawMessage {
 		"blind_cleanup": a.isBlind(), "dirty_failure": a.isBlind(),
 		"has_forward_output": a.hasOutput(),
 	}
-	if a.externalRef != "" {
-		vars["external_ref"] = a.externalRef
+	if name := a.nameOf(); name != "" {
+		vars["external_ref"] = name
 	}
 	return marshalled(vars)
 }

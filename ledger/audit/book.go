@@ -144,11 +144,13 @@ type action struct {
 	before                []uint32
 	child                 *plan
 	dutyOf                uint32
-	writer                string // the process that registered it
-	key                   string // of its undo, where a plan that undoes another one holds it
+	writer                string     // the process that registered it
+	key                   string     // of its undo, where a plan that undoes another one holds it
+	laterKeys             []laterKey // keys that its owner has asked for in place of that one
 	outcome               string
 	outcomeNs             int64 // logical time of the record that says so
 	externalRef           string
+	foundRef              string // what a probe calls its effect; empty: as externalRef
 	failure               string
 	lifted                []byte
 	input, output         []byte
@@ -173,15 +175,16 @@ type action struct {
 	reported              *pb.CompensationReported
 	asking                pb.Question
 	asked, askedFrom      uint32
-	askedNs               int64  // epoch of the last question
-	absentNs              int64  // epoch of one that found nothing too early; 0: none
-	doubtedAs             uint32 // the duty for a doubt that came too late
-	dispatchedNs          int64  // epoch of dispatched
-	unserved              bool   // no one took its last attempt
-	failedForNow          bool   // its last attempt was no final failure, and in no doubt
-	saidDone              uint32 // the last attempt that a worker has called done; 0: none
-	undone                bool   // a duty for that: it was undone once more than its owner knew
-	askedToSend           bool   // the question comes before an attempt, not after one
+	askedNs               int64    // epoch of the last question
+	absentNs              int64    // epoch of one that found nothing too early; 0: none
+	doubtedAs             uint32   // the duty for a doubt that came too late
+	dispatchedNs          int64    // epoch of dispatched
+	unserved              bool     // no one took its last attempt
+	failedForNow          bool     // its last attempt was no final failure, and in no doubt
+	saidDone              uint32   // the last attempt that a worker has called done; 0: none
+	saidBefore            []uint32 // likewise under other keys than that one's
+	undone                bool     // a duty for that: it was undone once more than its owner knew
+	askedToSend           bool     // the question comes before an attempt, not after one
 	presence              pb.Presence
 	pending               *pb.CompensationSucceeded
 	confirmed             bool
@@ -356,12 +359,7 @@ func (a *action) makesFact() bool {
 
 // undoKey is the idempotency key of the action's undo: of the plan and action that
 // were registered, whatever plan undoes it now (I19).
-func (b *book) undoKey(p *plan, a *action) string {
-	if a.key != "" {
-		return a.key
-	}
-	return ledger.Key(b.tenant, p.id, a.id, ledger.PurposeUndo)
-}
+func (b *book) undoKey(p *plan, a *action) string { return keyOf(b, p, a, a.attempt+1) }
 
 // held counts the registrations that are neither retired nor settled (I24).
 func (b *book) held() (count int) {

@@ -171,7 +171,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 		}
 		switch {
 		case a.child == nil:
-			c.key = b.undoKey(p, a)
+			c.key = firstKey(b, p, a)
 		case !c.isSettled():
 			child := b.copyPlan(e, a.child, a.child.id+"~1", back{})
 			child.declared.ParentPlan = id

@@ -201,7 +201,7 @@ func heed(b *book, c *claim) {
 		}
 	case ledger.ClassWorker:
 		if k := c.Record.GetCompensationReported(); k != nil && c.a != nil &&
-			k.Key == b.undoKey(c.p, c.a) && c.a.takesToken(k.Attempt, k.Token, c.Source.Name) {
+			k.Key == keyOf(b, c.p, c.a, k.Attempt) && c.a.takesToken(k.Attempt, k.Token, c.Source.Name) {
 			c.a.noteToken(k.Attempt, c.Source.Name)
 		}
 	case ledger.ClassExecutor:

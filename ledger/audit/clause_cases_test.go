@@ -160,6 +160,10 @@ var clauseCases = []struct {
 	{"I36.retry", retries, func(s *scene) { s.a.doubt = doubtGiven }},
 	{"I23.inverse", retries, func(s *scene) { s.a.compensation = &pb.CompensationRegistered{} }},
 	{"I23.again", retries, func(s *scene) { s.a.undo, s.a.approved = owed, true }},
+	{"I19.new-key", retries, func(s *scene) { s.record.GetRetryRequested().NewKey = true }},
+	{"I19.new-key", retries, func(s *scene) {
+		s.a.attempt, s.a.laterKeys, s.record.GetRetryRequested().NewKey = 1, []laterKey{{after: 1}}, true
+	}},
 	{"I19.flight", retries, func(s *scene) { s.a.undo = dispatched }},
 	{"I19.flight", retries, func(s *scene) { s.a.aliveUntilNs = 5 }},
 	{"I24.erased", erases, func(s *scene) { s.p.origin = "o" }},

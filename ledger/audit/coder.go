@@ -243,6 +243,19 @@ func codeOrphan(c *coder, o *orphan) {
 	c.flag(&o.withdrawn)
 }
 
+// codeNames codes what the effect is called, and what its undo is.
+func codeNames(c *coder, a *action) {
+	c.text(&a.externalRef)
+	c.text(&a.foundRef)
+	c.text(&a.key)
+	sequence(c, &a.laterKeys, func(c *coder, x *laterKey) {
+		number(c, &x.after)
+		record(c, &x.at)
+	})
+	number(c, &a.saidDone)
+	sequence(c, &a.saidBefore, func(c *coder, n *uint32) { number(c, n) })
+}
+
 func codeAction(c *coder, a *action) {
 	number(c, &a.n)
 	c.text(&a.id)
@@ -253,10 +266,9 @@ func codeAction(c *coder, a *action) {
 	sequence(c, &a.before, func(c *coder, n *uint32) { number(c, n) })
 	number(c, &a.dutyOf)
 	c.text(&a.writer)
-	c.text(&a.key)
 	c.text(&a.outcome)
 	number(c, &a.outcomeNs)
-	c.text(&a.externalRef)
+	codeNames(c, a)
 	c.text(&a.failure)
 	c.bytes(&a.lifted)
 	c.bytes(&a.input)
@@ -290,7 +302,6 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.dispatchedNs)
 	c.flag(&a.unserved)
 	c.flag(&a.failedForNow)
-	number(c, &a.saidDone)
 	c.flag(&a.undone)
 	c.flag(&a.askedToSend)
 	number(c, &a.presence)

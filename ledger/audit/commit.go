@@ -187,9 +187,7 @@ func noteDoubtAnswered(b *book, c *claim) {
 		a.dropCall()
 		a.absentNs, a.doubt = a.askedNs, doubtDue
 	default:
-		if k.ExternalRef != "" {
-			a.externalRef = k.ExternalRef
-		}
+		noteName(b, a, k)
 		a.dropCall()
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // nothing unwinds that could undo both
 			a.doubt, a.duplicates = doubtSpent, k.Duplicates

@@ -170,6 +170,33 @@ func (b *book) nothingFound(a *action, k *pb.ProbeAnswered) {
 	}
 }
 
+// noteName keeps the name of an effect that a probe found. After an attempt it names only what
+// had no name of its own; by the rules of earlier holders it named nothing then, and elsewhere it
+// took the place of what the forward had said.
+func noteName(b *book, a *action, k *pb.ProbeAnswered) {
+	if k.ExternalRef == "" {
+		return
+	}
+	afterAttempt := k.Question == pb.Question_QUESTION_UNDO
+	if b.rules < ledger.FoundSince {
+		if !afterAttempt {
+			a.externalRef = k.ExternalRef
+		}
+		return
+	}
+	if !afterAttempt || a.externalRef == "" {
+		a.foundRef = k.ExternalRef
+	}
+}
+
+// nameOf is the name of the effect that bindings read.
+func (a *action) nameOf() string {
+	if a.foundRef != "" {
+		return a.foundRef
+	}
+	return a.externalRef
+}
+
 // attemptFound goes on after an attempt of which no one knows whether it happened.
 func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT,
@@ -180,6 +207,7 @@ func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 		a.hear(pb.Answer_ANSWER_DONE)
 		return
 	}
+	noteName(b, a, k)
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
 		b.noteExtraRefs(p, a, k.Duplicates)
@@ -228,14 +256,14 @@ func (b *book) duty(p *plan, of *action, at *pb.Address, d *action) *action {
 func (b *book) hasDutyFor(p *plan, a *action, ref string) bool {
 	origin := p.originOf(a)
 	return slices.ContainsFunc(p.actions,
-		func(d *action) bool { return d.dutyOf == origin.n && d.externalRef == ref })
+		func(d *action) bool { return d.dutyOf == origin.n && d.nameOf() == ref })
 }
 
 // noteExtraRefs notes extra effects, for which a lease fires.
 func (b *book) noteExtraRefs(p *plan, a *action, refs []string) {
 	a.duplicates = nil
 	for _, ref := range refs {
-		if ref != a.externalRef && !b.hasDutyFor(p, a, ref) {
+		if ref != a.nameOf() && !b.hasDutyFor(p, a, ref) {
 			a.duplicates = append(a.duplicates, ref)
 		}
 	}
@@ -368,9 +396,7 @@ func noteFound(b *book, c *claim) {
 		a.undo = owed
 	case k.Question == pb.Question_QUESTION_EFFECT:
 		a.presence = k.Presence
-		if k.ExternalRef != "" {
-			a.externalRef = k.ExternalRef
-		}
+		noteName(b, a, k)
 		a.dropCall()
 		a.undo = owed
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {

@@ -23,10 +23,10 @@ func (a *action) offeredUntil() int64 {
 }
 
 // isLate: a word that this attempt is done comes after the action's quarantine or its
-// owner's answer.
+// owner's answer, or beside what was done under another key.
 func (a *action) isLate(attempt uint32) bool {
-	owners := a.undo == quarantined || a.undo == resolved
-	return owners && a.child == nil && attempt >= 1 && attempt <= a.attempt && !a.makesFact()
+	behind := a.undo == quarantined || a.undo == resolved || a.besides(attempt)
+	return behind && a.child == nil && attempt >= 1 && attempt <= a.attempt && !a.makesFact()
 }
 
 const noteUndone = "its undo was carried out after all: see whether that was once too often"
@@ -68,7 +68,11 @@ func noteResolved(b *book, c *claim) {
 // noteRetry lets an undo go on, or a question about a doubt, by its owner's word.
 func noteRetry(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetRetryRequested()
-	counts, waits := p.counts(c.Entry, a.proposal, proposal{answer: "retry", force: k.Force})
+	word := proposal{answer: "retry", force: k.Force}
+	if k.NewKey {
+		word.answer = "retry under a new key"
+	}
+	counts, waits := p.counts(c.Entry, a.proposal, word)
 	switch a.proposal = waits; {
 	case !counts:
 		return
@@ -76,6 +80,9 @@ func noteRetry(b *book, c *claim) {
 		b.endDoubt(p, a)
 		a.doubt = doubtDue
 		return
+	}
+	if k.NewKey {
+		a.laterKeys = append(slices.Clip(a.laterKeys), laterKey{a.attempt, c.Address})
 	}
 	a.attemptsFrom, a.approved, a.unserved, a.failedForNow = a.attempt, true, false, false
 	switch a.undo {
@@ -98,16 +105,21 @@ func noteRetry(b *book, c *claim) {
 	}
 }
 
-// saidDoneLate notes at a quarantine that an attempt was done. Behind the owner's answer it
-// is a duty, of the owner's: the undo and the answer may both have been carried out.
+// saidDoneLate notes at a quarantine that an attempt was done. Behind the owner's answer, or
+// beside another key, it is a duty, of the owner's: both may have been carried out.
 func (b *book) saidDoneLate(c *claim, attempt uint32) {
-	a := c.a
-	a.saidDone = attempt
-	if a.undo == resolved {
-		b.owedAgain(c.Entry, c.p, a, &action{
-			outcome: a.outcome, externalRef: a.externalRef, presence: a.presence, undone: true,
-		}, noteUndone)
+	c.a.noteSaid(attempt)
+	if c.a.undo != quarantined {
+		owesUndone(b, c)
 	}
+}
+
+func owesUndone(b *book, c *claim) {
+	a := c.a
+	b.owedAgain(c.Entry, c.p, a, &action{
+		outcome: a.outcome, externalRef: a.externalRef, foundRef: a.foundRef, presence: a.presence,
+		undone: true,
+	}, noteUndone)
 }
 
 // Erasure is a plan whose sealed values cannot be read any more, or will not be: what
@@ -152,4 +164,77 @@ func (b *book) isErased(p *plan) bool {
 		p = of
 	}
 	return p.erased != nil
+}
+
+// Keys of an undo. Attempts under different keys are different undos to their provider.
+
+// keyOf is undoKey of one attempt: its owner may have asked for another key before it.
+func keyOf(b *book, p *plan, a *action, attempt uint32) string {
+	key := firstKey(b, p, a)
+	if n := a.keysBefore(attempt); n > 0 {
+		return ledger.RetryKey(key, a.laterKeys[n-1].at)
+	}
+	return key
+}
+
+func firstKey(b *book, p *plan, a *action) string {
+	if a.key != "" {
+		return a.key
+	}
+	return ledger.Key(b.tenant, p.id, a.id, ledger.PurposeUndo)
+}
+
+// laterKey is an owner's request for another key: attempts behind so many have it.
+type laterKey struct {
+	after uint32
+	at    *pb.Address
+}
+
+// keysBefore counts the requests for another key that an attempt came after.
+func (a *action) keysBefore(attempt uint32) (n int) {
+	for n < len(a.laterKeys) && a.laterKeys[n].after < attempt {
+		n++
+	}
+	return n
+}
+
+// ownKey: an attempt was followed by one under another key. What it has done comes beside what
+// that one does.
+func (a *action) ownKey(attempt uint32) bool {
+	return attempt < a.attempt && a.keysBefore(attempt) != a.keysBefore(a.attempt)
+}
+
+// besides: that this attempt is done tells of another undo than the one that is known as done.
+func (a *action) besides(attempt uint32) bool {
+	if !a.ownKey(attempt) {
+		return false
+	}
+	switch known := a.reported.GetAttempt(); {
+	case a.undo == compensated:
+		return true
+	case a.pending != nil:
+		return a.keysBefore(a.pending.Attempt) != a.keysBefore(attempt)
+	default:
+		return a.isSaidDone() && a.keysBefore(known) != a.keysBefore(attempt)
+	}
+}
+
+// wasSaid: an attempt, or a later one under its key, was called done.
+func (a *action) wasSaid(attempt uint32) bool {
+	for _, said := range append([]uint32{a.saidDone}, a.saidBefore...) {
+		if attempt <= said && a.keysBefore(attempt) == a.keysBefore(said) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *action) noteSaid(attempt uint32) {
+	switch {
+	case a.wasSaid(attempt):
+		return
+	case a.saidDone != 0 && a.keysBefore(a.saidDone) != a.keysBefore(attempt):
+		a.saidBefore = append(slices.Clip(a.saidBefore), a.saidDone)
+	}
+	a.saidDone = attempt
 }

@@ -277,9 +277,18 @@ var retryClauses = []clause{
 		}),
 	toRetry("I23.again", "An undo that goes on already is not asked to.",
 		func(c *claim, a *action) judgement {
-			return unless(a.undo != owed || !a.approved || a.attemptsFrom != a.attempt,
+			other := c.Record.GetRetryRequested().NewKey
+			return unless(a.undo != owed || !a.approved || a.attemptsFrom != a.attempt || other,
 				"the undo of action %s goes on already", a.id)
 		}),
+	{"I19.new-key",
+		"Another key is asked for, once, where an attempt was made, and never for a doubt.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetRetryRequested(), c.a
+			last := a.keysBefore(a.attempt) == len(a.laterKeys)
+			return unless(!k.NewKey || a.doubt == "" && a.attempt > 0 && last,
+				"no new_key: attempt %d of action %s is the last", a.attempt, a.id)
+		}},
 	toRetry("I19.flight", "Without force an attempt that may be at work is waited for.",
 		func(c *claim, a *action) judgement {
 			out := a.undo == dispatched && a.asking == pb.Question_QUESTION_UNSPECIFIED ||
@@ -325,8 +334,9 @@ var cascadeClauses = []clause{openedPlan,
 var reportClauses = []clause{openedPlan, registeredAction,
 	{"I19.report", "A worker reports under the key of the undo.", func(c *claim) judgement {
 		key := c.Record.GetCompensationReported().Key
-		return unless(key == c.b.undoKey(c.p, c.a), "another key than %q: that of action %s", key,
-			c.a.id)
+		attempt := c.Record.GetCompensationReported().Attempt
+		return unless(key == keyOf(c.b, c.p, c.a, attempt),
+			"another key than %q: that of attempt %d of action %s", key, attempt, c.a.id)
 	}},
 	{"I19.token", "A worker reports what it was given, where the dispatch asks for a token.",
 		func(c *claim) judgement {
@@ -336,8 +346,9 @@ var reportClauses = []clause{openedPlan, registeredAction,
 		}},
 	{"I5.report", "That an attempt was done is said once.", func(c *claim) judgement {
 		k, a := c.Record.GetCompensationReported(), c.a
-		done := k.Answer == pb.Answer_ANSWER_DONE && k.Attempt >= 1 && k.Attempt <= a.saidDone
-		return copyIf(done && a.undo != compensated && a.undo != skipped)
+		done := k.Answer == pb.Answer_ANSWER_DONE && k.Attempt >= 1 && a.wasSaid(k.Attempt)
+		ended := a.undo == compensated || a.undo == skipped
+		return copyIf(done && (!ended || a.besides(k.Attempt)))
 	}},
 	{"I18.report",
 		"A worker reports an attempt that is in flight or ahead, or was when its owner answered.",

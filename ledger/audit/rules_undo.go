@@ -68,8 +68,9 @@ var undoChapters = map[string]*chapter{
 		counts: append(aboutAction[:3:3],
 			clause{"I22.late", "That an attempt was done, after its owner's answer, is said once.",
 				func(c *claim) judgement {
-					return unless(c.Record.GetCompensationSucceeded().Attempt > c.a.saidDone,
-						"attempt %d of action %s was said to be done", c.a.saidDone, c.a.id)
+					done := c.Record.GetCompensationSucceeded().Attempt
+					return unless(!c.a.wasSaid(done), "attempt %d of action %s was said to be done",
+						done, c.a.id)
 				}}),
 		content: successContent,
 		collect: func(b *book, c *claim) {
@@ -156,7 +157,8 @@ var dispatchContent = append([]clause{
 				"dirty_failure %v and has_forward_output %v", a.isBlind(), a.hasOutput())
 		}},
 	{"I19.key",
-		"A key is that of tenant, plan and action, whatever attempt, term and plan that undoes.",
+		"A key is that of tenant, plan and action, whatever attempt, term and plan that undoes, " +
+			"until its owner asks for another one.",
 		func(c *claim) judgement {
 			id := c.p.id
 			if c.p.origin != "" &&
@@ -164,6 +166,9 @@ var dispatchContent = append([]clause{
 				id = c.p.origin
 			}
 			want := ledger.Key(c.b.tenant, id, c.a.id, ledger.PurposeUndo)
+			if n := len(c.a.laterKeys); n > 0 {
+				want = ledger.RetryKey(want, c.a.laterKeys[n-1].at)
+			}
 			key := c.Record.GetCompensationDispatched().Key
 			return unless(key == want, "key %q, and not %q", want, key)
 		}},
@@ -205,6 +210,9 @@ func (a *action) atUnwind(p *plan) bool { return a.undo != held || a.n > p.targe
 var questionContent = append([]clause{
 	{"I19.question", "A question is asked under the key of the undo.", func(c *claim) judgement {
 		key, want := c.Record.GetProbeAsked().Key, c.b.undoKey(c.p, c.a)
+		if done := c.Record.GetProbeAsked().Done; done != nil {
+			want = keyOf(c.b, c.p, c.a, done.Attempt)
+		}
 		return unless(key == want, "key %q, and not %q", want, key)
 	}},
 }, callContent...)
@@ -268,8 +276,9 @@ var successContent = []clause{
 			"a dispatch of attempt %d of action %s",
 			k.Attempt, c.a.id)
 	}},
-	{"I22.once", "Each undo succeeds once.", func(c *claim) judgement {
-		return unless(c.a.successes == 0, "the undo of action %s has its success", c.a.id)
+	{"I22.once", "Each undo succeeds once under a key.", func(c *claim) judgement {
+		again := c.a.besides(c.Record.GetCompensationSucceeded().Attempt)
+		return unless(c.a.successes == 0 || again, "the undo of action %s has its success", c.a.id)
 	}},
 }
 

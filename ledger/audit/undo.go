@@ -176,6 +176,10 @@ func noteSuccess(b *book, c *claim) {
 	c.a.dropCall()
 	c.a.successes++
 	b.closeAction(c.p, c.a, compensated, c.Address)
+	if done := c.Record.GetCompensationSucceeded().Attempt; c.a.ownKey(done) {
+		c.a.noteSaid(done)
+		owesUndone(b, c)
+	}
 }
 
 // noteFailure ends an attempt: asked about, tried again, or its owner's (I23).
@@ -221,7 +225,7 @@ func noteQuarantine(b *book, c *claim) {
 // noteProgress hears that an attempt goes on.
 func noteProgress(b *book, c *claim) {
 	k, a := c.Record.GetCompensationProgressed(), c.a
-	if k.Key == b.undoKey(c.p, a) && a.isRecorded(k.Attempt) &&
+	if k.Key == keyOf(b, c.p, a, k.Attempt) && a.isRecorded(k.Attempt) &&
 		a.takesToken(k.Attempt, k.Token, c.Source.Name) {
 		a.noteToken(k.Attempt, c.Source.Name)
 		a.aliveUntilNs = max(a.aliveUntilNs, min(k.UntilNs, epochMax))
@@ -280,7 +284,8 @@ func noteReport(b *book, c *claim) {
 	case done && a.isLate(k.Attempt):
 		b.saidDoneLate(c, k.Attempt)
 	case done:
-		a.reported, a.saidDone = k, k.Attempt
+		a.noteSaid(k.Attempt)
+		a.reported = k
 	default:
 		a.reported = k
 	}

@@ -144,7 +144,7 @@ var Resolutions = []string{AnswerDone, AnswerLost, AnswerAccepted}
 type OwnerWord struct {
 	As                      string
 	Reason, Evidence, Actor string
-	Halt, Force             bool
+	Halt, Force, NewKey     bool
 }
 
 // Record is the operator record that says this about one action of a plan.
@@ -154,7 +154,7 @@ func (w OwnerWord) Record(plan, action string) *pb.Record {
 	switch w.As {
 	case AnswerRetry:
 		r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: w.Reason,
-			Actor: w.Actor, Force: w.Force}}
+			Actor: w.Actor, Force: w.Force, NewKey: w.NewKey}}
 		return r
 	case AnswerDone:
 		outcome = pb.Resolution_RESOLUTION_DONE

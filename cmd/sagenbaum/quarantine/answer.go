@@ -29,9 +29,18 @@ approval, an undo window that has closed.
 
 While an attempt that had no answer may still be at work the retry is refused, and
 says until when. --force is a decision of its own: give it when you know that no
-worker is at it any more, or that two at once do no harm.`,
+worker is at it any more, or that two at once do no harm.
+
+A provider may store its answer under the key, an error too, and give it again
+without doing anything. --new-key has all attempts from here on carry another key,
+which the ledger gives this retry alone. To the provider they are another undo: if
+an earlier attempt was carried out, or is, it is done twice, as a second refund.
+Give it when you have seen at the provider that the effect stands, and that no
+attempt is under way. What an attempt under the earlier key says later does not
+count for the new one; if both say done, the owner hears of it.`,
 		Example: `  sagenbaum quarantine retry 01JD3BX7 4 --reason "the branch is no longer protected" --actor operator1
-  sagenbaum quarantine retry 01JD3BX7 4 --reason "the worker's machine is gone" --actor operator1 --force`,
+  sagenbaum quarantine retry 01JD3BX7 4 --reason "the worker's machine is gone" --actor operator1 --force
+  sagenbaum quarantine retry 01JD3BX7 4 --reason "no refund there, its card was blocked" --actor operator1 --new-key`,
 		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := w.Check(); err != nil {
@@ -42,6 +51,8 @@ worker is at it any more, or that two at once do no harm.`,
 	}
 	w.Flags(cmd)
 	cmd.Flags().BoolVar(&w.Force, "force", false, "also while an attempt may still be at work")
+	cmd.Flags().BoolVar(&w.NewKey, "new-key", false,
+		"under another idempotency key: a provider that has done it, or will, does it twice")
 	return cmd
 }
 
@@ -210,6 +221,9 @@ func answerable(plan view.Plan, a view.Action, w cli.OwnerWord,
 	case a.Compensation == "":
 		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no inverse",
 			a.Capability)
+	case w.NewKey && a.Attempt == 0:
+		return cli.Fail(cli.ExitFailed, show,
+			"there is no key to replace: no attempt of action %d was made", a.Number)
 	case render.Alive(a, now) && !w.Force:
 		return cli.Fail(cli.ExitConflict,
 			fmt.Sprintf("wait until then; --force is a decision of its own (%s)", show),
@@ -267,6 +281,9 @@ func writeAnswered(cmd *cobra.Command, p cli.Pen, a view.Action, r Answered,
 	switch w.As {
 	case cli.AnswerRetry:
 		said = "is tried again, as told"
+		if w.NewKey {
+			said = "is tried again under a new key, as told"
+		}
 	case cli.AnswerSkipped:
 		said = "skipped"
 	}
@@ -289,6 +306,9 @@ func confirmation(plan string, a view.Action, w cli.OwnerWord) string {
 func flagsOf(w cli.OwnerWord) (flags string) {
 	if w.Halt {
 		flags += " --halt"
+	}
+	if w.NewKey {
+		flags += " --new-key"
 	}
 	if w.Force {
 		flags += " --force"

@@ -148,12 +148,12 @@ func choices(plan view.Plan, a view.Action, now time.Time) []ownerChoice {
 // retryText is what a retry would do: it may be the first try, where an owner's word
 // was asked for.
 func retryText(a view.Action) string {
-	again := ""
+	again, anew := "", ""
 	if a.Attempt > 0 {
-		again = " again"
+		again, anew = " again", "; with --new-key under another one, and perhaps twice"
 	}
-	return fmt.Sprintf("asks %s%s, %s, same key", a.Compensation, again,
-		cli.CountOf(a.Attempts, "attempt"))
+	return fmt.Sprintf("asks %s%s, %s, same key%s", a.Compensation, again,
+		cli.CountOf(a.Attempts, "attempt"), anew)
 }
 
 // WriteObligation prints one obligation for people.

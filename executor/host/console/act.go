@@ -272,6 +272,7 @@ func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
 	}
 	as, evidence := v.r.PostFormValue("as"), strings.TrimSpace(v.r.PostFormValue("evidence"))
 	halt, force := v.r.PostFormValue("halt") != "", v.r.PostFormValue("force") != ""
+	newKey := v.r.PostFormValue("new_key") != ""
 	outcome, resolves := resolutions[as]
 	switch {
 	case a.Undo != undoQuarantined && !a.Owed:
@@ -306,7 +307,9 @@ func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
 		}
 	} else {
 		record.Kind = &pb.Record_RetryRequested{
-			RetryRequested: &pb.RetryRequested{Reason: reason, Actor: v.session.Name, Force: force},
+			RetryRequested: &pb.RetryRequested{
+				Reason: reason, Actor: v.session.Name, Force: force, NewKey: newKey,
+			},
 		}
 	}
 	return record, nil

@@ -299,6 +299,11 @@ var catalogue = []mutant{
 		"return ledger.Key(a.plan.s.tenant, a.id.Plan, a.fixed.Id, ledger.PurposeUndo)",
 		"return ledger.Key(a.plan.s.tenant, a.id.Plan, a.fixed.Id, " +
 			"ledger.PurposeUndo+string(rune('0'+a.row.Attempt)))"},
+	{"an owner's new key is that of the action", "executor/owner.go",
+		"Key: ledger.RetryKey(a.firstKey(), s.e.Address)", "Key: a.firstKey()"},
+	{"what an earlier key did beside a new one is lost", "executor/owner.go",
+		"case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:\n\t\treturn true",
+		"case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:\n\t\treturn false"},
 	{"an undo in doubt is not asked about", "executor/apply_attempt.go",
 		"case k.InDoubt && c.Probe != nil && !inMemory(a):",
 		"case k.InDoubt && c.Probe != nil && inMemory(a):"},
@@ -379,6 +384,8 @@ var catalogue = []mutant{
 	{"a parent does not follow its child", "executor/child.go",
 		"case rowspb.Phase_PHASE_COMPENSATED:\n\t\ta.settle(rowspb.Undo_UNDO_COMPENSATED, " +
 			"p.row.Ended)", "case rowspb.Phase_PHASE_COMPENSATED:"},
+	{"what a probe calls the effect is forgotten", "executor/apply_probe.go",
+		"a.row.FoundRef = k.ExternalRef", "_ = a.row.FoundRef"},
 	{"an extra effect is not owed", "executor/apply_probe.go",
 		"a.land()\n\ta.owe()\n\tif k.Presence == pb.Presence_PRESENCE_DUPLICATE {",
 		"a.land()\n\ta.owe()\n\tif k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {"},

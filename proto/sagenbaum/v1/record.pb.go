@@ -3591,6 +3591,7 @@ type RetryRequested struct {
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	NewKey        bool                   `protobuf:"varint,4,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"` // the attempts from here on have another key, of this record: a provider that knows the earlier one may do it twice
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3642,6 +3643,13 @@ func (x *RetryRequested) GetActor() string {
 func (x *RetryRequested) GetForce() bool {
 	if x != nil {
 		return x.Force
+	}
+	return false
+}
+
+func (x *RetryRequested) GetNewKey() bool {
+	if x != nil {
+		return x.NewKey
 	}
 	return false
 }
@@ -6666,11 +6674,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"fromAction\"?\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x02 \x01(\tR\x05actor\"T\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"m\n" +
 	"\x0eRetryRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x14\n" +
-	"\x05force\x18\x03 \x01(\bR\x05force\"\x9c\x01\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
+	"\anew_key\x18\x04 \x01(\bR\x06newKey\"\x9c\x01\n" +
 	"\bResolved\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.sagenbaum.v1.ResolutionR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +

@@ -1164,6 +1164,7 @@ func (m *RetryRequested) CloneVT() *RetryRequested {
 	r.Reason = m.Reason
 	r.Actor = m.Actor
 	r.Force = m.Force
+	r.NewKey = m.NewKey
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -5010,6 +5011,16 @@ func (m *RetryRequested) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.NewKey {
+		i--
+		if m.NewKey {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x20
 	}
 	if m.Force {
 		i--
@@ -8911,6 +8922,9 @@ func (m *RetryRequested) SizeVT() (n int) {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Force {
+		n += 2
+	}
+	if m.NewKey {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -13056,6 +13070,17 @@ func (m *RetryRequested) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Force = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return wrongWireType(wireType, "NewKey")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.NewKey = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

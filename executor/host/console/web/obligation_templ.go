@@ -231,6 +231,9 @@ func (b Obligation) form(p *Page) component {
 		if b.Forced {
 			tick("force", "Retry although "+b.NoRetry)(out)
 		}
+		if b.Action.Attempt > 0 && !b.stuck() {
+			tick("new_key", "Retry under a new key: a provider that has done it, or will, does it twice")(out)
+		}
 		p.token()(out)
 		out.markup("<button class=\"primary\">Answer as ")
 		escaped(out, p.Operator)

@@ -1,0 +1,123 @@
+package executor_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// finder is a world whose undos get no answer until enough were sent, and whose probe tells what
+// it is given, one answer after the other, then the last.
+type finder struct {
+	*schedule
+	lost   int      // attempts without an answer
+	probes []string // what the probe answers
+	sent   []string // the name that each undo was sent with, by argument and command
+}
+
+// found begins plan p under a holder of a version. The caller's number is a name already, so its
+// undo goes out blind.
+func newFinder(t *testing.T, version uint32, lost int, probes ...string) *finder {
+	f := &finder{schedule: newSchedule(t), lost: lost, probes: probes}
+	f.worker = func(k Command) *api.Reply {
+		if k.Purpose == api.PurposeProbe {
+			answer := f.probes[0]
+			if len(f.probes) > 1 {
+				f.probes = f.probes[1:]
+			}
+			return &api.Reply{Status: api.StatusDone, Output: []byte(answer)}
+		}
+		_, named, _ := strings.Cut(string(k.Arguments), `"ref":`)
+		f.sent = append(f.sent, fmt.Sprintf("%s %s %s", k.Action, strings.TrimSuffix(named, "}"), k.ExternalRef))
+		if f.lost--; f.lost >= 0 {
+			return nil
+		}
+		return &api.Reply{Status: api.StatusDone}
+	}
+	term := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
+	f.must(f.append(term, &pb.Record{Term: 2, Kind: &pb.Record_TermStarted{
+		TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: version}}}))
+	f.must(f.agent("p", opened(0)))
+	f.must(f.agent("p", pair("a", func(r *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+		bind("id", "input.id", "ref", "meta.?external_ref")(r, k)
+		k.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.a", Attempts: 2}}
+		k.OnInDoubt, k.Attempts = pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE, 4
+	})...))
+	return f
+}
+
+func (f *finder) wants(sent ...string) {
+	f.t.Helper()
+	if got := f.show("p"); got.State != "compensated" || !slices.Equal(f.sent, sent) {
+		f.t.Errorf("%s, sent %q, want %q: %s", got.State, f.sent, sent, got.Actions[0].Note)
+	}
+}
+
+func present(ref string) string { return `{"presence":"present","external_ref":"` + ref + `"}` }
+
+// TestTheNextAttemptHasTheNameThatTheProbeFound: an undo that was sent blind has no name; once the
+// probe after it has found one, no attempt goes out without it.
+func TestTheNextAttemptHasTheNameThatTheProbeFound(t *testing.T) {
+	f := newFinder(t, FoldVersion, 1, present("x7"))
+	f.play("a? fail turn @1m turn @2m turn")
+	f.wants("a null ", `a "x7" x7`)
+
+	// earlier holders, whose ledgers are folded as they were
+	f = newFinder(t, ledger.FoundSince-1, 1, present("x7"))
+	f.play("a? fail turn @1m turn @2m turn")
+	f.wants("a null ", "a null ")
+
+	// the last answer is of the effect that is there now
+	f = newFinder(t, FoldVersion, 2, present("x7"), present("x8"))
+	f.play("a? fail turn @1m turn @2m turn @3m turn @4m turn")
+	f.wants("a null ", `a "x7" x7`, `a "x8" x8`)
+
+	// an answer without a name takes none away
+	f = newFinder(t, FoldVersion, 2, present("x7"), `{"presence":"present"}`)
+	f.play("a? fail turn @1m turn @2m turn @3m turn @4m turn")
+	f.wants("a null ", `a "x7" x7`, `a "x7" x7`)
+}
+
+// TestWhatHasANameKeepsIt: what the forward has said stays the name of its undo while that is
+// tried, and so does that of an extra effect, whose probe names the first one, too.
+func TestWhatHasANameKeepsIt(t *testing.T) {
+	f := newFinder(t, FoldVersion, 1, present("other"))
+	said := completed("a")
+	said.GetForwardCompleted().ExternalRef = "mine"
+	f.must(f.agent("p", said))
+	f.play("fail turn @1m turn @2m turn")
+	f.wants(`a "mine" mine`, `a "mine" mine`)
+
+	f = newFinder(t, FoldVersion, 2, `{"presence":"duplicate","external_ref":["x7","x8"]}`, present("x7"))
+	f.play("a? fail turn @1m turn @2m turn @3m turn @4m turn")
+	f.wants("a null ", `a~1 "x8" x8`, `a "x7" x7`, `a~1 "x8" x8`)
+}
+
+// TestWhatAProbeFoundOutlivesTheForwardsWord: a completion that comes later and names nothing
+// leaves the name as it is, and is a copy of itself; one that has a name says better.
+func TestWhatAProbeFoundOutlivesTheForwardsWord(t *testing.T) {
+	for _, c := range []struct{ said, sent string }{{"", `a "x7" x7`}, {"mine", `a "mine" mine`}} {
+		f := newFinder(t, FoldVersion, 0, present("x7"))
+		f.play("a? commit turn @1m turn") // a commit asks about a
+		said := completed("a")
+		said.GetForwardCompleted().ExternalRef = c.said
+		f.must(f.agent("p", said))
+		if got := f.agent("p", said)[0]; got.Verdict != Repeated {
+			t.Errorf("%q: the same once more is %+v", c.said, got)
+		}
+		if got := f.show("p").State; got != "committed" {
+			t.Fatal(got)
+		}
+		f.play("undo: turn @2m turn")
+		if !slices.Equal(f.sent, []string{c.sent}) {
+			t.Errorf("%q: sent %q, want %q", c.said, f.sent, c.sent)
+		}
+	}
+}
