@@ -329,7 +329,7 @@ func (s *fold) unusable() error {
 // outOfRange refuses a duration or an instant that no one can keep, of the record or of the other
 // half of its pair.
 func (s *fold) outOfRange() error {
-	if s.meta.HolderFold < ledger.NumbersSince {
+	if !s.readsExactly() {
 		return nil
 	}
 	err := ledger.CheckSpans(s.e.Record)
