@@ -276,16 +276,12 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 	switch {
 	case plan.Parent != "" && plan.Parent == plan.ID:
 		return nil, ledger.Refuse("plan.parent", "the plan itself", "another plan")
-	case plan.Deadline < 0:
-		return nil, ledger.Refuse("plan.deadline", "negative", "a duration from now, or 0 for none")
-	case plan.Deadline > 0 && !plan.DeadlineAt.IsZero():
+	case plan.Deadline != 0 && !plan.DeadlineAt.IsZero():
 		return nil, ledger.Refuse("plan.deadline_at", "given beside deadline", "one of the two")
-	case plan.Deadline > 0:
-		opened.DeadlineNs = now.Add(plan.Deadline).UnixNano()
-	case !plan.DeadlineAt.IsZero():
-		if opened.DeadlineNs = plan.DeadlineAt.UnixNano(); opened.DeadlineNs <= 0 {
-			return nil, ledger.Refuse("plan.deadline_at", plan.DeadlineAt.String(), "an instant after 1970")
-		}
+	}
+	var err error
+	if opened.DeadlineNs, err = plan.deadlineNs(now); err != nil {
+		return nil, err
 	}
 	if plan.Concurrency < 0 || plan.Concurrency > ledger.ConcurrencyMax {
 		return nil, ledger.Refuse("plan.concurrency", fmt.Sprint(plan.Concurrency),
@@ -295,12 +291,26 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 	for _, key := range slices.Sorted(maps.Keys(plan.Labels)) {
 		opened.Labels = append(opened.Labels, &pb.Label{Key: key, Value: plan.Labels[key]})
 	}
-	var err error
 	if opened.Triggers, err = c.language.triggers("plan", plan.Triggers); err != nil {
 		return nil, err
 	}
 	record := &pb.Record{Plan: plan.ID, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}
 	return record, c.check(plan.ID, record)
+}
+
+// deadlineNs is when a plan that begins now is undone, in unix ns; 0: never.
+func (p *PlanSpec) deadlineNs(now time.Time) (int64, error) {
+	if err := ledger.CheckSpan("plan.deadline", p.Deadline, ledger.DurationMax); err != nil {
+		return 0, err
+	}
+	switch {
+	case p.Deadline != 0:
+		return ledger.InstantNs("plan.deadline", now.Add(p.Deadline))
+	case !p.DeadlineAt.IsZero():
+		return ledger.InstantNs("plan.deadline_at", p.DeadlineAt)
+	default:
+		return 0, nil
+	}
 }
 
 // notPassed refuses a deadline that has passed before its plan is opened: all that the

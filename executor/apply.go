@@ -352,6 +352,9 @@ func endName(e pb.PlanEnd) string {
 
 // unusable says why a well-formed record of an agent can never do what it says, or nil.
 func (s *fold) unusable() error {
+	if err := s.outOfRange(); err != nil {
+		return err
+	}
 	switch k := s.e.Record.Kind.(type) {
 	case *pb.Record_PlanOpened:
 		return s.Triggers("plan_opened", k.PlanOpened.Triggers)
@@ -362,4 +365,17 @@ func (s *fold) unusable() error {
 	default:
 		return nil
 	}
+}
+
+// outOfRange refuses a duration or an instant that no one can keep, of the record or of the other
+// half of its pair.
+func (s *fold) outOfRange() error {
+	if !s.readsExactly() {
+		return nil
+	}
+	err := ledger.CheckSpans(s.e.Record)
+	if err == nil && s.e.Pair != nil {
+		err = ledger.CheckSpans(s.e.Pair)
+	}
+	return err
 }

@@ -370,7 +370,8 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 	payload := a.plan.s.payload(a.id)
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
 		Incomplete: a.row.OutputIncomplete,
-		Unnamed:    a.row.ReferenceIncomplete && a.name() == ""}
+		Unnamed:    a.row.ReferenceIncomplete && a.name() == "",
+		Inexact:    !a.plan.s.readsExactly()}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {
 			vars.Plan = a.plan.planJSON()

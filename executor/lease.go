@@ -7,6 +7,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -74,7 +75,8 @@ func standing(name string) string {
 // that already holds fires at registration.
 func (p *plan) armPlan(at *pb.Address) {
 	add := func(name string) {
-		p.row.Leases = append(p.row.Leases, &rowspb.LeaseRow{Name: name, ArmedNs: p.s.meta.TimeNs})
+		p.row.Leases = append(p.row.Leases, &rowspb.LeaseRow{Name: name,
+			ArmedNs: p.s.meta.TimeNs, Exact: p.s.readsExactly()})
 	}
 	add(leaseFailed)
 	add(leaseCancelled)
@@ -97,7 +99,7 @@ func (a *action) armAction(at *pb.Address) {
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
 		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs,
-			OfAction: s.ofAction(t.Scope)})
+			OfAction: s.ofAction(t.Scope), Exact: s.readsExactly()})
 		if s.counts(t.Condition) {
 			p.row.Counting = insert(p.row.Counting, a.id.N)
 		}
@@ -106,6 +108,9 @@ func (a *action) armAction(at *pb.Address) {
 	a.watch()
 	a.evaluateAction(at)
 }
+
+// readsExactly reports whether what is read under this holder is read by the value of its numbers.
+func (s *State) readsExactly() bool { return s.meta.HolderFold >= ledger.NumbersSince }
 
 // holds counts declared conditions that a plan holds as leases, or gives up.
 func holds(p *plan, count int) {

@@ -104,7 +104,7 @@ func (p *plan) hold(a *action, l *rowspb.LeaseRow) *triggers.Held {
 
 // scopeOf is what a lease may read of its plan and action.
 func scopeOf(p *plan, a *action, l *rowspb.LeaseRow) triggers.Scope {
-	scope := triggers.Scope{Plan: planScope(p), ArmedNs: l.ArmedNs}
+	scope := triggers.Scope{Plan: planScope(p), ArmedNs: l.ArmedNs, Inexact: !l.Exact}
 	if a == nil {
 		return scope
 	}

@@ -195,7 +195,7 @@ func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegis
 
 // graceOfTests is the grace of the forwards of most tests, in ns: those are not about
 // what lands late.
-const graceOfTests = 1
+const graceOfTests = int64(1e6)
 
 // undoKey is the key of the undo of an action of plan p.
 func undoKey(id string) string { return ledger.Key("t", "p", id, ledger.PurposeUndo) }

@@ -14,9 +14,15 @@ import (
 
 // Check reports whether a record is well-formed and may be on a subject of
 // this source: its kind belongs to the class, its names are names and
-// within limits. It is the same check for writers (before they append) and
-// for the fold (which refuses what it finds). The error is a *Refused.
+// within limits, and so are its durations and instants (CheckSpans). It is the same check for
+// writers (before they append) and for the fold (which refuses what it finds). The error is a
+// *Refused.
 func Check(r *pb.Record, s Source) error {
+	return firstOf(CheckSpans(r), checkForm(r, s))
+}
+
+// checkForm is Check as a record is decoded: whether its durations count is for the fold to say.
+func checkForm(r *pb.Record, s Source) error {
 	return firstOf(wellFormed(r, s), inexact(r))
 }
 

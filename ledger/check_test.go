@@ -196,7 +196,7 @@ var planBreaches = []breach{
 		registered(func(c *pb.CompensationRegistered) { c.Attempts = ledger.AttemptsMax + 1 })},
 	{"compensation_registered", "compensation_registered.backoff_ns",
 		registered(func(c *pb.CompensationRegistered) { c.BackoffNs = -1 })},
-	{"compensation_registered", "compensation_registered.backoff_ns",
+	{"compensation_registered", "compensation_registered.backoff_max_ns",
 		registered(func(c *pb.CompensationRegistered) { c.BackoffMaxNs = int64(ledger.BackoffMax) + 1 })},
 	{"compensation_registered", "compensation_registered.timeout_ns",
 		registered(func(c *pb.CompensationRegistered) { c.TimeoutNs = int64(ledger.TimeoutMax) + 1 })},

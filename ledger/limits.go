@@ -111,7 +111,8 @@ const PartialSince = 14
 const CopiesSince = 15
 
 // NumbersSince is the version of a holder's fold from which on conditions and bindings read numbers
-// alike and exactly.
+// alike and exactly, a fact of the same value has not changed, however it is written, and a
+// duration or an instant that is out of range (CheckSpans) is refused.
 const NumbersSince = 15
 
 // FoundSince is the version of a holder's fold from which on the name of an effect that a probe

@@ -42,7 +42,7 @@ func (e *Entry) readPartly(raw json.RawMessage) {
 			}
 		}
 	}
-	if Check(record, e.Source) == nil {
+	if checkForm(record, e.Source) == nil {
 		e.Record, e.Partial = record, true
 	}
 }

@@ -82,7 +82,7 @@ func (e *Entry) judge() {
 		}
 		CutTexts(e.Record)
 		leaveOut(e.Record)
-		e.Err = Check(e.Record, e.Source)
+		e.Err = checkForm(e.Record, e.Source)
 		return
 	}
 	e.Err = wellFormed(e.Record, e.Source) // that it is exact was seen above

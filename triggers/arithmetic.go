@@ -1,40 +1,178 @@
 package triggers
 
 import (
+	"math"
+
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/sagenbaum/sagenbaum/triggers/exact"
 )
 
 // JSON does not say whether 100 is an int or a double, and a source may write
 // 100 today and 100.5 tomorrow. So arithmetic over a value that came as JSON
-// takes an int beside a double as a double; between literals CEL's own rule
+// takes both, and is exact; between literals CEL's own rule
 // holds, and 1.5 * 2 is refused.
 
-// mixedArithmetic returns the ids of the calls of + - * / with an operand whose
-// type the checker does not know.
-func mixedArithmetic(checked *ast.AST) map[int64]bool {
+// mixedCalls returns the ids of the calls of + - * / % < <= > >= == != in with an operand whose
+// type the checker does not know, so that it may be a number.
+func mixedCalls(checked *ast.AST) map[int64]bool {
 	mixed := map[int64]bool{}
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind {
 			return
 		}
+		args := e.AsCall().Args()
 		switch e.AsCall().FunctionName() {
-		case operators.Add, operators.Subtract, operators.Multiply, operators.Divide:
-			for _, arg := range e.AsCall().Args() {
-				if kind := checked.GetType(arg.ID()).Kind(); kind == types.DynKind {
+		case operators.Add, operators.Subtract, operators.Multiply, operators.Divide,
+			operators.Modulo:
+			for _, arg := range args {
+				if checked.GetType(arg.ID()).Kind() == types.DynKind {
 					mixed[e.ID()] = true
 				}
+			}
+		case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals,
+			operators.Greater, operators.GreaterEquals, operators.In:
+			if mayMix(checked.GetType(args[0].ID()), checked.GetType(args[1].ID())) {
+				mixed[e.ID()] = true
 			}
 		}
 	}))
 	return mixed
 }
 
-// arithmetic is a call of + - * / that takes int beside double as double.
+// mayMix reports whether a number of JSON may be compared with a value of another type.
+func mayMix(a, b *types.Type) bool {
+	return (isOpen(a) || isOpen(b)) && mayHoldNumber(a) && mayHoldNumber(b)
+}
+
+// isOpen reports whether the checker does not know what values of a type are or hold.
+func isOpen(t *types.Type) bool {
+	if t.Kind() == types.DynKind {
+		return true
+	}
+	for _, p := range t.Parameters() {
+		if isOpen(p) {
+			return true
+		}
+	}
+	return false
+}
+
+func mayHoldNumber(t *types.Type) bool {
+	switch t.Kind() {
+	case types.DynKind, types.IntKind, types.UintKind, types.DoubleKind:
+		return true
+	}
+	for _, p := range t.Parameters() {
+		if mayHoldNumber(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// number is a number of JSON that is neither an int64 nor what a double says exactly. It is moved
+// as it is written, and compared and computed with by its value.
+type number struct {
+	types.Double // the nearest
+	value        exact.Number
+	text         string // as it is written; empty: it was computed
+	whole        bool   // written without a fraction or an exponent
+}
+
+// safeDigits are the digits that a double keeps: two numbers of so many are two doubles, in the
+// same order.
+const safeDigits = 15
+
+// numberOf is a value as CEL has it: an int, a double that says it exactly, or a number.
+func numberOf(value exact.Number, text string, whole bool) ref.Val {
+	if n, ok := value.Int64(); whole && ok {
+		return types.Int(n)
+	}
+	f := value.Float64()
+	if !whole && isSafe(value, f) && (text == "" || value.Whole() || text == value.String()) {
+		return types.Double(f)
+	}
+	return number{types.Double(f), value, text, whole}
+}
+
+func isSafe(value exact.Number, f float64) bool {
+	if value.Whole() {
+		return math.Abs(f) < 1<<53
+	}
+	return value.Digits() <= safeDigits && math.Abs(f) > 1e-300
+}
+
+// exactly is the value of a number of CEL; false: it is none, or infinite. whole says that it was
+// written without a fraction or an exponent.
+func exactly(v ref.Val) (value exact.Number, whole, ok bool) {
+	switch v := v.(type) {
+	case number:
+		return v.value, v.whole, true
+	case types.Int:
+		return exact.Of(int64(v)), true, true
+	case types.Double:
+		value, ok = exact.OfFloat(float64(v))
+		return value, false, ok
+	case types.Uint:
+		value, ok = exact.Parse(v.ConvertToType(types.StringType).Value().(string))
+		return value, true, ok
+	default:
+		return exact.Number{}, false, false
+	}
+}
+
+// Equal compares by value.
+func (n number) Equal(other ref.Val) ref.Val {
+	value, _, ok := exactly(other)
+	return types.Bool(ok && value == n.value)
+}
+
+// Compare orders by value.
+func (n number) Compare(other ref.Val) ref.Val {
+	value, _, ok := exactly(other)
+	if !ok {
+		return n.Double.Compare(other) // infinite, or no number
+	}
+	return types.Int(sign(n.value.Compare(value)))
+}
+
+func sign(n int) int {
+	switch {
+	case n < 0:
+		return -1
+	case n > 0:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// Negate is exact.
+func (n number) Negate() ref.Val { return numberOf(n.value.Negate(), "", n.whole) }
+
+// ConvertToType is exact where the type holds the number.
+func (n number) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case types.StringType:
+		return types.String(n.value.String())
+	case types.IntType, types.UintType, types.TimestampType:
+		if i, ok := n.value.Int64(); ok {
+			return types.Int(i).ConvertToType(t)
+		}
+		if u, ok := n.value.Uint64(); ok && t == types.UintType {
+			return types.Uint(u)
+		}
+	}
+	return n.Double.ConvertToType(t)
+}
+
+// arithmetic is a call of + - * / % that takes numbers of JSON as they are.
 type arithmetic struct {
 	interpreter.InterpretableCall
 }
@@ -43,7 +181,7 @@ type arithmetic struct {
 func (a *arithmetic) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := a.Args()
 	left, right := args[0].Exec(frame), args[1].Exec(frame)
-	result := a.result(left, right)
+	result := a.result(frame, left, right)
 	if costs := frame.CostTracker(); costs != nil {
 		costs.EvalBinary(frame, a.ID(), a, left, right, result)
 	}
@@ -55,11 +193,28 @@ func (a *arithmetic) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, a.Exec)
 }
 
-func (a *arithmetic) result(left, right ref.Val) ref.Val {
+func (a *arithmetic) result(frame *interpreter.ExecutionFrame, left, right ref.Val) ref.Val {
 	if value := strict(left, right); value != nil {
 		return value
 	}
-	left, right = promote(left, right)
+	_, int1 := left.(types.Int)
+	_, int2 := right.(types.Int)
+	if !int1 || !int2 {
+		if value := a.exact(left, right); value != nil && isExact(frame) {
+			return value
+		}
+	}
+	result := a.plain(promote(left, right))
+	if int1 && int2 && types.IsError(result) && isExact(frame) {
+		if value := a.exact(left, right); value != nil {
+			return value
+		}
+	}
+	return result
+}
+
+// plain computes as CEL does.
+func (a *arithmetic) plain(left, right ref.Val) ref.Val {
 	switch a.Function() {
 	case operators.Add:
 		if textSize(left)+textSize(right) > outputMax {
@@ -80,9 +235,53 @@ func (a *arithmetic) result(left, right ref.Val) ref.Val {
 		if v, ok := left.(traits.Divider); ok {
 			return v.Divide(right)
 		}
+	case operators.Modulo:
+		if v, ok := left.(traits.Modder); ok {
+			return v.Modulo(right)
+		}
 	}
 	return types.NewErr("no such overload: %s %s %s", left.Type().TypeName(), a.Function(),
 		right.Type().TypeName())
+}
+
+// exact computes with numbers by their values; nil: that is CEL's to do.
+func (a *arithmetic) exact(left, right ref.Val) ref.Val {
+	if _, uint := left.(types.Uint); uint {
+		return nil
+	}
+	if _, uint := right.(types.Uint); uint {
+		return nil
+	}
+	x, whole1, ok := exactly(left)
+	y, whole2, fits := exactly(right)
+	if !ok || !fits {
+		return nil
+	}
+	whole := whole1 && whole2
+	var value exact.Number
+	switch a.Function() {
+	case operators.Add:
+		value, ok = x.Add(y)
+	case operators.Subtract:
+		value, ok = x.Add(y.Negate())
+	case operators.Multiply:
+		value, ok = x.Multiply(y)
+	default:
+		if !whole {
+			return a.plain(types.Double(x.Float64()), types.Double(y.Float64()))
+		}
+		if y == (exact.Number{}) {
+			return types.NewErr("division by zero")
+		}
+		var rest exact.Number
+		if value, rest, ok = x.Divide(y); a.Function() == operators.Modulo {
+			value = rest
+		}
+	}
+	if !ok {
+		return types.NewErr("operation cancelled: a number of too many digits")
+	}
+	return numberOf(value, "", whole)
 }
 
 // textSize is the size of a text in bytes: cel-go copies texts that it adds, and does
@@ -97,6 +296,7 @@ func textSize(v ref.Val) int {
 	return 0
 }
 
+// promote is what holders of before ledger.NumbersSince take an int beside a double for.
 func promote(left, right ref.Val) (ref.Val, ref.Val) {
 	if n, ok := left.(types.Int); ok && right.Type() == types.DoubleType {
 		return types.Double(n), right
@@ -105,4 +305,93 @@ func promote(left, right ref.Val) (ref.Val, ref.Val) {
 		return left, types.Double(n)
 	}
 	return left, right
+}
+
+// reads is an evaluation that says how numbers are read.
+type reads interface{ inexact() bool }
+
+// isExact reports whether an evaluation reads numbers exactly: all do, but those by the rules of a
+// holder of before ledger.NumbersSince.
+func isExact(frame *interpreter.ExecutionFrame) bool {
+	for scope := frame.Scope(); scope != nil; scope = scope.Parent() {
+		if r, ok := scope.(reads); ok {
+			return !r.inexact()
+		}
+	}
+	return true
+}
+
+// conversion is a call of string(), timestamp() or json() that takes numbers of JSON as they are:
+// each has one text, and whole seconds are a time, also with a fraction of 0.
+type conversion struct {
+	interpreter.InterpretableV2
+	call interpreter.InterpretableCall
+	to   ref.Type // nil: json()
+}
+
+// newConversion hides a call from cel-go, which would do it once for all evaluations. A constant
+// that has one text, or is no time, is cel-go's to convert or to refuse.
+func newConversion(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
+	c := &conversion{InterpretableV2: call, call: call}
+	switch call.Function() {
+	case "string":
+		c.to = types.StringType
+	case "timestamp":
+		c.to = types.TimestampType
+	}
+	if constant, is := call.Args()[0].(interpreter.InterpretableConst); is && c.to != nil {
+		if _, double := constant.Value().(types.Double); !double {
+			return call
+		}
+	}
+	return c
+}
+
+// Exec converts.
+func (c *conversion) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := c.call.Args()[0].Exec(frame)
+	result := c.convert(frame, value)
+	if result == nil {
+		return c.call.Exec(frame)
+	}
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalUnary(frame, c.ID(), c.call, value, result)
+	}
+	return result
+}
+
+// Eval evaluates the call outside a frame.
+func (c *conversion) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, c.Exec)
+}
+
+// convert is what the call answers; nil: what cel-go does.
+func (c *conversion) convert(frame *interpreter.ExecutionFrame, value ref.Val) ref.Val {
+	switch v := value.(type) {
+	case number:
+		return v.ConvertToType(c.to)
+	case types.String:
+		if c.to == nil && isExact(frame) {
+			return decode([]byte(v))
+		}
+		if c.to == types.StringType {
+			return v
+		}
+	case types.Int:
+		if c.to != nil {
+			return v.ConvertToType(c.to)
+		}
+	case types.Double:
+		n, ok := exact.OfFloat(float64(v))
+		if !ok || !isExact(frame) {
+			return nil
+		}
+		if c.to == types.StringType {
+			return types.String(n.String())
+		}
+		if seconds, ok := n.Int64(); ok && c.to == types.TimestampType {
+			return types.Int(seconds).ConvertToType(c.to)
+		}
+	}
+	return nil
 }

@@ -119,7 +119,7 @@ func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
 func (l *language) subprogram(checked *ast.AST, e ast.Expr) (cel.Program, error) {
 	sub := ast.NewCheckedAST(ast.NewAST(e, checked.SourceInfo()), checked.TypeMap(),
 		checked.ReferenceMap())
-	return l.plan(l.readers.env, sub, planning{mixed: mixedArithmetic(sub), loops: hasLoop(sub.Expr()),
+	return l.plan(l.readers.env, sub, planning{mixed: mixedCalls(sub), loops: hasLoop(sub.Expr()),
 		costly: mayCost(sub.Expr())})
 }
 
@@ -388,6 +388,8 @@ func (b *Binding) readsWhole(variable string) bool {
 		func(r Read) bool { return len(r.Path) == 1 && r.Path[0] == variable })
 }
 
+func (r *bindingRun) inexact() bool { return r.vars.Inexact }
+
 // Parent ends the chain of activations.
 func (r *bindingRun) Parent() interpreter.Activation { return nil }
 
@@ -400,7 +402,9 @@ func (r *bindingRun) ResolveName(name string) (any, bool) {
 		if r.decoded[i] == nil {
 			r.decoded[i] = types.NullValue
 			if raw := r.vars.of(name); len(raw) > 0 {
-				r.decoded[i] = decodeWide(raw)
+				if r.decoded[i] = decode(raw); r.vars.Inexact {
+					r.decoded[i] = decodeWide(raw)
+				}
 			}
 			if r.vars.Strict && r.decoded[i] == types.NullValue { // it says nothing
 				r.decoded[i] = types.OptionalNone

@@ -47,6 +47,10 @@ type BindingVars struct {
 	// (`false && ...`, `true || ...`), or the expression reckons with it, as output.?id and
 	// has(output.id) do. For what reads an answer: its null would pass for one.
 	Strict bool
+
+	// Inexact: numbers are read as a holder of before ledger.NumbersSince does: see Scope.Inexact.
+	// A whole number that no int64 holds is compared with its like as it is written.
+	Inexact bool
 }
 
 // ErrNotThere is the error of an expression whose value depends, with BindingVars.Strict, on

@@ -47,7 +47,8 @@ type Fact struct {
 	// condition that reads the value, not by one that asks whether or when.
 	Load func() json.RawMessage
 
-	decoded ref.Val // Value, when an evaluation has read it
+	decoded   ref.Val // Value, when an evaluation has read it
+	asDoubles ref.Val // the same, inexact
 }
 
 // View is what an evaluation may read; an implementation answers from folded
@@ -104,6 +105,9 @@ type Scope struct {
 	Verdict *Verdict
 	ArmedNs int64 // unix ns since which the lease is held
 	NowNs   int64 // unix ns of the epoch
+	// Inexact: it reads numbers as a holder of before ledger.NumbersSince does, a number that no
+	// int64 holds as a double.
+	Inexact bool
 }
 
 // Reading is one value that an evaluation read, for the record of a firing.

@@ -170,6 +170,8 @@ func evaluationError(value ref.Val, err error) error {
 	}
 }
 
+func (e *evaluation) inexact() bool { return e.held.inexact }
+
 // Parent ends the chain of activations.
 func (e *evaluation) Parent() interpreter.Activation { return nil }
 
@@ -296,6 +298,12 @@ func (e *evaluation) value(fact *readFact) ref.Val {
 	}
 	if e.stopped != nil {
 		return types.NewErr("operation cancelled")
+	}
+	if e.held.inexact {
+		if fact.asDoubles == nil {
+			fact.asDoubles = decodeInexact(fact.Value)
+		}
+		return fact.asDoubles
 	}
 	if fact.decoded == nil {
 		fact.decoded = decode(fact.Value)

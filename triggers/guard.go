@@ -36,17 +36,127 @@ func (m *mapLiteral) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, m.Exec)
 }
 
-// comparison is an equality, or `in`, that weighs its operands first. cel-go
+// comparison is an equality, or `in`, that compares numbers by value, and may weigh its operands
+// first. cel-go
 // counts the length of a list, not what its elements hold, and a loop can make a
 // small list of lists whose comparison never ends.
 type comparison struct {
 	interpreter.InterpretableCall
+	weighs bool
+}
+
+// hidden is a node that cel-go cannot look into.
+type hidden struct{ interpreter.InterpretableV2 }
+
+// ordering is a call of < <= > or >= that orders numbers by value.
+type ordering struct {
+	interpreter.InterpretableCall
+}
+
+// Exec compares strictly, as the call it replaces does.
+func (o *ordering) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	args := o.Args()
+	left, right := args[0].Exec(frame), args[1].Exec(frame)
+	result := o.result(left, right)
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalBinary(frame, o.ID(), o, left, right, result)
+	}
+	return result
+}
+
+// Eval evaluates the call outside a frame.
+func (o *ordering) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, o.Exec)
+}
+
+func (o *ordering) result(left, right ref.Val) ref.Val {
+	if value := strict(left, right); value != nil {
+		return value
+	}
+	if n, ok := right.(number); ok {
+		if value, _, is := exactly(left); is {
+			return o.holds(sign(value.Compare(n.value)))
+		}
+		right = n.Double
+	}
+	comparer, ok := left.(traits.Comparer)
+	if !ok {
+		return types.NewErr("no such overload: %s", o.Function())
+	}
+	order, ok := comparer.Compare(right).(types.Int)
+	if !ok {
+		return comparer.Compare(right) // why they cannot be compared
+	}
+	return o.holds(int(order))
+}
+
+func (o *ordering) holds(order int) ref.Val {
+	switch o.Function() {
+	case operators.Less:
+		return types.Bool(order < 0)
+	case operators.LessEquals:
+		return types.Bool(order <= 0)
+	case operators.Greater:
+		return types.Bool(order > 0)
+	default:
+		return types.Bool(order >= 0)
+	}
+}
+
+// equal is types.Equal that compares numbers by value, also those within.
+func equal(left, right ref.Val) ref.Val {
+	switch l := left.(type) {
+	case types.Int, types.Double, types.Uint:
+		if n, ok := right.(number); ok {
+			return n.Equal(left)
+		}
+	case *types.Optional:
+		if r, ok := right.(*types.Optional); ok && l.HasValue() && r.HasValue() {
+			return equal(l.GetValue(), r.GetValue())
+		}
+	case *object: // it does so itself
+	case traits.Lister:
+		r, ok := right.(traits.Lister)
+		if !ok || l.Size() != r.Size() {
+			return types.False
+		}
+		for a, b := l.Iterator(), r.Iterator(); a.HasNext() == types.True; {
+			if equal(a.Next(), b.Next()) == types.False {
+				return types.False
+			}
+		}
+		return types.True
+	}
+	return types.Equal(left, right)
+}
+
+// contains is `in`.
+func contains(container, value ref.Val) ref.Val {
+	if list, ok := container.(traits.Lister); ok {
+		for it := list.Iterator(); it.HasNext() == types.True; {
+			if equal(value, it.Next()) == types.True {
+				return types.True
+			}
+		}
+		return types.False
+	}
+	if c, ok := container.(traits.Container); ok {
+		return c.Contains(value)
+	}
+	return types.NewErr("no such overload")
 }
 
 // Exec compares strictly, as the call it replaces does.
 func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := c.Args()
 	left, right := args[0].Exec(frame), args[1].Exec(frame)
+	if !c.weighs {
+		result := c.answer(left, right)
+		if costs := frame.CostTracker(); costs != nil {
+			costs.EvalBinary(frame, c.ID(), c, left, right, result)
+		}
+		return result
+	}
 	budget := costMax
 	e, bare := frame.Scope().(*evaluation)
 	if bare { // not in a loop, whose steps are counted
@@ -75,19 +185,24 @@ func (c *comparison) result(left, right ref.Val, budget *int) ref.Val {
 	if !weigh(left, budget) || !weigh(right, budget) {
 		return types.NewErr("operation cancelled: what is compared has more than %d parts", costMax)
 	}
+	return c.answer(left, right)
+}
+
+func (c *comparison) answer(left, right ref.Val) ref.Val {
+	if value := strict(left, right); value != nil {
+		return value
+	}
 	switch c.Function() {
 	case operators.Equals:
-		return types.Equal(left, right)
+		return equal(left, right)
 	case operators.NotEquals:
-		if equal, ok := types.Equal(left, right).(types.Bool); ok {
-			return !equal
+		if same, ok := equal(left, right).(types.Bool); ok {
+			return !same
 		}
 		return types.NewErr("no such overload")
+	default:
+		return contains(right, left)
 	}
-	if container, ok := right.(traits.Container); ok {
-		return container.Contains(left)
-	}
-	return types.NewErr("no such overload")
 }
 
 // strict returns what a strict call answers before it looks at its operands: the

@@ -20,6 +20,7 @@ type Held struct {
 	values    []any      // of the slots: ref.Val or *absent
 	armedNs   int64
 	scope     *Scope // of a condition that asks for more than names; else nil
+	inexact   bool   // see Scope.Inexact
 }
 
 // absent is the value of a name that the scope does not have, and what it waits for.
@@ -37,7 +38,8 @@ var (
 
 // Hold reads what the condition needs of a scope.
 func (c *Condition) Hold(s Scope) *Held {
-	h := &Held{shape: c.shape, params: c.params, condition: c, armedNs: s.ArmedNs}
+	h := &Held{shape: c.shape, params: c.params, condition: c, armedNs: s.ArmedNs,
+		inexact: s.Inexact}
 	if n := len(c.shape.slots); n > 0 {
 		h.values = make([]any, n)
 		r := scopeReader{s: &s}
@@ -107,6 +109,9 @@ func (h *Held) Shared() (digest [16]byte, ok bool) {
 	}
 	var text strings.Builder
 	text.WriteString(Normalise(h.condition.text))
+	if !h.inexact {
+		text.WriteString("\nexact")
+	}
 	for i, slot := range s.slots {
 		text.WriteString("\n" + slot.path)
 		if value, known := h.values[i].(types.String); known {
@@ -232,7 +237,9 @@ func (r *scopeReader) lifted(decoded *ref.Val, raw []byte, root, field, from str
 		if len(raw) == 0 {
 			raw = []byte("{}")
 		}
-		*decoded = decode(raw)
+		if *decoded = decode(raw); r.s.Inexact {
+			*decoded = decodeInexact(raw)
+		}
 	}
 	if types.IsError(*decoded) {
 		return *decoded
@@ -261,6 +268,7 @@ type Kept struct {
 	params  []any // of the condition, which do not keep its text
 	values  []any
 	armedNs int64
+	inexact bool
 }
 
 // Keep returns what to keep of a held condition, or nil where that takes more than
@@ -269,7 +277,8 @@ func (h *Held) Keep(max int) *Kept {
 	if h.scope != nil || h.Size() > max {
 		return nil
 	}
-	return &Kept{home: h.shape.home, params: h.params, values: h.values, armedNs: h.armedNs}
+	return &Kept{home: h.shape.home, params: h.params, values: h.values, armedNs: h.armedNs,
+		inexact: h.inexact}
 }
 
 // Recall makes into the condition that is kept, and reports false where the cache has
@@ -280,7 +289,8 @@ func (k *Kept) Recall(into *Held) bool {
 		return false
 	}
 	s.used = true
-	*into = Held{shape: s, params: k.params, values: k.values, armedNs: k.armedNs}
+	*into = Held{shape: s, params: k.params, values: k.values, armedNs: k.armedNs,
+		inexact: k.inexact}
 	return true
 }
 
@@ -318,6 +328,8 @@ func valueBytes(v any) int {
 		return 24 + len(v)
 	case types.Bytes:
 		return 32 + len(v)
+	case number:
+		return 96 + 2*len(v.text)
 	case *object:
 		n := 64
 		for i, key := range v.keys {

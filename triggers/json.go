@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/sagenbaum/sagenbaum/triggers/exact"
 )
 
 // sort puts string keys first. Keys are distinct, so that the order is total.
@@ -44,13 +47,28 @@ func (o *object) sort() {
 	}
 }
 
+// Same reports whether two values of JSON are one value, in whatever order of keys and spelling of
+// numbers and texts.
+func Same(a, b []byte) bool { return exact.Same(a, b) }
+
+// Spelling is the one spelling of all values that are the same; false: it cannot be read.
+func Spelling(value []byte) ([]byte, bool) { return exact.Canonical(value) }
+
 // decode makes a CEL value of JSON. Integral numbers become int while an int64
-// holds them, all others double. Bytes that are not JSON become an error value.
+// holds them; all others become a double where that says them exactly, else a number. Bytes that
+// are not JSON become an error value.
 func decode(raw []byte) ref.Val { return decodeWith(decoder{data: raw}, raw) }
 
-// decodeWide is decode, but a whole number that no int64 holds is a wide: ids have
-// more digits than a double.
-func decodeWide(raw []byte) ref.Val { return decodeWith(decoder{data: raw, wide: true}, raw) }
+// decodeInexact is decode as conditions of holders of before ledger.NumbersSince read: what is no
+// int64 is a double.
+func decodeInexact(raw []byte) ref.Val {
+	return decodeWith(decoder{data: raw, inexact: true}, raw)
+}
+
+// decodeWide is decode as their bindings read: a whole number that no int64 holds is a wide.
+func decodeWide(raw []byte) ref.Val {
+	return decodeWith(decoder{data: raw, inexact: true, wide: true}, raw)
+}
 
 func decodeWith(d decoder, raw []byte) ref.Val {
 	value := d.value(0)
@@ -62,9 +80,10 @@ func decodeWith(d decoder, raw []byte) ref.Val {
 
 // decoder reads one JSON value. Its methods return nil for what is not JSON.
 type decoder struct {
-	data []byte
-	at   int
-	wide bool
+	data    []byte
+	at      int
+	inexact bool
+	wide    bool
 }
 
 // wide is a whole number that no int64 holds. It computes as a double, and is moved,
@@ -247,6 +266,16 @@ func (d *decoder) number() ref.Val {
 			return types.Int(n)
 		}
 	}
+	if !d.inexact {
+		value, ok := exact.Parse(literal)
+		if !ok {
+			return nil
+		}
+		if literal == "-0" {
+			return types.Double(math.Copysign(0, -1))
+		}
+		return numberOf(value, literal, integral)
+	}
 	f, err := strconv.ParseFloat(literal, 64)
 	if err != nil {
 		return nil
@@ -273,6 +302,8 @@ func encode(out []byte, value ref.Val) ([]byte, error) {
 		return strconv.AppendUint(out, uint64(v), 10), nil
 	case wide:
 		return append(out, v.text...), nil
+	case number:
+		return append(out, cmp.Or(v.text, v.value.String())...), nil
 	case types.Double:
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 			return nil, fmt.Errorf("%v is no JSON number", float64(v))

@@ -226,7 +226,7 @@ func (c *checkedText) measure(e ast.Expr) (depth int) {
 // of the text, before paths and literals were replaced.
 type planning struct {
 	skeleton *clause        // nil: none
-	mixed    map[int64]bool // of mixedArithmetic
+	mixed    map[int64]bool // of mixedCalls
 	loops    bool
 	costly   bool // it can take more steps than it has nodes
 }
@@ -267,15 +267,31 @@ func replace(i interpreter.InterpretableV2, mixed map[int64]bool,
 		}
 	case interpreter.InterpretableCall:
 		switch node.Function() {
-		case operators.Equals, operators.NotEquals, operators.In:
+		case operators.Equals, operators.NotEquals:
+			if loops || mixed[i.ID()] {
+				return &comparison{node, loops}
+			}
+		case operators.In:
+			if mixed[i.ID()] { // cel-go's set of constants has no numbers
+				return &hidden{&comparison{node, loops}}
+			}
 			if loops {
-				return &comparison{node}
+				return &comparison{node, loops}
+			}
+		case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+			if mixed[i.ID()] {
+				return &ordering{node}
 			}
 		case "matches":
 			return newMatching(node)
-		}
-		if mixed[i.ID()] {
-			return &arithmetic{node}
+		case "string", "timestamp", jsonFunction:
+			if len(node.Args()) == 1 {
+				return newConversion(node)
+			}
+		default:
+			if mixed[i.ID()] {
+				return &arithmetic{node}
+			}
 		}
 	}
 	return i

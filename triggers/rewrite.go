@@ -86,7 +86,7 @@ func (r *rewriter) literal(e ast.Expr, call ast.CallExpr) {
 		return
 	}
 	text, ok := constantText(call.Args()[0])
-	if !ok || !json.Valid([]byte(text)) || types.IsError(decode([]byte(text))) {
+	if !ok || !json.Valid([]byte(text)) || types.IsError(decodeInexact([]byte(text))) {
 		r.refuse(e, "no JSON text", "write one JSON value in quotes, as in json('10.10')")
 	}
 }

@@ -107,7 +107,7 @@ func (l *language) makeShape(expression string, literals []literal, as *termOf) 
 	s.roots, s.keys, s.computed = roots, keys, computed
 	s.skeleton, s.leafCount = newSkeleton(tree)
 	s.extent = extentOf(tree.Expr())
-	mixed := mixedArithmetic(tree)
+	mixed := mixedCalls(tree)
 	loops := comparesMuch(tree.Expr())
 	if as != nil {
 		if s.alone, err = as.leafOf(checked, s.extent); err != nil {
@@ -310,6 +310,9 @@ func (b *shaper) conversion(e ast.Expr) func(ref.Val) ref.Val {
 	case "bytes":
 		to = types.BytesType
 	case "string":
+		if b.literals[b.literalAt(e.AsCall().Args()[0])].kind == doubleLiteral {
+			return nil // its text is a matter of the evaluation
+		}
 		to = types.StringType
 	default:
 		return nil

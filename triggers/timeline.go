@@ -6,6 +6,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"github.com/sagenbaum/sagenbaum/triggers/exact"
 )
 
 // Limits on a timeline, so that no file can cost a turn.
@@ -307,7 +309,7 @@ func (p *past) assert(key, value string, ns int64) {
 	p.seq++
 	had, ok := p.facts[key]
 	fact := &Fact{Value: json.RawMessage(value), AssertedNs: ns, ChangedNs: ns, Sequence: p.seq}
-	if ok && string(had.Value) == value {
+	if ok && exact.Same(had.Value, []byte(value)) {
 		fact.ChangedNs = had.ChangedNs
 	}
 	p.facts[key] = fact

@@ -161,7 +161,7 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 		return o.values[i], true
 	}
 	for i, k := range o.keys {
-		if k.Equal(key) == types.True {
+		if equal(k, key) == types.True {
 			return o.values[i], true
 		}
 	}
@@ -230,7 +230,7 @@ func (o *object) Equal(other ref.Val) ref.Val {
 		if !found {
 			return types.False
 		}
-		if types.Equal(o.values[i], value) != types.True {
+		if equal(o.values[i], value) != types.True {
 			return types.False
 		}
 	}

@@ -7,9 +7,6 @@ const (
 	// LiftMax is how many fields a contract may lift.
 	LiftMax = 64
 
-	// DurationMax bounds every window: 100 years of 365 days.
-	DurationMax = 100 * 365 * 24 * time.Hour
-
 	// FileSizeMax is how many bytes a file of contracts may have.
 	FileSizeMax = 1 << 20
 )

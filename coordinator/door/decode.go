@@ -203,11 +203,17 @@ func (f field) set(to reflect.Value, raw json.RawMessage) error {
 		if err != nil {
 			return ledger.Refuse(f.name, fmt.Sprintf("%q is none", clip(value)), f.want())
 		}
+		if err := ledger.CheckSpan(f.name, d, ledger.DurationMax); err != nil {
+			return err
+		}
 		to.SetInt(int64(d))
 	case kindInstant:
 		at, err := time.Parse(time.RFC3339Nano, value)
 		if err != nil {
 			return ledger.Refuse(f.name, fmt.Sprintf("%q is none", clip(value)), f.want())
+		}
+		if _, err := ledger.InstantNs(f.name, at); err != nil {
+			return err
 		}
 		to.Set(reflect.ValueOf(Instant{at}))
 	default:

@@ -128,8 +128,9 @@ func checkConfig(config *Config) error {
 		config.OnDisconnect != FailPlan:
 		return ledger.Refuse("config.on_disconnect", fmt.Sprintf("%q", config.OnDisconnect),
 			"leave, commit or fail")
-	case config.Deadline < 0:
-		return ledger.Refuse("config.deadline", "negative", "a duration")
+	}
+	if err := ledger.CheckSpan("config.deadline", config.Deadline, ledger.DurationMax); err != nil {
+		return err
 	}
 	names := map[string]bool{}
 	for _, s := range config.Servers {

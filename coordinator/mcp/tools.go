@@ -163,6 +163,9 @@ func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, e
 		if err != nil || d <= 0 {
 			return nil, ledger.Refuse("deadline", fmt.Sprintf("%q", in.Deadline), "a duration, as in 30m")
 		}
+		if err := ledger.CheckSpan("deadline", d, ledger.DurationMax); err != nil {
+			return nil, err
+		}
 		spec.Deadline = d
 	}
 	alone, err := g.plans.alone(ctx, r.session, "")

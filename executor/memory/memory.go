@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // What is kept in memory of what the rows have: factsMax bounds the facts, factBytesMax what
@@ -85,6 +86,30 @@ func SameValue(row *rowspb.FactRow, value []byte) bool {
 	}
 }
 
+// unchanged reports whether a fact has this value, however it is written. Holders of before
+// ledger.NumbersSince compared bytes.
+func (m *Memory) unchanged(row *rowspb.FactRow, value []byte) bool {
+	switch {
+	case m.meta.HolderFold < ledger.NumbersSince, row.Retracted:
+		return SameValue(row, value)
+	case row.Evicted == nil:
+		return triggers.Same(row.Value, value)
+	default:
+		same := spelling(value)
+		return SameValue(row, value) || same != nil && bytes.Equal(row.Same, same)
+	}
+}
+
+// spelling is the SHA-256 of the one spelling of a value, or nil where there is none.
+func spelling(value []byte) []byte {
+	one, ok := triggers.Spelling(value)
+	if !ok {
+		return nil
+	}
+	digest := sha256.Sum256(one)
+	return digest[:]
+}
+
 // Hashes reports whether a value is the one whose SHA-256 an evicted fact has kept.
 func Hashes(row *rowspb.FactRow, value []byte) bool {
 	digest := sha256.Sum256(value)
@@ -101,7 +126,7 @@ const ResidentStep = int64(60e9)
 func (m *Memory) Assert(key string, row *rowspb.FactRow) (asked bool) {
 	row.ChangedNs, row.SinceNs = row.AssertedNs, row.AssertedNs
 	old := m.Fact(key)
-	if old != nil && SameValue(old, row.Value) {
+	if old != nil && m.unchanged(old, row.Value) {
 		row.ChangedNs = old.ChangedNs
 	}
 	if old != nil && Resident(old) && old.Asked == nil && row.SinceNs-old.SinceNs < ResidentStep {
@@ -132,6 +157,7 @@ func (m *Memory) Retract(key string, row *rowspb.FactRow, at *pb.Address,
 	asked = m.leave(key, row)
 	row.Value, row.Evicted, row.Reingested, row.Size, row.Digest, row.SinceNs = nil, nil, nil, 0, nil,
 		0
+	row.Same = nil
 	row.Retracted, row.ChangedNs, row.RetractedNs, row.Tombstone = true, nowNs, nowNs, at
 	m.enter(key, row)
 	m.note(key, at, notedRetracted)
@@ -142,6 +168,9 @@ func (m *Memory) Retract(key string, row *rowspb.FactRow, at *pb.Address,
 func (m *Memory) Evict(key string, row *rowspb.FactRow, at *pb.Address) (asked bool) {
 	asked = m.leave(key, row)
 	digest := sha256.Sum256(row.Value)
+	if m.meta.HolderFold >= ledger.NumbersSince {
+		row.Same = spelling(row.Value)
+	}
 	row.Size, row.Digest, row.Evicted, row.Reingested, row.SinceNs, row.Value = uint64(len(row.Value)),
 		digest[:], at, nil, 0, nil
 	m.enter(key, row)
@@ -154,7 +183,7 @@ func (m *Memory) Evict(key string, row *rowspb.FactRow, at *pb.Address) (asked b
 func (m *Memory) Reingest(key string, row *rowspb.FactRow, value []byte, at *pb.Address,
 	nowNs int64) (asked bool) {
 	asked = m.leave(key, row)
-	row.Value, row.Evicted, row.Size, row.Digest = value, nil, 0, nil
+	row.Value, row.Evicted, row.Size, row.Digest, row.Same = value, nil, 0, nil, nil
 	row.SinceNs, row.Reingested = nowNs, at
 	m.enter(key, row)
 	m.note(key, at, notedReingested)

@@ -77,7 +77,7 @@ func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 		out[i] = &rowspb.LeaseRow{
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
 			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Faulty: l.Faulty,
-			Cascade: l.Cascade, OfAction: l.OfAction,
+			Cascade: l.Cascade, OfAction: l.OfAction, Exact: l.Exact,
 		}
 	}
 	return out

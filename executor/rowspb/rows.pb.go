@@ -2141,6 +2141,7 @@ type LeaseRow struct {
 	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"`                          // of its equals, which is indexed in its place
 	Faulty        bool                   `protobuf:"varint,12,opt,name=faulty,proto3" json:"faulty,omitempty"`                     // its condition does not compile, or its last evaluation ended in an error
 	OfAction      bool                   `protobuf:"varint,13,opt,name=of_action,json=ofAction,proto3" json:"of_action,omitempty"` // it undoes its action and what came after it; else the plan
+	Exact         bool                   `protobuf:"varint,14,opt,name=exact,proto3" json:"exact,omitempty"`                       // its condition reads numbers exactly, as the holder that it was armed under
 	Cascade       Cascade                `protobuf:"varint,20,opt,name=cascade,proto3,enum=sagenbaum.rows.Cascade" json:"cascade,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2235,6 +2236,13 @@ func (x *LeaseRow) GetFaulty() bool {
 func (x *LeaseRow) GetOfAction() bool {
 	if x != nil {
 		return x.OfAction
+	}
+	return false
+}
+
+func (x *LeaseRow) GetExact() bool {
+	if x != nil {
+		return x.Exact
 	}
 	return false
 }
@@ -3011,6 +3019,7 @@ type FactRow struct {
 	UndonePlan    string                 `protobuf:"bytes,22,opt,name=undone_plan,json=undonePlan,proto3" json:"undone_plan,omitempty"` // of that undo
 	Undone        string                 `protobuf:"bytes,23,opt,name=undone,proto3" json:"undone,omitempty"`                           // the action
 	Made          *v1.Address            `protobuf:"bytes,24,opt,name=made,proto3" json:"made,omitempty"`                               // the record that says so
+	Same          []byte                 `protobuf:"bytes,25,opt,name=same,proto3" json:"same,omitempty"`                               // evicted: SHA-256 of the one spelling of the value; empty: none is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3209,6 +3218,13 @@ func (x *FactRow) GetUndone() string {
 func (x *FactRow) GetMade() *v1.Address {
 	if x != nil {
 		return x.Made
+	}
+	return nil
+}
+
+func (x *FactRow) GetSame() []byte {
+	if x != nil {
+		return x.Same
 	}
 	return nil
 }
@@ -4171,7 +4187,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xa4\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xba\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
@@ -4181,7 +4197,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04moot\x18\t \x01(\bR\x04moot\x12\x12\n" +
 	"\x04node\x18\v \x01(\fR\x04node\x12\x16\n" +
 	"\x06faulty\x18\f \x01(\bR\x06faulty\x12\x1b\n" +
-	"\tof_action\x18\r \x01(\bR\bofAction\x121\n" +
+	"\tof_action\x18\r \x01(\bR\bofAction\x12\x14\n" +
+	"\x05exact\x18\x0e \x01(\bR\x05exact\x121\n" +
 	"\acascade\x18\x14 \x01(\x0e2\x17.sagenbaum.rows.CascadeR\acascadeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +
@@ -4282,7 +4299,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06behind\x18L \x01(\rR\x06behind\"1\n" +
 	"\aUndoKey\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xb1\x06\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xc5\x06\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -4313,7 +4330,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\vundone_plan\x18\x16 \x01(\tR\n" +
 	"undonePlan\x12\x16\n" +
 	"\x06undone\x18\x17 \x01(\tR\x06undone\x12)\n" +
-	"\x04made\x18\x18 \x01(\v2\x15.sagenbaum.v1.AddressR\x04made\"\x99\x01\n" +
+	"\x04made\x18\x18 \x01(\v2\x15.sagenbaum.v1.AddressR\x04made\x12\x12\n" +
+	"\x04same\x18\x19 \x01(\fR\x04same\"\x99\x01\n" +
 	"\n" +
 	"RefusedRow\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +

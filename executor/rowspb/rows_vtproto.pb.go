@@ -510,6 +510,7 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 	r.Moot = m.Moot
 	r.Faulty = m.Faulty
 	r.OfAction = m.OfAction
+	r.Exact = m.Exact
 	r.Cascade = m.Cascade
 	if rhs := m.Keys; rhs != nil {
 		tmpContainer := make([]string, len(rhs))
@@ -738,6 +739,11 @@ func (m *FactRow) CloneVT() *FactRow {
 		tmpBytes := make([]byte, len(rhs))
 		copy(tmpBytes, rhs)
 		r.Digest = tmpBytes
+	}
+	if rhs := m.Same; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.Same = tmpBytes
 	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
@@ -2907,6 +2913,16 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xa0
 	}
+	if m.Exact {
+		i--
+		if m.Exact {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x70
+	}
 	if m.OfAction {
 		i--
 		if m.OfAction {
@@ -3800,6 +3816,15 @@ func (m *FactRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Same) > 0 {
+		i -= len(m.Same)
+		copy(dAtA[i:], m.Same)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Same)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xca
 	}
 	if m.Made != nil {
 		size, err := m.Made.MarshalToSizedBufferVT(dAtA[:i])
@@ -5521,6 +5546,9 @@ func (m *LeaseRow) SizeVT() (n int) {
 	if m.OfAction {
 		n += 2
 	}
+	if m.Exact {
+		n += 2
+	}
 	if m.Cascade != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Cascade))
 	}
@@ -5928,6 +5956,10 @@ func (m *FactRow) SizeVT() (n int) {
 	}
 	if m.Made != nil {
 		l = m.Made.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Same)
+	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
@@ -8782,6 +8814,17 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.OfAction = bool(v != 0)
+		case 14:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Exact")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Exact = bool(v != 0)
 		case 20:
 			if wireType != 0 {
 				return wrongWireType(wireType, "Cascade")
@@ -10082,6 +10125,19 @@ func (m *FactRow) UnmarshalVT(dAtA []byte) error {
 			}
 			if err := m.Made.UnmarshalVT(part); err != nil {
 				return err
+			}
+			iNdEx = postIndex
+		case 25:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Same")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Same = append(m.Same[:0], part...)
+			if m.Same == nil {
+				m.Same = []byte{}
 			}
 			iNdEx = postIndex
 		default:

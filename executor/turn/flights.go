@@ -224,7 +224,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 	default: // its report comes as a record; it is asked again if that does not come
 		x.Working, x.Tries = true, 0
 		f.handOver(x, &v)
-		until := r.Reply.UntilMs*1_000_000 - now.EpochNs
+		until := min(r.Reply.UntilMs, ledger.InstantMax/1_000_000)*1_000_000 - now.EpochNs
 		if x.early {
 			until = 0 // a report that it has failed does not count before the attempt does
 		}

@@ -263,7 +263,7 @@ func noteUndo(b *book, c *claim) {
 		b.spent.leases += uint64(len(k.Triggers))
 		for _, t := range k.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now,
-				single: undoesOne(b, t.Scope)})
+				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules)})
 		}
 		b.noteAsking(p)
 		b.lookAction(p, a)

@@ -38,8 +38,8 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 func readable(b *book, p *plan, a *action) triggers.BindingVars {
 	return triggers.BindingVars{
 		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
-		Unnamed: a.unnamed && a.nameOf() == "",
-		Plan:    planOf(p), Meta: b.metaOf(p, a),
+		Unnamed: a.unnamed && a.nameOf() == "", Inexact: !readsExactly(b.rules),
+		Plan: planOf(p), Meta: b.metaOf(p, a),
 	}
 }
 
@@ -298,3 +298,6 @@ func tellsForward(programs *triggers.Cache, c *pb.CompensationRegistered) bool {
 		return err == nil && argument.ReadsField("meta", "forward_key")
 	})
 }
+
+// readsExactly: numbers are read by their values under a holder with these rules.
+func readsExactly(rules uint32) bool { return rules >= ledger.NumbersSince }

@@ -205,6 +205,7 @@ type lease struct {
 	name    string
 	text    string // its condition; empty: a standing one
 	single  bool   // it undoes its action and what came after it; else the plan
+	exact   bool   // it reads numbers by value, as the holder under which it was taken out
 	armedNs int64
 	fired   bool
 	cascade string // "", cut, resumed, given up
@@ -266,6 +267,7 @@ type fact struct {
 	retracted           bool
 	tombstone           *pb.Address
 	evicted             *pb.Address
+	rough               bool // evicted by a holder that compares bytes
 	asked               *pb.Address
 	undo                bool
 	cause               *pb.Address

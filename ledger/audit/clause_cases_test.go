@@ -22,6 +22,18 @@ var clauseCases = []struct {
 	{"I4.condition", opens, func(s *scene) {
 		s.record.GetPlanOpened().Triggers = []*pb.Trigger{{Name: "x", Condition: "1 +"}}
 	}},
+	{"I4.range", opens, func(s *scene) {
+		s.l.book.rules = ledger.NumbersSince
+		s.record.GetPlanOpened().DeadlineNs = ledger.InstantMax + 1
+	}},
+	{"I17.range", registers, func(s *scene) {
+		s.l.book.rules = ledger.NumbersSince
+		s.record.GetForwardRegistered().TimeoutNs = 30_000
+	}},
+	{"I17.range", pairs, func(s *scene) {
+		s.l.book.rules = ledger.NumbersSince
+		s.record.GetCompensationRegistered().ValidUntilNs = ledger.InstantMax + 1
+	}},
 	{"I17.expressions", registers, func(s *scene) { s.pair.GetCompensationRegistered().Done = "1" }},
 	{"I17.expressions", pairs, func(s *scene) { s.record.GetCompensationRegistered().Done = "1" }},
 	{"I17.effectless", registers, func(s *scene) { s.record.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS }},

@@ -333,6 +333,7 @@ func codeLeaseAt(c *coder, l **lease) {
 		c.text(&l.cascade)
 		c.flag(&l.joined)
 		c.flag(&l.single)
+		c.flag(&l.exact)
 		sequence(c, &l.watched, (*coder).text)
 	})
 }
@@ -398,6 +399,7 @@ func codeFact(c *coder, v **fact) {
 		c.flag(&f.retracted)
 		record(c, &f.tombstone)
 		record(c, &f.evicted)
+		c.flag(&f.rough)
 		record(c, &f.asked)
 		c.flag(&f.undo)
 		record(c, &f.cause)

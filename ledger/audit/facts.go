@@ -56,7 +56,9 @@ func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	b.spent.factTurned(old != nil && !old.retracted, true)
 	if old != nil {
 		f.times, f.runs = old.times, old.runs
-		if !old.retracted && bytes.Equal(old.value, value) {
+		byValue := readsExactly(b.rules) && !old.rough
+		if !old.retracted && (bytes.Equal(old.value, value) ||
+			byValue && triggers.Same(old.value, value)) {
 			f.changedNs = old.changedNs
 		}
 	}
@@ -164,7 +166,7 @@ func readingsText(list []*pb.Reading) string {
 
 // scope is what a condition may read of its plan and action.
 func (p *plan) scope(a *action, l *lease) triggers.Scope {
-	s := triggers.Scope{ArmedNs: l.armedNs, Plan: triggers.Plan{
+	s := triggers.Scope{ArmedNs: l.armedNs, Inexact: !l.exact, Plan: triggers.Plan{
 		ID: p.id, Status: p.status(), Label: p.declared.Label, Owner: p.declared.Owner,
 		Agent:    p.agent,
 		OpenedNs: p.openedNs, DeadlineNs: p.declared.DeadlineNs, Actions: len(p.actions),

@@ -73,7 +73,8 @@ func (l *lease) isStopped() bool { return l.cascade == cutShort || l.cascade == 
 // holdLeases takes out the leases of a plan: a condition that already holds fires at once.
 func (b *book) holdLeases(p *plan) {
 	add := func(name, text string) {
-		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now})
+		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now,
+			exact: readsExactly(b.rules)})
 	}
 	add(leaseFailed, "")
 	add(leaseCancelled, "")

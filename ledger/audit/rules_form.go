@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -71,6 +72,21 @@ var writerClauses = [...][]clause{
 				declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
 			return unless(why == "", "%s", why)
 		}},
+		{"I4.range", "The deadline that a plan declares is an instant from 1970 to 2261.",
+			func(c *claim) judgement {
+				ns := c.Record.GetPlanOpened().GetDeadlineNs()
+				return unless(c.b.rules < ledger.NumbersSince || reachable(ns),
+					"plan_opened.deadline_ns: %d is out of range", ns)
+			}},
+		{"I17.range",
+			"The durations of a registration are of a millisecond or more, and within their bounds.",
+			func(c *claim) judgement {
+				if c.b.rules < ledger.NumbersSince {
+					return judgement{}
+				}
+				field := outOfRange(c.pair())
+				return unless(field == "", "%s: out of range", field)
+			}},
 		{"I17.expressions",
 			"The expressions of a registration compile, and give what they are used for.",
 			func(c *claim) judgement {
@@ -351,3 +367,41 @@ func noteCheckpoint(b *book, c *claim) {
 }
 
 func noteRotation(b *book, c *claim) { b.signed.key = c.Record.GetKeyRotated().NewKey }
+
+// reachable reports whether an instant can be kept: ns of 1970 to 2261, or none.
+func reachable(ns int64) bool {
+	return ns >= 0 && time.Unix(0, ns).UTC().Year() <= 2261
+}
+
+// outOfRange names the first duration or instant of a pair that is out of range.
+func outOfRange(f *pb.ForwardRegistered, c *pb.CompensationRegistered) string {
+	const hour, day = int64(time.Hour), 24 * int64(time.Hour)
+	probe, verify := c.GetProbe().GetCall(), c.GetVerify().GetCall()
+	for _, d := range [...]struct {
+		field    string
+		ns, most int64
+	}{
+		{"forward_registered.timeout_ns", f.GetTimeoutNs(), day},
+		{"forward_registered.settle_ns", f.GetSettleNs(), 30 * day},
+		{"forward_registered.grace_ns", f.GetGraceNs(), hour},
+		{"compensation_registered.backoff_ns", c.GetBackoffNs(), day},
+		{"compensation_registered.backoff_max_ns", c.GetBackoffMaxNs(), day},
+		{"compensation_registered.timeout_ns", c.GetTimeoutNs(), day},
+		{"compensation_registered.valid_for_ns", c.GetValidForNs(), 36500 * day},
+		{"compensation_registered.warn_ns", c.GetWarnNs(), 36500 * day},
+		{"compensation_registered.dedupe_ns", c.GetDedupeNs(), 36500 * day},
+		{"compensation_registered.unserved_after_ns", c.GetUnservedAfterNs(), 30 * day},
+		{"compensation_registered.probe.call.timeout_ns", probe.GetTimeoutNs(), day},
+		{"compensation_registered.probe.call.backoff_ns", probe.GetBackoffNs(), day},
+		{"compensation_registered.verify.call.timeout_ns", verify.GetTimeoutNs(), day},
+		{"compensation_registered.verify.call.backoff_ns", verify.GetBackoffNs(), day},
+	} {
+		if d.ns != 0 && (d.ns < 1e6 || d.ns > d.most) {
+			return d.field
+		}
+	}
+	if !reachable(c.GetValidUntilNs()) {
+		return "compensation_registered.valid_until_ns"
+	}
+	return ""
+}

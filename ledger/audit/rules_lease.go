@@ -228,10 +228,9 @@ var factChapters = map[string]*chapter{
 					return unless(c.Record.Cause == nil || sameAddress(c.Record.Cause, f.asked),
 						"cause: no one asked there to evict fact %q", c.key())
 				}}},
-		collect: func(_ *book, c *claim) {
+		collect: func(b *book, c *claim) {
 			f := c.factNamed()
-			f.evicted, f.asked = c.Address,
-				nil
+			f.evicted, f.asked, f.rough = c.Address, nil, !readsExactly(b.rules)
 		},
 	},
 	"fact_reingested": {
@@ -262,7 +261,10 @@ var factChapters = map[string]*chapter{
 						"fact %q was asserted with %.80s",
 						c.key(), f.value)
 				}}},
-		collect: func(_ *book, c *claim) { f := c.factNamed(); f.evicted, f.asked = nil, nil },
+		collect: func(_ *book, c *claim) {
+			f := c.factNamed()
+			f.evicted, f.asked, f.rough = nil, nil, false
+		},
 	},
 }
 

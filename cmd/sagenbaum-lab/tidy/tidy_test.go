@@ -40,7 +40,7 @@ var checkout = os.DirFS(top)
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "ledger/audit/ids", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/nearest", "triggers/timescales", "executor", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/view", "executor/turn", "executor/sim"}
+var purePackages = []string{"ledger", "ledger/audit", "ledger/audit/ids", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/exact", "triggers/nearest", "triggers/timescales", "executor", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/view", "executor/turn", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -60,7 +60,8 @@ var layers = map[string][]string{
 	"ledger/testenv":            {"connect", "ledger/access"},
 	"connect":                   {"ledger", "ledger/access"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/access", "ledger/jetstream"},
-	"triggers":                  {"triggers/nearest"},
+	"triggers":                  {"triggers/exact", "triggers/nearest"},
+	"triggers/exact":            {},
 	"triggers/nearest":          {},
 	"triggers/oracle":           {},
 	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/rowspb"},

@@ -175,9 +175,9 @@ func (r *triggerReader) offset(field, text string) int64 {
 	if err != nil {
 		r.refuse(field, err.Error(), "")
 	}
-	if d > contract.DurationMax || d < -contract.DurationMax {
+	if d > ledger.DurationMax || d < -ledger.DurationMax {
 		r.refuse(field, text+" is out of reach",
-			"at most "+contract.FormatDuration(contract.DurationMax))
+			"at most "+contract.FormatDuration(ledger.DurationMax))
 		return 0
 	}
 	return int64(d)

@@ -137,7 +137,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
-		if !at.After(now) {
+		if _, err := ledger.InstantNs("expires", at); err != nil || !at.After(now) {
 			return at, wrong
 		}
 		return at.UTC(), nil
@@ -151,7 +151,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		return now.AddDate(0, 0, days).UTC().Truncate(time.Second), nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d < time.Second {
+	if err != nil || d < time.Second || d > ledger.DurationMax {
 		return time.Time{}, wrong
 	}
 	return now.Add(d).UTC().Truncate(time.Second), nil

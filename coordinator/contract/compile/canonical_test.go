@@ -81,9 +81,9 @@ func TestEveryFieldIsInTheDigest(t *testing.T) {
 		"no before":       func(c *contract.Contract) { c.Before = nil },
 		"before":          func(c *contract.Contract) { c.Before.Call = "x" },
 		"before with":     func(c *contract.Contract) { c.Before.With["x"] = 1 },
-		"before timeout":  func(c *contract.Contract) { c.Before.Timeout = 1 },
+		"before timeout":  func(c *contract.Contract) { c.Before.Timeout = time.Millisecond },
 		"before attempts": func(c *contract.Contract) { c.Before.Attempts = 1 },
-		"before backoff":  func(c *contract.Contract) { c.Before.Backoff = 1 },
+		"before backoff":  func(c *contract.Contract) { c.Before.Backoff = time.Millisecond },
 		"inverse":         func(c *contract.Contract) { c.Inverse.Call = "x" },
 		"with":            func(c *contract.Contract) { c.Inverse.With["sha"] = "=input.sha" },
 		"literal":         func(c *contract.Contract) { c.Inverse.With["force"] = "true" },
@@ -99,11 +99,11 @@ func TestEveryFieldIsInTheDigest(t *testing.T) {
 			c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, Model: "x"}
 		},
 		"attempts":    func(c *contract.Contract) { c.Inverse.Attempts = 2 },
-		"backoff":     func(c *contract.Contract) { c.Inverse.Backoff = 2 },
+		"backoff":     func(c *contract.Contract) { c.Inverse.Backoff = 2 * time.Millisecond },
 		"backoff max": func(c *contract.Contract) { c.Inverse.BackoffMax = time.Hour },
 		"jitter":      func(c *contract.Contract) { c.Inverse.Jitter = &jitter },
-		"timeout":     func(c *contract.Contract) { c.Inverse.Timeout = 2 },
-		"dedupe":      func(c *contract.Contract) { c.Inverse.Dedupe = 2 },
+		"timeout":     func(c *contract.Contract) { c.Inverse.Timeout = 2 * time.Millisecond },
+		"dedupe":      func(c *contract.Contract) { c.Inverse.Dedupe = 2 * time.Millisecond },
 		"done":        func(c *contract.Contract) { c.Inverse.Done = "true" },
 		"stop":        func(c *contract.Contract) { c.Inverse.Stop = "true" },
 		"approve": func(c *contract.Contract) {
@@ -113,22 +113,22 @@ func TestEveryFieldIsInTheDigest(t *testing.T) {
 		"ok":     func(c *contract.Contract) { c.Inverse.Verify.Ok = "true" },
 		"verify with": func(c *contract.Contract) {
 			c.Inverse.Verify.With = map[string]any{"x": 1}
-		}, "verify timeout": func(c *contract.Contract) { c.Inverse.Verify.Timeout = 1 },
+		}, "verify timeout": func(c *contract.Contract) { c.Inverse.Verify.Timeout = time.Millisecond },
 		"probe": func(c *contract.Contract) { c.Probe.Call = "x" }, "no probe": func(c *contract.Contract) { c.Probe = nil },
 		"answer":       func(c *contract.Contract) { c.Probe.Answer = "" },
 		"external ref": func(c *contract.Contract) { c.Probe.ExternalRef = "probe.x" },
 		"in doubt":     func(c *contract.Contract) { c.OnInDoubt = contract.InDoubtQuarantine },
 		"late":         func(c *contract.Contract) { c.OnLate = contract.LateQuarantine },
-		"valid for":    func(c *contract.Contract) { c.ValidFor = 1 },
+		"valid for":    func(c *contract.Contract) { c.ValidFor = time.Second },
 		"valid until":  func(c *contract.Contract) { c.ValidUntil = "input.t" },
-		"warn":         func(c *contract.Contract) { c.Warn = 1 },
+		"warn":         func(c *contract.Contract) { c.Warn = time.Millisecond },
 		"lift":         func(c *contract.Contract) { c.Lift = []string{"x"} },
 		"triggers": func(c *contract.Contract) {
 			c.Triggers = map[string]string{"t": "plan.status == 'x'"}
 		}, "page": func(c *contract.Contract) { c.Page = "x" },
 		"review": func(c *contract.Contract) { c.Review = true }, "review timeout": func(c *contract.Contract) {
 			c.Review,
-				c.ReviewTimeout = true, 1
+				c.ReviewTimeout = true, time.Millisecond
 		},
 		"class": func(c *contract.Contract) {
 			c.Class, c.Before, c.Inverse, c.Probe = contract.Irreversible, nil, nil, nil

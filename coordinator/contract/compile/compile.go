@@ -326,11 +326,12 @@ func (x *compiler) asked(field string, timeout time.Duration, attempts int, back
 	x.span(field+".backoff", backoff, ledger.BackoffMax)
 }
 
-func (x *compiler) window(field string, d time.Duration) { x.span(field, d, contract.DurationMax) }
+func (x *compiler) window(field string, d time.Duration) { x.span(field, d, ledger.DurationMax) }
 
 func (x *compiler) span(field string, d, most time.Duration) {
-	if d < 0 || d > most {
-		x.refuse(field, d.String(), "0 to "+contract.FormatDuration(most))
+	if err := ledger.CheckSpan(field, d, most); err != nil {
+		x.refuse(field, d.String(), fmt.Sprintf("%v to %s", ledger.DurationMin,
+			contract.FormatDuration(most)))
 	}
 }
 

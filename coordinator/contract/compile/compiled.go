@@ -154,7 +154,7 @@ func (c *Compiled) ValidUntil(input json.RawMessage) (int64, error) {
 		return 0, nil
 	}
 	field := at(c.Capability) + ".valid_until"
-	const want = "a timestamp from 1970 to 2262, as in timestamp(input.start), or null"
+	const want = "a timestamp from 1970 to 2261, as in timestamp(input.start), or null"
 	value, err := c.validUntil.Evaluate(triggers.BindingVars{Input: input})
 	if err != nil {
 		return 0, ledger.Refuse(field, err.Error(), want)
@@ -167,10 +167,10 @@ func (c *Compiled) ValidUntil(input json.RawMessage) (int64, error) {
 		return 0, nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, *text)
-	if err != nil || t.Before(time.Unix(0, 1)) || t.Year() > 2261 {
+	if err != nil {
 		return 0, ledger.Refuse(field, fmt.Sprintf("%.64q", *text), want)
 	}
-	return t.UnixNano(), nil
+	return ledger.InstantNs(field, t)
 }
 
 // Recorded returns what a registration under this contract records of it.

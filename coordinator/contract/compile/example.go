@@ -143,7 +143,7 @@ func (r *exampleRun) window() {
 		r.fail(r.at+".valid_until", err.Error(), "")
 	case ns == 0:
 		r.mismatch("valid_until", "no limit", r.example.ValidUntil)
-	case ns != want.UnixNano():
+	case !time.Unix(0, ns).Equal(want):
 		r.mismatch("valid_until", time.Unix(0, ns).UTC().Format(time.RFC3339Nano), r.example.ValidUntil)
 	}
 }

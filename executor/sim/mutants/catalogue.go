@@ -242,7 +242,7 @@ var catalogue = []mutant{
 	{"a verdict on an action undoes its plan", "executor/apply_people.go",
 		"l.OfAction = s.ofAction(k.Scope) && mayNarrow", "_, _ = k.Scope, mayNarrow"},
 	{"a condition on an action undoes its plan", "executor/lease.go",
-		"OfAction: s.ofAction(t.Scope)})", "})"},
+		"OfAction: s.ofAction(t.Scope), Exact", "Exact"},
 	{"what says that it undoes the plan undoes an action", "executor/rewind.go",
 		"return scope == pb.Scope_SCOPE_ACTION", "return scope != pb.Scope_SCOPE_UNSPECIFIED"},
 	{"what says nothing undoes the plan", "executor/rewind.go",

@@ -149,6 +149,9 @@ func ParseExpiry(text string) (time.Time, error) {
 		return time.Time{}, ledger.Refuse("expires", "it is no time",
 			"2027-01-31, or 2027-01-31T18:00:00Z")
 	}
+	if _, err := ledger.InstantNs("expires", at); err != nil {
+		return time.Time{}, err
+	}
 	return at.UTC(), nil
 }
 
