@@ -21,7 +21,7 @@ import (
 const (
 	traceDest, traceOnly = "Nats-Trace-Dest", "Nats-Trace-Only"
 	egress, intoStream   = "eg", "js"
-	toAccount            = "se" // another one imports it; who has it there is next, if that may be told
+	toAccount            = "se" // another one imports it: who has it there is next, if told
 )
 
 // PlainKept is for how long an answer shows that one outside any queue group is a worker.

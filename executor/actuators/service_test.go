@@ -111,7 +111,8 @@ func TestWhatServersTellIsPutTogether(t *testing.T) {
 		want Service
 	}{
 		{nil, ServiceUnknown}, {[]string{"what?"}, ServiceUnknown}, {[]string{nobody}, ServiceNone},
-		{[]string{terminal}, ServiceHeard}, {[]string{stores}, ServiceHeard}, {[]string{hidden}, ServiceUnknown}, {[]string{imported}, ServiceWorker},
+		{[]string{terminal}, ServiceHeard}, {[]string{stores}, ServiceHeard},
+		{[]string{hidden}, ServiceUnknown}, {[]string{imported}, ServiceWorker},
 		{[]string{worker}, ServiceWorker},
 		{[]string{passes, terminal}, ServiceUnknown}, {[]string{passes, terminal, worker}, ServiceWorker},
 		{[]string{terminal, passes, nobody}, ServiceHeard}, {[]string{passes, nobody, nobody}, ServiceNone},
