@@ -65,6 +65,10 @@ func TestWhoListensIsNoWorker(t *testing.T) {
 		want("one that answers", Replied, ServiceHeard)
 		answers.Store(false)
 		want("one that has answered", Silent, ServiceHeard)
+		a.mu.Lock()
+		a.plain[subject] = time.Now().Add(-PlainKept)
+		a.mu.Unlock()
+		want("one that has answered long ago", Overheard, ServiceHeard)
 	}
 }
 

@@ -144,9 +144,13 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 				cli.Relative(waiting.SinceNs, now))
 			continue
 		}
-		line("waiting", "%s for plan %s action %s: sent %s, no worker in %s",
+		none := "no worker"
+		if waiting.Heard {
+			none = "a listener and no worker"
+		}
+		line("waiting", "%s for plan %s action %s: sent %s, %s in %s",
 			p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
-			cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries))
+			cli.Relative(waiting.SinceNs, now), none, render.TriesText(waiting.Tries))
 	}
 }
 

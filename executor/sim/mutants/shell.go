@@ -39,6 +39,16 @@ var shell = map[string][]mutant{
 		{"a command of another tenant is carried out", "coordinator/worker/worker.go",
 			"case c.Tenant != w.tenant || c.Capability", "case c.Capability"},
 	},
+	"executor/actuators": { // who has a command
+		{"who listens is a worker", "executor/actuators/service.go",
+			"l.heard, l.worker = true, l.worker || e.Queue != \"\"", "l.heard, l.worker = true, true"},
+		{"what one server says is all that there is", "executor/actuators/service.go",
+			"return l.servers > l.passed", "return l.servers > 0"},
+		{"an account that does not tell has no one", "executor/actuators/service.go",
+			"l.hidden = l.hidden ||", "l.hidden = l.hidden &&"},
+		{"who has answered once is a worker for good", "executor/actuators/service.go",
+			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
+	},
 	"executor/host": { // leadership, dispatch, secrets
 		{"a lease counts from its answer", "executor/host/leadership.go",
 			"k.lease, k.held, k.renewed, k.eager = lease, true, asked, 0",
