@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
@@ -86,19 +89,27 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	publishJSON(t, conn, "saga.default.agent.careless.nameless", `{"records":[{"plan":"nameless","planOpened":{}}]}`)
+	publishJSON(t, conn, "saga.default.agent.careful.named",
+		`{"records":[{"plan":"named","writer":"w1","planOpened":{}}]}`)
 	sick := s.Ask(t, "default", "doctor", "--old", "1ms", "-o", "json")
 	sick.Wants(t, "doctor", cli.ExitLook)
 	for check, want := range map[string][2]string{
 		"durability": {"may lose acknowledged records", "without --no-sync"},
 		"worker":     {"room.free for plan lonely waits", "start a worker for room.free"},
 		"capability": {"no worker serves 1 capability", "start a worker for room.free"},
-		"deadlines":  {"1 plan without a deadline is open", "sagenbaum plan tree endless"},
+		"deadlines":  {"3 plans without a deadline are open", "sagenbaum plan tree endless"},
+		"writers":    {"1 plan of tenant default without a writer", "docs/records.md"},
 		"quarantine": {"1 plan waits for its owner", "sagenbaum doctor --plan stuck"},
 	} {
 		if f := findingOf(t, sick, check); f.State != "warn" || !strings.Contains(f.Text, want[0]) ||
 			!strings.Contains(f.Next, want[1]) {
 			t.Errorf("%s: %+v", check, f)
 		}
+	}
+	if f := findingOf(t, sick, "writers"); len(f.Details) != 1 || !strings.HasPrefix(f.Details[0],
+		"plan nameless of agent careless") {
+		t.Errorf("writers: %+v", f)
 	}
 	cmdtest.Freeing(t, conn, "default")
 	cmdtest.Eventually(t, "a worker that is seen", func() (string, bool) {
@@ -112,4 +123,16 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.End(t)
+}
+
+// publishJSON writes a commit as a client without a library does.
+func publishJSON(t *testing.T, conn *nats.Conn, subject, commit string) {
+	t.Helper()
+	message := nats.NewMsg(subject)
+	message.Header.Set("Content-Type", "application/json")
+	message.Data = []byte(commit)
+	reply, err := conn.RequestMsg(message, testenv.Patience)
+	if err != nil || !strings.Contains(string(reply.Data), `"seq"`) {
+		t.Fatalf("%s: %s, %v", commit, reply.Data, err)
+	}
 }

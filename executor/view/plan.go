@@ -20,6 +20,9 @@ type Plan struct {
 	EndedNs     int64             `json:"ended_ns,omitempty"`
 	LastNs      int64             `json:"last_ns"`
 	ActionCount int               `json:"action_count"`
+	// NoWriter is set where its agent's records name no writer: two processes under its id are
+	// taken for one.
+	NoWriter bool `json:"no_writer,omitempty"`
 	// Held: registrations that an unwind would owe or still owes.
 	Held        int       `json:"held"`
 	Compensated int       `json:"compensated"` // undone

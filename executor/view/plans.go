@@ -167,6 +167,7 @@ func planView(p *executor.Plan) Plan {
 		State: p.State(), Reason: row.Reason,
 		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs,
 		LastNs:      row.LastNs,
+		NoWriter:    row.Writer == "" && row.Origin == "",
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped),
 		Quarantined: int(row.Quarantined),
 		Opened:      ledger.FormatAddress(row.Opened), Orphans: orphanNames(p),

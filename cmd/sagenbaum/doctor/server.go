@@ -216,6 +216,7 @@ func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 		return ok("deadlines", "no open plan without a deadline is older than %s%s", cli.Span(old),
 			more)
 	}
+	slices.Reverse(endless) // the oldest first
 	f := warn("deadlines",
 		fmt.Sprintf("give plans a Deadline; this one: sagenbaum plan tree %s, then plan cancel",
 			endless[0].Plan),
@@ -225,6 +226,44 @@ func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 		f.Details = append(f.Details,
 			strings.TrimSpace(fmt.Sprintf("%s of agent %s, opened %s, %d held %s", plan.Plan,
 				plan.Agent, cli.Relative(plan.OpenedNs, now), plan.Held, cli.Clip(plan.Label, 40))))
+	}
+	return f
+}
+
+// writersSpan is how far back plans count that name no writer and are not open any more.
+const writersSpan = 24 * time.Hour
+
+// examineWriters warns of agents whose records name no writer.
+func examineWriters(ctx context.Context, c *cli.Client, now time.Time) Finding {
+	seen, more := map[string]bool{}, ""
+	var nameless []view.Plan
+	for _, q := range []view.FindQuery{
+		{State: ledger.StateOpen}, {FromNs: now.Add(-writersSpan).UnixNano()},
+	} {
+		plans, next, err := c.Found(ctx, q, windowsLooked)
+		if err != nil {
+			return problem("writers", err)
+		}
+		if next != "" {
+			more = fmt.Sprintf(", among the latest %d", windowsLooked)
+		}
+		for _, plan := range plans {
+			if plan.NoWriter && !seen[plan.Plan] {
+				nameless = append(nameless, plan)
+			}
+			seen[plan.Plan] = true
+		}
+	}
+	if len(nameless) == 0 {
+		return ok("writers", "every plan that is open or of the last day has a writer%s", more)
+	}
+	f := warn("writers", "name the process in the field writer of each record: docs/records.md; "+
+		"the door and the library for Go do it",
+		"%s of tenant %s without a writer%s: a second process under its id would not be noticed",
+		cli.CountOf(len(nameless), "plan"), c.Tenant, more)
+	for _, plan := range nameless[:min(len(nameless), status.StuckShown)] {
+		f.Details = append(f.Details, fmt.Sprintf("plan %s of agent %s, opened %s", plan.Plan,
+			plan.Agent, cli.Relative(plan.OpenedNs, now)))
 	}
 	return f
 }

@@ -83,6 +83,9 @@ func playMaker(ctx context.Context, conn *nats.Conn) error {
 		fmt.Println("undid", arguments.Thing)
 		return worker.Result{}, err
 	})
+	if err == nil {
+		err = w.Answer(lookForThing, lookOutside)
+	}
 	if err != nil {
 		return err
 	}
@@ -91,6 +94,22 @@ func playMaker(ctx context.Context, conn *nats.Conn) error {
 	closing, cancel := context.WithTimeout(context.Background(), actorDoubt)
 	defer cancel()
 	return w.Close(closing)
+}
+
+// lookOutside is the probe of a thing: the world says whether it is there.
+func lookOutside(ctx context.Context, c api.Command) (worker.Answer, error) {
+	var arguments struct{ Thing string }
+	if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
+		return worker.Answer{}, err
+	}
+	missing, err := callOutside(ctx, os.Getenv(actorWorld), lookForThing, arguments.Thing, c.Key)
+	switch {
+	case err != nil:
+		return worker.Answer{}, err
+	case missing:
+		return worker.Absent(), nil
+	}
+	return worker.Present(arguments.Thing), nil
 }
 
 // playAgents plays plan after plan, several at a time, until its input ends; then
@@ -102,6 +121,10 @@ func playAgents(ctx context.Context, conn *nats.Conn, incarnation string) error 
 			{Capability: makeThing, Class: contract.Compensable, Late: contract.LateRefused, Inverse: unmaking()},
 			{Capability: makeSlowly, Class: contract.Compensable, Timeout: slowest / 2, Grace: 300 * time.Millisecond,
 				Settle: 6 * slowest, Inverse: unmaking()},
+			{Capability: makeProbed, Class: contract.Compensable, Timeout: slowest / 2, Grace: 300 * time.Millisecond,
+				Settle: 6 * slowest, Inverse: unmaking(),
+				Probe: &contract.Probe{Call: lookForThing, With: map[string]any{"thing": "=input.thing"}, Attempts: 100,
+					Backoff: 20 * time.Millisecond, Timeout: 3 * time.Second}},
 		},
 	})
 	if err != nil {
@@ -147,8 +170,8 @@ func playThings(agent *coordinator.Coordinator, id string, n int) error {
 	plan, err := agent.Begin(ctx, declared)
 	for a := 0; a < loadActions && err == nil; a++ {
 		capability := makeThing
-		if n%24 < 4 && n%3 == 0 && a == 1 { // the plan will be undone
-			capability = makeSlowly
+		if n%24 < 12 && n%3 == 0 && a == 1 { // the plan will be undone
+			capability = []string{makeSlowly, makeSlowly, makeProbed, makeProbed}[n%24/3]
 		}
 		err = makeOne(ctx, plan, capability, fmt.Sprintf("%s/a%d", declared.ID, a))
 		if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, coordinator.ErrNotStarted)) && ctx.Err() == nil {

@@ -36,6 +36,8 @@ const (
 	makeThing     = "thing.make"
 	unmakeThing   = "thing.unmake"
 	makeSlowly    = "thing.make.slowly"
+	makeProbed    = "thing.make.probed" // slowly, and there is a probe
+	lookForThing  = "thing.look"
 	tortureDoubt  = 30 * time.Second // how long an agent tries on
 )
 

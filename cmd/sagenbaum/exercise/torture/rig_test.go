@@ -489,6 +489,7 @@ func (r *rig) finish() {
 	r.tally.duties += r.tally.dutiesNow
 	r.tally.late += r.world.late
 	r.tally.landed += r.world.landed
+	r.tally.found += r.world.found
 }
 
 // unended lists the plans that nobody but their deadline, or a killed agent's last

@@ -48,6 +48,7 @@ type tally struct {
 	lost, wrong, double        int
 	again, undone, late, looks int
 	landed                     int // forwards that happened after their caller had hung up
+	found                      int // of these, such as a probe has found
 	dutiesNow, duties          int // undos owed and made once more, as the ledger says
 	digests, unreadable        int
 	flips                      map[string]int // what became of a flipped bit
@@ -148,8 +149,8 @@ func (c *tally) table() string {
 	line("wrong states", "%d", c.wrong)
 	line("unkeyed double effects",
 		"%d; %d undos came again under their key, %d were owed once more for a late completion, %d forwards came "+
-			"after their undo and were refused, %d happened after their caller had hung up", c.double, c.undone,
-		c.duties, c.late, c.landed)
+			"after their undo and were refused, %d happened after their caller had hung up, %d of which a probe found",
+		c.double, c.undone, c.duties, c.late, c.landed, c.found)
 	line("states compared", "%d by digest, %d by status; %d could not be read and were folded again", c.digests,
 		c.looks, c.unreadable)
 	line("start to ready", "%s", spread(c.ready))

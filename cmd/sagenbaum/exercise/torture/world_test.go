@@ -38,6 +38,8 @@ type outside struct {
 	barred   map[string]bool // things whose undo came before their forward
 	late     int             // forwards refused for that
 	landed   int             // slow things that were made when nobody waited any more
+	found    int             // of these, such as a probe has found
+	hung     map[string]bool // those that a probe may find
 	lines    int
 	shut     chan struct{} // not nil: undos wait until it is closed
 	waiting  int           // undos at a shut door
@@ -45,7 +47,8 @@ type outside struct {
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
-	o := &outside{calls: map[string]map[string]int{}, standing: map[string]bool{}, barred: map[string]bool{}}
+	o := &outside{calls: map[string]map[string]int{}, standing: map[string]bool{}, barred: map[string]bool{},
+		hung: map[string]bool{}}
 	var err error
 	if o.file, err = os.Create(filepath.Join(t.TempDir(), "outside")); err != nil {
 		t.Fatal(err)
@@ -70,13 +73,19 @@ func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if q.Get("verb") == unmakeThing && !o.enter(r) {
 		return // its worker is dead, and nothing has happened
 	}
-	if q.Get("verb") == makeSlowly {
+	if q.Get("verb") == lookForThing {
+		w.WriteHeader(o.look(q.Get("thing")))
+		return
+	}
+	slowly := q.Get("verb") == makeSlowly || q.Get("verb") == makeProbed
+	if slowly {
 		<-time.After(rand.N(slowest))
 	}
 	code, err := o.act(q.Get("verb"), q.Get("thing"), q.Get("key"))
-	if q.Get("verb") == makeSlowly && r.Context().Err() != nil {
+	if slowly && r.Context().Err() != nil {
 		o.mu.Lock()
 		o.landed++
+		o.hung[q.Get("thing")] = true
 		o.mu.Unlock()
 	}
 	if err == nil {
@@ -88,10 +97,24 @@ func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(code)
 }
 
+// look says whether a thing stands: conflict where it does not.
+func (o *outside) look(thing string) (code int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.standing[thing] {
+		return http.StatusConflict
+	}
+	if o.hung[thing] {
+		delete(o.hung, thing)
+		o.found++
+	}
+	return http.StatusOK
+}
+
 func (o *outside) act(verb, thing, key string) (code int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if verb == makeSlowly {
+	if verb == makeSlowly || verb == makeProbed {
 		verb = makeThing
 	} else if verb == makeThing && o.barred[thing] {
 		o.late++
