@@ -31,6 +31,31 @@ var madeLedgers = []struct {
 	{"cancelled", goldenOfCancels},
 	{"resumed", goldenOfWriters},
 	{"ahead", goldenOfRuns},
+	{"numbers", goldenOfNumbers},
+}
+
+// goldenOfNumbers has facts of one value in several spellings, ids that no double tells apart, in
+// conditions and in an undo, and a duration that is refused.
+func goldenOfNumbers(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.memoryMax = 60
+	s.must(s.agent("p", opened(0, when("same", `facts["a"] == facts["b"]`),
+		when("stuck", `elapsed(since("step"), duration("30s")) && facts["price"] + facts["price"] == 20.2`))))
+	records := pair("1", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Bindings = []*pb.Binding{{Name: "next", Expression: "1 + input.id"}}
+	})
+	records[0].Payload.Input = []byte(`{"id":18446744073709551615}`)
+	s.must(s.agent("p", records...))
+	s.must(s.agent("p", completed("1")))
+	s.agent("p", pair("2", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.TimeoutNs = 30_000 })...)
+	s.asserts("a", "18446744073709551615")
+	s.asserts("b", "18446744073709551614")
+	s.asserts("price", "10.10")
+	s.asserts("step", `{"n":1,"of":2}`)
+	s.play(`turn @20s`)
+	s.asserts("step", `{"of":2.0,"n":1}`)
+	s.play("turn @31s turn 1=done turn turn")
+	return s.log
 }
 
 // goldenOfCancels has a plan that its agent cancels, and one that an operator does, with

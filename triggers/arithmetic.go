@@ -2,6 +2,7 @@ package triggers
 
 import (
 	"math"
+	"slices"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -18,36 +19,52 @@ import (
 // takes both, and is exact; between literals CEL's own rule
 // holds, and 1.5 * 2 is refused.
 
-// mixedCalls returns the ids of the calls of + - * / % < <= > >= == != in with an operand whose
-// type the checker does not know, so that it may be a number.
+// mixedCalls returns the ids of the calls of + - * / % < <= > >= == != in with an operand that may
+// be a number of JSON; true: the checker does not know the type of one. Where it does, that may be
+// wrong: it takes facts.x * 3 for an int, and what is computed from that, too.
 func mixedCalls(checked *ast.AST) map[int64]bool {
-	mixed := map[int64]bool{}
-	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.CallKind {
-			return
-		}
-		args := e.AsCall().Args()
-		switch e.AsCall().FunctionName() {
-		case operators.Add, operators.Subtract, operators.Multiply, operators.Divide,
-			operators.Modulo:
-			for _, arg := range args {
-				if checked.GetType(arg.ID()).Kind() == types.DynKind {
-					mixed[e.ID()] = true
-				}
+	mixed, spread := map[int64]bool{}, false
+	calls := func(each func(e ast.Expr, operands []*types.Type, computes bool)) {
+		ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if e.Kind() != ast.CallKind {
+				return
 			}
-		case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals,
-			operators.Greater, operators.GreaterEquals, operators.In:
-			if mayMix(checked.GetType(args[0].ID()), checked.GetType(args[1].ID())) {
-				mixed[e.ID()] = true
+			computes := isArithmetic(e.AsCall().FunctionName())
+			if args := e.AsCall().Args(); computes || isComparison(e.AsCall().FunctionName()) {
+				each(e, []*types.Type{checked.GetType(args[0].ID()), checked.GetType(args[1].ID())},
+					computes)
 			}
+		}))
+	}
+	calls(func(_ ast.Expr, operands []*types.Type, computes bool) {
+		spread = spread || computes && slices.ContainsFunc(operands, isOpen)
+	})
+	calls(func(e ast.Expr, operands []*types.Type, computes bool) {
+		open := slices.ContainsFunc(operands, isOpen)
+		if mayHoldNumber(operands[0]) && mayHoldNumber(operands[1]) && (open || spread) ||
+			computes && open {
+			mixed[e.ID()] = slices.ContainsFunc(operands,
+				func(t *types.Type) bool { return t.Kind() == types.DynKind })
 		}
-	}))
+	})
 	return mixed
 }
 
-// mayMix reports whether a number of JSON may be compared with a value of another type.
-func mayMix(a, b *types.Type) bool {
-	return (isOpen(a) || isOpen(b)) && mayHoldNumber(a) && mayHoldNumber(b)
+func isArithmetic(function string) bool {
+	switch function {
+	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
+		return true
+	}
+	return false
+}
+
+func isComparison(function string) bool {
+	switch function {
+	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals,
+		operators.Greater, operators.GreaterEquals, operators.In:
+		return true
+	}
+	return false
 }
 
 // isOpen reports whether the checker does not know what values of a type are or hold.
@@ -175,6 +192,7 @@ func (n number) ConvertToType(t ref.Type) ref.Val {
 // arithmetic is a call of + - * / % that takes numbers of JSON as they are.
 type arithmetic struct {
 	interpreter.InterpretableCall
+	promotes bool // also by the rules of earlier holders it takes an int beside a double
 }
 
 // Exec evaluates the operands in order, strictly, as the call it replaces does.
@@ -204,7 +222,10 @@ func (a *arithmetic) result(frame *interpreter.ExecutionFrame, left, right ref.V
 			return value
 		}
 	}
-	result := a.plain(promote(left, right))
+	if a.promotes {
+		left, right = promote(left, right)
+	}
+	result := a.plain(left, right)
 	if int1 && int2 && types.IsError(result) && isExact(frame) {
 		if value := a.exact(left, right); value != nil {
 			return value

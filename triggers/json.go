@@ -267,6 +267,9 @@ func (d *decoder) number() ref.Val {
 		}
 	}
 	if !d.inexact {
+		if f, ok := plainDouble(literal); ok {
+			return f
+		}
 		value, ok := exact.Parse(literal)
 		if !ok {
 			return nil
@@ -284,6 +287,36 @@ func (d *decoder) number() ref.Val {
 		return wide{types.Double(f), literal}
 	}
 	return types.Double(f)
+}
+
+// plainDouble is numberOf of most fractions: few digits, and none of them says nothing but that the
+// number is whole, as in 100.00.
+func plainDouble(literal string) (types.Double, bool) {
+	digits, negative := strings.CutPrefix(literal, "-")
+	point := strings.IndexByte(digits, '.')
+	if point < 1 || len(digits) > safeDigits+1 {
+		return 0, false
+	}
+	mantissa, ten := 0, 1
+	for i, c := range []byte(digits) {
+		if i > point {
+			ten *= 10
+		}
+		if i != point {
+			if c < '0' || c > '9' {
+				return 0, false
+			}
+			mantissa = 10*mantissa + int(c-'0')
+		}
+	}
+	if mantissa%10 == 0 && mantissa%ten != 0 || mantissa == 0 || ten == 1 {
+		return 0, false
+	}
+	f := float64(mantissa) / float64(ten) // both are exact, so this is the nearest
+	if negative {
+		f = -f
+	}
+	return types.Double(f), true
 }
 
 // encode appends the JSON of a CEL value, which may not exceed outputMax.

@@ -266,20 +266,21 @@ func replace(i interpreter.InterpretableV2, mixed map[int64]bool,
 			return &mapLiteral{node}
 		}
 	case interpreter.InterpretableCall:
+		promotes, isMixed := mixed[i.ID()]
 		switch node.Function() {
 		case operators.Equals, operators.NotEquals:
-			if loops || mixed[i.ID()] {
+			if loops || isMixed {
 				return &comparison{node, loops}
 			}
 		case operators.In:
-			if mixed[i.ID()] { // cel-go's set of constants has no numbers
+			if isMixed { // cel-go's set of constants has no numbers
 				return &hidden{&comparison{node, loops}}
 			}
 			if loops {
 				return &comparison{node, loops}
 			}
 		case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-			if mixed[i.ID()] {
+			if isMixed {
 				return &ordering{node}
 			}
 		case "matches":
@@ -289,8 +290,8 @@ func replace(i interpreter.InterpretableV2, mixed map[int64]bool,
 				return newConversion(node)
 			}
 		default:
-			if mixed[i.ID()] {
-				return &arithmetic{node}
+			if isMixed {
+				return &arithmetic{node, promotes}
 			}
 		}
 	}

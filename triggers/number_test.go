@@ -3,7 +3,13 @@ package triggers
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
+
+	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/sagenbaum/sagenbaum/triggers/exact"
 )
 
 // answerOf asks a condition over facts x and y, given in JSON.
@@ -126,6 +132,13 @@ func TestNumbersAreComputedByValue(t *testing.T) {
 			t.Errorf("x %s, y %s: %s is %v (%v), want z %s", c.x, c.y, text, r.Truth, r.Err, c.want)
 		}
 	}
+	for text, want := range map[string]bool{"30 < X * 3": true, "31 <= X * 3": false, "31 == X * 3": false,
+		"X * 2 + 1 > 21": true, "1 + 2 * X < Y": true, "22 > 1 + 2 * X": true, "[X * 3].exists(n, 31 > n && n > 30)": true,
+		"(X > 1 ? X * 3 : 3) in [30, 31]": false, "2 * X + 1 == Y": false, "Y == 2 * X + 22 - X + X": false} {
+		if r := answerOf(t, over(text, "facts."), "10.10", "42", false); r.Err != nil || r.Truth != truthOf(want) {
+			t.Errorf("%s is %v (%v)", text, r.Truth, r.Err)
+		}
+	}
 	for _, text := range []string{"X / 0", "X % 0", "X * Y"} {
 		if r := answerOf(t, over(text, "facts.")+" == 0", big, "1e900000", false); r.Err == nil && text != "X * Y" {
 			t.Errorf("%s is %v, want an error", text, r.Truth)
@@ -225,4 +238,49 @@ func holdOver(t *testing.T, inexact bool) *Held {
 		t.Fatal(err)
 	}
 	return condition.Hold(Scope{NowNs: start, ArmedNs: start, Inexact: inexact})
+}
+
+// TestPlainFractionsAreWhatAllNumbersAre: the short way of most numbers is the long way of all.
+func TestPlainFractionsAreWhatAllNumbersAre(t *testing.T) {
+	short := 0
+	try := func(text string) {
+		t.Helper()
+		plain, ok := plainDouble(text)
+		if !ok {
+			return
+		}
+		short++
+		value, is := exact.Parse(text)
+		if want := numberOf(value, text, false); !is || want != plain {
+			t.Fatalf("%s is %v, want %#v", text, plain, want)
+		}
+	}
+	for _, text := range []string{"0.5", "-0.5", "100.00", "10.10", "1.", ".5", "1.5e3", "0.0", "-0.0", "99999999999999.9",
+		"999999999999999.9", "0.000000000000001", "12x.5"} {
+		try(text)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 100_000 {
+		text := fmt.Sprintf("%d.%0*d", r.IntN(1<<(1+r.IntN(40)))-r.IntN(1<<20), 1+r.IntN(6), r.IntN(1<<(1+r.IntN(16))))
+		try(text)
+	}
+	if short < 50_000 {
+		t.Errorf("only %d numbers are plain", short)
+	}
+}
+
+// BenchmarkDecodeNumbers is of a list of a thousand: whole, with a fraction, and long ones.
+func BenchmarkDecodeNumbers(b *testing.B) {
+	for name, number := range map[string]string{"int": "100", "fraction": "100.5", "whole": "100.00", "zero": "10.10",
+		"wide": "18446744073709551615"} {
+		for how, read := range map[string]func([]byte) ref.Val{"exact": decode, "inexact": decodeInexact} {
+			b.Run(name+"/"+how, func(b *testing.B) {
+				data := []byte("[" + strings.Repeat(number+",", 999) + number + "]")
+				b.ReportAllocs()
+				for b.Loop() {
+					read(data)
+				}
+			})
+		}
+	}
 }

@@ -72,11 +72,32 @@ func (w *world) assert() {
 				&pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}})
 			continue
 		}
-		pad := r.below(8) * r.below(40)
+		pad, n := r.below(8)*r.below(40), r.below(10)
+		if key == "k3" { // it says one of two things, and says it again
+			n = n % 2 * 9
+		}
 		records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
-			Key: key, Value: fmt.Appendf(nil, `{"n":%d,"pad":"%0*d"}`, r.below(10), pad, 0)}}})
+			Key: key, Value: r.spelled(n, fmt.Sprintf("%0*d", pad, 0))}}})
 	}
 	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassFact, Name: "sensor"}, records...)
+}
+
+// spelled is a fact in JSON. Who writes it may spell a number in several ways, and put the members
+// in any order; some numbers are too large for floats.
+func (r *random) spelled(n int, pad string) []byte {
+	number := fmt.Sprint(n)
+	switch r.below(5) {
+	case 1:
+		number += ".0"
+	case 2:
+		number += "e0"
+	case 3:
+		number = fmt.Sprint(uint64(18446744073709551600) + uint64(n))
+	}
+	if r.percent(50) {
+		return fmt.Appendf(nil, `{"pad":%q,"n":%s}`, pad, number)
+	}
+	return fmt.Appendf(nil, `{"n":%s,"pad":%q}`, number, pad)
 }
 
 // someAgent is one whose plan has begun, or nil.

@@ -95,7 +95,7 @@ var conditions = []string{
 	`absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
 	`after(plan.opened_at + duration("45s")) && facts["k0"].n > 3`, `plan.actions > 6`,
 	`facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
-	`facts["no"].such > 1 + plan.actions`,
+	`facts["no"].such > 1 + plan.actions`, `facts["k0"].n == facts["k2"].n`,
 }
 
 func (w *world) openPlans() {

@@ -243,6 +243,8 @@ var catalogue = []mutant{
 		"l.OfAction = s.ofAction(k.Scope) && mayNarrow", "_, _ = k.Scope, mayNarrow"},
 	{"a condition on an action undoes its plan", "executor/lease.go",
 		"OfAction: s.ofAction(t.Scope), Exact", "Exact"},
+	{"a condition reads numbers as doubles", "executor/watch.go",
+		"Inexact: !l.Exact", "Inexact: true"},
 	{"what says that it undoes the plan undoes an action", "executor/rewind.go",
 		"return scope == pb.Scope_SCOPE_ACTION", "return scope != pb.Scope_SCOPE_UNSPECIFIED"},
 	{"what says nothing undoes the plan", "executor/rewind.go",

@@ -1,7 +1,7 @@
 package main
 
 // shell is the bugs around the core, where there are goroutines, clocks and servers, and which the
-// simulator does not run: by the package whose tests look for them.
+// simulator does not run or seldom comes to: by the package whose tests look for them.
 var shell = map[string][]mutant{
 	"coordinator": { // what an agent is told, and when
 		{"a refusal ends a commit that may be stored", "coordinator/committer.go",
@@ -48,6 +48,15 @@ var shell = map[string][]mutant{
 			"l.hidden = l.hidden ||", "l.hidden = l.hidden &&"},
 		{"who has answered once is a worker for good", "executor/actuators/service.go",
 			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
+	"executor": { // what too few worlds of the simulator come to
+		{"an undo is called with doubles", "executor/apply_attempt.go",
+			"Inexact:    !a.plan.s.readsExactly()", "Inexact: true"},
+		{"another spelling of a fact is a change", "executor/memory/memory.go",
+			"return triggers.Same(row.Value, value)", "return SameValue(row, value)"},
+		{"another spelling of an evicted fact is a change", "executor/memory/memory.go",
+			"same != nil && bytes.Equal(row.Same, same)", "false && same == nil"},
+		{"a duration out of range is taken", "executor/apply.go",
+			"err := ledger.CheckSpans(s.e.Record)", "err := error(nil)"},
 	},
 	"executor/host": { // leadership, dispatch, secrets
 		{"a lease counts from its answer", "executor/host/leadership.go",
