@@ -48,6 +48,7 @@ var shell = map[string][]mutant{
 			"l.hidden = l.hidden ||", "l.hidden = l.hidden &&"},
 		{"who has answered once is a worker for good", "executor/actuators/service.go",
 			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
+	},
 	"executor": { // what too few worlds of the simulator come to
 		{"an undo is called with doubles", "executor/apply_attempt.go",
 			"Inexact:    !a.plan.s.readsExactly()", "Inexact: true"},
