@@ -118,6 +118,11 @@ func (s *fold) applyEntry() Result {
 		return Result{Refused, s.e.Err.Error()}
 	}
 	if s.e.Record.Id == "" {
+		if class := s.e.Source.Class; ledger.TakesID(class) {
+			if err := ledger.NameRequired(s.tenant, s.meta.Tenant, s.e.Record, class); err != nil {
+				return Result{Refused, err.Error()}
+			}
+		}
 		return s.applyRecord()
 	}
 	id, err := ledger.ParseRecordID(s.e.Record.Id)

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -99,7 +100,8 @@ func (s *fold) turnsAway() error {
 // turnsPlanAway says why the tenant takes no further plan; nil: it does.
 func (s *fold) turnsPlanAway() error {
 	most := s.meta.Tenant.GetLimits().GetOpenPlans()
-	if err := s.turnsAway(); err != nil || most == 0 || s.meta.Open < most {
+	named := ledger.NameRequired(s.tenant, s.meta.Tenant, s.e.Record, s.e.Source.Class)
+	if err := cmp.Or(named, s.turnsAway()); err != nil || most == 0 || s.meta.Open < most {
 		return err
 	}
 	return ledger.OverLimit(s.tenant, ledger.LimitOpenPlans, s.meta.Open, most)

@@ -182,3 +182,44 @@ func TestASuspendedTenantSeesWhatUndoesItsPlans(t *testing.T) {
 		})
 	}
 }
+
+// TestATenantMayRequireNames: what nothing tells from a copy, or from another process's, is refused
+// by its field then, and changes nothing.
+func TestATenantMayRequireNames(t *testing.T) {
+	w := newWorld(t)
+	w.underHolder(FoldVersion)
+	w.governed(&pb.TenantChanged{RequireNames: true, Limits: &pb.TenantLimits{}})
+	law := ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "law"}
+	verdict := &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+		Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW}}}
+	cancel := &pb.Record{Plan: "p", Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Actor: "ops"}}}
+	refused := func(what, field string, r Result) {
+		t.Helper()
+		if r.Verdict != Refused || !strings.HasPrefix(r.Reason, "refused: "+field+": missing, and tenant t requires it") ||
+			!strings.Contains(r.Reason, "--require-names=false") {
+			t.Errorf("%s without a name is %+v", what, r)
+		}
+	}
+	refused("a plan", "writer", w.agent("q", opened(0))[0])
+	plan := opened(0)
+	plan.Writer = "w1"
+	w.must(w.agent("p", plan))
+	act := pair("a")
+	for _, r := range act {
+		r.Writer = "w1"
+	}
+	w.must(w.agent("p", act...))
+	refused("a fact", "id", w.append(sensor, asserted("k", "1"))[0])
+	refused("a verdict", "id", w.append(law, verdict)[0])
+	refused("a request", "id", w.append(ops, cancel)[0])
+	w.must(w.append(sensor, named(1, w.now, asserted("k", "1"))))
+	w.must(w.append(law, named(2, w.now, verdict)))
+	w.must(w.append(ops, named(3, w.now, cancel)))
+	w.turn()
+	if got := w.show("q").State; got != ledger.StateFailed {
+		t.Errorf("a plan without a writer is %s", got)
+	}
+	w.governed(&pb.TenantChanged{Limits: &pb.TenantLimits{}})
+	w.must(w.append(sensor, asserted("k", "2")))
+	w.wantRefolded()
+}

@@ -45,6 +45,23 @@ func OverLimit(tenant string, limit TenantLimit, use, most uint64) error {
 			flagOf[limit]))
 }
 
+// NameRequired refuses what a tenant does not take without a name: a plan whose record names no
+// writer, and a record that needs an id and has none. The error is a *Refused.
+func NameRequired(tenant string, t *pb.TenantChanged, r *pb.Record, c Class) error {
+	field, want := "writer", TokenWanted
+	switch {
+	case !t.GetRequireNames(), c == ClassAgent && r.Writer != "", TakesID(c) && r.Id != "":
+		return nil
+	case TakesID(c):
+		field, want = "id", IDWanted
+	case c != ClassAgent:
+		return nil
+	}
+	return Refuse(field, "missing, and tenant "+tenant+" requires it", want+
+		"; who runs the server can change that: sagenbaum tenant limits "+tenant+
+		" --require-names=false")
+}
+
 // Suspended says that a tenant is suspended, by whom and why. The error is a *Refused.
 func Suspended(tenant string, t *pb.TenantChanged) error {
 	return Refuse("tenant", suspendedBy+t.By+": "+t.Reason,

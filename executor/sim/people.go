@@ -19,16 +19,16 @@ func operator(name string) ledger.Source {
 // tell writes one record of someone who is not an agent.
 func (w *world) tell(source ledger.Source, records ...*pb.Record) {
 	for _, r := range records {
-		w.name(r)
+		w.name(r, source.Class)
 	}
 	w.persist(source.Class.String()+" "+source.Name, source, records, w.people, nil,
 		func(uint64, bool) {})
 }
 
-// name gives a record an id, as the tools that ship do; a client of its own may not. It draws no
-// number of its own: what else happens in a world stays as it was.
-func (w *world) name(r *pb.Record) {
-	if w.named++; w.named%4 == 0 {
+// name gives a record an id, as the tools that ship do; a source or supervisor with a client of
+// its own may not. It draws no number of its own: what else happens in a world stays as it was.
+func (w *world) name(r *pb.Record, class ledger.Class) {
+	if w.named++; w.named%4 == 0 && class != ledger.ClassOperator {
 		return
 	}
 	var id ulid.ULID
@@ -162,14 +162,20 @@ func (w *world) operate() {
 	case n < 80:
 		record.Kind = &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{key},
 			Actor: "ann"}}
+		w.after(r.between(second, 20*second), func() { w.tell(operator("bob"), restore(key)) })
 	case n < 90:
-		record.Kind = &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{key}, Actor: "ann"}}
+		record = restore(key)
 	default:
 		contract := []byte(`{"capability":"do.a"}`)
 		digest := ledger.ContractDigest(contract)
 		record.Kind = &pb.Record_ContractPublished{ContractPublished: &pb.ContractPublished{Capability: "do.a", Digest: digest[:], Contract: contract}}
 	}
 	w.tell(operator(pick(r, "ann", "bob")), record)
+}
+
+func restore(key string) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_RestoreRequested{
+		RestoreRequested: &pb.RestoreRequested{Keys: []string{key}, Actor: "ann"}}}
 }
 
 // meddle is a foreign writer: bytes that are no record, half a pair, what can never be

@@ -54,6 +54,7 @@ func (g *governance) change(w *world) {
 	if r.percent(40) {
 		is.Limits.HeldConditions = uint64(1 + r.below(6))
 	}
+	is.RequireNames = r.percent(20)
 	g.last = is
 	w.say("control", "revision %d: suspended %v, %v", is.Revision, is.Suspended, is.Limits)
 	for _, h := range w.hosts {

@@ -102,7 +102,8 @@ func (r *Reader) Status() Status {
 		}
 	}
 	if t := m.Tenant; t != nil {
-		seen.May = &TenantMay{Suspended: t.Suspended, By: t.By, Reason: t.Reason, Revision: t.Revision}
+		seen.May = &TenantMay{Suspended: t.Suspended, RequireNames: t.RequireNames, By: t.By,
+			Reason: t.Reason, Revision: t.Revision}
 		for _, l := range [...]LimitUse{
 			{string(ledger.LimitOpenPlans), m.Open, t.Limits.GetOpenPlans()},
 			{string(ledger.LimitFacts), m.Facts + m.Evicted, t.Limits.GetFacts()},

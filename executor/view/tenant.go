@@ -50,11 +50,13 @@ type TenantErasureAnswer struct {
 
 // TenantMay is what a tenant may do, and what it uses of it.
 type TenantMay struct {
-	Suspended bool       `json:"suspended,omitempty"`
-	By        string     `json:"by"`
-	Reason    string     `json:"reason,omitempty"`
-	Revision  uint64     `json:"revision"` // of the entry in the control stream
-	Limits    []LimitUse `json:"limits,omitempty"`
+	Suspended bool `json:"suspended,omitempty"`
+	// RequireNames: plans need a writer, and facts, verdicts and requests an id.
+	RequireNames bool       `json:"require_names,omitempty"`
+	By           string     `json:"by"`
+	Reason       string     `json:"reason,omitempty"`
+	Revision     uint64     `json:"revision"` // of the entry in the control stream
+	Limits       []LimitUse `json:"limits,omitempty"`
 }
 
 // Near reports whether a limit is used up, or nearly: more than four fifths of it.

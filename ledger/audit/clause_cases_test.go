@@ -66,6 +66,7 @@ var clauseCases = []struct {
 	{"I2.ends", rotates, func(s *scene) { s.l.book.signed.key = "other" }},
 	{"I2.ends", rotates, func(s *scene) { s.l.book.signed.size = 1 }},
 
+	{"I4.named", observes, func(s *scene) { s.l.book.may = &pb.TenantChanged{RequireNames: true} }},
 	{"I5.id", observes, func(s *scene) {
 		s.keepID(knownID)
 		s.record.Id = knownID

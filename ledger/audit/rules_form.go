@@ -138,6 +138,9 @@ var writerClauses = [...][]clause{
 
 // idClauses are about the ids of records that nothing else tells from their copies.
 var idClauses = []clause{
+	{"I4.named", "A record has an id in a tenant that requires one.", func(c *claim) judgement {
+		return allowed(ledger.NameRequired(c.b.tenant, c.b.may, c.Record, c.Source.Class))
+	}},
 	{"I5.id", "A record that has an id counts once, and no other record under it.",
 		func(c *claim) judgement {
 			id, ok := c.recordID()

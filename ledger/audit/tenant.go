@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"cmp"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -127,7 +129,8 @@ func (c *claim) begins() error {
 func (c *claim) beginsPlan() error {
 	b := c.b
 	most := b.may.GetLimits().GetOpenPlans()
-	if why := c.begins(); why != nil || most == 0 || b.part || b.spent.open < most {
+	named := ledger.NameRequired(b.tenant, b.may, c.Record, c.Source.Class)
+	if why := cmp.Or(named, c.begins()); why != nil || most == 0 || b.part || b.spent.open < most {
 		return why
 	}
 	return ledger.OverLimit(b.tenant, ledger.LimitOpenPlans, b.spent.open, most)

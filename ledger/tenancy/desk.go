@@ -128,14 +128,14 @@ func change(verb string, was *api.TenantEntry, r api.TenantRequest) (*api.Tenant
 		was = &api.TenantEntry{Tenant: r.Tenant, State: api.TenantActive}
 		is := *was
 		is.By, is.Reason = r.Actor, r.Reason
-		return &is, merge(&is.Limits, r)
+		return &is, merge(&is, r)
 	}
 	is := *was
 	switch verb {
 	case api.TenantShow:
 		return &is, nil
 	case api.TenantAdd:
-		if err := merge(&is.Limits, r); err != nil {
+		if err := merge(&is, r); err != nil {
 			return nil, err
 		}
 		if !same(*was, is) || was.State != api.TenantActive {
@@ -143,10 +143,10 @@ func change(verb string, was *api.TenantEntry, r api.TenantRequest) (*api.Tenant
 				r.Tenant, was.State), "another name, or sagenbaum tenant limits "+r.Tenant)
 		}
 	case api.TenantLimit:
-		if r.Limits == (api.TenantLimits{}) && len(r.Reset) == 0 {
+		if r.Limits == (api.TenantLimits{}) && len(r.Reset) == 0 && r.RequireNames == nil {
 			return nil, ledger.Refuse("limits", "none is given", "one of "+flagNames())
 		}
-		if err := merge(&is.Limits, r); err != nil {
+		if err := merge(&is, r); err != nil {
 			return nil, err
 		}
 	case api.TenantSuspend:
@@ -178,8 +178,12 @@ func change(verb string, was *api.TenantEntry, r api.TenantRequest) (*api.Tenant
 	return &is, nil
 }
 
-// merge sets the limits that a request gives.
-func merge(into *api.TenantLimits, r api.TenantRequest) error {
+// merge sets the limits that a request gives, and whether names are required.
+func merge(is *api.TenantEntry, r api.TenantRequest) error {
+	if r.RequireNames != nil {
+		is.RequireNames = *r.RequireNames
+	}
+	into := &is.Limits
 	if err := CheckLimits(r.Limits); err != nil {
 		return err
 	}

@@ -120,7 +120,9 @@ func format(e api.TenantEntry) ([]byte, error) {
 }
 
 // same reports whether two entries wish for the same.
-func same(a, b api.TenantEntry) bool { return a.State == b.State && a.Limits == b.Limits }
+func same(a, b api.TenantEntry) bool {
+	return a.State == b.State && a.Limits == b.Limits && a.RequireNames == b.RequireNames
+}
 
 // ParseRequest reads a request; a field that it does not have is refused, and a limit of 0.
 func ParseRequest(body []byte) (r api.TenantRequest, err error) {
@@ -146,7 +148,7 @@ func ParseRequest(body []byte) (r api.TenantRequest, err error) {
 // the defaults filled in.
 func Record(e api.TenantEntry) *pb.TenantChanged {
 	l := Effective(e.Limits)
-	r := &pb.TenantChanged{Revision: e.Revision, By: e.By,
+	r := &pb.TenantChanged{Revision: e.Revision, By: e.By, RequireNames: e.RequireNames,
 		Limits: &pb.TenantLimits{OpenPlans: l.OpenPlans, Facts: l.Facts, Records: l.Records,
 			HeldConditions: l.HeldConditions}}
 	if e.State == api.TenantSuspended {

@@ -224,3 +224,31 @@ func TestAnEntryOfAnotherTenantIsNone(t *testing.T) {
 		}
 	}
 }
+
+// TestRequiringNamesIsAWishLikeALimit: what is not said stays as it is, and the holder is told.
+func TestRequiringNamesIsAWishLikeALimit(t *testing.T) {
+	t.Parallel()
+	d, _ := newDesk()
+	yes, no := true, false
+	ask := func(verb string, r api.TenantRequest) api.TenantAnswer {
+		t.Helper()
+		r.Tenant, r.Actor = "shop", "ana"
+		a := d.Do(t.Context(), verb, r)
+		if a.Error != "" {
+			t.Fatal(a)
+		}
+		return a
+	}
+	if a := ask(api.TenantAdd, api.TenantRequest{RequireNames: &yes}); !a.Entry.RequireNames || !tenancy.Record(*a.Entry).RequireNames {
+		t.Errorf("%+v", a)
+	}
+	if a := ask(api.TenantLimit, api.TenantRequest{Limits: api.TenantLimits{Facts: 9}}); !a.Entry.RequireNames {
+		t.Errorf("another wish takes it back: %+v", a)
+	}
+	if a := ask(api.TenantLimit, api.TenantRequest{RequireNames: &yes}); a.Changed {
+		t.Errorf("it was so: %+v", a)
+	}
+	if a := ask(api.TenantLimit, api.TenantRequest{RequireNames: &no}); a.Entry.RequireNames || !a.Changed {
+		t.Errorf("%+v", a)
+	}
+}

@@ -50,10 +50,11 @@ func (f *family) meet(r *pb.Record) {
 }
 
 // shows reports whether an auditor of the family sees a record: what is about it, terms
-// of holders, the keys that sign, and the facts that its conditions have read.
+// of holders, what the tenant may do, the keys that sign, and the facts that its conditions have
+// read.
 func (f *family) shows(r *pb.Record) bool {
 	switch k := r.Kind.(type) {
-	case *pb.Record_TermStarted, *pb.Record_KeyRotated:
+	case *pb.Record_TermStarted, *pb.Record_TenantChanged, *pb.Record_KeyRotated:
 		return true
 	case *pb.Record_FactAsserted:
 		return f.has(r.Plan) || f.keys[k.FactAsserted.Key]

@@ -22,9 +22,11 @@ type TenantEntry struct {
 	Tenant string       `json:"tenant"`
 	State  string       `json:"state"` // TenantActive or TenantSuspended
 	Limits TenantLimits `json:"limits"`
-	By     string       `json:"by"` // who has changed it last
-	Reason string       `json:"reason,omitempty"`
-	AtNs   int64        `json:"at_ns"` // when, unix ns
+	// RequireNames: plans need a writer, and facts, verdicts and requests an id.
+	RequireNames bool   `json:"require_names,omitempty"`
+	By           string `json:"by"` // who has changed it last
+	Reason       string `json:"reason,omitempty"`
+	AtNs         int64  `json:"at_ns"` // when, unix ns
 	// Revision is the entry's sequence in the control stream. It is not stored in it.
 	Revision uint64 `json:"revision,omitempty"`
 }
@@ -48,9 +50,11 @@ type TenantRequest struct {
 	// Limits are set by add and limits; what is 0 in them stays as it is.
 	Limits TenantLimits `json:"limits"`
 	Reset  []string     `json:"reset,omitempty"` // limits: names of those that get their default again
-	Actor  string       `json:"actor,omitempty"`
-	Reason string       `json:"reason,omitempty"`
-	DryRun bool         `json:"dry_run,omitempty"` // say what would be so, and change nothing
+	// RequireNames is set by add and limits; null: it stays as it is.
+	RequireNames *bool  `json:"require_names,omitempty"`
+	Actor        string `json:"actor,omitempty"`
+	Reason       string `json:"reason,omitempty"`
+	DryRun       bool   `json:"dry_run,omitempty"` // say what would be so, and change nothing
 }
 
 // TenantAnswer answers a TenantRequest.

@@ -59,6 +59,12 @@ func (c *changing) limitFlags(cmd *cobra.Command) {
 		cmd.Flags().Var(&limitValue{l, &c.request}, strings.TrimPrefix(l.Flag(), "--"),
 			fmt.Sprintf("at most `N` %s, or %q: %s", l.What, limitDefault, text))
 	}
+	cmd.Flags().BoolFunc("require-names", "refuse plans without a writer, and facts, verdicts and "+
+		"requests without an id; =false: take them", func(text string) error {
+		is, err := strconv.ParseBool(text)
+		c.request.RequireNames = &is
+		return err
+	})
 }
 
 func (c *changing) flags(cmd *cobra.Command, reason string) {
@@ -138,6 +144,9 @@ func writeChanged(out io.Writer, v changed) {
 	}
 	fmt.Fprintf(out, "%-12s %s\n", "state", state)
 	fmt.Fprintf(out, "%-12s %s, by %s\n", "changed", cli.Relative(v.AtNs, time.Now()), v.By)
+	if v.RequireNames {
+		fmt.Fprintf(out, "%-12s a writer for plans, an id for facts, verdicts and requests\n", "requires")
+	}
 	for _, l := range tenancy.Limits() {
 		fmt.Fprintf(out, "%-12s %s\n", strings.ReplaceAll(l.Name, "_", " "),
 			limitText(l, v.Effective, v.Limits))

@@ -4287,6 +4287,7 @@ type TenantChanged struct {
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                // who has said so
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Limits        *TenantLimits          `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	RequireNames  bool                   `protobuf:"varint,6,opt,name=require_names,json=requireNames,proto3" json:"require_names,omitempty"` // a plan whose record names no writer, and a record that needs an id and has none, are refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4354,6 +4355,13 @@ func (x *TenantChanged) GetLimits() *TenantLimits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *TenantChanged) GetRequireNames() bool {
+	if x != nil {
+		return x.RequireNames
+	}
+	return false
 }
 
 // TenantLimits bound what agents and sources add; 0: no limit. What is there stays.
@@ -6727,13 +6735,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vTermStarted\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12!\n" +
 	"\ffold_version\x18\x02 \x01(\rR\vfoldVersion\x123\n" +
-	"\x06tenant\x18\x03 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\"\xa5\x01\n" +
+	"\x06tenant\x18\x03 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\"\xca\x01\n" +
 	"\rTenantChanged\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tsuspended\x18\x02 \x01(\bR\tsuspended\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x122\n" +
-	"\x06limits\x18\x05 \x01(\v2\x1a.sagenbaum.v1.TenantLimitsR\x06limits\"\x86\x01\n" +
+	"\x06limits\x18\x05 \x01(\v2\x1a.sagenbaum.v1.TenantLimitsR\x06limits\x12#\n" +
+	"\rrequire_names\x18\x06 \x01(\bR\frequireNames\"\x86\x01\n" +
 	"\fTenantLimits\x12\x1d\n" +
 	"\n" +
 	"open_plans\x18\x01 \x01(\x04R\topenPlans\x12\x14\n" +

@@ -1383,6 +1383,7 @@ func (m *TenantChanged) CloneVT() *TenantChanged {
 	r.By = m.By
 	r.Reason = m.Reason
 	r.Limits = m.Limits.CloneVT()
+	r.RequireNames = m.RequireNames
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -5637,6 +5638,16 @@ func (m *TenantChanged) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.RequireNames {
+		i--
+		if m.RequireNames {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x30
+	}
 	if m.Limits != nil {
 		size, err := m.Limits.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -9187,6 +9198,9 @@ func (m *TenantChanged) SizeVT() (n int) {
 	if m.Limits != nil {
 		l = m.Limits.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.RequireNames {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -13765,6 +13779,17 @@ func (m *TenantChanged) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 6:
+			if wireType != 0 {
+				return wrongWireType(wireType, "RequireNames")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.RequireNames = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
