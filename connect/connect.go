@@ -79,8 +79,11 @@ func File(path, tenant string) ([]nats.Option, access.Credentials, error) {
 	return append([]nats.Option{nats.UserCredentials(path)}, more...), c, err
 }
 
-// Default connects with what this program finds. Errors: *ledger.Refused for a context or a file
-// of credentials that it cannot use, or those of the connection, with its server.
+// Default connects with what this program finds, and connects again for as long as the program
+// runs; options may say otherwise (nats.MaxReconnects). It is closed for good all the same when the
+// server refuses the credentials: Lost of coordinator.Coordinator and worker.Worker tells. Errors:
+// *ledger.Refused for a context or a file of credentials that it cannot use, or those of the
+// connection, with its server.
 func Default(options ...nats.Option) (*nats.Conn, error) {
 	found, err := find()
 	if err != nil {
@@ -112,6 +115,7 @@ func Default(options ...nats.Option) (*nats.Conn, error) {
 			cmp.Or(os.Getenv("SAGENBAUM_CLIENT_KEY"), found.ClientKey)))
 	}
 	server = cmp.Or(server, ServerDefault)
+	own = append([]nats.Option{nats.MaxReconnects(-1)}, own...)
 	conn, err := nats.Connect(server, append(own, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to %s: %w", server, err)

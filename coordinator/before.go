@@ -110,6 +110,8 @@ func (c *Coordinator) question(
 	switch {
 	case errors.Is(err, errNobody):
 		return nil, false, errors.New("no worker answers")
+	case errors.Is(err, ErrConnectionClosed):
+		return nil, true, err
 	case err != nil:
 		return nil, false, err
 	}

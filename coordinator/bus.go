@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -27,6 +29,9 @@ type bus interface {
 	// reconnected calls f each time a lost connection is there again, until stop
 	// is called: replies to what was sent before will not come.
 	reconnected(f func()) (stop func())
+	// closed calls f once, when the connection is closed for good, unless stop is called
+	// before. Questions that wait, and further ones, have that error then.
+	closed(f func(error)) (stop func())
 }
 
 // natsBus is a bus over a connection that the agent keeps and closes.
@@ -38,10 +43,13 @@ func (b natsBus) ask(ctx context.Context, subject string, body []byte) ([]byte, 
 		return nil, errNobody
 	}
 	if err != nil {
-		return nil, err
+		return nil, b.lost(err)
 	}
 	return msg.Data, nil
 }
+
+// lost is an error of a connection, or that it is closed for good.
+func (b natsBus) lost(err error) error { return cmp.Or(jetstream.Closed(b.conn), err) }
 
 // question is what a bus asks a worker, or a process of the same agent.
 type question struct {
@@ -55,21 +63,23 @@ func (b natsBus) question(ctx context.Context, q question) ([]byte, error) {
 	reply := q.replies + newToken()
 	sub, err := b.conn.SubscribeSync(reply)
 	if err != nil {
-		return nil, err
+		return nil, b.lost(err)
 	}
 	// A connection that is closed already has ended the subscription too.
 	defer func() { _ = sub.Unsubscribe() }()
 	if err := sub.SetPendingLimits(answersMax, answersSizeMax); err != nil {
-		return nil, err
+		return nil, b.lost(err)
 	}
 	if err := b.conn.PublishRequest(q.subject, reply, q.body); err != nil {
-		return nil, err
+		return nil, b.lost(err)
 	}
 	for refused := error(nil); ; {
 		m, err := sub.NextMsgWithContext(ctx)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, errNobody
+		case err != nil && b.conn.IsClosed():
+			return nil, b.lost(err)
 		case err != nil && refused != nil:
 			return nil, fmt.Errorf("%w; an answer was refused: %w", err, refused)
 		case err != nil:
@@ -109,11 +119,13 @@ func newToken() string {
 func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
 	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) { f(m.Data) })
 	if err != nil {
-		return nil, err
+		return nil, b.lost(err)
 	}
 	// A connection that is closed already has ended the subscription too.
 	return func() { _ = sub.Unsubscribe() }, nil
 }
+
+func (b natsBus) closed(f func(error)) func() { return jetstream.OnClosed(b.conn, f) }
 
 func (b natsBus) reconnected(f func()) func() {
 	events := b.conn.StatusChanged(nats.CONNECTED)

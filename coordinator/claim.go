@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -297,15 +298,22 @@ func (cl *Claim) announce(ctx context.Context) error {
 	// a hint: without it the fence decides
 	sub, err := cl.c.conn.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
-		return fmt.Errorf("cannot say who runs the plan: %v", err)
+		return cl.unsaid(err)
 	}
 	cl.present = sub
 	bounded, cancel := context.WithTimeout(ctx, cl.c.appendTimeout)
 	defer cancel()
 	if err := cl.c.conn.FlushWithContext(bounded); err != nil {
-		return fmt.Errorf("cannot say who runs the plan: %v", err)
+		return cl.unsaid(err)
 	}
 	return nil
+}
+
+func (cl *Claim) unsaid(err error) error {
+	if gone := jetstream.Closed(cl.c.conn); gone != nil {
+		return fmt.Errorf("cannot say who runs the plan: %w", gone)
+	}
+	return fmt.Errorf("cannot say who runs the plan: %v", err)
 }
 
 // alone asks whether another process runs the plan. One that has just gone may not
@@ -320,6 +328,8 @@ func (cl *Claim) alone(ctx context.Context, subject string) error {
 			return nil
 		case err == nil:
 			return ErrRunning
+		case errors.Is(err, ErrConnectionClosed):
+			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !errors.Is(err, context.DeadlineExceeded):
@@ -413,10 +423,10 @@ func (c *Coordinator) fencedCopy() *Coordinator {
 		registry: c.registry, answers: c.answers,
 		appendTimeout: c.appendTimeout, confirmTimeout: c.confirmTimeout, reviewTimeout: c.reviewTimeout,
 		logger: c.logger,
-		bus:    c.bus, plans: map[string]*Plan{}, runs: map[string]*Claim{},
+		bus:    c.bus, lost: c.lost, plans: map[string]*Plan{}, runs: map[string]*Claim{},
 	}
 	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, own.writer, c.logger)
-	own.committer.fenced = true
+	own.committer.fenced, own.committer.lost = true, c.lost.done
 	own.silence = own.bus.reconnected(own.committer.again)
 	ctx, halt := context.WithCancelCause(context.Background())
 	own.halt = halt

@@ -65,7 +65,8 @@ type committer struct {
 	agent  string
 	writer string // in every record
 	logger *slog.Logger
-	places chan struct{} // one element per call that waits
+	places chan struct{}   // one element per call that waits
+	lost   <-chan struct{} // closed when the connection is closed for good; nil: there is none
 
 	// fenced: only one plan is queued, and the first append claims its subject. Each
 	// further one is stored only where last is still the last of it. run owns last.
@@ -333,13 +334,17 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 		a.FenceSubject, a.Fence = a.Subject, c.last
 	}
 	defer c.setTrouble(nil)
-	doubt := false
+	doubt, lost := false, c.lost
 	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {
 		seq, err := c.try(ctx, a)
 		switch {
 		case err == nil:
 			c.last = seq
 			return seq, nil
+		case errors.Is(err, ErrConnectionClosed) && doubt:
+			return 0, fmt.Errorf("%w: %w", ErrInDoubt, err)
+		case errors.Is(err, ErrConnectionClosed):
+			return 0, err
 		case errors.Is(err, ErrBusy):
 		case c.fenced && errors.Is(err, ledger.ErrConflict):
 			return 0, superseded(doubt)
@@ -354,6 +359,9 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 		timer := time.NewTimer(delay)
 		select {
 		case <-timer.C:
+		case <-lost:
+			timer.Stop()
+			lost = nil // an appender of its own may have another connection
 		case <-ctx.Done():
 			timer.Stop()
 			return 0, fmt.Errorf("%w: %w", ErrInDoubt, context.Cause(ctx))

@@ -99,6 +99,7 @@ type Coordinator struct {
 	bus            bus                     // nil without a connection
 	silence        func()                  // ends the notices
 	conn           *nats.Conn              // for Run; nil without one
+	lost           *loss                   // of the connection
 
 	mu      sync.Mutex
 	plans   map[string]*Plan  // those that this process has not ended
@@ -141,7 +142,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		lookup:         startSlack,
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{},
-		runs: map[string]*Claim{},
+		runs: map[string]*Claim{}, lost: newLoss(),
 	}
 	c.registry = &registry{
 		tenant: c.tenant, language: c.language, code: map[string]*compile.Compiled{},
@@ -165,9 +166,10 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		c.silence = stop
 	}
 	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.writer, c.logger)
+	c.committer.lost = c.lost.done
 	if b != nil {
-		stop, silence := b.reconnected(c.back), c.silence
-		c.silence = func() { stop(); silence() }
+		stop, unwatch, silence := b.reconnected(c.back), b.closed(c.gone), c.silence
+		c.silence = func() { stop(); unwatch(); silence() }
 	}
 	ctx, halt := context.WithCancelCause(context.Background())
 	c.halt = halt
@@ -244,6 +246,36 @@ func (c *Coordinator) back() {
 	c.committer.again()
 	for _, p := range c.openPlans() {
 		go p.missed() // ends within confirmTimeout
+	}
+}
+
+// loss is that a connection is closed for good. err is set before done is closed.
+type loss struct {
+	done chan struct{}
+	err  error
+}
+
+func newLoss() *loss { return &loss{done: make(chan struct{})} }
+
+// gone is called once, when the connection is closed for good.
+func (c *Coordinator) gone(err error) {
+	c.logger.Error("no call of this agent works any more", "tenant", c.tenant, "agent", c.agent,
+		"error", err)
+	c.lost.err = err
+	close(c.lost.done)
+}
+
+// Lost returns a channel that is closed when the connection is closed for good before Close is
+// called: no call works any more, and no notice comes. Err says why. Without Conn it never is.
+func (c *Coordinator) Lost() <-chan struct{} { return c.lost.done }
+
+// Err is the ErrConnectionClosed of Lost, and nil as long as that is open.
+func (c *Coordinator) Err() error {
+	select {
+	case <-c.lost.done:
+		return c.lost.err
+	default:
+		return nil
 	}
 }
 

@@ -183,6 +183,8 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 	for bounded.Err() == nil {
 		answer, err := p.ask(bounded, api.OutcomeQuery{Plan: p.id, Sequence: seq, Parts: p.knownParts()})
 		switch {
+		case errors.Is(err, ErrConnectionClosed):
+			return unconfirmed(err)
 		case err != nil:
 			last = err
 		case answer.State == ledger.StateCommitted && len(answer.Outstanding) > 0:
@@ -260,6 +262,8 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 	for ctx.Err() == nil {
 		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored(), Ended: true})
 		switch {
+		case errors.Is(err, ErrConnectionClosed):
+			return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, err)
 		case err != nil:
 			last = err
 			pause.For(ctx, askDelay)

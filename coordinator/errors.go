@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -30,6 +31,12 @@ var (
 	// ErrClosed means that this process has ended the plan, or closed the
 	// coordinator. Nothing was queued.
 	ErrClosed = errors.New("closed")
+
+	// ErrConnectionClosed means that the connection is closed for good: the program has closed
+	// it, or its client has given up. Every call that needs the ledger or an executor has it from
+	// then on, at once, and Lost says when. Nothing was queued, unless it is ErrInDoubt too. Go on
+	// over another connection, with another Coordinator: Resume takes up the plans.
+	ErrConnectionClosed = jetstream.ErrConnectionClosed
 
 	// ErrUnwinding means that the executor is undoing the plan: no action of it
 	// starts, unless it is open again after it went back to a savepoint, and the
@@ -116,6 +123,14 @@ type notTaken struct{ cause error }
 
 func (e *notTaken) Error() string   { return e.cause.Error() }
 func (e *notTaken) Unwrap() []error { return []error{e.cause, ErrNotTaken} }
+
+// unconfirmed is ErrUnconfirmed for a reason. That the connection is closed stays what it is.
+func unconfirmed(err error) error {
+	if errors.Is(err, ErrConnectionClosed) {
+		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+	}
+	return fmt.Errorf("%w: %v", ErrUnconfirmed, err)
+}
 
 // superseded says that the fence has moved. doubt: an earlier try of the same bytes
 // had no answer, and may have been stored.

@@ -257,6 +257,9 @@ func (e *executor) say(answers ...api.OutcomeAnswer) {
 	e.script = answers
 }
 
+// closed: this one never is.
+func (e *executor) closed(func(error)) func() { return func() {} }
+
 // reconnected keeps what the end of an outage calls: back.
 func (e *executor) reconnected(f func()) func() {
 	e.back = f

@@ -129,6 +129,8 @@ func (a *action) stillOpen(ctx context.Context) error {
 		query := api.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.Stored())}
 		answer, err := p.ask(bounded, query)
 		switch {
+		case errors.Is(err, ErrConnectionClosed):
+			return err
 		case err != nil || time.Since(asked) > startSlack:
 			pause.For(bounded, askDelay)
 		case a.refuses(answer, &err):
@@ -213,7 +215,7 @@ func (p *Plan) missed() (answered bool) {
 		case err == nil:
 			p.heardAt(asked, answer)
 			return true
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, ErrConnectionClosed):
 			return false
 		}
 		pause.For(ctx, delay)

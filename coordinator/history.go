@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
@@ -23,6 +24,8 @@ func (c *Coordinator) history(ctx context.Context, q api.HistoryQuery,
 			whole = page
 		case err == nil:
 			whole.Actions = append(whole.Actions, page.Actions...)
+		case errors.Is(err, ErrConnectionClosed):
+			return whole, err
 		case ctx.Err() != nil:
 			return whole, fmt.Errorf("%w (%v)", ctx.Err(), err)
 		default:

@@ -55,7 +55,7 @@ func (p *Plan) preview(ctx context.Context, part Part) (api.Preview, error) {
 	case ctx.Err() != nil:
 		return api.Preview{}, ctx.Err()
 	case err != nil:
-		return api.Preview{}, fmt.Errorf("%w: %v", ErrUnconfirmed, err)
+		return api.Preview{}, unconfirmed(err)
 	}
 	var answer api.PreviewAnswer
 	if err := json.Unmarshal(reply, &answer); err != nil {

@@ -136,10 +136,12 @@ func (p *Plan) Accepted(ctx context.Context) error {
 			p.confirmed = true
 			return nil
 		}
-		last = err
+		if last = err; errors.Is(err, ErrConnectionClosed) {
+			break
+		}
 		pause.For(ctx, askDelay)
 	}
-	return fmt.Errorf("%w: %v", ErrUnconfirmed, last)
+	return unconfirmed(last)
 }
 
 // Same refuses a declaration that is not that of the plan: a *Refused that names the field. Of a

@@ -93,6 +93,8 @@ func (r *registry) find(ctx context.Context, capability string, elsewhere bool) 
 				found.problem), "a contract that this version reads")
 	case ok:
 		return found.contract, nil
+	case errors.Is(err, ErrConnectionClosed):
+		return nil, err
 	case own != nil:
 		if err != nil { // what has happened must be registered
 			r.logger.Warn("published contracts not known: using the one in code", "tenant", r.tenant,

@@ -139,6 +139,8 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 	defer cancel()
 	answer, err := (&Plan{c: c, id: id}).ask(ctx, api.OutcomeQuery{Plan: id})
 	switch {
+	case errors.Is(err, ErrConnectionClosed):
+		return err
 	case err != nil:
 		return nil // there is none, or no one knows
 	case answer.State == ledger.StateOpen:
@@ -210,6 +212,9 @@ func (p *Plan) askWriter() {
 			if answer.Writer != "" {
 				p.supersede(answer.Writer)
 			}
+			return
+		}
+		if errors.Is(err, ErrConnectionClosed) {
 			return
 		}
 		pause.For(ctx, askDelay)

@@ -232,6 +232,8 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 		changed := p.changes()
 		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: seq})
 		switch {
+		case errors.Is(err, ErrConnectionClosed):
+			return err
 		case err != nil:
 			last = err
 		case answer.State == ledger.StateOpen && answer.Reason != "":

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -41,6 +42,9 @@ func (v *vault) unlock(ctx context.Context) error {
 	defer cancel()
 	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent),
 		mustJSON(api.KeyQuery{Plan: v.plan}))
+	if errors.Is(err, ErrConnectionClosed) {
+		return err
+	}
 	if err != nil {
 		return ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give it: %v",
 			v.c.tenant, err), "an executor that answers; call again")

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -96,8 +97,8 @@ func (a *action) decided() (decided bool, changed <-chan struct{}) {
 		p.changed
 }
 
-// askVerdict asks an executor once, until changed. The error is a *Refused:
-// the ledger did not take the pair.
+// askVerdict asks an executor once, until changed. The error is a *Refused (the ledger did not
+// take the pair), or ErrConnectionClosed.
 func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error {
 	p := a.plan
 	ctx, cancel := context.WithCancel(ctx)
@@ -112,6 +113,8 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq,
 		Action: a.call.Action})
 	switch {
+	case errors.Is(err, ErrConnectionClosed):
+		return err
 	case err != nil:
 		return nil // asked again
 	case answer.Verdict != "":

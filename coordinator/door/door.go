@@ -268,10 +268,16 @@ func (d *Door) writer(who Caller, name string) (*writer, error) {
 	key := writerKey{who.Tenant, who.Name, name}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.writers[key]
-	switch {
-	case d.closed:
+	if d.closed {
 		return nil, errClosed()
+	}
+	w := d.writers[key]
+	if w != nil && w.conn != t.conn { // that one is closed for good
+		d.drop(key)
+		d.ended.Go(w.close) // ends within closeMax
+		w = nil
+	}
+	switch {
 	case w != nil:
 		w.use()
 		return w, nil
@@ -281,7 +287,7 @@ func (d *Door) writer(who Caller, name string) (*writer, error) {
 				who.Name),
 			Want: "the same, later", Stored: StoredNothing}
 	}
-	w = &writer{door: d, key: key, plans: map[string]*held{}}
+	w = &writer{door: d, key: key, conn: t.conn, plans: map[string]*held{}}
 	w.use()
 	w.life, w.end = context.WithCancel(d.life)
 	w.coordinator, err = coordinator.New(coordinator.Config{Conn: t.conn, Tenant: who.Tenant,
@@ -307,6 +313,15 @@ func (d *Door) sweep() {
 	}
 }
 
+// drop takes a writer out; the caller closes it. Called with mu held.
+func (d *Door) drop(key writerKey) {
+	delete(d.writers, key)
+	who := Caller{key.tenant, key.agent}
+	if d.has[who]--; d.has[who] == 0 {
+		delete(d.has, who)
+	}
+}
+
 // forget forgets what no one has asked about since an instant.
 func (d *Door) forget(since time.Time) {
 	var idle []*writer
@@ -314,11 +329,7 @@ func (d *Door) forget(since time.Time) {
 	for _, key := range slices.SortedFunc(maps.Keys(d.writers), compareKeys) {
 		if w := d.writers[key]; w.forget(since) {
 			idle = append(idle, w)
-			delete(d.writers, key)
-			who := Caller{key.tenant, key.agent}
-			if d.has[who]--; d.has[who] == 0 {
-				delete(d.has, who)
-			}
+			d.drop(key)
 		}
 	}
 	d.mu.Unlock()

@@ -66,9 +66,13 @@ func (d *Door) write(ctx context.Context, who Caller, class ledger.Class, id str
 func appendOnce(ctx context.Context, t *tenant, a ledger.Append) (sequence uint64, again bool,
 	err error) {
 	sequence, again, err = t.append.AppendOnce(ctx, a)
-	for errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil {
+	for errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil && !t.conn.IsClosed() {
 		pause(ctx, askPause)
+		doubt := err
 		sequence, again, err = t.append.AppendOnce(ctx, a)
+		if errors.Is(err, jetstream.ErrConnectionClosed) && !errors.Is(err, ledger.ErrInDoubt) {
+			return 0, false, doubt // this one was not sent
+		}
 	}
 	return sequence, again, err
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -23,6 +25,7 @@ func compareKeys(a, b writerKey) int {
 type writer struct {
 	door        *Door
 	key         writerKey
+	conn        *nats.Conn // of its tenant, as long as that is open
 	coordinator *coordinator.Coordinator
 	used        atomic.Int64 // when, unix ns
 	life        context.Context

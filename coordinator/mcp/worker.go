@@ -64,6 +64,12 @@ func NewWorker(ctx context.Context, config WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
+// Lost and Err are as of worker.Worker: whether the connection is closed for good.
+func (w *Worker) Lost() <-chan struct{} { return w.work.Lost() }
+
+// Err is as of worker.Worker.
+func (w *Worker) Err() error { return w.work.Err() }
+
 // Close takes no further undo, finishes those under way, and ends the servers. Errors as of
 // worker.Close.
 func (w *Worker) Close(ctx context.Context) error {

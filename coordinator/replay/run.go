@@ -151,6 +151,8 @@ func (r *run) end(ctx context.Context, cause error) error {
 			return r.awaitCommit(ctx)
 		case errors.Is(err, coordinator.ErrSuperseded):
 			return coordinator.ErrSuperseded
+		case errors.Is(err, coordinator.ErrConnectionClosed):
+			return err
 		case ctx.Err() == nil && (errors.Is(err, coordinator.ErrUnconfirmed) ||
 			errors.Is(err, coordinator.ErrInDoubt) || errors.Is(err, coordinator.ErrBusy)):
 			pause.For(ctx, askDelay)

@@ -16,7 +16,8 @@ import (
 // problem is what the handler would have returned: nil, Stop(err) or any other
 // error. It returns when the record is durable and tries until ctx ends; the
 // error then wraps ledger.ErrInDoubt. Call it again to be sure: the fold keeps
-// the first report of an attempt.
+// the first report of an attempt. Where the connection is closed for good it is
+// ErrConnectionClosed at once, and ErrInDoubt too if it may be stored.
 func (w *Worker) Report(ctx context.Context, c api.Command, result Result, problem error) error {
 	record, err := w.reported(c, result, problem)
 	if err != nil {
@@ -76,6 +77,10 @@ func (w *Worker) append(ctx context.Context, a ledger.Append) error {
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, ErrConnectionClosed) && doubt:
+			return fmt.Errorf("%w: %w", ledger.ErrInDoubt, err)
+		case errors.Is(err, ErrConnectionClosed):
+			return err
 		case errors.Is(err, ledger.ErrBusy):
 		case errors.As(err, &refused) && !doubt:
 			return err

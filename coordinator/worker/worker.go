@@ -55,6 +55,9 @@ type Worker struct {
 	name     string
 	version  string
 	logger   *slog.Logger
+	unwatch  func()         // ends the watch over the connection
+	lost     chan struct{}  // closed when the connection is closed for good
+	lostErr  error          // set before lost is closed
 	places   chan struct{}  // one element per handler that runs
 	handlers sync.WaitGroup // goroutines of flights; each ends with its handler
 	drained  sync.WaitGroup // subscriptions
@@ -97,9 +100,14 @@ func (f *flight) same(c api.Command) bool {
 	return c.Purpose == ledger.PurposeUndo || asksSame
 }
 
+// ErrConnectionClosed means that the connection is closed for good: the program has closed it, or
+// its client has given up. The worker gets no command any more; make another one over another
+// connection.
+var ErrConnectionClosed = jetstream.ErrConnectionClosed
+
 // New checks the configuration. It subscribes nothing: Handle and Answer
 // do.
-// Errors: *ledger.Refused.
+// Errors: *ledger.Refused, ErrConnectionClosed.
 func New(config Config) (*Worker, error) {
 	const name = ledger.TokenWanted
 	if config.Concurrency == 0 {
@@ -116,6 +124,8 @@ func New(config Config) (*Worker, error) {
 	case config.Concurrency < 0 || config.Concurrency > ConcurrencyMax:
 		err = ledger.Refuse("config.concurrency", fmt.Sprint(config.Concurrency),
 			fmt.Sprintf("1 to %d", ConcurrencyMax))
+	case config.Conn.IsClosed():
+		err = jetstream.Closed(config.Conn)
 	case config.Appender == nil:
 		config.Appender, err = jetstream.Attach(config.Conn, config.Tenant)
 	}
@@ -125,21 +135,45 @@ func New(config Config) (*Worker, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{
-		conn: config.Conn, appender: config.Appender, tenant: config.Tenant, name: config.Name,
-		version: config.Version,
-		logger:  config.Logger, places: make(chan struct{}, config.Concurrency),
+	w := &Worker{
+		conn: config.Conn, lost: make(chan struct{}), appender: config.Appender,
+		tenant: config.Tenant, name: config.Name, version: config.Version,
+		logger: config.Logger, places: make(chan struct{}, config.Concurrency),
 		subs: map[string]*nats.Subscription{}, flights: map[string]*flight{},
-	}, nil
+	}
+	w.unwatch = jetstream.OnClosed(w.conn, w.gone)
+	return w, nil
+}
+
+// gone is called once, when the connection is closed for good.
+func (w *Worker) gone(err error) {
+	w.logger.Error("no command comes to this worker any more", "tenant", w.tenant, "worker", w.name,
+		"error", err)
+	w.lostErr = err
+	close(w.lost)
+}
+
+// Lost returns a channel that is closed when the connection is closed for good before Close is
+// called: no command comes any more. Err says why.
+func (w *Worker) Lost() <-chan struct{} { return w.lost }
+
+// Err is the ErrConnectionClosed of Lost, and nil as long as that is open.
+func (w *Worker) Err() error {
+	select {
+	case <-w.lost:
+		return w.lostErr
+	default:
+		return nil
+	}
 }
 
 // Handle carries out the undos of a capability from now on. When it returns nil on a
 // connection that is connected, the server knows of the worker. On one that is not, or that
 // is lost meanwhile, the worker serves by itself as soon as the connection is there again: make
-// it with nats.MaxReconnects(-1), or it is closed for good after some tries. Errors:
-// *ledger.Refused (no capability, served already, closed), or why the connection takes no
-// subscription now: it is closed or draining, or its server does not answer. Nothing is served
-// then.
+// it with nats.MaxReconnects(-1), or it is closed for good after some tries, which Lost tells.
+// Errors: *ledger.Refused (no capability, served already, closed), ErrConnectionClosed, or why the
+// connection takes no subscription now: it is draining, or its server does not answer. Nothing is
+// served then.
 func (w *Worker) Handle(capability string, handler Handler) error {
 	if handler == nil {
 		return fmt.Errorf("cannot serve %q: %w", capability,
@@ -178,7 +212,8 @@ func (w *Worker) serve(subject, capability string, purposes []string,
 	sub, err := w.conn.QueueSubscribe(subject, QueueGroup,
 		func(m *nats.Msg) { w.receive(m, capability, purposes, serve) })
 	if err != nil {
-		return fmt.Errorf("cannot serve %q: cannot subscribe to %s: %w", capability, subject, err)
+		return fmt.Errorf("cannot serve %q: cannot subscribe to %s: %w", capability, subject,
+			cmp.Or(jetstream.Closed(w.conn), err))
 	}
 	w.drained.Add(1)
 	sub.SetClosedHandler(func(string) { w.drained.Done() })
@@ -193,7 +228,7 @@ func (w *Worker) serve(subject, capability string, purposes []string,
 	case w.conn.IsClosed(), connected && err != nil:
 		_ = sub.Unsubscribe() // it fails where the connection has ended it
 		return fmt.Errorf("cannot serve %q: cannot subscribe to %s: %w", capability, subject,
-			cmp.Or(err, nats.ErrConnectionClosed))
+			cmp.Or(jetstream.Closed(w.conn), err))
 	case !connected:
 		w.logger.Warn("not connected: serves as soon as the connection is there", "tenant", w.tenant,
 			"capability", capability, "error", cmp.Or(err, w.conn.LastError()))
@@ -207,6 +242,7 @@ func (w *Worker) serve(subject, capability string, purposes []string,
 // ctx's; what they undo is not lost: the executor asks again. Close twice is
 // harmless.
 func (w *Worker) Close(ctx context.Context) error {
+	w.unwatch()
 	w.mu.Lock()
 	w.closed = true
 	for _, sub := range w.subs {

@@ -102,7 +102,8 @@ func Attach(conn *nats.Conn, tenant string) (*Appender, error) {
 func (p *Appender) Tenant() string { return p.tenant }
 
 // Append is as in ledger.Store. Beyond its errors there is ErrNoStream, which is
-// also a ledger.ErrBusy. A connection that no server has answered yet is busy too.
+// also a ledger.ErrBusy, and ErrConnectionClosed: nothing is stored, unless it is ErrInDoubt too. A
+// connection that no server has answered yet is busy.
 // Without a deadline in ctx it is in doubt after 5 s.
 func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	sequence, _, err := p.AppendOnce(ctx, a)
@@ -115,6 +116,9 @@ func (p *Appender) AppendOnce(ctx context.Context, a ledger.Append) (sequence ui
 	err error) {
 	if err := a.Check(p.tenant); err != nil {
 		return 0, false, err
+	}
+	if err := Closed(p.conn); err != nil {
+		return 0, false, fmt.Errorf("cannot append to %s: nothing was sent: %w", a.Subject, err)
 	}
 	msg := &nats.Msg{Subject: a.Subject, Data: a.Data, Header: nats.Header{js.MsgIDHeader: {a.ID}}}
 	if a.FenceSubject != "" {
@@ -182,6 +186,9 @@ func (p *Appender) outcome(subject string, err error) error {
 	case errors.Is(err, nats.ErrHeadersNotSupported): // no server has said yet what it can do
 		return fmt.Errorf("no server has answered the connection yet, nothing was sent: %w",
 			ledger.ErrBusy)
+	}
+	if gone := Closed(p.conn); gone != nil { // perhaps after the server had it
+		return fmt.Errorf("%w: %w", ledger.ErrInDoubt, gone)
 	}
 	hint := ""
 	// The server drops what a user may not publish and says so out of band.

@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -181,6 +182,10 @@ func (o *options) worker(cmd *cobra.Command, s *cli.Settings, args []string) err
 	for _, server := range servers {
 		cmd.Printf("serving the undos of %s as %s\n", server.Name(), server.Undo())
 	}
-	<-cmd.Context().Done()
+	select {
+	case <-cmd.Context().Done():
+	case <-w.Lost():
+		return errors.Join(w.Err(), w.Close(context.WithoutCancel(cmd.Context())))
+	}
 	return w.Close(context.WithoutCancel(cmd.Context()))
 }
