@@ -40,11 +40,19 @@ func (o *object) sort() {
 		if c := strings.Compare(a.key.Type().TypeName(), b.key.Type().TypeName()); c != 0 {
 			return c
 		}
-		return strings.Compare(fmt.Sprint(a.key.Value()), fmt.Sprint(b.key.Value()))
+		return strings.Compare(keyText(a.key), keyText(b.key))
 	})
 	for i, m := range members {
 		o.keys[i], o.values[i] = m.key, m.value
 	}
+}
+
+// keyText orders keys of one type: no two have the same.
+func keyText(key ref.Val) string {
+	if n, ok := key.(number); ok {
+		return n.value.String() + " " + n.text
+	}
+	return fmt.Sprint(key.Value())
 }
 
 // Same reports whether two values of JSON are one value, in whatever order of keys and spelling of

@@ -226,3 +226,16 @@ func TestAnswersOfARunAreHandedOver(t *testing.T) {
 		t.Errorf("the next one waits, too: %q", got)
 	}
 }
+
+// TestAnInstantThatNoOneCanCountIsLate: a worker that says so is asked again as late as may be, and
+// not at once.
+func TestAnInstantThatNoOneCanCountIsLate(t *testing.T) {
+	for _, until := range []int64{ledger.InstantMax / 1e6, 1 << 53, 1<<63 - 1} {
+		s := newSky()
+		v := s.f.Result(s.flies["c"], Result{Fate: Replied,
+			Reply: api.Reply{Status: api.StatusWorking, UntilMs: until}}, Instant{EpochNs: 1})
+		if v.InNs != int64(WorkingMax) {
+			t.Errorf("until %d: asked again in %d ns", until, v.InNs)
+		}
+	}
+}

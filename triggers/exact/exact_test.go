@@ -124,7 +124,10 @@ func TestTheSameValueInAnotherSpelling(t *testing.T) {
 		{`{"a":1}`, `{"a":2}`, false}, {`{"a":1}`, `{"a":1,"b":null}`, false}, {`[1,2]`, `[2,1]`, false},
 		{`"a\u0062"`, `"ab"`, true}, {`"a"`, `"b"`, false}, {`"1"`, `1`, false}, {`true`, `true `, true},
 		{`18446744073709551615`, `18446744073709551614`, false}, {`9007199254740993`, `9007199254740992.0`, false},
-		{`1e2`, `100`, true}, {`0.1`, `0.10`, true}, {`null`, `false`, false}, {`{"a":1,"a":2}`, `{"a":2}`, true},
+		{`1e2`, `100`, true}, {`0.1`, `0.10`, true}, {`null`, `false`, false}, {`{"a":1,"a":2}`, `{"a":2}`, false},
+		{`{"a":1,"a":2}`, `{"a":1.0,"a":2}`, false}, {`[[],{}]`, `[ [ ], { } ]`, true}, {`[1,[2]]`, `[1,[2],3]`, false},
+		{`{"a":"\"","b":[1]}`, `{"a":"\u0022","b":[1.0]}`, true}, {`{"a":{"b":[1,"x"]}}`, `{"a":{"b":[1,"y"]}}`, false},
+		{`"a\\"`, `"a\\\\"`, false}, {`{"a":1}`, `{"b":1}`, false}, {`[true]`, `[false]`, false}, {`[null]`, `[0]`, false},
 		{`[1e99999999]`, `[1e99999999]`, true}, {`1e99999999`, `1e99999998`, false}, {`{}`, `[]`, false},
 	} {
 		if exact.Same([]byte(c.a), []byte(c.b)) != c.same || exact.Same([]byte(c.b), []byte(c.a)) != c.same {
@@ -148,5 +151,60 @@ func TestFloatsAreThoseOfStrconv(t *testing.T) {
 	}
 	if _, ok := exact.OfFloat(math.Inf(1)); ok {
 		t.Error("infinity is a number")
+	}
+}
+
+// TestALookSideBySideIsNoOtherAnswer: what is seen to differ has another spelling, and what has one
+// spelling is the same.
+func TestALookSideBySideIsNoOtherAnswer(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	var draw func(depth int) string
+	draw = func(depth int) string {
+		leaves := []string{"1", "1.0", "2", "true", "false", "null", `"a"`, `"\u0061"`, `"b"`, `""`, "-0", "1e0", "{}", "[]"}
+		if depth == 0 || r.IntN(3) == 0 {
+			return leaves[r.IntN(len(leaves))]
+		}
+		var parts []string
+		list := r.IntN(2) == 0
+		for i := range r.IntN(4) {
+			name := ""
+			if !list {
+				name = fmt.Sprintf("%q: ", string(rune('a'+(i+r.IntN(2))%4)))
+			}
+			parts = append(parts, name+draw(depth-1))
+		}
+		if list {
+			return "[" + strings.Join(parts, ", ") + "]"
+		}
+		return "{" + strings.Join(parts, ",") + " }"
+	}
+	same := 0
+	for range 50_000 {
+		a, b := draw(2), draw(2)
+		one, ok := exact.Canonical([]byte(a))
+		other, is := exact.Canonical([]byte(b))
+		want := a == b || ok && is && string(one) == string(other)
+		if exact.Same([]byte(a), []byte(b)) != want {
+			t.Fatalf("%s and %s: same %v, spelled %s and %s", a, b, !want, one, other)
+		}
+		if want && a != b {
+			same++
+		}
+	}
+	if same < 300 {
+		t.Errorf("only %d pairs are the same in another spelling", same)
+	}
+}
+
+// TestAFactThatChangesIsNotReadTwice: that costs next to nothing, where its members keep their order.
+func TestAFactThatChangesIsNotReadTwice(t *testing.T) {
+	a := []byte(`{"id":"o7","status":"open","price":100.5,"of":{"step":[1,2,3]}}`)
+	b := []byte(`{"id":"o7","status":"open","price":100.5,"of":{"step":[1,2,4]}}`)
+	if n := testing.AllocsPerRun(100, func() {
+		if exact.Same(a, b) {
+			t.Fatal("the same")
+		}
+	}); n > 4 {
+		t.Errorf("%v allocations", n)
 	}
 }
