@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
@@ -188,4 +189,44 @@ func TestTheDoctorsAdviceIsFollowed(t *testing.T) {
 		t.Errorf("durability: %+v", f)
 	}
 	s.End(t)
+}
+
+// TestTheAdviceOfPlanWhyIsFollowed: the commands that it prints are typed as they stand, with a reason
+// and a name, and do what they say; what it points to shows what it is about.
+func TestTheAdviceOfPlanWhyIsFollowed(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t)
+	defer l.stop(t)
+	printed := func(plan string, code int, like string) string {
+		t.Helper()
+		out := l.run(t, code, "plan why "+plan).Stdout
+		found := regexp.MustCompile(`(?m)` + like).FindStringSubmatch(out)
+		if found == nil {
+			t.Fatalf("plan why %s gives no advice like %s:\n%s", plan, like, out)
+		}
+		return strings.NewReplacer("WHY", "'as plan why says'", "NAME", "ana").Replace(found[1])
+	}
+	says(t, l.run(t, cli.ExitGood, printed("shop-1", cli.ExitGood, `what it holds: sagenbaum (.*)$`)), "room.book",
+		"moved")
+	story := l.run(t, cli.ExitGood, "plan why shop-1").Stdout
+	sequence := regexp.MustCompile(`plan_opened@(\d+)`).FindStringSubmatch(story)
+	if sequence == nil || !strings.Contains(story, "any of them: sagenbaum ledger show SEQUENCE") {
+		t.Fatalf("no record to look at:\n%s", story)
+	}
+	says(t, l.run(t, cli.ExitGood, "ledger show "+sequence[1]), "plan_opened")
+
+	l.run(t, cli.ExitGood, "plan cancel shop-1 --reason 'the shop moves' --actor ana")
+	for _, step := range []struct{ cut, like, told, state string }{
+		{"price-3", `^  next: sagenbaum (plan resume .*)$`, "goes on from depth 1, as told by ana", "compensated"},
+		{"stock-6", `^    or: sagenbaum (plan cancel .*)$`, "", "compensated"},
+		{"shop-9", `^    or: sagenbaum (plan give-up .*)$`, "given up, as told by ana", "open"},
+	} {
+		l.cut(t, step.cut)
+		says(t, l.run(t, cli.ExitGood, printed(step.cut, cli.ExitLook, step.like)), step.told)
+		cmdtest.Eventually(t, step.cut+" is "+step.state, func() (string, bool) {
+			plan := cmdtest.Decoded[view.Plan](t, l.run(t, cli.ExitGood, "plan show "+step.cut+" -o json"))
+			return plan.State, plan.State == step.state && len(plan.Cuts) == 0
+		})
+	}
+	l.run(t, cli.ExitGood, "quarantine ls")
 }
