@@ -79,7 +79,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetTenantChanged().GetRequireNames(), r.GetRetryRequested().GetNewKey():
+		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),
+			r.GetTenantChanged().GetRequireNames():
 			version = max(version, readerOfKeys)
 		case r.GetTermStarted().GetFoldVersion() >= TextsSince:
 			version = max(version, 7)

@@ -239,7 +239,8 @@ func TestRequiringNamesIsAWishLikeALimit(t *testing.T) {
 		}
 		return a
 	}
-	if a := ask(api.TenantAdd, api.TenantRequest{RequireNames: &yes}); !a.Entry.RequireNames || !tenancy.Record(*a.Entry).RequireNames {
+	a := ask(api.TenantAdd, api.TenantRequest{RequireNames: &yes})
+	if !a.Entry.RequireNames || !tenancy.Record(*a.Entry).RequireNames {
 		t.Errorf("%+v", a)
 	}
 	if a := ask(api.TenantLimit, api.TenantRequest{Limits: api.TenantLimits{Facts: 9}}); !a.Entry.RequireNames {

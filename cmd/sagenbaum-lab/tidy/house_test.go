@@ -48,7 +48,7 @@ var (
 		"executor/oracle_test.go":             1,
 		"executor/sim/agent.go":               1,
 		"executor/sim/mutants/main.go":        1,
-		"executor/sim/people.go":              3,
+		"executor/sim/people.go":              2,
 		"ledger/audit/audit.go":               1,
 		"ledger/audit/forgery_test.go":        1,
 		"ledger/records_test.go":              24,

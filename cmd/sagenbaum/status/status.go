@@ -137,6 +137,11 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 		line("workers", "%s", p.In("33", text))
 	}
 	writeStuck(line, p, v)
+	writeWaiting(line, p, v, now)
+}
+
+func writeWaiting(line func(name, format string, args ...any), p cli.Pen, v TenantStatus,
+	now time.Time) {
 	for _, waiting := range v.Waiting {
 		if waiting.Working {
 			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
