@@ -258,7 +258,7 @@ func examineWriters(ctx context.Context, c *cli.Client, now time.Time) Finding {
 		return ok("writers", "every plan that is open or of the last day has a writer%s", more)
 	}
 	f := warn("writers", "name the process in the field writer of each record: docs/records.md; "+
-		"the door and the library for Go do it",
+		"the door and the library for Go do it; --require-names of a tenant refuses the others",
 		"%s of tenant %s without a writer%s: a second process under its id would not be noticed",
 		cli.CountOf(len(nameless), "plan"), c.Tenant, more)
 	for _, plan := range nameless[:min(len(nameless), status.StuckShown)] {
