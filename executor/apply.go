@@ -117,11 +117,13 @@ func (s *fold) applyEntry() Result {
 	if s.e.Err != nil && !(s.e.Partial && s.meta.HolderFold >= ledger.PartialSince) {
 		return Result{Refused, s.e.Err.Error()}
 	}
-	if s.e.Record.Id == "" {
-		if class := s.e.Source.Class; ledger.TakesID(class) {
-			if err := ledger.NameRequired(s.tenant, s.meta.Tenant, s.e.Record, class); err != nil {
-				return Result{Refused, err.Error()}
-			}
+	class := s.e.Source.Class
+	switch {
+	case !ledger.TakesID(class):
+		return s.applyRecord()
+	case s.e.Record.Id == "":
+		if err := ledger.NameRequired(s.tenant, s.meta.Tenant, s.e.Record, class); err != nil {
+			return Result{Refused, err.Error()}
 		}
 		return s.applyRecord()
 	}
@@ -132,19 +134,16 @@ func (s *fold) applyEntry() Result {
 	return s.applyOnce(id)
 }
 
-// applyOnce folds a record that has an id, unless one counted under it. What counts under earlier
-// holders is kept as well, since its copy may come later.
+// applyOnce folds a record that has an id, unless one of the same writer counted under it.
 func (s *fold) applyOnce(id ledger.RecordID) Result {
-	row, before := ids.Find(s.tx, id), ids.IsBefore(s.meta, id)
-	body := s.e.BodyDigest()
-	switch {
-	case s.meta.HolderFold < ledger.CopiesSince:
+	known, body := ids.Of(s.tx, s.e.Source), s.e.BodyDigest()
+	switch row := known.Find(id); {
 	case row != nil && bytes.Equal(row.Body, body):
 		return repeated
 	case row != nil:
 		return refused("id: %d.%d has it, %s: want %s", row.Sequence, row.Index, ledger.IDTaken,
 			ledger.IDWanted)
-	case before:
+	case known.IsBefore(id):
 		return refused("id: made before the %d that are kept, so that it may be a copy's: "+
 			"want %s, made now", ledger.IDsKept, ledger.IDWanted)
 	case id.Ms()-s.meta.TimeNs/1e6 > ledger.IDAheadMax.Milliseconds():
@@ -152,9 +151,9 @@ func (s *fold) applyOnce(id ledger.RecordID) Result {
 			time.UnixMilli(id.Ms()).UTC().Format(time.RFC3339), instant(s.meta.TimeNs), ledger.IDWanted)
 	}
 	result := s.applyRecord()
-	if result.Verdict == Effective && row == nil && !before {
-		ids.Keep(s.tx, s.meta, id, &rowspb.IdRow{Sequence: s.e.Address.Sequence,
-			Index: s.e.Address.Index, Body: body}, ledger.IDsKept)
+	if result.Verdict == Effective {
+		known.Keep(id, &rowspb.IdRow{Sequence: s.e.Address.Sequence, Index: s.e.Address.Index,
+			Body: body}, ledger.IDsKept)
 	}
 	return result
 }

@@ -129,7 +129,9 @@ func TestACopyOfARecordWithAnIDChangesNothing(t *testing.T) {
 			}
 			other := named(1, w.now, asserted("k", "9"))
 			other.Id = c.first.Id
-			if r := w.append(sensor, other)[0]; r.Verdict != Refused || !strings.Contains(r.Reason, ledger.IDTaken) {
+			if r := w.append(sensor, other)[0]; (c.source == sensor) != (r.Verdict == Refused) {
+				t.Errorf("a fact under its id is %+v", r)
+			} else if c.source == sensor && !strings.Contains(r.Reason, ledger.IDTaken) {
 				t.Errorf("another record under its id is %+v", r)
 			}
 			w.wantRefolded()
@@ -158,21 +160,54 @@ func TestCopiesOfAFactDoNotAddUp(t *testing.T) {
 	}
 }
 
-// TestAnIDIsKeptUnderEarlierHoldersToo: they know of no copies, and their successors do.
-func TestAnIDIsKeptUnderEarlierHoldersToo(t *testing.T) {
+// TestAnIDIsNothingToEarlierHolders: in JSON they have refused such a field, in protobuf they did
+// not see it, whatever it is; what they decided stays.
+func TestAnIDIsNothingToEarlierHolders(t *testing.T) {
 	w := newWorld(t)
 	w.underHolder(ledger.CopiesSince - 1)
 	w.must(w.append(sensor, named(1, w.now, asserted("k", "1"))))
 	at := len(w.log)
+	for _, id := range []string{"x", strings.Repeat("7", 70)} {
+		r := asserted("k", "2")
+		r.Id = id
+		w.must(w.append(sensor, r))
+	}
 	if r := w.again(at); r.Verdict != Effective {
-		t.Errorf("under a holder that knows of no copies one is %+v", r)
+		t.Errorf("a copy is %+v", r)
+	}
+	const text = `{"records":[{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","factAsserted":{"key":"k","value":"MQ=="}}]}`
+	if r := w.raw(sensor.Subject(), ledger.ContentTypeJSON, []byte(text))[0]; r.Verdict != Refused {
+		t.Errorf("in JSON it is %+v", r)
 	}
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 3, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}}))
-	if r := w.again(at); r.Verdict != Repeated {
-		t.Errorf("under its successor one is %+v", r)
+	w.must(w.raw(sensor.Subject(), ledger.ContentTypeJSON, []byte(text)))
+	if r := w.raw(sensor.Subject(), ledger.ContentTypeJSON, []byte(text))[0]; r.Verdict != Repeated {
+		t.Errorf("under their successor a copy in JSON is %+v", r)
+	}
+	r := asserted("k", "2")
+	r.Id = "x"
+	if r := w.append(sensor, r)[0]; r.Verdict != Refused || !strings.Contains(r.Reason, "id: ") {
+		t.Errorf("under their successor what is no id is %+v", r)
 	}
 	w.wantRefolded()
+}
+
+// TestAnIDOfAnAgentsRecordIsNothing: it is not read in protobuf, and refused in JSON as any field
+// that is none.
+func TestAnIDOfAnAgentsRecordIsNothing(t *testing.T) {
+	w := newWorld(t)
+	plan := opened(0)
+	plan.Id = "x"
+	w.must(w.agent("p", plan))
+	act := pair("a")
+	act[0].Id, act[1].Id = "x", "y"
+	w.must(w.agent("p", act...))
+	subject := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: "q"}.Subject()
+	r := w.raw(subject, ledger.ContentTypeJSON, []byte(`{"records":[{"plan":"q","id":"x","planOpened":{}}]}`))[0]
+	if r.Verdict != Refused || !strings.Contains(r.Reason, "id: ") {
+		t.Errorf("in JSON it is %+v", r)
+	}
 }
 
 // TestAnIDIsOfItsTime: one from days to come, or from before those that are kept, is refused, and
@@ -189,7 +224,8 @@ func TestAnIDIsOfItsTime(t *testing.T) {
 	kv := rows.NewMemoryKV()
 	id, _ := ledger.ParseRecordID(named(4, w.now, asserted("k", "1")).Id)
 	rows.Head.Set(rows.Over(kv), struct{}{}, &rowspb.Meta{FoldVersion: FoldVersion, HolderFold: FoldVersion,
-		TimeNs: w.now, Ids: ledger.IDsKept, IdsBefore: id[:]})
+		TimeNs: w.now})
+	rows.IDWindows.Set(rows.Over(kv), "fact sensor", &rowspb.IdWindow{Kept: ledger.IDsKept, Before: id[:]})
 	s := Open(kv, "t", nil)
 	for n, want := range map[byte]Verdict{3: Refused, 4: Refused, 5: Effective} {
 		data, err := ledger.EncodeCommit([]*pb.Record{named(n, w.now, asserted("k", "1"))})

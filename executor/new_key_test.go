@@ -164,20 +164,29 @@ func TestReportsHaveTheKeyOfTheirAttempt(t *testing.T) {
 	}
 }
 
-// TestEarlierHoldersKnewNoNewKey: what asks one of them for a new key it has refused, or, where
-// the commit did not say that it needs a later reader, taken for a retry under the same key.
+// TestEarlierHoldersKnewNoNewKey: what asks one of them for a new key it has refused, or, in a
+// commit in protobuf that did not say that it needs a later reader, taken for one under the same key.
 func TestEarlierHoldersKnewNoNewKey(t *testing.T) {
-	for version, want := range map[uint32][2]string{
-		ledger.NewKeySince - 1: {"quarantined, 1 key", "compensated, 1 key"},
-		ledger.NewKeySince:     {"compensated, 2 key", "compensated, 2 key"},
+	for version, want := range map[uint32][3]string{
+		ledger.NewKeySince - 1: {"quarantined, 1 key", "compensated, 1 key", "quarantined, 1 key"},
+		ledger.NewKeySince:     {"compensated, 2 key", "compensated, 2 key", "compensated, 2 key"},
 	} {
-		for i, reader := range []int{8, 1} {
+		for i, reader := range []byte{8, 1, 0} { // 0: in JSON
 			s := newReplaying(t)
 			s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{Term: 2,
 				Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: version}}}))
 			s.play("open a a+ a=stop,done fail turn")
-			s.raw("saga.t.operator.ops", ledger.ContentTypeJSON, fmt.Appendf(nil, `{"minReader":%d,"records":[{"plan":"p",`+
-				`"action":"a","retryRequested":{"reason":"again","actor":"ops","newKey":true}}]}`, reader))
+			data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p", Action: "a", Kind: &pb.Record_RetryRequested{
+				RetryRequested: &pb.RetryRequested{Reason: "again", Actor: "ops", NewKey: true}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if data[1] = reader; reader > 0 {
+				s.raw("saga.t.operator.ops", "", data)
+			} else {
+				s.raw("saga.t.operator.ops", ledger.ContentTypeJSON, []byte(`{"records":[{"plan":"p","action":"a",`+
+					`"retryRequested":{"reason":"again","actor":"ops","newKey":true}}]}`))
+			}
 			s.turn()
 			slices.Sort(s.keys)
 			if got := fmt.Sprintf("%s, %d key", s.show("p").State, len(slices.Compact(s.keys))); got != want[i] {

@@ -25,6 +25,7 @@ type Entry struct {
 	Pair    *pb.Record // the other half of its pair, of the same commit; nil: it is none
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
+	json    bool       // it is a record in JSON
 	strict  *strict    // what earlier holders read instead; nil: the same
 	// Partial says of a worker's record that Err is about a field that does not say what was done:
 	// Record is without it, and counts under a holder of PartialSince.
@@ -330,6 +331,7 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
 		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(
 			c.Records)), minReader, body
+		e.json = true
 		e.Record, e.Err = readJSON(raw, fmt.Sprintf("records[%d]", i))
 		switch {
 		case fault != nil:
@@ -339,6 +341,9 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 			e.judge()
 		default:
 			e.mend(raw)
+		}
+		if e.Err == nil {
+			e.Err = needlessID(e.Record, source) // in JSON no field is passed over
 		}
 		e.readPartly(raw)
 	}

@@ -242,7 +242,9 @@ func TestANewKeyNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	if m.Data[1] != 8 {
 		t.Errorf("a new key needs reader %d, want 8", m.Data[1])
 	}
-	hidden := message(source, ledger.ContentTypeJSON, []byte(
+	hidden := message(source, "", encode(t, retry))
+	hidden.Data[1] = 1
+	json := message(source, ledger.ContentTypeJSON, []byte( // of which an unknown field is refused
 		`{"records":[{"plan":"p","action":"a","retryRequested":{"reason":"again","actor":"ann","newKey":true}}]}`))
 	for _, c := range []struct {
 		message ledger.Message
@@ -254,6 +256,7 @@ func TestANewKeyNeedsAReaderThatKnowsOfIt(t *testing.T) {
 		{m, ledger.TextsSince - 1, "retry_requested.new_key", true},
 		{hidden, ledger.NewKeySince, "", true}, {hidden, ledger.NewKeySince - 1, "", false},
 		{hidden, ledger.TextsSince - 1, "", false},
+		{json, ledger.NewKeySince, "", true}, {json, ledger.NewKeySince - 1, "retry_requested.new_key", true},
 	} {
 		e := ledger.Under(decode(t, c.message), c.fold)[0]
 		newKey := e.Record.GetRetryRequested().NewKey

@@ -52,17 +52,44 @@ func TakesID(c Class) bool {
 	return c == ClassFact || c == ClassVerdict || c == ClassOperator
 }
 
-// checkID refuses an id that is none, and one of a record that needs none.
+// checkID refuses an id that is none, of a record that may have one.
 func checkID(r *pb.Record, s Source) error {
-	switch {
-	case r.Id == "":
+	if r.Id == "" || !TakesID(s.Class) {
 		return nil
-	case !TakesID(s.Class):
-		return Refuse("id", "set on a record of class "+s.Class.String(),
-			"none: what it says is its name")
 	}
 	_, err := ParseRecordID(r.Id)
 	return err
+}
+
+// needlessID refuses an id of a record that needs none. In protobuf it is not read, as by earlier
+// readers.
+func needlessID(r *pb.Record, s Source) error {
+	if r.Id == "" || TakesID(s.Class) {
+		return nil
+	}
+	return Refuse("id", "set on a record of class "+s.Class.String(), "none: what it says is its name")
+}
+
+// hasUnknownID reports whether a record has an id that the holder with this version knows nothing
+// of.
+func (e Entry) hasUnknownID(fold uint32) bool {
+	return fold < CopiesSince && e.Record.GetId() != "" && TakesID(e.Source.Class)
+}
+
+// withoutID is the entry as holders read it that know of no id: in JSON such a field is refused, in
+// protobuf it is as if it were not there.
+func (e Entry) withoutID() Entry {
+	if e.json {
+		e.Err = firstOf(e.Err, Refuse("id", "the holder of this tenant does not know of it",
+			"a record without it, or a holder of a later version"))
+		return e
+	}
+	e.Record = e.Record.CloneVT()
+	e.Record.Id = ""
+	if r, ok := e.Err.(*Refused); ok && r.Field == "id" {
+		e.Err = wellFormed(e.Record, e.Source)
+	}
+	return e
 }
 
 // BodyDigest tells a copy of a record from another one with the same id.

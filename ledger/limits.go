@@ -23,10 +23,10 @@ const (
 	RequestKeysMax = 64       // facts that one request of an operator names
 	UndoFactMax    = 32 << 10 // bytes of a value that a compensation asserts
 
-	// IDsKept is how many ids of records a tenant keeps, those that were made last; an earlier one
-	// is refused, since it may be that of a copy. IDAheadMax is by how much an id may have been made
-	// after the ledger's time: clocks differ.
-	IDsKept    = 1 << 18
+	// IDsKept is how many ids of a writer's records a tenant keeps, those that were made last; an
+	// earlier one is refused, since it may be that of a copy. IDAheadMax is by how much an id may
+	// have been made after the ledger's time: clocks differ.
+	IDsKept    = 1 << 16
 	IDAheadMax = 24 * time.Hour
 
 	ContractMax = 32 << 10 // bytes of a published contract

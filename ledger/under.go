@@ -12,11 +12,11 @@ import (
 
 // Under returns the entries of a message as a holder with this version of the fold reads them:
 // those of before TextsSince refused a record for a text that people read, and took a value that
-// is not exact; those of before NewKeySince knew of no new key. What is stored under them stays as
-// it was.
+// is not exact; those of before NewKeySince knew of no new key, and those of before CopiesSince of
+// no ids. What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
-		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold)
+		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold)
 	}) {
 		return entries
 	}
@@ -33,9 +33,12 @@ func (e Entry) Under(fold uint32) Entry {
 		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
 		e.Partial = false
 	}
+	if e.hasUnknownID(fold) {
+		e = e.withoutID()
+	}
 	switch {
 	case !e.asksNewKey(fold):
-	case e.Reader >= readerOfKeys:
+	case e.json, e.Reader >= readerOfKeys: // in JSON they refuse such a field
 		e.Err = firstOf(e.Err, Refuse("retry_requested.new_key", "the holder of this tenant does not "+
 			"know of it", "a retry without it, or a holder of a later version"))
 	default:

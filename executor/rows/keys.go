@@ -78,6 +78,12 @@ type Occurrence struct {
 	At  Place
 }
 
+// Known is an id of a record of a writer.
+type Known struct {
+	Writer string // its class, and its name
+	ID     [16]byte
+}
+
 // Watch is a watcher of a fact.
 type Watch struct{ Key, Watcher string }
 
@@ -219,8 +225,8 @@ func ofAttempt(prefix byte, a Attempt) []byte {
 
 func ofPage(prefix byte, p Paged) []byte { return append(ofAction(prefix, p.Action), p.Kind...) }
 
-func ofID(prefix byte, id [16]byte) []byte {
-	return append(append(make([]byte, 0, 1+len(id)), prefix), id[:]...)
+func ofKnown(prefix byte, k Known) []byte {
+	return append(sized(prefix, k.Writer, len(k.ID)), k.ID[:]...)
 }
 
 func ofPlace(prefix byte, p Place) []byte {

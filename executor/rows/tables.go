@@ -42,7 +42,8 @@ var (
 	Checkpoints = table[struct{}, rowspb.CheckpointRow]('T', "", only)
 	CurrentKey  = table[struct{}, rowspb.KeyRow]('K', "", only)
 	Rotations   = table[Place, rowspb.KeyRow]('K', "sequence index", ofPlace)
-	IDs         = table[[16]byte, rowspb.IdRow]('I', "id", ofID)
+	IDs         = table[Known, rowspb.IdRow]('I', "length writer id", ofKnown)
+	IDWindows   = table[string, rowspb.IdWindow]('J', "class of the writer, and its name", named)
 	Rates       = table[string, rowspb.RateRow]('v', "class of the writer, and its name", named)
 
 	// Working memory.

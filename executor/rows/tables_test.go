@@ -40,7 +40,8 @@ func Example() {
 	// T                                            CheckpointRow
 	// K                                            KeyRow
 	// K  sequence index                            KeyRow
-	// I  id                                        IdRow
+	// I  length writer id                          IdRow
+	// J  class of the writer, and its name         IdWindow
 	// v  class of the writer, and its name         RateRow
 	// f  key                                       FactRow
 	// e  ns key

@@ -358,8 +358,6 @@ type Meta struct {
 	Decided       uint64                 `protobuf:"varint,45,opt,name=decided,proto3" json:"decided,omitempty"`                            // last sequence with decisions of a holder that say what it had folded
 	Tenant        *v1.TenantChanged      `protobuf:"bytes,51,opt,name=tenant,proto3" json:"tenant,omitempty"`                               // what the tenant may do; none: nothing is limited
 	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
-	Ids           uint64                 `protobuf:"varint,55,opt,name=ids,proto3" json:"ids,omitempty"`                                    // of records that counted, which are kept to know their copies
-	IdsBefore     []byte                 `protobuf:"bytes,56,opt,name=ids_before,json=idsBefore,proto3" json:"ids_before,omitempty"`        // the largest of those that are kept no more; none: all are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -611,16 +609,55 @@ func (x *Meta) GetConditions() uint64 {
 	return 0
 }
 
-func (x *Meta) GetIds() uint64 {
+// IdWindow is which ids of a writer are kept: of its records that counted, to know their copies.
+type IdWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kept          uint64                 `protobuf:"varint,1,opt,name=kept,proto3" json:"kept,omitempty"`
+	Before        []byte                 `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"` // the largest of those that are kept no more; none: all are
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdWindow) Reset() {
+	*x = IdWindow{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdWindow) ProtoMessage() {}
+
+func (x *IdWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
 	if x != nil {
-		return x.Ids
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdWindow.ProtoReflect.Descriptor instead.
+func (*IdWindow) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *IdWindow) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
 	}
 	return 0
 }
 
-func (x *Meta) GetIdsBefore() []byte {
+func (x *IdWindow) GetBefore() []byte {
 	if x != nil {
-		return x.IdsBefore
+		return x.Before
 	}
 	return nil
 }
@@ -637,7 +674,7 @@ type IdRow struct {
 
 func (x *IdRow) Reset() {
 	*x = IdRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +686,7 @@ func (x *IdRow) String() string {
 func (*IdRow) ProtoMessage() {}
 
 func (x *IdRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[1]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +699,7 @@ func (x *IdRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdRow.ProtoReflect.Descriptor instead.
 func (*IdRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{1}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *IdRow) GetSequence() uint64 {
@@ -697,7 +734,7 @@ type RateRow struct {
 
 func (x *RateRow) Reset() {
 	*x = RateRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +746,7 @@ func (x *RateRow) String() string {
 func (*RateRow) ProtoMessage() {}
 
 func (x *RateRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[2]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +759,7 @@ func (x *RateRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateRow.ProtoReflect.Descriptor instead.
 func (*RateRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{2}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RateRow) GetSecond() int64 {
@@ -820,7 +857,7 @@ type PlanRow struct {
 
 func (x *PlanRow) Reset() {
 	*x = PlanRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +869,7 @@ func (x *PlanRow) String() string {
 func (*PlanRow) ProtoMessage() {}
 
 func (x *PlanRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[3]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +882,7 @@ func (x *PlanRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRow.ProtoReflect.Descriptor instead.
 func (*PlanRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{3}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PlanRow) GetAgent() string {
@@ -1379,7 +1416,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1428,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[4]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1441,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{4}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Orphan) GetName() string {
@@ -1493,7 +1530,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1542,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1555,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Word) GetSaid() string {
@@ -1585,7 +1622,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1634,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1647,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Read) GetKey() string {
@@ -1675,7 +1712,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1724,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1737,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Firing) GetPlan() string {
@@ -1796,7 +1833,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1845,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1858,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Made) GetKey() string {
@@ -1890,7 +1927,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +1939,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +1952,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -1990,7 +2027,7 @@ type Turned struct {
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2039,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2052,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -2079,7 +2116,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2128,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2141,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Savepoint) GetName() string {
@@ -2149,7 +2186,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2198,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2211,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -2266,7 +2303,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2315,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2328,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -2334,7 +2371,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2383,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2396,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -2499,7 +2536,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2548,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2561,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -2951,7 +2988,7 @@ type UndoKey struct {
 
 func (x *UndoKey) Reset() {
 	*x = UndoKey{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3000,7 @@ func (x *UndoKey) String() string {
 func (*UndoKey) ProtoMessage() {}
 
 func (x *UndoKey) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3013,7 @@ func (x *UndoKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoKey.ProtoReflect.Descriptor instead.
 func (*UndoKey) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UndoKey) GetAfter() uint32 {
@@ -3026,7 +3063,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3075,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3088,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -3243,7 +3280,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3292,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3305,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3326,7 +3363,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3375,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3388,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3398,7 +3435,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3447,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3460,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3489,7 +3526,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3538,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3551,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -3577,7 +3614,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3626,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3639,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -3731,7 +3768,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3780,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3793,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PageRow) GetKind() string {
@@ -3806,7 +3843,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +3855,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3868,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -3867,7 +3904,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3916,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3929,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -3928,7 +3965,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3940,7 +3977,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3953,7 +3990,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -3981,7 +4018,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\xb5\a\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x84\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -4020,10 +4057,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06tenant\x183 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\x12\x1e\n" +
 	"\n" +
 	"conditions\x185 \x01(\x04R\n" +
-	"conditions\x12\x10\n" +
-	"\x03ids\x187 \x01(\x04R\x03ids\x12\x1d\n" +
-	"\n" +
-	"ids_before\x188 \x01(\fR\tidsBefore\"M\n" +
+	"conditions\"6\n" +
+	"\bIdWindow\x12\x12\n" +
+	"\x04kept\x18\x01 \x01(\x04R\x04kept\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\fR\x06before\"M\n" +
 	"\x05IdRow\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -4455,7 +4492,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4463,143 +4500,144 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Outcome)(0),                      // 3: sagenbaum.rows.Outcome
 	(Undo)(0),                         // 4: sagenbaum.rows.Undo
 	(*Meta)(nil),                      // 5: sagenbaum.rows.Meta
-	(*IdRow)(nil),                     // 6: sagenbaum.rows.IdRow
-	(*RateRow)(nil),                   // 7: sagenbaum.rows.RateRow
-	(*PlanRow)(nil),                   // 8: sagenbaum.rows.PlanRow
-	(*Orphan)(nil),                    // 9: sagenbaum.rows.Orphan
-	(*Word)(nil),                      // 10: sagenbaum.rows.Word
-	(*Read)(nil),                      // 11: sagenbaum.rows.Read
-	(*Firing)(nil),                    // 12: sagenbaum.rows.Firing
-	(*Made)(nil),                      // 13: sagenbaum.rows.Made
-	(*Cut)(nil),                       // 14: sagenbaum.rows.Cut
-	(*Turned)(nil),                    // 15: sagenbaum.rows.Turned
-	(*Savepoint)(nil),                 // 16: sagenbaum.rows.Savepoint
-	(*LeaseRow)(nil),                  // 17: sagenbaum.rows.LeaseRow
-	(*NodeRow)(nil),                   // 18: sagenbaum.rows.NodeRow
-	(*ActionStatic)(nil),              // 19: sagenbaum.rows.ActionStatic
-	(*ActionRow)(nil),                 // 20: sagenbaum.rows.ActionRow
-	(*UndoKey)(nil),                   // 21: sagenbaum.rows.UndoKey
-	(*FactRow)(nil),                   // 22: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 23: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 24: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 25: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 26: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 27: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 28: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 29: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 30: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 31: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 32: sagenbaum.v1.Address
-	(*v1.TenantChanged)(nil),          // 33: sagenbaum.v1.TenantChanged
-	(*v1.PlanOpened)(nil),             // 34: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 35: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 36: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 37: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 38: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 39: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 40: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 41: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 42: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 43: sagenbaum.v1.CompensationSucceeded
-	(*v1.CompensationDispatched)(nil), // 44: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 45: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 46: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 47: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 48: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 49: sagenbaum.v1.KeyRotated
+	(*IdWindow)(nil),                  // 6: sagenbaum.rows.IdWindow
+	(*IdRow)(nil),                     // 7: sagenbaum.rows.IdRow
+	(*RateRow)(nil),                   // 8: sagenbaum.rows.RateRow
+	(*PlanRow)(nil),                   // 9: sagenbaum.rows.PlanRow
+	(*Orphan)(nil),                    // 10: sagenbaum.rows.Orphan
+	(*Word)(nil),                      // 11: sagenbaum.rows.Word
+	(*Read)(nil),                      // 12: sagenbaum.rows.Read
+	(*Firing)(nil),                    // 13: sagenbaum.rows.Firing
+	(*Made)(nil),                      // 14: sagenbaum.rows.Made
+	(*Cut)(nil),                       // 15: sagenbaum.rows.Cut
+	(*Turned)(nil),                    // 16: sagenbaum.rows.Turned
+	(*Savepoint)(nil),                 // 17: sagenbaum.rows.Savepoint
+	(*LeaseRow)(nil),                  // 18: sagenbaum.rows.LeaseRow
+	(*NodeRow)(nil),                   // 19: sagenbaum.rows.NodeRow
+	(*ActionStatic)(nil),              // 20: sagenbaum.rows.ActionStatic
+	(*ActionRow)(nil),                 // 21: sagenbaum.rows.ActionRow
+	(*UndoKey)(nil),                   // 22: sagenbaum.rows.UndoKey
+	(*FactRow)(nil),                   // 23: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 24: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 25: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 26: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 27: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 28: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 29: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 30: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 31: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 32: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 33: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 34: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 35: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 36: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 37: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 38: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 39: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 40: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 41: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 42: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 43: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 44: sagenbaum.v1.CompensationSucceeded
+	(*v1.CompensationDispatched)(nil), // 45: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 46: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 47: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 48: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 49: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 50: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	32, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	33, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
-	32, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	34, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	33, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	34, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	33, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	35, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
 	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	32, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	15, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	32, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	32, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	32, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	32, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	9,  // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
-	17, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	32, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	16, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
-	10, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
-	25, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
-	15, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
-	12, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
-	14, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
-	12, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
-	10, // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
-	10, // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	32, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
-	10, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	32, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
-	14, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	32, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	32, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	32, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	32, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
-	13, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	32, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
-	10, // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
-	11, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
-	10, // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	32, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	32, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	32, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
-	12, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	25, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
-	10, // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	32, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	35, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
-	12, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	32, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	33, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	16, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
+	33, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	33, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	33, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	33, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	10, // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
+	18, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	33, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	17, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
+	11, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
+	26, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	16, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
+	13, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
+	15, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
+	13, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
+	11, // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
+	11, // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
+	33, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	11, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
+	33, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	15, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
+	33, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	33, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	33, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	33, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	14, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
+	33, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	11, // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
+	12, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
+	11, // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
+	33, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	33, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	33, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	13, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
+	26, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	11, // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
+	33, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	36, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	13, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
+	33, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
 	2,  // 47: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	32, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	36, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	37, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	33, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	37, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	38, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
 	3,  // 51: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	32, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	33, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
 	4,  // 53: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	32, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	32, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	38, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	39, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	17, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	40, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	32, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	41, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	42, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	43, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	25, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	32, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	21, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
-	32, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	32, // 68: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	32, // 69: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	32, // 70: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	32, // 71: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	32, // 72: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	32, // 73: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	32, // 74: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	32, // 75: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	32, // 76: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	44, // 77: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	45, // 78: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	32, // 79: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	32, // 80: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	32, // 81: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	32, // 82: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	46, // 83: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	32, // 84: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	47, // 85: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	32, // 86: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	48, // 87: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	32, // 88: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	49, // 89: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	32, // 90: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	33, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	33, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	39, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	40, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	18, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	41, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	33, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	42, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	43, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	44, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	26, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	33, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	22, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
+	33, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	33, // 68: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	33, // 69: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	33, // 70: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	33, // 71: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	33, // 72: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	33, // 73: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	33, // 74: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	33, // 75: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	33, // 76: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	45, // 77: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	46, // 78: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	33, // 79: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	33, // 80: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	33, // 81: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	33, // 82: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	47, // 83: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	33, // 84: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	48, // 85: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	33, // 86: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	49, // 87: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	33, // 88: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	50, // 89: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	33, // 90: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
 	91, // [91:91] is the sub-list for method output_type
 	91, // [91:91] is the sub-list for method input_type
 	91, // [91:91] is the sub-list for extension type_name
@@ -4618,7 +4656,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

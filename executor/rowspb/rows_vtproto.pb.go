@@ -56,12 +56,6 @@ func (m *Meta) CloneVT() *Meta {
 	r.Decided = m.Decided
 	r.Tenant = m.Tenant.CloneVT()
 	r.Conditions = m.Conditions
-	r.Ids = m.Ids
-	if rhs := m.IdsBefore; rhs != nil {
-		tmpBytes := make([]byte, len(rhs))
-		copy(tmpBytes, rhs)
-		r.IdsBefore = tmpBytes
-	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -70,6 +64,28 @@ func (m *Meta) CloneVT() *Meta {
 }
 
 func (m *Meta) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *IdWindow) CloneVT() *IdWindow {
+	if m == nil {
+		return (*IdWindow)(nil)
+	}
+	r := new(IdWindow)
+	r.Kept = m.Kept
+	if rhs := m.Before; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.Before = tmpBytes
+	}
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *IdWindow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -1002,22 +1018,6 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.IdsBefore) > 0 {
-		i -= len(m.IdsBefore)
-		copy(dAtA[i:], m.IdsBefore)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.IdsBefore)))
-		i--
-		dAtA[i] = 0x3
-		i--
-		dAtA[i] = 0xc2
-	}
-	if m.Ids != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ids))
-		i--
-		dAtA[i] = 0x3
-		i--
-		dAtA[i] = 0xb8
-	}
 	if m.Conditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
 		i--
@@ -1214,6 +1214,51 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	if m.FoldVersion != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FoldVersion))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *IdWindow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *IdWindow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *IdWindow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Before) > 0 {
+		i -= len(m.Before)
+		copy(dAtA[i:], m.Before)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Before)))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.Kept != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Kept))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -4841,12 +4886,22 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Conditions != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
 	}
-	if m.Ids != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.Ids))
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *IdWindow) SizeVT() (n int) {
+	if m == nil {
+		return 0
 	}
-	l = len(m.IdsBefore)
+	var l int
+	_ = l
+	if m.Kept != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Kept))
+	}
+	l = len(m.Before)
 	if l > 0 {
-		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6579,27 +6634,51 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Conditions = uint64(value)
 			iNdEx = next
-		case 55:
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *IdWindow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "IdWindow")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
 			if wireType != 0 {
-				return wrongWireType(wireType, "Ids")
+				return wrongWireType(wireType, "Kept")
 			}
 			value, next, err := readVarint(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			m.Ids = uint64(value)
+			m.Kept = uint64(value)
 			iNdEx = next
-		case 56:
+		case 2:
 			if wireType != 2 {
-				return wrongWireType(wireType, "IdsBefore")
+				return wrongWireType(wireType, "Before")
 			}
 			part, postIndex, err := readPart(dAtA, iNdEx)
 			if err != nil {
 				return err
 			}
-			m.IdsBefore = append(m.IdsBefore[:0], part...)
-			if m.IdsBefore == nil {
-				m.IdsBefore = []byte{}
+			m.Before = append(m.Before[:0], part...)
+			if m.Before == nil {
+				m.Before = []byte{}
 			}
 			iNdEx = postIndex
 		default:

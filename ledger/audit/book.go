@@ -62,7 +62,7 @@ type book struct {
 	half      string            // action and message of the last forward that was refused
 	may       *pb.TenantChanged // what the tenant may do; nil: nothing is limited
 	spent     spent
-	ids       *ids.Set // of records that counted; one on trial adds none, a holder's have none
+	ids       map[string]*ids.Set // of records that counted, by writer; a trial adds none
 	programs  *triggers.Cache
 	onRead    func(plan string, keys []string) // may be nil
 }

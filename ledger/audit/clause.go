@@ -153,7 +153,9 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 	switch {
 	case v.ok():
 		of.collect(b, c)
-		c.keepID()
+		if id, ok := c.recordID(); ok {
+			c.ids().Keep(id, [16]byte(c.BodyDigest()), ledger.IDsKept)
+		}
 	case v.kind == Refused:
 		b.addFailedPlan(c.Entry)
 		b.noteClaim(c.Entry)

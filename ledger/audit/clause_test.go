@@ -154,7 +154,7 @@ func (s *scene) keepID(text string) {
 	}
 	s.l.book.now = id.Ms() * 1e6
 	s.l.book.rules = ledger.CopiesSince
-	s.l.book.ids.Keep(id, [16]byte{1}, 1)
+	s.claim().ids().Keep(id, [16]byte{1}, 1)
 }
 
 func publishes(s *scene) {

@@ -49,7 +49,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 	hand := cmp.Or(m.HandMax, handMax)
 	b := &book{
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
-		programs: programs, ids: &ids.Set{},
+		programs: programs, ids: map[string]*ids.Set{},
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
 			name: name},
 	}

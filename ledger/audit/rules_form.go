@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit/ids"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -147,7 +148,7 @@ var idClauses = []clause{
 			if !ok {
 				return judgement{}
 			}
-			digest, known := c.b.ids.Find(id)
+			digest, known := c.ids().Find(id)
 			if known && string(digest[:]) == string(c.BodyDigest()) {
 				return judgement{is: copied}
 			}
@@ -160,30 +161,27 @@ var idClauses = []clause{
 				return judgement{}
 			}
 			ahead := id.Ms()-c.b.now/1e6 > ledger.IDAheadMax.Milliseconds()
-			return unless(!c.b.ids.TooOld(id) && !ahead, "an id that was made when the record was")
+			return unless(!c.ids().TooOld(id) && !ahead, "an id that was made when the record was")
 		}},
 }
 
-// recordID is the id by which a record is told from its copies; ok is false where it has none, or
-// its holder knows of none.
+// recordID is the id by which a record is told from its copies; ok is false where it has none.
+// What a holder does not know of it does not find in a record (ledger.Under).
 func (c *claim) recordID() (id ledger.RecordID, ok bool) {
-	if c.Record.GetId() == "" || c.b.rules < ledger.CopiesSince {
+	if c.Record.GetId() == "" || !ledger.TakesID(c.Source.Class) {
 		return id, false
 	}
 	id, err := ledger.ParseRecordID(c.Record.Id)
 	return id, err == nil
 }
 
-// keepID keeps the id of a record that counts, whatever its holder knows of ids.
-func (c *claim) keepID() {
-	if c.Record.Id == "" {
-		return
+// ids are those of the writer of a record.
+func (c *claim) ids() *ids.Set {
+	writer := c.Source.Class.String() + " " + c.Source.Name
+	if c.b.ids[writer] == nil {
+		c.b.ids[writer] = new(ids.Set)
 	}
-	b := c.b
-	id, err := ledger.ParseRecordID(c.Record.Id)
-	if _, known := b.ids.Find(id); err == nil && !known && !b.ids.TooOld(id) {
-		b.ids.Keep(id, [16]byte(c.BodyDigest()), ledger.IDsKept)
-	}
+	return c.b.ids[writer]
 }
 
 // pair is the forward and the compensation of the pair that a record is a half of.

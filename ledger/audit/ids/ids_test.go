@@ -16,16 +16,17 @@ func TestAnAuditKeepsWhatTheFoldKeeps(t *testing.T) {
 	const kept = 40
 	random := rand.New(rand.NewPCG(1, 2))
 	var set ids.Set
-	tx, meta := rows.Over(rows.NewMemoryKV()), new(rowspb.Meta)
+	tx := rows.Over(rows.NewMemoryKV())
 	old, known := 0, 0
 	for i := range 5000 {
+		window := executor.Of(tx, ledger.Source{Class: ledger.ClassFact, Name: "sensor"})
 		id := ledger.RecordID{4: byte((i + random.IntN(400)) >> 8), 5: byte(random.IntN(256))}
 		_, has := set.Find(id)
-		if got := executor.Find(tx, id) != nil; got != has {
+		if got := window.Find(id) != nil; got != has {
 			t.Fatalf("%x is known to the fold: %v", id, got)
 		}
 		tooOld := set.TooOld(id)
-		if got := executor.IsBefore(meta, id); got != tooOld {
+		if got := window.IsBefore(id); got != tooOld {
 			t.Fatalf("%x is too old for the fold: %v", id, got)
 		}
 		switch {
@@ -35,7 +36,7 @@ func TestAnAuditKeepsWhatTheFoldKeeps(t *testing.T) {
 			old++
 		default:
 			set.Keep(id, [16]byte{}, kept)
-			executor.Keep(tx, meta, id, new(rowspb.IdRow), kept)
+			window.Keep(id, new(rowspb.IdRow), kept)
 		}
 	}
 	if old == 0 || known == 0 {
