@@ -376,6 +376,26 @@ func TestAListOfPlansLosesNoneWhilePlansMove(t *testing.T) {
 	}
 }
 
+// TestAListOfPlansHasWhatItsOwnerLetsGoOn: a plan whose unwind goes on since the list began was not
+// among what was being undone, and still comes among the others.
+func TestAListOfPlansHasWhatItsOwnerLetsGoOn(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t)
+	s.play("open a a+ a=stop fail turn q/open q/b")
+	s.state.Flush()
+	if got := s.show("p").State; got != ledger.StateQuarantined {
+		t.Fatal(got)
+	}
+	got := listed(t, s.world, view.Filter{Limit: 1}, func(batch int) {
+		if batch == 0 {
+			s.play("retry:a")
+		}
+	})
+	if now := s.show("p").State; now != ledger.StateUnwinding || !slices.Equal(got, []string{"q", "p"}) {
+		t.Errorf("%v were listed, want q and p, which is %s", got, now)
+	}
+}
+
 // readKV counts the rows that are read.
 type readKV struct {
 	rows.KV

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -119,5 +120,17 @@ func TestWhatAProbeFoundOutlivesTheForwardsWord(t *testing.T) {
 		if !slices.Equal(f.sent, []string{c.sent}) {
 			t.Errorf("%q: sent %q, want %q", c.said, f.sent, c.sent)
 		}
+	}
+}
+
+// TestAnOwnersDutyHasTheNameThatTheProbeFound: who looks whether an action was undone once too often
+// looks for that effect.
+func TestAnOwnersDutyHasTheNameThatTheProbeFound(t *testing.T) {
+	f := newFinder(t, FoldVersion, 2, present("x7"))
+	f.play("a? fail turn @1m turn newkey!:a turn @2m turn @3m turn tell:a#1=done turn")
+	f.state.Flush()
+	past := view.NewReader(f.kv, "t", f).History("a1", api.HistoryQuery{Plan: "p"}).Actions
+	if duty := past[len(past)-1]; duty.Action != "a~1" || duty.DutyOf != "a" || duty.ExternalRef != "x7" {
+		t.Errorf("the owner's duty is %+v, want a~1 about x7", duty)
 	}
 }

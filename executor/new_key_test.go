@@ -145,6 +145,26 @@ func TestBothKeysAreDoneAtOnce(t *testing.T) {
 	}
 }
 
+// TestTheSameKeyIsDoneWhileItIsChecked: that another attempt under the key whose undo is being
+// checked was carried out tells of no second undo, to the fold and to an auditor.
+func TestTheSameKeyIsDoneWhileItIsChecked(t *testing.T) {
+	const want = "quarantined: a=compensated a~1=quarantined" // the one under the new key is out
+	for _, said := range []string{
+		"tell:a#1=done turn !tell:a#2=done", "tell:a#2=done turn =tell:a#1=done", "tell:a#1=done turn =tell:a#1=done",
+		"tell:a#1=done turn reply:a#2", "tell:a#2=done turn reply:a#1", "tell:a#1=done turn reply:a#1",
+	} {
+		s := newReplaying(t)
+		s.play("open a:verify a+ fail a=late a.verify=lost,gone turn force:a turn newkey!:a turn " + said)
+		if got := s.show("p"); len(got.Actions) != 1 || got.Actions[0].Undo != "waiting" {
+			t.Errorf("%s: while it is checked it is %s", said, s.outcome())
+		}
+		s.play("@1m turn @2m turn @3m turn")
+		if got, _, _ := strings.Cut(s.outcome(), " ["); got != want {
+			t.Errorf("%s: %s, want %s", said, got, want)
+		}
+	}
+}
+
 // TestReportsHaveTheKeyOfTheirAttempt: one under the earlier key is none of the new attempt, and
 // the other way around.
 func TestReportsHaveTheKeyOfTheirAttempt(t *testing.T) {

@@ -87,7 +87,7 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	contracts := []contract.Contract{{
-		Capability: "seat.take", Class: contract.Compensable, ValidFor: time.Millisecond,
+		Capability: "seat.take", Class: contract.Compensable, ValidFor: time.Millisecond, Warn: time.Millisecond,
 		Inverse: &contract.Inverse{Call: "room.free"},
 	}}
 	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "rider",

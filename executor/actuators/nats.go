@@ -84,6 +84,8 @@ type NATS struct {
 	asked   map[token]*look    // those that wait for what servers tell
 	plain   map[string]time.Time
 	closed  bool
+
+	looksMax int // looksLimit
 }
 
 // token is what makes a reply subject unguessable.
@@ -119,6 +121,7 @@ func NewNATS(cfg Config) (*NATS, error) {
 		conn: cfg.Conn, tenant: cfg.Tenant, prefix: api.ReplySubject(cfg.Tenant, ""),
 		refused: cfg.Refused, pending: map[token]*sending{},
 		looks: map[string]*look{}, asked: map[token]*look{}, plain: map[string]time.Time{},
+		looksMax: looksLimit,
 	}
 	if n.refused == nil {
 		n.refused = func(Refusal) {}

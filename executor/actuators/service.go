@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +21,7 @@ import (
 // Headers of a message that is traced and not delivered, and kinds of what a trace tells.
 const (
 	traceDest, traceOnly = "Nats-Trace-Dest", "Nats-Trace-Only"
+	traceHop             = "Nats-Trace-Hop" // the way to a server behind another one, as 1.2
 	egress, intoStream   = "eg", "js"
 	toAccount            = "se" // another one imports it: who has it there is next, if told
 )
@@ -30,7 +32,7 @@ const PlainKept = time.Minute
 // Bounds of what is known of who serves.
 const (
 	lookFresh  = time.Second     // for how long the server is not asked again about a subject
-	looksMax   = 10_000          // subjects; all are forgotten when there are more
+	looksLimit = 10_000          // subjects; all are forgotten when there are more
 	lookWithin = 2 * time.Second // for how long what servers tell is waited for
 )
 
@@ -49,17 +51,20 @@ const (
 type look struct {
 	subject string
 	at      time.Time
-	servers int // that have told, of 1 and those that they have passed it to
-	passed  int
-	heard   bool // someone has it
-	hidden  bool // an account has it and does not tell who (no allow_trace)
-	worker  bool // a member of a queue group is among them
+	// passed is to how many others each server has passed it that has told, by the way to it.
+	passed map[string]int
+	heard  bool // someone has it
+	hidden bool // an account has it and does not tell who (no allow_trace)
+	worker bool // a member of a queue group is among them
 	// answered is when someone has answered last, who may be a worker outside any group.
 	answered time.Time
 }
 
 // trace is as much of what a server tells as is read of it.
 type trace struct {
+	Request struct {
+		Header map[string][]string `json:"header"` // none of traceHop: where it was sent
+	} `json:"request"`
 	Hops   int `json:"hops"`
 	Events []struct {
 		Type  string `json:"type"`
@@ -74,7 +79,10 @@ func (l *look) told(data []byte) {
 	if json.Unmarshal(data, &t) != nil {
 		return
 	}
-	l.servers, l.passed = l.servers+1, l.passed+t.Hops
+	if l.passed == nil {
+		l.passed = map[string]int{}
+	}
+	l.passed[strings.Join(t.Request.Header[traceHop], "")] = t.Hops
 	for i, e := range t.Events {
 		switch {
 		case e.Type == toAccount:
@@ -87,8 +95,22 @@ func (l *look) told(data []byte) {
 	}
 }
 
-// whole reports whether all servers have told.
-func (l *look) whole() bool { return l.servers > l.passed }
+// whole reports whether all servers have told, in whatever order: the one it was sent to, and
+// each that one of them has passed it to.
+func (l *look) whole() bool {
+	for way, hops := range l.passed {
+		if way != "" {
+			way += "."
+		}
+		for i := range hops {
+			if _, told := l.passed[way+strconv.Itoa(i+1)]; !told {
+				return false
+			}
+		}
+	}
+	_, told := l.passed[""]
+	return told
+}
 
 // settled reports whether nothing that servers have yet to tell changes what is known.
 func (l *look) settled() bool { return l.worker || l.whole() }
@@ -119,7 +141,7 @@ func (n *NATS) looked(subject string) *look {
 	if l := n.looks[subject]; l != nil && time.Since(l.at) < lookFresh {
 		return l
 	}
-	if len(n.looks) >= looksMax {
+	if len(n.looks) >= n.looksMax {
 		clear(n.looks)
 		clear(n.asked)
 		clear(n.plain)

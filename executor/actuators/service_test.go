@@ -1,10 +1,14 @@
 package actuators
 
 import (
+	"errors"
+	"net/url"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	natsd "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -103,6 +107,7 @@ func TestAStreamIsNoWorker(t *testing.T) {
 func TestWhatServersTellIsPutTogether(t *testing.T) {
 	const (
 		passes   = `{"hops":2,"events":[{"type":"in"},{"type":"eg","kind":1,"hop":"1","queue":"q"},{"type":"eg","kind":2}]}`
+		on       = `{"hops":1,"events":[{"type":"in"},{"type":"eg","kind":1,"hop":"1"}]}`
 		terminal = `{"events":[{"type":"in","kind":1},{"type":"eg","kind":0,"sub":"undo.>"}]}`
 		worker   = `{"events":[{"type":"eg","kind":0,"queue":"workers"}]}`
 		hidden   = `{"events":[{"type":"in"},{"type":"se"},{"type":"se"},{"type":"eg","kind":0}]}`
@@ -110,6 +115,9 @@ func TestWhatServersTellIsPutTogether(t *testing.T) {
 		nobody   = `{"events":[{"type":"in"}]}`
 		stores   = `{"events":[{"type":"js","stream":"X"}]}`
 	)
+	at := func(hop, text string) string { // of a server behind others
+		return `{"request":{"header":{"Nats-Trace-Only":["true"],"Nats-Trace-Hop":["` + hop + `"]}},` + text[1:]
+	}
 	for _, c := range []struct {
 		told []string
 		want Service
@@ -118,8 +126,21 @@ func TestWhatServersTellIsPutTogether(t *testing.T) {
 		{[]string{terminal}, ServiceHeard}, {[]string{stores}, ServiceHeard},
 		{[]string{hidden}, ServiceUnknown}, {[]string{imported}, ServiceWorker},
 		{[]string{worker}, ServiceWorker},
-		{[]string{passes, terminal}, ServiceUnknown}, {[]string{passes, terminal, worker}, ServiceWorker},
-		{[]string{terminal, passes, nobody}, ServiceHeard}, {[]string{passes, nobody, nobody}, ServiceNone},
+		{[]string{passes, at("1", terminal)}, ServiceUnknown},
+		{[]string{passes, at("1", terminal), at("2", worker)}, ServiceWorker},
+		{[]string{passes, at("2", nobody), at("1", nobody)}, ServiceNone},
+		// the one it was sent to tells last, or between others
+		{[]string{at("1", terminal)}, ServiceUnknown}, {[]string{at("2", nobody)}, ServiceUnknown},
+		{[]string{at("1", terminal), at("2", nobody)}, ServiceUnknown},
+		{[]string{at("1", terminal), passes}, ServiceUnknown},
+		{[]string{at("1", terminal), passes, at("2", nobody)}, ServiceHeard},
+		{[]string{at("1", terminal), at("2", nobody), passes}, ServiceHeard},
+		{[]string{at("2", nobody), at("1", terminal), worker}, ServiceWorker},
+		// so does one that has passed it on in turn
+		{[]string{on, at("1.1", nobody)}, ServiceUnknown}, {[]string{at("1", on), at("1.1", nobody)}, ServiceUnknown},
+		{[]string{on, at("1.1", terminal), at("1", on)}, ServiceHeard},
+		{[]string{at("1.1", nobody), at("1", on), on}, ServiceNone},
+		{[]string{passes, at("1", on), at("2", nobody)}, ServiceUnknown},
 	} {
 		l := &look{at: time.Now()}
 		for _, text := range c.told {
@@ -128,6 +149,75 @@ func TestWhatServersTellIsPutTogether(t *testing.T) {
 		if got := l.service(); got != c.want {
 			t.Errorf("%q: %v, want %v", c.told, got, c.want)
 		}
+	}
+}
+
+// TestServersOfAClusterTellInAnyOrder: a listener at one server hides no worker at another.
+func TestServersOfAClusterTellInAnyOrder(t *testing.T) {
+	var conns []*nats.Conn
+	var routes []*url.URL
+	for i := range 2 {
+		options := &natsd.Options{ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: -1, NoLog: true,
+			NoSigs: true, Routes: routes, Cluster: natsd.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1}}
+		server, err := natsd.NewServer(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Start()
+		t.Cleanup(server.Shutdown)
+		if !server.ReadyForConnections(10 * time.Second) {
+			t.Fatal("a server does not start")
+		}
+		routes = append(routes, &url.URL{Scheme: "nats", Host: server.ClusterAddr().String()})
+		conn, err := nats.Connect(server.ClientURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		conns = append(conns, conn)
+	}
+	far, near := make(chan *nats.Msg, 1), make(chan *nats.Msg, 1)
+	listener, err := conns[1].ChanSubscribe("undo.t.x", far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conns[1].Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asked := func() Service { return Services(t.Context(), conns[0], []string{"undo.t.x"})[0] }
+	for end := time.Now().Add(10 * time.Second); asked() != ServiceHeard; {
+		if time.Now().After(end) {
+			t.Fatal("the listener at the other server is not known")
+		}
+	}
+	worker, err := conns[0].ChanQueueSubscribe("undo.t.x", "workers", near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if got := asked(); got != ServiceWorker {
+			t.Fatalf("a worker, and a listener at the other server: %v", got)
+		}
+	}
+	if err := errors.Join(worker.Unsubscribe(), listener.Unsubscribe()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatServersNeverTellIsForgotten: questions do not pile up where servers answer none.
+func TestWhatServersNeverTellIsForgotten(t *testing.T) {
+	_, a := connected(t)
+	a.mu.Lock() // what they tell is not looked at
+	defer a.mu.Unlock()
+	a.looksMax = 10
+	for i := range 5 * a.looksMax {
+		a.looked("undo.t.x" + strconv.Itoa(i))
+		if len(a.looks) > a.looksMax || len(a.asked) > a.looksMax {
+			t.Fatalf("%d subjects and %d questions are kept, want at most %d", len(a.looks), len(a.asked), a.looksMax)
+		}
+	}
+	if len(a.asked) == 0 {
+		t.Error("no question was asked")
 	}
 }
 
