@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -111,7 +112,11 @@ func numberOf(value exact.Number, text string, whole bool) ref.Val {
 	if n, ok := value.Int64(); whole && ok {
 		return types.Int(n)
 	}
-	f := value.Float64()
+	return numberBeside(value.Float64(), value, text, whole)
+}
+
+// numberBeside is numberOf what is no int, where f is the double nearest to it.
+func numberBeside(f float64, value exact.Number, text string, whole bool) ref.Val {
 	if !whole && isSafe(value, f) && (text == "" || value.Whole() || text == value.String()) {
 		return types.Double(f)
 	}
@@ -146,17 +151,34 @@ func exactly(v ref.Val) (value exact.Number, whole, ok bool) {
 
 // Equal compares by value.
 func (n number) Equal(other ref.Val) ref.Val {
-	value, _, ok := exactly(other)
-	return types.Bool(ok && value == n.value)
+	order, ok := n.order(other)
+	return types.Bool(ok && order == 0)
 }
 
 // Compare orders by value.
 func (n number) Compare(other ref.Val) ref.Val {
-	value, _, ok := exactly(other)
+	order, ok := n.order(other)
 	if !ok {
-		return n.Double.Compare(other) // infinite, or no number
+		return n.Double.Compare(other) // not a number, or none
 	}
-	return types.Int(sign(n.value.Compare(value)))
+	return types.Int(order)
+}
+
+// order is -1, 0 or 1 where n is less than, equal to or more than other; false: other is no number.
+// A double that no JSON decodes to, for its digits, was written in an expression or computed as a
+// double, and stands for all that it is nearest to: 1234567890.123456789 is its literal.
+func (n number) order(other ref.Val) (int, bool) {
+	f, double := other.(types.Double)
+	value, _, ok := exactly(other)
+	switch {
+	case double && math.IsInf(float64(f), 0):
+		return -int(math.Copysign(1, float64(f))), true
+	case !ok:
+		return 0, false
+	case double && !isSafe(value, float64(f)):
+		return cmp.Compare(n.Double, f), true
+	}
+	return sign(n.value.Compare(value)), true
 }
 
 func sign(n int) int {
@@ -170,20 +192,46 @@ func sign(n int) int {
 	}
 }
 
+// errDigits is why nothing is computed of a number, or made of it.
+func errDigits() ref.Val {
+	return types.NewErr("operation cancelled: a number of too many digits")
+}
+
 // Negate is exact.
-func (n number) Negate() ref.Val { return numberOf(n.value.Negate(), "", n.whole) }
+func (n number) Negate() ref.Val {
+	value := n.value.Negate()
+	if value.IsLong() {
+		return errDigits()
+	}
+	if i, ok := value.Int64(); n.whole && ok {
+		return types.Int(i)
+	}
+	return numberBeside(-float64(n.Double), value, "", n.whole)
+}
 
 // ConvertToType is exact where the type holds the number.
 func (n number) ConvertToType(t ref.Type) ref.Val {
 	switch t {
 	case types.StringType:
+		if n.value.IsLong() {
+			return errDigits()
+		}
 		return types.String(n.value.String())
-	case types.IntType, types.UintType, types.TimestampType:
+	case types.DoubleType:
+		return n.Double
+	case types.IntType:
+		if i, ok := n.value.Truncate().Int64(); ok {
+			return types.Int(i)
+		}
+		return types.NewErr("integer overflow")
+	case types.UintType:
+		if u, ok := n.value.Truncate().Uint64(); ok && !math.Signbit(float64(n.Double)) {
+			return types.Uint(u)
+		}
+		return types.NewErr("unsigned integer overflow")
+	case types.TimestampType:
 		if i, ok := n.value.Int64(); ok {
 			return types.Int(i).ConvertToType(t)
-		}
-		if u, ok := n.value.Uint64(); ok && t == types.UintType {
-			return types.Uint(u)
 		}
 	}
 	return n.Double.ConvertToType(t)
@@ -289,7 +337,7 @@ func (a *arithmetic) exact(left, right ref.Val) ref.Val {
 		value, ok = x.Multiply(y)
 	default:
 		if !whole {
-			return a.plain(types.Double(x.Float64()), types.Double(y.Float64()))
+			return a.plain(asDouble(left), asDouble(right))
 		}
 		if y == (exact.Number{}) {
 			return types.NewErr("division by zero")
@@ -300,9 +348,21 @@ func (a *arithmetic) exact(left, right ref.Val) ref.Val {
 		}
 	}
 	if !ok {
-		return types.NewErr("operation cancelled: a number of too many digits")
+		return errDigits()
 	}
 	return numberOf(value, "", whole)
+}
+
+// asDouble is the double nearest to an int, a double or a number.
+func asDouble(v ref.Val) ref.Val {
+	switch v := v.(type) {
+	case number:
+		return v.Double
+	case types.Int:
+		return types.Double(v)
+	default:
+		return v
+	}
 }
 
 // textSize is the size of a text in bytes: cel-go copies texts that it adds, and does
@@ -342,8 +402,50 @@ func isExact(frame *interpreter.ExecutionFrame) bool {
 	return true
 }
 
-// conversion is a call of string(), timestamp() or json() that takes numbers of JSON as they are:
-// each has one text, and whole seconds are a time, also with a fraction of 0.
+// negation is a call of unary minus: that of the least int is a number.
+type negation struct{ interpreter.InterpretableCall }
+
+// Exec negates.
+func (n *negation) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := n.Args()[0].Exec(frame)
+	return unary(frame, n.InterpretableCall, value, func() ref.Val {
+		if i, ok := value.(types.Int); ok && i == math.MinInt64 && isExact(frame) {
+			return numberOf(exact.Of(int64(i)).Negate(), "", true)
+		}
+		v, ok := value.(traits.Negater)
+		if _, truth := value.(types.Bool); truth || !ok {
+			return nil
+		}
+		return v.Negate()
+	})
+}
+
+// Eval evaluates the call outside a frame.
+func (n *negation) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, n.Exec)
+}
+
+// unary answers a call of one operand, strictly, and counts what it costs. Where answer has none,
+// cel-go refuses the operand: it evaluates that again, so nothing that it takes may be left to it.
+func unary(frame *interpreter.ExecutionFrame, call interpreter.InterpretableCall, operand ref.Val,
+	answer func() ref.Val) ref.Val {
+	if types.IsError(operand) {
+		return operand
+	}
+	result := operand
+	if !types.IsUnknown(operand) {
+		if result = answer(); result == nil {
+			return call.Exec(frame)
+		}
+	}
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalUnary(frame, call.ID(), call, operand, result)
+	}
+	return result
+}
+
+// conversion is a call of string(), double(), timestamp() or json() that takes numbers of JSON as
+// they are: each has one text, and whole seconds are a time, also with a fraction of 0.
 type conversion struct {
 	interpreter.InterpretableV2
 	call interpreter.InterpretableCall
@@ -357,11 +459,13 @@ func newConversion(call interpreter.InterpretableCall) interpreter.Interpretable
 	switch call.Function() {
 	case "string":
 		c.to = types.StringType
+	case "double":
+		c.to = types.DoubleType
 	case "timestamp":
 		c.to = types.TimestampType
 	}
 	if constant, is := call.Args()[0].(interpreter.InterpretableConst); is && c.to != nil {
-		if _, double := constant.Value().(types.Double); !double {
+		if _, double := constant.Value().(types.Double); !double || c.to == types.DoubleType {
 			return call
 		}
 	}
@@ -371,14 +475,7 @@ func newConversion(call interpreter.InterpretableCall) interpreter.Interpretable
 // Exec converts.
 func (c *conversion) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	value := c.call.Args()[0].Exec(frame)
-	result := c.convert(frame, value)
-	if result == nil {
-		return c.call.Exec(frame)
-	}
-	if costs := frame.CostTracker(); costs != nil {
-		costs.EvalUnary(frame, c.ID(), c.call, value, result)
-	}
-	return result
+	return unary(frame, c.call, value, func() ref.Val { return c.convert(frame, value) })
 }
 
 // Eval evaluates the call outside a frame.
@@ -386,31 +483,55 @@ func (c *conversion) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-// convert is what the call answers; nil: what cel-go does.
+// convert is what the call answers; nil: cel-go refuses the value.
 func (c *conversion) convert(frame *interpreter.ExecutionFrame, value ref.Val) ref.Val {
-	switch v := value.(type) {
-	case number:
-		return v.ConvertToType(c.to)
-	case types.String:
-		if c.to == nil && isExact(frame) {
-			return decode([]byte(v))
+	if c.to == nil {
+		if text, ok := value.(types.String); ok && isExact(frame) {
+			return decode([]byte(text))
 		}
-		if c.to == types.StringType {
+		return nil
+	}
+	switch v := value.(type) {
+	case number, types.Int, types.String:
+		return v.ConvertToType(c.to)
+	case wide:
+		switch c.to {
+		case types.StringType:
+			return v.ConvertToType(c.to)
+		case types.DoubleType:
 			return v
 		}
-	case types.Int:
-		if c.to != nil {
+	case types.Uint:
+		if c.to != types.TimestampType {
 			return v.ConvertToType(c.to)
 		}
 	case types.Double:
-		n, ok := exact.OfFloat(float64(v))
-		if !ok || !isExact(frame) {
-			return nil
+		return c.double(v, isExact(frame))
+	case types.Timestamp:
+		if c.to != types.DoubleType {
+			return v.ConvertToType(c.to)
 		}
+	case types.Bool, types.Bytes, types.Duration:
 		if c.to == types.StringType {
+			return v.ConvertToType(c.to)
+		}
+	}
+	return nil
+}
+
+// double is convert of one.
+func (c *conversion) double(v types.Double, exactly bool) ref.Val {
+	n, finite := exact.OfFloat(float64(v))
+	switch c.to {
+	case types.DoubleType:
+		return v
+	case types.StringType:
+		if finite && exactly {
 			return types.String(n.String())
 		}
-		if seconds, ok := n.Int64(); ok && c.to == types.TimestampType {
+		return v.ConvertToType(c.to)
+	case types.TimestampType:
+		if seconds, ok := n.Int64(); finite && exactly && ok {
 			return types.Int(seconds).ConvertToType(c.to)
 		}
 	}

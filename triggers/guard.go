@@ -74,8 +74,8 @@ func (o *ordering) result(left, right ref.Val) ref.Val {
 		return value
 	}
 	if n, ok := right.(number); ok {
-		if value, _, is := exactly(left); is {
-			return o.holds(sign(value.Compare(n.value)))
+		if order, is := n.order(left); is {
+			return o.holds(-order)
 		}
 		right = n.Double
 	}

@@ -31,6 +31,10 @@ func newCrowd() *crowd {
 	c.facts["deep"] = &Fact{Value: []byte(deep)}
 	c.facts["deeper"] = &Fact{Value: []byte(strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000))}
 	c.facts["few"] = &Fact{Value: []byte(`[` + strings.TrimSuffix(strings.Repeat(`"x",`, 900), ",") + `]`)}
+	c.facts["digits"] = &Fact{Value: []byte(strings.Repeat("7", 65_000))}
+	c.facts["decimals"] = &Fact{Value: []byte("0." + strings.Repeat("7", 60_000))}
+	c.facts["two dozen"] = &Fact{Value: []byte(`[` + strings.TrimSuffix(strings.Repeat(`1,`, 24), ",") + `]`)}
+	c.facts["date"] = &Fact{Value: []byte(`"2026-12-01T00:00:00Z"`)}
 	c.facts["short"] = &Fact{Value: []byte(`"0123456789abcdef"`)}
 	c.facts["regex"] = &Fact{Value: []byte(`"(a{1,9}){1,9}(x|y|z|b){1,9}$"`)}
 	return c
@@ -70,6 +74,11 @@ func tree(operator string, operands []string) string {
 	}
 	half := len(operands) / 2
 	return "(" + tree(operator, operands[:half]) + operator + tree(operator, operands[half:]) + ")"
+}
+
+// pairs asks what is given 576 times.
+func pairs(asked string) string {
+	return `facts["two dozen"].all(x, facts["two dozen"].all(y, ` + asked + `))`
 }
 
 func repeated(n int, operand string) []string {
@@ -114,6 +123,19 @@ func TestNoEvaluationCostsMoreThanItsBound(t *testing.T) {
 		{"loops over a long list", `facts.list1.map(a, facts.list1.filter(b, a > b)) == []`, "cost limit"},
 		{"a sort", `facts.list1.map(a, facts.list1.filter(b, b < a).size()) == [1]`, "cost limit"},
 		{"doubling", `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(`.map(x, x + x)`, 20) + ` == ["a"]`, "cost limit"},
+		{"a long number negated", pairs(`-(-(-(-(-(-(-(-(-(-facts.digits))))))))) < y`), "too many digits"},
+		{"a long fraction negated", pairs(`-(-(-(-(-(-(-(-(-(-facts.decimals))))))))) < y`), "too many digits"},
+		{"a long number as text", pairs(`"a" != string(facts.digits)`), "too many digits"},
+		{"a long number as a double", pairs(tree("&&", repeated(10, `double(facts.decimals) < 1.0`))), "cost limit"},
+		{"a long number as an int", pairs(tree("&&", repeated(10, `int(facts.decimals) == 0`))), "cost limit"},
+		{"a long number divided", pairs(tree("&&", repeated(10, `facts.decimals / 3.0 < 1.0`))), "cost limit"},
+		{"a long number compared", pairs(tree("&&", repeated(5, `facts.decimals < 1.5 && facts.digits > facts.decimals`))), "cost limit"},
+		{"conversions of conversions", strings.Repeat("timestamp(", 28) + "facts.date" + strings.Repeat(")", 28) +
+			" == timestamp(0)", ""},
+		{"conversions of what is not known", strings.Repeat("double(", 28) + "facts.none" + strings.Repeat(")", 28) +
+			" == 0.0", ""},
+		{"conversions there and back", strings.Repeat("timestamp(string(", 14) + "facts.date" + strings.Repeat("))", 14) +
+			" == timestamp(0)", ""},
 		{"nested loops", `facts.few.all(a, facts.few.all(b, facts.few.all(c, a == b || b == c)))`, "cost limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
