@@ -140,7 +140,8 @@ func TestNoNumberCostsMoreThanItsBound(t *testing.T) {
 		{"a long number as a double", pairs(tree("&&", repeated(10, `double(facts.decimals) < 1.0`))), "cost limit"},
 		{"a long number as an int", pairs(tree("&&", repeated(10, `int(facts.decimals) == 0`))), "cost limit"},
 		{"a long number divided", pairs(tree("&&", repeated(10, `facts.decimals / 3.0 < 1.0`))), "cost limit"},
-		{"a long number compared", pairs(tree("&&", repeated(5, `facts.decimals < 1.5 && facts.digits > facts.decimals`))), "cost limit"},
+		{"a long number compared", pairs(tree("&&", repeated(5,
+			`facts.decimals < 1.5 && facts.digits > facts.decimals`))), "cost limit"},
 		{"conversions of conversions", strings.Repeat("timestamp(", 28) + "facts.date" + strings.Repeat(")", 28) +
 			" == timestamp(0)", ""},
 		{"conversions of what is not known", strings.Repeat("double(", 28) + "facts.none" + strings.Repeat(")", 28) +
