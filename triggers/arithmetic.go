@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -111,7 +112,11 @@ func numberOf(value exact.Number, text string, whole bool) ref.Val {
 	if n, ok := value.Int64(); whole && ok {
 		return types.Int(n)
 	}
-	f := value.Float64()
+	return numberBeside(value.Float64(), value, text, whole)
+}
+
+// numberBeside is numberOf what is no int, where f is the double nearest to it.
+func numberBeside(f float64, value exact.Number, text string, whole bool) ref.Val {
 	if !whole && isSafe(value, f) && (text == "" || value.Whole() || text == value.String()) {
 		return types.Double(f)
 	}
@@ -146,17 +151,34 @@ func exactly(v ref.Val) (value exact.Number, whole, ok bool) {
 
 // Equal compares by value.
 func (n number) Equal(other ref.Val) ref.Val {
-	value, _, ok := exactly(other)
-	return types.Bool(ok && value == n.value)
+	order, ok := n.order(other)
+	return types.Bool(ok && order == 0)
 }
 
 // Compare orders by value.
 func (n number) Compare(other ref.Val) ref.Val {
-	value, _, ok := exactly(other)
+	order, ok := n.order(other)
 	if !ok {
-		return n.Double.Compare(other) // infinite, or no number
+		return n.Double.Compare(other) // not a number, or none
 	}
-	return types.Int(sign(n.value.Compare(value)))
+	return types.Int(order)
+}
+
+// order is -1, 0 or 1 where n is less than, equal to or more than other; false: other is no number.
+// A double that no JSON decodes to, for its digits, was written in an expression or computed as a
+// double, and stands for all that it is nearest to: 1234567890.123456789 is its literal.
+func (n number) order(other ref.Val) (int, bool) {
+	f, double := other.(types.Double)
+	value, _, ok := exactly(other)
+	switch {
+	case double && math.IsInf(float64(f), 0):
+		return -int(math.Copysign(1, float64(f))), true
+	case !ok:
+		return 0, false
+	case double && !isSafe(value, float64(f)):
+		return cmp.Compare(n.Double, f), true
+	}
+	return sign(n.value.Compare(value)), true
 }
 
 func sign(n int) int {
@@ -170,20 +192,46 @@ func sign(n int) int {
 	}
 }
 
+// errDigits is why nothing is computed of a number, or made of it.
+func errDigits() ref.Val {
+	return types.NewErr("operation cancelled: a number of too many digits")
+}
+
 // Negate is exact.
-func (n number) Negate() ref.Val { return numberOf(n.value.Negate(), "", n.whole) }
+func (n number) Negate() ref.Val {
+	value := n.value.Negate()
+	if value.IsLong() {
+		return errDigits()
+	}
+	if i, ok := value.Int64(); n.whole && ok {
+		return types.Int(i)
+	}
+	return numberBeside(-float64(n.Double), value, "", n.whole)
+}
 
 // ConvertToType is exact where the type holds the number.
 func (n number) ConvertToType(t ref.Type) ref.Val {
 	switch t {
 	case types.StringType:
+		if n.value.IsLong() {
+			return errDigits()
+		}
 		return types.String(n.value.String())
-	case types.IntType, types.UintType, types.TimestampType:
+	case types.DoubleType:
+		return n.Double
+	case types.IntType:
+		if i, ok := n.value.Truncate().Int64(); ok {
+			return types.Int(i)
+		}
+		return types.NewErr("integer overflow")
+	case types.UintType:
+		if u, ok := n.value.Truncate().Uint64(); ok && !math.Signbit(float64(n.Double)) {
+			return types.Uint(u)
+		}
+		return types.NewErr("unsigned integer overflow")
+	case types.TimestampType:
 		if i, ok := n.value.Int64(); ok {
 			return types.Int(i).ConvertToType(t)
-		}
-		if u, ok := n.value.Uint64(); ok && t == types.UintType {
-			return types.Uint(u)
 		}
 	}
 	return n.Double.ConvertToType(t)
@@ -289,7 +337,7 @@ func (a *arithmetic) exact(left, right ref.Val) ref.Val {
 		value, ok = x.Multiply(y)
 	default:
 		if !whole {
-			return a.plain(types.Double(x.Float64()), types.Double(y.Float64()))
+			return a.plain(asDouble(left, x), asDouble(right, y))
 		}
 		if y == (exact.Number{}) {
 			return types.NewErr("division by zero")
@@ -300,9 +348,17 @@ func (a *arithmetic) exact(left, right ref.Val) ref.Val {
 		}
 	}
 	if !ok {
-		return types.NewErr("operation cancelled: a number of too many digits")
+		return errDigits()
 	}
 	return numberOf(value, "", whole)
+}
+
+// asDouble is the double nearest to a number of CEL, of this value.
+func asDouble(v ref.Val, value exact.Number) ref.Val {
+	if n, ok := v.(number); ok {
+		return n.Double
+	}
+	return types.Double(value.Float64())
 }
 
 // textSize is the size of a text in bytes: cel-go copies texts that it adds, and does
@@ -340,79 +396,4 @@ func isExact(frame *interpreter.ExecutionFrame) bool {
 		}
 	}
 	return true
-}
-
-// conversion is a call of string(), timestamp() or json() that takes numbers of JSON as they are:
-// each has one text, and whole seconds are a time, also with a fraction of 0.
-type conversion struct {
-	interpreter.InterpretableV2
-	call interpreter.InterpretableCall
-	to   ref.Type // nil: json()
-}
-
-// newConversion hides a call from cel-go, which would do it once for all evaluations. A constant
-// that has one text, or is no time, is cel-go's to convert or to refuse.
-func newConversion(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
-	c := &conversion{InterpretableV2: call, call: call}
-	switch call.Function() {
-	case "string":
-		c.to = types.StringType
-	case "timestamp":
-		c.to = types.TimestampType
-	}
-	if constant, is := call.Args()[0].(interpreter.InterpretableConst); is && c.to != nil {
-		if _, double := constant.Value().(types.Double); !double {
-			return call
-		}
-	}
-	return c
-}
-
-// Exec converts.
-func (c *conversion) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	value := c.call.Args()[0].Exec(frame)
-	result := c.convert(frame, value)
-	if result == nil {
-		return c.call.Exec(frame)
-	}
-	if costs := frame.CostTracker(); costs != nil {
-		costs.EvalUnary(frame, c.ID(), c.call, value, result)
-	}
-	return result
-}
-
-// Eval evaluates the call outside a frame.
-func (c *conversion) Eval(vars interpreter.Activation) ref.Val {
-	return interpreter.EvalActivation(vars, c.Exec)
-}
-
-// convert is what the call answers; nil: what cel-go does.
-func (c *conversion) convert(frame *interpreter.ExecutionFrame, value ref.Val) ref.Val {
-	switch v := value.(type) {
-	case number:
-		return v.ConvertToType(c.to)
-	case types.String:
-		if c.to == nil && isExact(frame) {
-			return decode([]byte(v))
-		}
-		if c.to == types.StringType {
-			return v
-		}
-	case types.Int:
-		if c.to != nil {
-			return v.ConvertToType(c.to)
-		}
-	case types.Double:
-		n, ok := exact.OfFloat(float64(v))
-		if !ok || !isExact(frame) {
-			return nil
-		}
-		if c.to == types.StringType {
-			return types.String(n.String())
-		}
-		if seconds, ok := n.Int64(); ok && c.to == types.TimestampType {
-			return types.Int(seconds).ConvertToType(c.to)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"math"
 	"regexp"
 
 	"cel.dev/cel-go/common/operators"
@@ -8,6 +9,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/sagenbaum/sagenbaum/triggers/exact"
 )
 
 // mapLiteral makes an object of a map literal, whose order is its own.
@@ -74,8 +77,8 @@ func (o *ordering) result(left, right ref.Val) ref.Val {
 		return value
 	}
 	if n, ok := right.(number); ok {
-		if value, _, is := exactly(left); is {
-			return o.holds(sign(value.Compare(n.value)))
+		if order, is := n.order(left); is {
+			return o.holds(-order)
 		}
 		right = n.Double
 	}
@@ -301,4 +304,140 @@ func scans(frame *interpreter.ExecutionFrame, n int) bool {
 		}
 	}
 	return n <= scanMax
+}
+
+// negation is a call of unary minus: that of the least int is a number.
+type negation struct{ interpreter.InterpretableCall }
+
+// Exec negates.
+func (n *negation) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := n.Args()[0].Exec(frame)
+	return unary(frame, n.InterpretableCall, value, func() ref.Val {
+		if i, ok := value.(types.Int); ok && i == math.MinInt64 && isExact(frame) {
+			return numberOf(exact.Of(int64(i)).Negate(), "", true)
+		}
+		v, ok := value.(traits.Negater)
+		if _, truth := value.(types.Bool); truth || !ok {
+			return nil
+		}
+		return v.Negate()
+	})
+}
+
+// Eval evaluates the call outside a frame.
+func (n *negation) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, n.Exec)
+}
+
+// unary answers a call of one operand, strictly, and counts what it costs. Where answer has none,
+// cel-go refuses the operand: it evaluates that again, so nothing that it takes may be left to it.
+func unary(frame *interpreter.ExecutionFrame, call interpreter.InterpretableCall, operand ref.Val,
+	answer func() ref.Val) ref.Val {
+	if types.IsError(operand) {
+		return operand
+	}
+	result := operand
+	if !types.IsUnknown(operand) {
+		if result = answer(); result == nil {
+			return call.Exec(frame)
+		}
+	}
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalUnary(frame, call.ID(), call, operand, result)
+	}
+	return result
+}
+
+// conversion is a call of string(), double(), timestamp() or json() that takes numbers of JSON as
+// they are: each has one text, and whole seconds are a time, also with a fraction of 0.
+type conversion struct {
+	interpreter.InterpretableV2
+	call interpreter.InterpretableCall
+	to   ref.Type // nil: json()
+}
+
+// newConversion hides a call from cel-go, which would do it once for all evaluations. A constant
+// that has one text, or is no time, is cel-go's to convert or to refuse.
+func newConversion(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
+	c := &conversion{InterpretableV2: call, call: call}
+	switch call.Function() {
+	case "string":
+		c.to = types.StringType
+	case "double":
+		c.to = types.DoubleType
+	case "timestamp":
+		c.to = types.TimestampType
+	}
+	if constant, is := call.Args()[0].(interpreter.InterpretableConst); is && c.to != nil {
+		if _, double := constant.Value().(types.Double); !double || c.to == types.DoubleType {
+			return call
+		}
+	}
+	return c
+}
+
+// Exec converts.
+func (c *conversion) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := c.call.Args()[0].Exec(frame)
+	return unary(frame, c.call, value, func() ref.Val { return c.convert(frame, value) })
+}
+
+// Eval evaluates the call outside a frame.
+func (c *conversion) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, c.Exec)
+}
+
+// convert is what the call answers; nil: cel-go refuses the value.
+func (c *conversion) convert(frame *interpreter.ExecutionFrame, value ref.Val) ref.Val {
+	if c.to == nil {
+		if text, ok := value.(types.String); ok && isExact(frame) {
+			return decode([]byte(text))
+		}
+		return nil
+	}
+	switch v := value.(type) {
+	case number, types.Int, types.String:
+		return v.ConvertToType(c.to)
+	case wide:
+		switch c.to {
+		case types.StringType:
+			return v.ConvertToType(c.to)
+		case types.DoubleType:
+			return v
+		}
+	case types.Uint:
+		if c.to != types.TimestampType {
+			return v.ConvertToType(c.to)
+		}
+	case types.Double:
+		return c.double(v, isExact(frame))
+	case types.Timestamp:
+		if c.to != types.DoubleType {
+			return v.ConvertToType(c.to)
+		}
+	case types.Bool, types.Bytes, types.Duration:
+		if c.to == types.StringType {
+			return v.ConvertToType(c.to)
+		}
+	}
+	return nil
+}
+
+// double is convert of one.
+func (c *conversion) double(v types.Double, exactly bool) ref.Val {
+	n, finite := exact.OfFloat(float64(v))
+	switch c.to {
+	case types.DoubleType:
+		return v
+	case types.StringType:
+		if finite && exactly {
+			return types.String(n.String())
+		}
+		return v.ConvertToType(c.to)
+	case types.TimestampType:
+		if seconds, ok := n.Int64(); finite && exactly && ok {
+			return types.Int(seconds).ConvertToType(c.to)
+		}
+	}
+	return nil
 }

@@ -31,6 +31,10 @@ func newCrowd() *crowd {
 	c.facts["deep"] = &Fact{Value: []byte(deep)}
 	c.facts["deeper"] = &Fact{Value: []byte(strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000))}
 	c.facts["few"] = &Fact{Value: []byte(`[` + strings.TrimSuffix(strings.Repeat(`"x",`, 900), ",") + `]`)}
+	c.facts["digits"] = &Fact{Value: []byte(strings.Repeat("7", 65_000))}
+	c.facts["decimals"] = &Fact{Value: []byte("0." + strings.Repeat("7", 60_000))}
+	c.facts["two dozen"] = &Fact{Value: []byte(`[` + strings.TrimSuffix(strings.Repeat(`1,`, 24), ",") + `]`)}
+	c.facts["date"] = &Fact{Value: []byte(`"2026-12-01T00:00:00Z"`)}
 	c.facts["short"] = &Fact{Value: []byte(`"0123456789abcdef"`)}
 	c.facts["regex"] = &Fact{Value: []byte(`"(a{1,9}){1,9}(x|y|z|b){1,9}$"`)}
 	return c
@@ -70,6 +74,11 @@ func tree(operator string, operands []string) string {
 	}
 	half := len(operands) / 2
 	return "(" + tree(operator, operands[:half]) + operator + tree(operator, operands[half:]) + ")"
+}
+
+// pairs asks what is given 576 times.
+func pairs(asked string) string {
+	return `facts["two dozen"].all(x, facts["two dozen"].all(y, ` + asked + `))`
 }
 
 func repeated(n int, operand string) []string {
@@ -116,35 +125,64 @@ func TestNoEvaluationCostsMoreThanItsBound(t *testing.T) {
 		{"doubling", `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(`.map(x, x + x)`, 20) + ` == ["a"]`, "cost limit"},
 		{"nested loops", `facts.few.all(a, facts.few.all(b, facts.few.all(c, a == b || b == c)))`, "cost limit"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if len(c.expression) > textMax {
-				t.Fatalf("a text of %d bytes proves nothing", len(c.expression))
-			}
-			began := testenv.CPU()
-			condition, err := Compile(c.expression)
-			if err != nil {
-				t.Fatal(err)
-			}
-			compiled := testenv.CPU() - began
-			world.asked, world.read = 0, 0
-			held := condition.Hold(Scope{ArmedNs: start - 2_000_000, Plan: Plan{OpenedNs: start}})
-			began = testenv.CPU()
-			r := held.Ask(new(Scratch), start, world)
-			took := testenv.CPU() - began
-			t.Logf("compiled in %v, asked in %v: %v %.80v, %d occurrences, %d facts", compiled, took, r.Truth, r.Err,
-				world.asked, world.read)
-			switch {
-			case took > 500*time.Millisecond || compiled > 500*time.Millisecond:
-				t.Errorf("compiled in %v, asked in %v", compiled, took)
-			case c.stopped == "" && r.Err != nil && strings.Contains(r.Err.Error(), "cancelled"), c.stopped != "" &&
-				(r.Err == nil || !strings.Contains(r.Err.Error(), c.stopped)):
-				t.Errorf("%v, want it stopped by %q", r.Err, c.stopped)
-			case world.asked > 2*timesMax || world.read > 2*readMax:
-				t.Errorf("looked at %d occurrences and %d facts", world.asked, world.read)
-			case r.Err != nil && (r.Truth != Unknown || r.Moot):
-				t.Errorf("%v, moot %v, with an error", r.Truth, r.Moot)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { world.stops(t, c.expression, c.stopped) })
+	}
+}
+
+// TestNoNumberCostsMoreThanItsBound: a fact has up to 65,000 digits, and a step may not take what
+// they take; nor is an operand evaluated twice, in conversions of conversions.
+func TestNoNumberCostsMoreThanItsBound(t *testing.T) {
+	world := newCrowd()
+	for _, c := range []struct{ name, expression, stopped string }{
+		{"a long number negated", pairs(`-(-(-(-(-(-(-(-(-(-facts.digits))))))))) < y`), "too many digits"},
+		{"a long fraction negated", pairs(`-(-(-(-(-(-(-(-(-(-facts.decimals))))))))) < y`), "too many digits"},
+		{"a long number as text", pairs(`"a" != string(facts.digits)`), "too many digits"},
+		{"a long number as a double", pairs(tree("&&", repeated(10, `double(facts.decimals) < 1.0`))), "cost limit"},
+		{"a long number as an int", pairs(tree("&&", repeated(10, `int(facts.decimals) == 0`))), "cost limit"},
+		{"a long number divided", pairs(tree("&&", repeated(10, `facts.decimals / 3.0 < 1.0`))), "cost limit"},
+		{"a long number compared", pairs(tree("&&", repeated(5,
+			`facts.decimals < 1.5 && facts.digits > facts.decimals`))), "cost limit"},
+		{"conversions of conversions", strings.Repeat("timestamp(", 28) + "facts.date" + strings.Repeat(")", 28) +
+			" == timestamp(0)", ""},
+		{"conversions of what is not known", strings.Repeat("double(", 28) + "facts.none" + strings.Repeat(")", 28) +
+			" == 0.0", ""},
+		{"conversions there and back", strings.Repeat("timestamp(string(", 14) + "facts.date" + strings.Repeat("))", 14) +
+			" == timestamp(0)", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) { world.stops(t, c.expression, c.stopped) })
+	}
+}
+
+// stops fails when an expression costs more than it may, or is not stopped by what is given;
+// empty: by nothing.
+func (c *crowd) stops(t *testing.T, expression, stopped string) {
+	t.Helper()
+	if len(expression) > textMax {
+		t.Fatalf("a text of %d bytes proves nothing", len(expression))
+	}
+	began := testenv.CPU()
+	condition, err := Compile(expression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := testenv.CPU() - began
+	c.asked, c.read = 0, 0
+	held := condition.Hold(Scope{ArmedNs: start - 2_000_000, Plan: Plan{OpenedNs: start}})
+	began = testenv.CPU()
+	r := held.Ask(new(Scratch), start, c)
+	took := testenv.CPU() - began
+	t.Logf("compiled in %v, asked in %v: %v %.80v, %d occurrences, %d facts", compiled, took, r.Truth, r.Err,
+		c.asked, c.read)
+	switch {
+	case took > 500*time.Millisecond || compiled > 500*time.Millisecond:
+		t.Errorf("compiled in %v, asked in %v", compiled, took)
+	case stopped == "" && r.Err != nil && strings.Contains(r.Err.Error(), "cancelled"), stopped != "" &&
+		(r.Err == nil || !strings.Contains(r.Err.Error(), stopped)):
+		t.Errorf("%v, want it stopped by %q", r.Err, stopped)
+	case c.asked > 2*timesMax || c.read > 2*readMax:
+		t.Errorf("looked at %d occurrences and %d facts", c.asked, c.read)
+	case r.Err != nil && (r.Truth != Unknown || r.Moot):
+		t.Errorf("%v, moot %v, with an error", r.Truth, r.Moot)
 	}
 }
 

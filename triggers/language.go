@@ -285,7 +285,11 @@ func replace(i interpreter.InterpretableV2, mixed map[int64]bool,
 			}
 		case "matches":
 			return newMatching(node)
-		case "string", "timestamp", jsonFunction:
+		case operators.Negate:
+			if _, constant := node.Args()[0].(interpreter.InterpretableConst); !constant {
+				return &negation{node}
+			}
+		case "string", "double", "timestamp", jsonFunction:
 			if len(node.Args()) == 1 {
 				return newConversion(node)
 			}

@@ -149,6 +149,83 @@ func TestNumbersAreComputedByValue(t *testing.T) {
 	}
 }
 
+// TestALiteralIsTheNumbersItIsNearestTo, where its digits are more than those of a double; and one
+// of <, == and > holds.
+func TestALiteralIsTheNumbersItIsNearestTo(t *testing.T) {
+	for _, c := range []struct {
+		x, literal string
+		order      int
+	}{
+		{"1234567890.123456789", "1234567890.123456789", 0}, {"1234567890.1234567", "1234567890.123456789", 0},
+		{"1234567890.123457", "1234567890.123456789", 1}, {"1234567890.123456", "1234567890.123456789", -1},
+		{"-1234567890.123456789", "-1234567890.123456789", 0}, {"18446744073709551615.0", "18446744073709551615.0", 0},
+		{"1e-310", "1e-310", 0}, {"1e400", "(1.0 / 0.0)", -1}, {"-1e400", "(-1.0 / 0.0)", 1}, {"1e-400", "0.0", 1},
+		{"0.10000000000000000000001", "0.1", 1}, {"0.1", "0.1", 0}, {"1e400", "1.7e308", 1},
+	} {
+		for text, want := range map[string]bool{
+			"X == Y": c.order == 0, "X != Y": c.order != 0, "X < Y": c.order < 0, "X <= Y": c.order <= 0,
+			"X > Y": c.order > 0, "X >= Y": c.order >= 0, "Y == X": c.order == 0, "Y < X": c.order > 0,
+			"Y > X": c.order < 0, "X in [3.5, Y]": c.order == 0, "Y in [X]": c.order == 0,
+			`{"a": X} == {"a": Y}`: c.order == 0,
+		} {
+			text = strings.ReplaceAll(text, "Y", c.literal)
+			r := answerOf(t, over(text, "facts."), c.x, "0", false)
+			if r.Err != nil || r.Truth != truthOf(want) {
+				t.Errorf("x %s: %s is %v (%v), want %v", c.x, text, r.Truth, r.Err, want)
+			}
+			if got := boundTo(t, over(text, "input."), c.x, "0", false); got != fmt.Sprint(want) {
+				t.Errorf("x %s: binding %s is %s, want %v", c.x, text, got, want)
+			}
+		}
+	}
+	// Two of 17 digits are two numbers, though one double.
+	x, y := "0.12345678901234567", "0.12345678901234568"
+	if r := answerOf(t, "facts.x < facts.y && facts.x != facts.y", x, y, false); r.Truth != True {
+		t.Errorf("%s and %s are one: %v", x, y, r.Err)
+	}
+	for _, text := range []string{"1.0000000000000002", "0.1000000000000001", "1234567890.1234567"} {
+		value, _ := exact.Parse(text)
+		if v, ok := numberOf(value, text, false).(number); !ok {
+			t.Errorf("%s is the double %v", text, v)
+		}
+	}
+}
+
+// TestNumbersAreConvertedByValue: whole parts are exact, and a double is the nearest.
+func TestNumbersAreConvertedByValue(t *testing.T) {
+	digits := strings.Repeat("7", 1001)
+	for _, c := range []struct{ text, x, want string }{
+		{"int(X)", "9007199254740993.5", "9007199254740993"}, {"int(X)", "99999999999999999.9", "99999999999999999"},
+		{"int(X)", "1.9999999999999999999", "1"}, {"int(X)", "-1.9999999999999999999", "-1"},
+		{"int(X)", "0.99999999999999999999", "0"}, {"int(X)", "9223372036854775807.5", "9223372036854775807"},
+		{"int(X)", "9223372036854775808.5", "integer overflow"}, {"int(X)", "1e30", "integer overflow"},
+		{"int(X)", "-9223372036854775808.0", "-9223372036854775808"},
+		{"uint(X)", "9007199254740993.5", "9007199254740993"}, {"uint(X)", "1.9999999999999999999", "1"},
+		{"uint(X)", "18446744073709551615.9", "18446744073709551615"},
+		{"uint(X)", "18446744073709551616.0", "unsigned integer overflow"},
+		{"uint(X)", "-0.00000000000000000001", "unsigned integer overflow"},
+		{"double(X) == 9007199254740992.0", "9007199254740993.0", "true"}, {"double(X) < 9007199254740994.0",
+			"9007199254740993.0", "true"}, {"double(X)", "9007199254740993.0", "9007199254740992"},
+		{"double(X)", "0.12345678901234567890", "0.12345678901234568"}, {"double(X)", `"1.5"`, "1.5"},
+		{"double(X)", "3", "3"}, {"double(X)", "18446744073709551615", "18446744073709552000"},
+		{"double(X)", "[]", "no such overload"}, {"double(X)", digits + ".5", "no JSON number"},
+		{"double(X)", "0." + digits, "0.7777777777777778"}, {"string(X)", digits, "too many digits"},
+		{"-X", digits, "too many digits"}, {"-X", "-9223372036854775808", "9223372036854775808"},
+		{"-X", "9223372036854775808", "-9223372036854775808"}, {"-X", "10.10", "-10.1"},
+		{"-json('-9223372036854775808')", "0", "9223372036854775808"}, {"-(-X)", "-9223372036854775808",
+			"-9223372036854775808"}, {"-X", "true", "no such overload"}, {"-X", "5", "-5"}, {"-X", `"5"`, "no such overload"},
+		{"-X", "18446744073709551615.25", "-18446744073709551615.25"},
+	} {
+		got := boundTo(t, over(c.text, "input."), c.x, "0", false)
+		if got != c.want && !strings.Contains(got, " "+c.want) {
+			t.Errorf("x %.40s: %s is %.200s, want %s", c.x, c.text, got, c.want)
+		}
+	}
+	if got := boundTo(t, "-input.x", "-9223372036854775808", "0", true); !strings.Contains(got, "overflow") {
+		t.Errorf("by the rules of earlier holders the negative of the least int is %s", got)
+	}
+}
+
 // TestAValueHasOneText however it is written, and whole seconds are a time.
 func TestAValueHasOneText(t *testing.T) {
 	for want, spellings := range map[string][]string{

@@ -21,6 +21,7 @@ const (
 	exponentMax = 1_000_000 // of what is read; encoding/json has none
 	digitsMax   = 1000      // of what is computed
 	zerosMax    = 40        // that are written out
+	floatMax    = 800       // digits that a nearest float64 depends on: what lies between two has 767
 )
 
 // Parse reads a number of JSON. false: it is none, or its exponent is beyond any use.
@@ -89,6 +90,17 @@ func (n Number) Uint64() (uint64, bool) {
 	return i, err == nil
 }
 
+// IsLong reports whether the number has more digits than may be computed: no operation takes it.
+func (n Number) IsLong() bool { return len(n.digits) > digitsMax }
+
+// Truncate is the number without its fraction.
+func (n Number) Truncate() Number {
+	if n.exponent >= 0 {
+		return n
+	}
+	return normal(n.negative, n.digits[:max(0, len(n.digits)+n.exponent)], 0)
+}
+
 // Float64 is the nearest float64; beyond all of them, infinity.
 func (n Number) Float64() float64 {
 	if m, ok := n.small(n.exponent); ok && len(n.digits) <= 15 {
@@ -98,6 +110,9 @@ func (n Number) Float64() float64 {
 		case n.exponent < 0 && -n.exponent < len(tens):
 			return float64(m) / float64(tens[-n.exponent])
 		}
+	}
+	if rest := len(n.digits) - floatMax; rest > 0 {
+		n.digits, n.exponent = n.digits[:floatMax]+"1", n.exponent+rest-1
 	}
 	f, _ := strconv.ParseFloat(n.scientific(), 64) // an error: it is infinity
 	return f

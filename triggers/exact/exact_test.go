@@ -154,6 +154,39 @@ func TestFloatsAreThoseOfStrconv(t *testing.T) {
 	}
 }
 
+// TestANearestFloatIsThatOfAllDigits: those behind the first 800 decide where these lie between two
+// floats, and there may be many.
+func TestANearestFloatIsThatOfAllDigits(t *testing.T) {
+	halfway := new(big.Float).SetPrec(2000).SetInt64(1<<53+1).Text('f', 0) // between 2^53 and 2^53 + 2
+	for text, want := range map[string]float64{
+		halfway + "." + strings.Repeat("0", 900) + "1": 1<<53 + 2, halfway + ".0": 1 << 53,
+		"-" + halfway + "." + strings.Repeat("0", 60_000) + "1": -1<<53 - 2, strings.Repeat("9", 60_000): math.Inf(1),
+		"0." + strings.Repeat("3", 60_000): 1. / 3, strings.Repeat("7", 60_000) + "e-60000": 7. / 9,
+	} {
+		if got := parse(t, text).Float64(); got != want {
+			t.Errorf("%.20s of %d digits is %v, want %v", text, len(text), got, want)
+		}
+	}
+	long := parse(t, "0."+strings.Repeat("3", 60_000))
+	if n := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			long.Float64()
+		}
+	}).AllocedBytesPerOp(); n > 8<<10 {
+		t.Errorf("a float of 60,000 digits takes %d bytes", n)
+	}
+}
+
+// TestTruncate: a number without its fraction, and without rounding.
+func TestTruncate(t *testing.T) {
+	for text, want := range map[string]string{"1.99": "1", "-1.99": "-1", "0.99": "0", "-0.001": "0", "100.5": "100",
+		"15e1": "150", "0": "0", "9007199254740993.5": "9007199254740993", "1e-900": "0"} {
+		if got := parse(t, text).Truncate(); got != parse(t, want) {
+			t.Errorf("%s is cut to %s, want %s", text, got, want)
+		}
+	}
+}
+
 // TestALookSideBySideIsNoOtherAnswer: what is seen to differ has another spelling, and what has one
 // spelling is the same.
 func TestALookSideBySideIsNoOtherAnswer(t *testing.T) {
