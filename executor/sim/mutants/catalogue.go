@@ -84,7 +84,7 @@ var catalogue = []mutant{
 	{"a copy of a record with an id counts", "executor/apply.go",
 		"case row != nil && bytes.Equal(row.Body, body):\n\t\treturn repeated",
 		"case row != nil && bytes.Equal(row.Body, body):"},
-	{"an id is not kept", "executor/ids/ids.go", "rows.IDs.Set(tx, id, row)", "_ = row"},
+	{"an id is not kept", "executor/ids/ids.go", "rows.IDs.Set(w.tx, w.known(id), row)", "_ = row"},
 	{"a second copy of a pair is a second action", "executor/apply_agent.go",
 		"if n := s.number(p.id, r.Action); n != 0 {",
 		"if n := s.number(p.id, r.Action); n != 0 && p.row.Phase != rowspb.Phase_PHASE_OPEN {"},
