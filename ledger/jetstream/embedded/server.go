@@ -384,7 +384,8 @@ func (s *Server) Probe(ctx context.Context) error {
 		return fmt.Errorf("cannot ask the server: %w", err)
 	}
 	var answer healthAnswer
-	for range s.tries {
+	folders := "" // not looked at yet
+	for left, most := s.tries, probeRounds*s.tries; left > 0 && most > 0; left, most = left-1, most-1 {
 		answer = healthAnswer{header: http.Header{}}
 		s.natsd.HandleHealthz(&answer, request)
 		switch answer.code {
@@ -398,6 +399,9 @@ func (s *Server) Probe(ctx context.Context) error {
 		}
 		if !s.mayPass(ctx, answer.body.Bytes()) {
 			break
+		}
+		if now := s.streamFolders(); now != folders { // a stream is being made or deleted, however slowly
+			folders, left = now, s.tries
 		}
 	}
 	var health struct {
@@ -429,11 +433,30 @@ func (s *Server) mayPass(ctx context.Context, page []byte) bool {
 	}
 }
 
+// streamFolders says which folders of streams there are, and when something was made or deleted in
+// each: two that differ are from before and after some progress.
+func (s *Server) streamFolders() string {
+	var is strings.Builder
+	root := filepath.Join(s.natsd.JetStreamConfig().StoreDir, natsd.DEFAULT_GLOBAL_ACCOUNT, "streams")
+	// Nothing is lost by what cannot be read: Probe asks the server, and this only for how long.
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			fmt.Fprintln(&is, path, info.ModTime().UnixNano())
+		}
+		return nil
+	})
+	return is.String()
+}
+
 // probeTries bounds how often the health page is asked while what it says may pass,
 // and probeAgain is how long a stream may take to be made, each time.
 const (
-	probeTries = 150 // a machine that is busy with others has taken 6 s to make a stream
-	probeAgain = 200 * time.Millisecond
+	probeTries  = 150 // a machine that is busy with others has taken 6 s to make a stream
+	probeRounds = 10  // how often it begins again, because the folders have changed
+	probeAgain  = 200 * time.Millisecond
 )
 
 // healthAnswer receives the health page.

@@ -321,6 +321,28 @@ func TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted(t *testing.T) {
 	if err := s.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be recovered") {
 		t.Errorf("a folder that stays: %v", err)
 	}
+	// As long as something is made or deleted beside it, none of that has failed.
+	changes := 0
+	err = s.Probe(asking{t.Context(), func() {
+		if changes++; changes == 8 {
+			if err := os.Remove(ghost); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if err := os.WriteFile(filepath.Join(ghost, "x"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(filepath.Join(ghost, "x")); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil || changes < 8 {
+		t.Errorf("a folder in which something goes on: %v after %d waits", err, changes)
+	}
+	if err := os.Mkdir(ghost, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	waits := 0
 	err = s.Probe(asking{t.Context(), func() {
 		if waits++; waits == 2 {
