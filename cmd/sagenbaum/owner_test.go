@@ -42,6 +42,7 @@ func tripContracts() []contract.Contract {
 	return []contract.Contract{
 		{
 			Capability: "room.book", Class: contract.Compensable, Fidelity: contract.Exact, ValidFor: 2 * time.Hour,
+			Settle: time.Second,
 			Inverse: &contract.Inverse{Call: "room.free", With: room, Attempts: 2, Backoff: 10 * time.Millisecond,
 				Timeout: 2 * time.Second},
 			Probe: &contract.Probe{Call: "room.look", With: room, Attempts: 1},
