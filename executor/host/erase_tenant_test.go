@@ -124,7 +124,7 @@ func eraseKilledAt(t *testing.T, step string) {
 		return nil
 	}
 	_, stop := r.host("h1")
-	r.charge("p", sealed(r.sealKey("agent", "p").Key, "t", "p", "a1", `"4000"`))
+	r.charge("p", sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`))
 	r.eventually("the host holds the tenant", func() bool { return r.status().Mode == view.ModeHolding })
 	q := view.TenantErasureQuery{Tenant: "t", Reason: "the contract has ended", Actor: "ana"}
 	if answer, err := r.eraseTenant(q, 5*time.Second); err != nil || answer.Erasure != nil ||
@@ -199,7 +199,7 @@ func TestHostsThatStandByEraseTheirPartToo(t *testing.T) {
 	_, stop2 := r.host("h2")
 	defer stop2()
 	_, stop3 := r.host("h3")
-	r.charge(secret, sealed(r.sealKey("agent", secret).Key, "t", secret, "a1", `"4000"`))
+	r.charge(secret, sealed(r.planKey("agent", secret), "t", secret, "a1", `"4000"`))
 	r.fail(secret)
 	r.ended(secret)
 	var waiting sync.WaitGroup

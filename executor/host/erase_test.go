@@ -85,6 +85,16 @@ func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer) {
 	return answer
 }
 
+// planKey is sealKey until there is a key: at a start, hosts may be about to make the tenant's.
+func (r *rig) planKey(agent, plan string) (key []byte) {
+	r.t.Helper()
+	r.eventually("a key of plan "+plan, func() bool {
+		key = r.sealKey(agent, plan).Key
+		return len(key) > 0
+	})
+	return key
+}
+
 // sealed is a value as an agent seals it.
 func sealed(key []byte, tenant, plan, action string, value string) json.RawMessage {
 	return seal.Seal(seal.Key(key), seal.Place{Tenant: tenant, Plan: plan, Action: action, Field: "input.card"},
@@ -136,7 +146,7 @@ func TestErasureIsFinishedByTheNextHost(t *testing.T) {
 		r, keys := keyRig(t)
 		r.serve(done)
 		_, stop := r.host("h1")
-		r.charge("p", sealed(r.sealKey("agent", "p").Key, "t", "p", "a1", `"4000"`))
+		r.charge("p", sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`))
 		r.fail("p")
 		r.ended("p")
 		keys.before, keys.behind = c.before, c.behind
@@ -177,7 +187,7 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 	})
 	_, stop := r.host("h1")
 	card := `"4000123412341234"`
-	key := func(plan string) []byte { return r.sealKey("agent", plan).Key }
+	key := func(plan string) []byte { return r.planKey("agent", plan) }
 	flipped := sealed(key("flip"), "t", "flip", "a1", card)
 	flipped[len(flipped)-20] ^= 1
 	for plan, c := range map[string]struct {
@@ -243,7 +253,7 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 	r, _ := keyRig(t)
 	r.serve(done)
 	_, stop := r.host("h1")
-	r.charge("p", sealed(r.sealKey("agent", "p").Key, "t", "p", "a1", `"4000"`))
+	r.charge("p", sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`))
 	stop()
 	master := r.master
 	r.master = nil
@@ -279,7 +289,7 @@ func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
 	})
 	r.host("h1")
 	for _, plan := range []string{"done", "stop"} {
-		r.charge(plan, sealed(r.sealKey("agent", plan).Key, "t", plan, "a1", `"4000123412341234"`))
+		r.charge(plan, sealed(r.planKey("agent", plan), "t", plan, "a1", `"4000123412341234"`))
 		r.fail(plan)
 		r.ended(plan)
 	}
