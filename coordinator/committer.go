@@ -324,12 +324,11 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 	if c.fenced {
 		plan = batch[0].plan
 	}
-	data, err := ledger.EncodeCommit(records)
+	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
+	a, err := jetstream.NewAppend(source, records...)
 	if err != nil {
 		return 0, err
 	}
-	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
-	a := ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}
 	if c.fenced && c.last > 0 {
 		a.FenceSubject, a.Fence = a.Subject, c.last
 	}

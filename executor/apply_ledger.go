@@ -76,7 +76,7 @@ func (s *fold) rated() error {
 	if most == 0 || class != ledger.ClassAgent && class != ledger.ClassFact {
 		return nil
 	}
-	writer, second := class.String()+" "+s.e.Source.Name, s.meta.TimeNs/int64(1e9)
+	writer, second := s.e.Source.Writer(), s.meta.TimeNs/int64(1e9)
 	row := rows.Rates.Find(s.tx, writer)
 	if row.GetSecond() != second {
 		row = &rowspb.RateRow{Second: second}

@@ -53,6 +53,9 @@ func (s Source) Subject() string {
 	}
 }
 
+// Writer names who writes there, whatever the plan: the class, and the name in it.
+func (s Source) Writer() string { return s.Class.String() + " " + s.Name }
+
 // ParseSubject reads a subject; ok is false when it is none of the above.
 func ParseSubject(subject string) (s Source, ok bool) {
 	part := strings.Split(subject, ".")

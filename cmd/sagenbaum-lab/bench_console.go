@@ -193,13 +193,13 @@ func appendPlans(ctx context.Context, appender *jetstream.Appender, from, until 
 		}
 		records = append(records, of...)
 	}
-	data, err := ledger.EncodeCommit(records)
+	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent,
+		Name: fmt.Sprintf("agent%d", from/fillCommit%10), Plan: "_"}
+	commit, err := jetstream.NewAppend(source, records...)
 	if err != nil {
 		return err
 	}
-	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent,
-		Name: fmt.Sprintf("agent%d", from/fillCommit%10), Plan: "_"}
-	for commit := (ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); ; {
+	for {
 		_, err := appender.Append(ctx, commit)
 		if !errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrInDoubt) ||
 			ctx.Err() != nil {

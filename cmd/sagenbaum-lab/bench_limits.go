@@ -190,14 +190,13 @@ func (l *busyLoad) client(ctx, going context.Context, agent string) {
 func (l *busyLoad) says(ctx context.Context, p *jetstream.Appender, agent, plan string,
 	r *pb.Record) bool {
 	r.Plan = plan
-	data, err := ledger.EncodeCommit([]*pb.Record{r})
+	source := ledger.Source{Tenant: busyTenant, Class: ledger.ClassAgent, Name: agent,
+		Plan: ledger.ManyPlans}
+	commit, err := jetstream.NewAppend(source, r)
 	if err != nil {
 		return false
 	}
-	source := ledger.Source{Tenant: busyTenant, Class: ledger.ClassAgent, Name: agent,
-		Plan: ledger.ManyPlans}
-	sequence, err := p.Append(ctx,
-		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err := p.Append(ctx, commit)
 	if err != nil {
 		return false
 	}

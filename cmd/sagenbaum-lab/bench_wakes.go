@@ -276,13 +276,11 @@ func (b *bench) append(ctx context.Context, tenant string, records []*pb.Record)
 		if n < len(records) && records[n].GetCompensationRegistered() != nil {
 			n-- // a pair is in one commit
 		}
-		data, err := ledger.EncodeCommit(records[:n])
+		commit, err := jetstream.NewAppend(source, records[:n]...)
 		if err != nil {
 			return err
 		}
-		if _, err := appender.Append(ctx,
-			ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
-				Data: data}); err != nil {
+		if _, err := appender.Append(ctx, commit); err != nil {
 			return err
 		}
 		records = records[n:]

@@ -23,13 +23,12 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 	if err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
-	data, err := ledger.EncodeCommit([]*pb.Record{record})
-	if err != nil {
-		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
-	}
 	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
-	if err := w.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
-		Data: data}); err != nil {
+	a, err := jetstream.NewAppend(source, record)
+	if err == nil {
+		err = w.append(ctx, a)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
 	return nil

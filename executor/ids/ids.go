@@ -21,7 +21,7 @@ type Window struct {
 
 // Of returns the window of a writer.
 func Of(tx *rows.Tx, s ledger.Source) Window {
-	w := Window{tx: tx, writer: s.Class.String() + " " + s.Name}
+	w := Window{tx: tx, writer: s.Writer()}
 	if w.row = rows.IDWindows.Find(tx, w.writer); w.row == nil {
 		w.row = new(rowspb.IdWindow)
 	}

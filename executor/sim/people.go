@@ -21,7 +21,7 @@ func (w *world) tell(source ledger.Source, records ...*pb.Record) {
 	for _, r := range records {
 		w.name(r, source.Class)
 	}
-	w.persist(source.Class.String()+" "+source.Name, source, records, w.people, nil,
+	w.persist(source.Writer(), source, records, w.people, nil,
 		func(uint64, bool) {})
 }
 

@@ -177,7 +177,7 @@ func (c *claim) recordID() (id ledger.RecordID, ok bool) {
 
 // ids are those of the writer of a record.
 func (c *claim) ids() *ids.Set {
-	writer := c.Source.Class.String() + " " + c.Source.Name
+	writer := c.Source.Writer()
 	if c.b.ids[writer] == nil {
 		c.b.ids[writer] = new(ids.Set)
 	}

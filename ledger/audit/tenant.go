@@ -102,7 +102,7 @@ func (c *claim) writes() {
 	if most == 0 || class != ledger.ClassAgent && class != ledger.ClassFact {
 		return
 	}
-	writer, r := class.String()+" "+c.Source.Name, rate{second: b.now / int64(1e9)}
+	writer, r := c.Source.Writer(), rate{second: b.now / int64(1e9)}
 	if last := b.spent.rates[writer]; last.second == r.second {
 		r = last
 	}
