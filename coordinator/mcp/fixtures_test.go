@@ -168,7 +168,7 @@ func (w *world) memory(file string) mcp.ServerConfig {
 
 func (w *world) server(config mcp.ServerConfig) *mcp.Server {
 	w.t.Helper()
-	config.Errors = w.t.Output()
+	config.Errors, config.Settle = w.t.Output(), 2*time.Second
 	s, err := mcp.NewServer(config)
 	if err != nil {
 		w.t.Fatal(err)

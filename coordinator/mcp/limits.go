@@ -12,6 +12,9 @@ const (
 	// DeadlineDefault is how long a plan stays open that no one ends.
 	DeadlineDefault = 24 * time.Hour
 
+	// SettleDefault is how long a call that was given up may take to land at a server.
+	SettleDefault = 10 * time.Second
+
 	// SessionIdle is after how long without a request a client over HTTP has gone.
 	SessionIdle = 30 * time.Minute
 
@@ -25,8 +28,6 @@ const (
 	resultSize = 1 << 20 // bytes of a result that is remembered
 
 	undoAttempts = 5
-	settleTime   = 10 * time.Second     // that a call which was given up may take to land
-	lateTime     = settleTime / 2       // that it has to answer before its server is ended
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server

@@ -58,6 +58,11 @@ type ServerConfig struct {
 	// State is the folder of images, trash and locks. Required.
 	State string
 
+	// Settle is how long a call that was given up may take to land, as after a time-out: in
+	// doubt, it is undone then. Where it has not answered after half of it, the server is ended.
+	// Up to ledger.SettleMax; default SettleDefault.
+	Settle time.Duration
+
 	Packs  []Pack // beside the built-in ones, and before them
 	Logger *slog.Logger
 }
@@ -103,6 +108,11 @@ func NewServer(config ServerConfig) (*Server, error) {
 		return nil, ledger.Refuse("servers."+config.Name+".instance",
 			fmt.Sprintf("%q is not a name", config.Instance), "1 to 60 letters, digits, '-' or '_'")
 	}
+	if err := ledger.CheckSpan("servers."+config.Name+".settle", config.Settle,
+		ledger.SettleMax); err != nil {
+		return nil, err
+	}
+	config.Settle = cmp.Or(config.Settle, SettleDefault)
 	packs, err := BuiltIn()
 	if err != nil {
 		return nil, err
@@ -451,7 +461,7 @@ func (s *Server) act(ctx context.Context, tool string, arguments json.RawMessage
 	case <-ctx.Done():
 	}
 	go func() { // ends with the call
-		late := time.NewTimer(lateTime)
+		late := time.NewTimer(s.config.Settle / 2)
 		defer late.Stop()
 		select {
 		case <-done:

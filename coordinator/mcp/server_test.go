@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // asServer makes the test binary an MCP server on the file that it names: notes, one per line. Its
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	testenv.Parallel(6) // they wait until calls in doubt are settled, each with servers of its own
 	os.Exit(m.Run())
 }
 

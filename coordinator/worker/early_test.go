@@ -71,6 +71,86 @@ func TestAWorkerThatStartsBeforeItsServerServesWhenItIsThere(t *testing.T) {
 	}
 }
 
+// Without its server a worker waits for its handlers alone, whether the server went before Close or
+// in the middle of it: it is closed long before the client gives up a flush.
+func TestCloseWaitsForNoServer(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	conn, err := nats.Connect(server.URL(), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	started, finish := make(chan struct{}), make(chan struct{})
+	works := func(handler Handler) *Worker {
+		w, err := New(Config{Conn: conn, Tenant: "default", Name: "w1"})
+		if err == nil {
+			err = w.Handle("mail.unsend", handler)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	idle := works(func(context.Context, api.Command) (Result, error) { return Result{}, nil })
+	serves(t, server, "mail.unsend")
+	if err := idle.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	busy := works(func(context.Context, api.Command) (Result, error) {
+		close(started)
+		<-finish
+		return Result{}, nil
+	})
+	body, err := json.Marshal(api.Command{Tenant: "default", Capability: "mail.unsend",
+		Purpose: ledger.PurposeUndo, Key: "k", Attempt: 1, Term: 1, Plan: "p", Action: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Publish(api.UndoSubject("default", "mail.unsend"), body); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	closed := make(chan error, 1)
+	go func() { closed <- busy.Close(context.Background()) }()
+	for end := time.Now().Add(testenv.Patience); ; <-time.After(time.Millisecond) {
+		busy.mu.Lock()
+		begun := busy.closed
+		busy.mu.Unlock()
+		if begun {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("Close has not begun")
+		}
+	}
+	gone := conn.StatusChanged(nats.RECONNECTING)
+	server.Close()
+	<-gone
+	flushed := make(chan struct{})
+	go func() { // ends with the client's own time
+		_ = conn.Flush()
+		close(flushed)
+	}()
+	close(finish)
+	if err := <-closed; err != nil {
+		t.Errorf("the server went while it was closed: %v", err)
+	}
+	late := works(func(context.Context, api.Command) (Result, error) { return Result{}, nil })
+	if err := late.Close(t.Context()); err != nil {
+		t.Errorf("the server went before: %v", err)
+	}
+	select {
+	case <-flushed:
+		t.Error("it has waited for the server")
+	default:
+	}
+}
+
 // serves waits until a worker answers a command of a capability with done.
 func serves(t *testing.T, server *embedded.Server, capability string) {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,6 +57,7 @@ type Worker struct {
 	version  string
 	logger   *slog.Logger
 	unwatch  func()         // ends the watch over the connection
+	unsent   atomic.Bool    // answers were given while there was no server
 	lost     chan struct{}  // closed when the connection is closed for good
 	lostErr  error          // set before lost is closed
 	places   chan struct{}  // one element per handler that runs
@@ -239,43 +241,66 @@ func (w *Worker) serve(subject, capability string, purposes []string,
 
 // Close takes no further command, finishes those it has, and returns. When ctx
 // ends first, the contexts of running handlers are cancelled and the error wraps
-// ctx's; what they undo is not lost: the executor asks again. Close twice is
-// harmless.
+// ctx's; what they undo is not lost: the executor asks again. Without a server nothing more comes,
+// and it waits for handlers alone. Close twice is harmless.
 func (w *Worker) Close(ctx context.Context) error {
 	w.unwatch()
-	w.mu.Lock()
-	w.closed = true
-	for _, sub := range w.subs {
-		// A connection that is closed has ended the subscription too.
-		_ = sub.Drain()
+	lost := w.conn.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING)
+	defer w.conn.RemoveStatusListener(lost)
+	if w.conn.IsConnected() {
+		w.unsubscribe((*nats.Subscription).Drain)
+	} else {
+		w.unsubscribe((*nats.Subscription).Unsubscribe)
 	}
-	w.mu.Unlock()
 	idle := make(chan struct{})
 	go func() { // ends with the last handler
 		w.drained.Wait()
 		w.handlers.Wait()
 		close(idle)
 	}()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, f := range w.flights {
-			f.cancel()
-			for _, next := range f.behind {
-				next.cancel()
-			}
+	for waits := true; waits; {
+		select {
+		case <-idle:
+			waits = false
+		case <-lost: // a drain would wait for its server
+			w.unsubscribe((*nats.Subscription).Unsubscribe)
+		case <-ctx.Done():
+			w.giveUp()
+			return fmt.Errorf("cannot close worker: handlers still run: %w", ctx.Err())
 		}
-		return fmt.Errorf("cannot close worker: handlers still run: %w", ctx.Err())
 	}
 	// Answers were published; they must leave before the caller closes Conn.
+	if !w.conn.IsConnected() && !w.unsent.Load() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, flushMax)
 	defer cancel()
 	if err := w.conn.FlushWithContext(ctx); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("cannot close worker: answers may not have left: %w", err)
 	}
 	return nil
+}
+
+// unsubscribe ends the subscriptions, and takes no further ones.
+func (w *Worker) unsubscribe(end func(*nats.Subscription) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, sub := range w.subs {
+		_ = end(sub) // a connection that is closed has ended the subscription too
+	}
+}
+
+// giveUp cancels the contexts of handlers.
+func (w *Worker) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.flights {
+		f.cancel()
+		for _, next := range f.behind {
+			next.cancel()
+		}
+	}
 }
 
 // receive is called for one message of a subject after the other.
@@ -442,6 +467,9 @@ func (w *Worker) respond(m *nats.Msg, c api.Command, answer api.Reply) {
 	body, err := json.Marshal(answer)
 	if err != nil {
 		panic("worker: a reply that is no JSON: " + err.Error())
+	}
+	if !w.conn.IsConnected() {
+		w.unsent.Store(true)
 	}
 	if err := m.Respond(body); err != nil {
 		w.logger.Warn("answer not sent", "tenant", w.tenant, "subject", m.Subject, "error", err)
