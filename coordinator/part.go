@@ -124,17 +124,42 @@ func (u *undoneParts) tell() (parts []UndonePart) {
 
 // noteParts takes what an executor says of the parts that were undone. Called with mu held.
 func (p *Plan) noteParts(answer api.OutcomeAnswer) {
+	for _, part := range undoneAfter(answer, p.parts.known) {
+		notePart(p, UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}, part.At)
+	}
+}
+
+// undoneAfter are the parts after the first so many; one without an action is of all before it that
+// an executor does not keep.
+func undoneAfter(answer api.OutcomeAnswer, known uint32) []api.UndonePart {
 	list := answer.Undone
-	if len(list) == 0 && answer.Parts > p.parts.known { // it keeps the last one only
+	if len(list) == 0 && answer.Parts > known { // it keeps the last one only
 		list = []api.UndonePart{{Number: answer.Parts, Action: answer.FromAction,
 			Reason: answer.PartReason}}
 	}
-	if len(list) > 0 && list[0].Number > p.parts.known+1 {
-		notePart(p, UndonePart{Number: list[0].Number - 1}, 0)
+	if len(list) > 0 && list[0].Number > known+1 {
+		list = slices.Insert(list, 0, api.UndonePart{Number: list[0].Number - 1})
 	}
-	for _, part := range list {
-		notePart(p, UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}, part.At)
+	return list
+}
+
+// tellAgain has the next call tell of every part that was undone: no one knows whether an earlier
+// process has, nor whether its agent has heard it. What they are of is known from the history.
+func (p *Plan) tellAgain(ctx context.Context) error {
+	if p.knownParts() == 0 {
+		return nil
 	}
+	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts.known = 0
+	for _, part := range undoneAfter(answer, 0) {
+		p.parts.note(UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason})
+	}
+	return nil
 }
 
 // knownParts is of how many parts, without a gap, a call has told.

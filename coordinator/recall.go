@@ -33,6 +33,9 @@ type Recalled struct {
 // that is not open any more takes outcomes, with Settle, and nothing else; where its commit
 // waits, also Commit, Fail and Cancel.
 //
+// Where parts of the plan were undone, the next call that adds to it or commits it tells of all of
+// them, as a PartUndone: the agent may not have heard of them.
+//
 // Errors: as of Resume; ErrSuperseded where another writer has resumed it.
 func (c *Coordinator) Recall(ctx context.Context, plan string) (*Recalled, error) {
 	r, err := c.recall(ctx, plan)
@@ -44,7 +47,7 @@ func (c *Coordinator) Recall(ctx context.Context, plan string) (*Recalled, error
 
 func (c *Coordinator) recall(ctx context.Context, id string) (*Recalled, error) {
 	if c.bus == nil || !ledger.ValidToken(id) {
-		return c.recalled(c.resume(ctx, id)) // which says what is wrong
+		return c.recalled(ctx, id) // which says what is wrong
 	}
 	history, err := c.history(ctx, api.HistoryQuery{Plan: id, Limit: 1}, false)
 	if err != nil {
@@ -57,9 +60,9 @@ func (c *Coordinator) recall(ctx context.Context, id string) (*Recalled, error) 
 	case history.Writer != c.writer:
 		return nil, ErrSuperseded
 	case history.State == ledger.StateOpen:
-		p, err := c.resume(ctx, id)
+		r, err := c.recalled(ctx, id)
 		if err == nil || !c.hasEnded(ctx, id, &history) {
-			return c.recalled(p, err)
+			return r, err
 		}
 	}
 	return c.recallEnded(ctx, id)
@@ -72,8 +75,14 @@ func (c *Coordinator) hasEnded(ctx context.Context, id string, history *api.Hist
 	return err == nil && now.State != ledger.StateOpen
 }
 
-func (c *Coordinator) recalled(p *Plan, err error) (*Recalled, error) {
+// recalled is recall for an open plan.
+func (c *Coordinator) recalled(ctx context.Context, id string) (*Recalled, error) {
+	p, err := c.resume(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.tellAgain(ctx); err != nil {
+		p.Forget()
 		return nil, err
 	}
 	return &Recalled{Plan: p, State: ledger.StateOpen}, nil
@@ -86,7 +95,7 @@ func (c *Coordinator) recallEnded(ctx context.Context, id string) (*Recalled, er
 		return nil, err
 	}
 	if history.State == ledger.StateOpen { // it is back at a savepoint meanwhile
-		return c.recalled(c.resume(ctx, id))
+		return c.recalled(ctx, id)
 	}
 	opened := new(pb.PlanOpened)
 	if err := opened.UnmarshalVT(history.Opened); err != nil {

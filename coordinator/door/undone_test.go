@@ -1,6 +1,9 @@
 package door_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,26 +24,69 @@ func TestWhatIsUndoneIsNotToldAsDone(t *testing.T) {
 			`{"plan":"p","action":"`+action+`","outcome":"completed","output":{"booking":"1"}}`)
 	}
 	l.good(l.post, "boss", "verdict.give", `{"id":"v","plan":"p","action":"b","verdict":"block","reason":"no"}`)
-	for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
-		got := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)
-		list, _ := got["acts"].([]any)
-		a, _ := list[0].(map[string]any)
-		b, _ := list[1].(map[string]any)
-		if got["state"] == "open" && b["undone"] == true && a["undone"] == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(got)
-		}
-	}
+	l.hasUndone("p", "b")
 	for _, reopened := range []bool{false, true} {
 		if reopened {
 			l.stop()
 			l.open()
+			l.refused(l.post, "tripper", "plan.act", acts("a"), 409, "") // that b was undone
 		}
 		if got := l.good(l.post, "tripper", "plan.act", acts("a")); got["outcome"] != "completed" {
 			t.Errorf("%v", got)
 		}
 		l.refused(l.post, "tripper", "plan.act", acts("b"), 409, "action")
+	}
+}
+
+// TestACommitOfWhatWasUndoneIsRefusedAfterARestartToo: whether an agent has heard that a part of its
+// plan was undone is known to no one once its door has gone, and it is told before it commits, or
+// adds to the plan, once by each process.
+func TestACommitOfWhatWasUndoneIsRefusedAfterARestartToo(t *testing.T) {
+	for _, next := range []string{"plan.commit", "plan.act"} {
+		for _, heard := range []bool{false, true} {
+			l := newLive(t)
+			l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+			for _, action := range []string{"a", "b"} {
+				l.good(l.post, "tripper", "plan.report", `{"plan":"p","action":"`+action+
+					`","capability":"hotel.book","output":{"booking":"1"}}`)
+			}
+			l.good(l.post, "boss", "verdict.give", `{"id":"v","plan":"p","action":"b","verdict":"block","reason":"no"}`)
+			l.hasUndone("p", "b")
+			body := `{"plan":"p"}`
+			if next == "plan.act" {
+				body = `{"plan":"p","action":"c","capability":"hotel.book"}`
+			}
+			if heard {
+				l.refused(l.post, "tripper", next, body, 409, "")
+			}
+			l.stop()
+			l.open()
+			if e := l.refused(l.post, "tripper", next, body, 409, ""); !strings.Contains(
+				fmt.Sprint(e), "action b and what came after it (verdict block on action b by boss: no)") {
+				t.Errorf("%s: %v", next, e)
+			}
+			l.good(l.post, "tripper", next, body)
+		}
+	}
+}
+
+// hasUndone waits until an action of a plan was undone, and the plan is open again.
+func (l *live) hasUndone(plan, action string) {
+	l.t.Helper()
+	for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
+		got := l.good(l.post, "tripper", "plan.get", `{"plan":"`+plan+`"}`)
+		list, _ := got["acts"].([]any)
+		var gone []string
+		for _, one := range list {
+			if act, _ := one.(map[string]any); act["undone"] == true {
+				gone = append(gone, fmt.Sprint(act["action"]))
+			}
+		}
+		if got["state"] == "open" && slices.Equal(gone, []string{action}) {
+			return
+		}
+		if time.Now().After(end) {
+			l.t.Fatal(got)
+		}
 	}
 }
