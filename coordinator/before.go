@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
@@ -118,8 +119,10 @@ func (c *Coordinator) question(
 	switch {
 	case reply.Status == api.StatusDone && len(reply.Output) > 0:
 		return reply.Output, true, ledger.CheckExact("action.before", reply.Output)
-	case reply.Status == api.StatusDone:
-		return nil, true, errors.New("the worker's answer has no output")
+	case reply.Status == api.StatusDone: // asked again, it would answer the same
+		return nil, true, ledger.Refuse("action.before",
+			strings.Join(strings.Fields("the worker's answer has no output "+reply.Message), " "),
+			fmt.Sprintf("an output of at most %d bytes that says what is there", BeforeMax))
 	}
 	return nil, reply.Status == api.StatusStop,
 		fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)

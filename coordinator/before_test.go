@@ -168,12 +168,20 @@ func TestACaptureEndsWithItsCaller(t *testing.T) {
 
 func TestABeforeImageThatIsTooLargeIsRefused(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store := memory()
-		e, _ := calendar(api.Reply{Status: "done", Output: json.RawMessage(`"` + strings.Repeat("x", BeforeMax) + `"`)})
-		p := begin(t, startMoving(t, store, e, nil), PlanSpec{})
-		_, err := p.Do(t.Context(), move("m"), never(t))
-		wantRefused(t, err, "action.before")
-		wantLines(t, store, "")
+		for _, answer := range []api.Reply{
+			{Status: "done", Output: json.RawMessage(`"` + strings.Repeat("x", BeforeMax) + `"`)},
+			{Status: "done", Message: "output left out: 40014 bytes"}, // as the worker's library says it
+		} {
+			store := memory()
+			e, _ := calendar(answer)
+			p := begin(t, startMoving(t, store, e, nil), PlanSpec{})
+			_, err := p.Do(t.Context(), move("m"), never(t))
+			wantRefused(t, err, "action.before")
+			if !strings.Contains(err.Error(), answer.Message) {
+				t.Errorf("%v does not say %s", err, answer.Message)
+			}
+			wantLines(t, store, "")
+		}
 	})
 }
 

@@ -65,5 +65,9 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	act("a", "state", "accepted")
 	act("b", "code", "blocked")
 	act("c", "code", "redirected")
+	door("plan.outcome", `{"plan":"p1","action":"a","outcome":"completed"}`, "outcome", "completed")
+	door("plan.commit", `{"plan":"p1"}`, "state", "committed")
+	s.Ask(t, "default", "review", "block", "p1", "a", "--by", "boss", "--reason", "after all").Wants(t,
+		"a verdict that undoes nothing", cli.ExitConflict, "p1 is committed", "sagenbaum plan unwind p1")
 	s.End(t)
 }

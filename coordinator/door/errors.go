@@ -150,7 +150,7 @@ func explain(err error) *Error {
 		return unavailable(err.Error(), sameAgain, StoredUnknown)
 	case is(coordinator.ErrUnconfirmed):
 		return unavailable(err.Error(), sameAgain, StoredAll)
-	case is(coordinator.ErrNotCaptured):
+	case is(coordinator.ErrNotCaptured) && !errors.As(err, &refused):
 		return unavailable(err.Error(),
 			"a worker that says what is there before, and the same request again", StoredNothing)
 	case is(coordinator.ErrNotStarted):

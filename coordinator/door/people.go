@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"fmt"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -177,6 +178,11 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		return Given{}, ledger.Refuse("plan", answer.Error, "the id of a plan")
 	}
 	keep()
+	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted {
+		return Given{}, conflict(fmt.Sprintf("plan %s is committed: the verdict is recorded, and undoes "+
+			"nothing", q.Plan), "an operator who has the plan undone: sagenbaum plan unwind "+q.Plan,
+			StoredAll)
+	}
 	return Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence)}, nil
 }
 

@@ -509,19 +509,30 @@ func (d *Door) doPreview(ctx context.Context, who Caller, q *Preview) (Raw, erro
 		Error   string `json:"error"`
 		Behind  bool   `json:"behind"`
 	}
-	query := api.PreviewQuery{Plan: q.Plan, To: q.To,
+	if q.To != "" && q.Action != "" {
+		return nil, ledger.Refuse("action", "given beside to", "one of them")
+	}
+	query := api.PreviewQuery{Plan: q.Plan, To: q.To, Action: q.Action,
 		Sequence: max(uint64(q.Sequence), d.storedOf(who, q.Plan))}
 	err := d.ask(ctx, who, api.PreviewVerb+who.Name, query, &answer)
 	if err == nil && answer.Behind {
 		return nil, unavailable(answer.Error, sameAgain, StoredNothing)
 	}
 	var said struct {
-		Refused string `json:"refused"`
+		Refused  string `json:"refused"`
+		Undoable *Raw   `json:"undoable"` // of an action that the plan has
 	}
-	if err == nil && q.To != "" && answer.Error == "" {
+	if err == nil && q.To+q.Action != "" && answer.Error == "" {
 		err = json.Unmarshal(answer.Preview, &said)
 	}
-	if problem := answer.Error + said.Refused; err == nil && problem != "" {
+	if said.Undoable != nil {
+		said.Refused = "" // which says why not
+	}
+	switch problem := answer.Error + said.Refused; {
+	case err != nil || problem == "":
+	case q.Action != "":
+		err = ledger.Refuse("action", problem, "the id of an action of the plan, or none")
+	default:
 		err = ledger.Refuse("to", problem, "a savepoint of the plan, or none")
 	}
 	return answer.Preview, err

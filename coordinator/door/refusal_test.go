@@ -184,6 +184,8 @@ var byHand = []wrong{
 	{"", "verdict.give", `{"plan":"none","action":"run","verdict":"block"}`, 422, "action"},
 	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"block","scope":"tenant"}`, 422, "scope"},
 	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"allow","scope":"plan"}`, 422, "scope"},
+	{"", "plan.preview", `{"plan":"open","action":"nobody"}`, 422, "action"},
+	{"", "plan.preview", `{"plan":"open","action":"run","to":"s"}`, 422, "action"},
 	{"", "review.list", `{"after":"zz"}`, 422, "after"},
 	{"", "review.list", `{"limit":5000}`, 422, "limit"},
 }

@@ -109,6 +109,8 @@ type Get struct {
 type Preview struct {
 	Plan string `json:"plan" req:"1" doc:"the plan"`
 	To   string `json:"to" doc:"a savepoint; default all of it"`
+	// Action asks of one, and what came after it.
+	Action string `json:"action" doc:"only this action and what came after it; the answer says in undoable whether it can be undone, until when and how exactly; not with to"`
 	// Sequence is one that the caller has from the door of another host.
 	Sequence int `json:"sequence" doc:"that the answer must know of, as plan.act says it; default what this door has stored of the plan"`
 }

@@ -2,6 +2,7 @@ package door_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,25 @@ func TestAVerdictSaysWhatItUndoes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAVerdictOnACommittedPlanSaysThatItUndoesNothing, which its record alone does not.
+func TestAVerdictOnACommittedPlanSaysThatItUndoesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.report",
+		`{"plan":"p","action":"a","capability":"hotel.book","output":{"booking":"1"}}`)
+	got := l.good(l.post, "tripper", "plan.preview", `{"plan":"p","action":"a"}`)
+	if undoable, _ := got["undoable"].(map[string]any); undoable["can"] != true || undoable["class"] != "compensable" {
+		t.Errorf("%v", got)
+	}
+	l.good(l.post, "tripper", "plan.commit", `{"plan":"p"}`)
+	e := l.refused(l.post, "boss", "verdict.give", `{"plan":"p","action":"a","verdict":"block","reason":"no"}`, 409, "")
+	if e["stored"] != "all" || !strings.Contains(fmt.Sprint(e), "plan p is committed") {
+		t.Errorf("%v", e)
+	}
+	l.good(l.post, "boss", "verdict.give", `{"plan":"p","action":"a","verdict":"allow"}`)
 }
 
 // TestAPreviewKnowsOfASequence: it waits for what it must know of, and says so if it does not come.

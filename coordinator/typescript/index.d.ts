@@ -145,7 +145,8 @@ export class Plan {
   cancel(reason?: string): Promise<State>;
   wait(options?: { signal?: AbortSignal }): Promise<State>;
   get(): Promise<State & { acts: Act[]; savepoints?: string[] }>;
-  preview(to?: string, options?: { sequence?: number }): Promise<any>;
+  /** What an unwind would do; with action, only of it and what came after it, and whether it can be. */
+  preview(to?: string, options?: { sequence?: number; action?: string }): Promise<any>;
   begin(spec?: PlanSpec | string): Promise<Plan>;
   events(options?: { signal?: AbortSignal }): AsyncGenerator<{ event: "state" | "notice"; data: any }>;
 }

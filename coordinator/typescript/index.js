@@ -373,7 +373,9 @@ export class Plan {
 
   get() { return this.client.ask("plan.get", { plan: this.id }); }
 
-  preview(to, { sequence } = {}) { return this.client.ask("plan.preview", { plan: this.id, to, sequence }); }
+  preview(to, { sequence, action } = {}) {
+    return this.client.ask("plan.preview", { plan: this.id, to, action, sequence });
+  }
 
   /** Opens a plan that is a part of this one. */
   begin(spec = {}) {

@@ -146,7 +146,8 @@ func newGive(s *cli.Settings, outcome pb.VerdictOutcome, g giving) *cobra.Comman
 		Use: g.use, Short: g.short, Example: g.example,
 		Long: g.short + `. The verdict is a record under the supervisor's name, if the server lets
 this user write under it. The last verdict on an action counts; ACTION is its id.
-Exit code 75 means that the log refused it.`,
+Exit code 75 means that the log refused it, or that the plan is committed, where a verdict undoes
+nothing.`,
 		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			switch {
@@ -200,6 +201,12 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 	if len(answer.Refused) > 0 {
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum review ls",
 			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+	}
+	if record.GetVerdictGiven().Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW &&
+		answer.State == ledger.StateCommitted {
+		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan unwind "+record.Plan+
+			" --reason TEXT, which undoes all of it", "plan %s is committed: record %d undoes nothing",
+			record.Plan, sequence)
 	}
 	return Given{Plan: record.Plan, Action: record.Action, Verdict: answer.Verdict, By: by,
 		Record: sequence, State: answer.State}, nil

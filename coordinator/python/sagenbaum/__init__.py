@@ -389,8 +389,10 @@ class Plan(_PlanState):
     def get(self) -> dict[str, Any]:
         return self._door.ask("plan.get", {"plan": self.id})
 
-    def preview(self, to: str = "", sequence: int = 0) -> dict[str, Any]:
-        return self._door.ask("plan.preview", {"plan": self.id, "to": to, "sequence": sequence})
+    def preview(self, to: str = "", sequence: int = 0, action: str = "") -> dict[str, Any]:
+        """What an unwind would do; with action, only of it and what came after it, and whether it can be."""
+        return self._door.ask("plan.preview", _given(plan=self.id, to=to, sequence=sequence,
+                                                     action=action or None))
 
 
 class Sagenbaum:
