@@ -30,7 +30,7 @@ var (
 
 	// ErrClosed means that this process has ended the plan, or closed the
 	// coordinator. Nothing was queued.
-	ErrClosed = errors.New("closed")
+	ErrClosed = errors.New("closed in this process")
 
 	// ErrConnectionClosed means that the connection is closed for good: the program has closed
 	// it, or its client has given up. Every call that needs the ledger or an executor has it from
@@ -77,7 +77,7 @@ var (
 	// ErrNotStarted means that an action was registered too long ago for its forward to
 	// be called: it could land after its plan has ended. The effect did not happen, and
 	// the ledger says so; call again with another ID.
-	ErrNotStarted = errors.New("not started")
+	ErrNotStarted = errors.New("its forward was not started in time")
 
 	// ErrUnheard means that a forward without a timeout was interrupted because no executor
 	// has said for long that its plan is still open: for half of its contract's settle, and
@@ -86,7 +86,7 @@ var (
 
 	// ErrNoVerdict means that an action that needs a supervisor's verdict got none in
 	// time. The forward did not run.
-	ErrNoVerdict = errors.New("no verdict")
+	ErrNoVerdict = errors.New("no supervisor has given a verdict")
 
 	// ErrPlanExists means that Begin was given the ID of a plan that exists. Nothing of
 	// it was done here; Resume goes on with one that is open.

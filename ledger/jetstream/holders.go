@@ -32,7 +32,7 @@ const (
 
 // ErrLeaseLost means that a lease ran out, was released or went to another
 // holder. Whoever held it stops and asks for it again.
-var ErrLeaseLost = errors.New("lease lost")
+var ErrLeaseLost = errors.New("the lease of the tenant is lost")
 
 // HoldersConfig says where the leases are kept.
 type HoldersConfig struct {
