@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -294,7 +296,7 @@ func TestAForgedDispatchAheadIsVoid(t *testing.T) {
 		}
 		s.must(s.append(holder, records...))
 		at := s.actionOf("p", "c").Row.Dispatched
-		last.Folded, last.GetCompensationDispatched().Behind = s.state.Meta().Applied.Sequence, at.CloneVT()
+		last.Folded, last.GetCompensationDispatched().Behind = s.state.Meta().Applied.Sequence, proto.CloneOf(at)
 		forge(last)
 		if r := s.append(holder, last)[0]; r.Verdict != Void || r.Reason == "" {
 			t.Errorf("%s: %+v", what, r)

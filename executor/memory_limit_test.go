@@ -63,7 +63,7 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 func TestARetractionOfWhatIsNotThereChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("a", `1`), forgotten("a")))
-	row := w.state.FactRow("a").CloneVT()
+	row := proto.CloneOf(w.state.FactRow("a"))
 	w.now += second
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "other"}, forgotten("a"),
 		forgotten("never")))

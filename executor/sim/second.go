@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -128,7 +130,7 @@ func (w *world) drawStray(p *planSpec, writer string, n int, r *random) *actionS
 		id = fmt.Sprintf("x%d", n)
 	}
 	s := &actionSpec{plan: p, id: id, key: fmt.Sprintf("%s/%s/%d", p.id, writer, n), pair: like.pair}
-	s.pair.forward, s.pair.input = like.pair.forward.CloneVT(),
+	s.pair.forward, s.pair.input = proto.CloneOf(like.pair.forward),
 		fmt.Appendf(nil, `{"id":%q,"key":"u9","n":%d}`, writer, n)
 	s.pair.forward.Branch, s.pair.forward.After = true, nil
 	return s
