@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -24,7 +25,7 @@ func newRun(t *testing.T) *schedule {
 // attempts are the attempts of plan p, in the order of its actions: "a#1 done".
 func (w *world) attempts() string {
 	var out []string
-	undos, _, err := view.NewReaderWith(w.kv, "t", w, w.programs).Undos(view.UndoQuery{Plan: "p", Limit: 100})
+	undos, _, err := view.NewReaderWith(w.kv, "t", w, w.programs).Undos(api.UndoQuery{Plan: "p", Limit: 100})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -169,7 +169,7 @@ func (a *agent) strays(s *actionSpec, r *random) {
 
 // checkStrays: a plan of which someone has claimed an act that was refused does not end
 // as if it had not happened, unless its owner says so (I31).
-func (c *checker) checkStrays(v view.Plan) {
+func (c *checker) checkStrays(v api.Plan) {
 	if v.State != ledger.StateCompensated && v.State != ledger.StateFailed {
 		return
 	}
