@@ -12,7 +12,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -110,7 +109,7 @@ func (l *live) answers(capability, output string) {
 	}
 }
 
-func isRetired(a view.Action) bool { return a.Undo == "retired" }
+func isRetired(a api.Action) bool { return a.Undo == "retired" }
 
 // accepting is a Run whose commit accepts what is in doubt.
 func accepting(plan string) replay.Config {

@@ -10,7 +10,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -107,7 +106,7 @@ func TestAnUndoIsCalledWithWhatWasKeptExactlyOrIsItsOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.ends(p, c.state)
-		a := l.showsAction(plan, "a", func(view.Action) bool { return true })
+		a := l.showsAction(plan, "a", func(api.Action) bool { return true })
 		sent := ""
 		for _, command := range l.undone {
 			if command.Plan == plan {

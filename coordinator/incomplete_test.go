@@ -11,7 +11,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -64,7 +63,7 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.ends(p, want.state)
-		a := l.showsAction(name, "a", func(view.Action) bool { return true })
+		a := l.showsAction(name, "a", func(api.Action) bool { return true })
 		if !a.Incomplete || want.state == ledger.StateQuarantined && !strings.Contains(a.Note, "output.blob is not there") {
 			t.Errorf("%s: %+v", name, a)
 		}
@@ -161,7 +160,7 @@ func TestAHandlerWithoutItsOutputStops(t *testing.T) {
 	_ = first.Run(ctx1, config("h"), function(func() error { waitCommitted(t, l, "h", 1); return first.lose(lose) }))
 	err := l.process().Run(ctx, config("h"), function(func() error { return errNoRoom }))
 	wantUnwound(t, err, ledger.StateQuarantined)
-	if a := l.showsAction("h", "a", func(view.Action) bool { return true }); !strings.Contains(a.Note,
+	if a := l.showsAction("h", "a", func(api.Action) bool { return true }); !strings.Contains(a.Note,
 		"too large to be kept") || w.undoneText() != "" {
 		t.Errorf("%+v, undone %q", a, w.undoneText())
 	}

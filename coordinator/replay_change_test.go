@@ -13,7 +13,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -194,11 +193,11 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		c.Undo = w.undo("2")
 		newest := l.process()
 		wantUnwound(t, newest.Run(ctx, pinned, w.play(append(newer(w), c), ends(errNoRoom))), ledger.StateUnwinding)
-		l.showsAction("v-pinned", "b", func(a view.Action) bool {
+		l.showsAction("v-pinned", "b", func(a api.Action) bool {
 			return a.WaitsFor != "" && strings.HasPrefix(a.WaitsFor, "the handler of b, version 1, of agent a1: no process offers it, tries: ")
 		})
 		// b was sent ahead: until the success of c is recorded, its handler may be needed
-		l.showsAction("v-pinned", "c", func(a view.Action) bool { return a.Undo == "compensated" })
+		l.showsAction("v-pinned", "c", func(a api.Action) bool { return a.Undo == "compensated" })
 		if got := w.undoneText(); got != "c2" {
 			t.Errorf("undone %s", got)
 		}
@@ -218,10 +217,10 @@ func TestS36TheExecutorWaitsVisiblyForHandlers(t *testing.T) {
 	w := newTour(l)
 	w.lost(t, "gone", w.actions("a b c"))
 	l.cancelPlan("gone")
-	l.showsAction("gone", "c", func(a view.Action) bool {
+	l.showsAction("gone", "c", func(a api.Action) bool {
 		return strings.HasPrefix(a.WaitsFor, "the handler of c, version 1, of agent a1: no process offers it")
 	})
-	var status view.StatusAnswer
+	var status api.StatusAnswer
 	l.ask("status", struct{}{}, &status)
 	if v := status.Status.Waiting; len(v) != 1 || v[0].Handler != "the handler of c, version 1, of agent a1" {
 		t.Errorf("waiting %+v", v)
@@ -263,7 +262,7 @@ func TestS36OnlyWhatIsOwedNeedsItsHandler(t *testing.T) {
 	}
 	all[0].Undo.Contract.Inverse.Timeout = 300 * time.Millisecond
 	_ = first.Run(ctx, config("half"), w.play(all, ends(errNoRoom)))
-	l.showsAction("half", "a", func(a view.Action) bool { return a.Attempt > 1 })
+	l.showsAction("half", "a", func(a api.Action) bool { return a.Attempt > 1 })
 	ctx, cancel = bounded(t)
 	defer cancel()
 	again := w.actions("a")
@@ -355,7 +354,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 		}
 		wantUnwound(t, l.process().Run(ctx, config("parked"), w.play(all, ends(errNoRoom))), ledger.StateQuarantined)
 		stubborn = false
-		about := l.showsAction("parked", "b", func(a view.Action) bool { return a.QuarantinedAt != "" })
+		about := l.showsAction("parked", "b", func(a api.Action) bool { return a.QuarantinedAt != "" })
 		at, err := ledger.ParseAddress(about.QuarantinedAt)
 		if err != nil {
 			t.Fatal(err)
@@ -391,7 +390,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 			t.Error(err)
 		}
 		l.cancelPlan("closing")
-		l.showsAction("closing", "a", func(a view.Action) bool { return strings.Contains(a.WaitsFor, "no process offers it") })
+		l.showsAction("closing", "a", func(a api.Action) bool { return strings.Contains(a.WaitsFor, "no process offers it") })
 		wantUnwound(t, l.process().Run(ctx, config("closing"), w.play(w.actions("a"), ends(nil))), ledger.StateCompensated)
 	})
 }
@@ -409,7 +408,7 @@ func TestAPlanThatWasUndoneAfterItsCommitAsksForItsHandlers(t *testing.T) {
 	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "sold", Kind: &pb.Record_CompensationRequested{
 		CompensationRequested: &pb.CompensationRequested{Reason: "returned", Actor: "ana"},
 	}})
-	l.showsAction("sold~1", "b", func(a view.Action) bool { return strings.Contains(a.WaitsFor, "no process offers it") })
+	l.showsAction("sold~1", "b", func(a api.Action) bool { return strings.Contains(a.WaitsFor, "no process offers it") })
 	wantUnwound(t, l.process().Run(ctx, config("sold"), w.play(w.actions("a b"), ends(nil))), ledger.StateCompensated)
 	wantUnwound(t, l.process().Run(ctx, config("sold"), nil), ledger.StateCompensated)
 	if w.ranText() != "a b" || w.undoneText() != "b a" {

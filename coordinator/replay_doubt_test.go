@@ -11,7 +11,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -201,7 +200,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 		},
 		"blocked": func(_ context.Context, _ *tour, _ *replay.Plan, plan string) {
 			l.rule(plan, "b", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
-			l.showsAction(plan, "b", func(a view.Action) bool { return a.Outcome != api.OutcomeUnknown })
+			l.showsAction(plan, "b", func(a api.Action) bool { return a.Outcome != api.OutcomeUnknown })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,17 +342,17 @@ func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
 }
 
 // shown is a plan as `plan show` has it.
-func (l *live) shown(plan string) view.Plan {
+func (l *live) shown(plan string) api.Plan {
 	l.t.Helper()
-	var answer view.PlanAnswer
-	l.ask("plan.show", view.PlanQuery{Plan: plan}, &answer)
+	var answer api.PlanAnswer
+	l.ask("plan.show", api.PlanQuery{Plan: plan}, &answer)
 	return answer.Plan
 }
 
 // showsAction waits until an action is shown as wanted.
-func (l *live) showsAction(plan, action string, want func(view.Action) bool) view.Action {
+func (l *live) showsAction(plan, action string, want func(api.Action) bool) api.Action {
 	l.t.Helper()
-	var last view.Action
+	var last api.Action
 	for by := time.Now().Add(20 * time.Second); time.Now().Before(by); {
 		for _, a := range l.shown(plan).Actions {
 			if last = a; a.Action == action && want(a) {

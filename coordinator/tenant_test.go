@@ -10,14 +10,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // tenant changes what the tenant may do, and returns when that is in its ledger.
-func (l *live) tenant(verb string, r api.TenantRequest, inForce func(view.TenantMay) bool) {
+func (l *live) tenant(verb string, r api.TenantRequest, inForce func(api.TenantMay) bool) {
 	l.t.Helper()
 	r.Tenant, r.Actor = "default", "ana"
 	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(5 * time.Millisecond) {
@@ -34,7 +33,7 @@ func (l *live) tenant(verb string, r api.TenantRequest, inForce func(view.Tenant
 		}
 	}
 	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(5 * time.Millisecond) {
-		var answer view.StatusAnswer
+		var answer api.StatusAnswer
 		l.ask("status", struct{}{}, &answer)
 		if may := answer.Status.May; may != nil && inForce(*may) {
 			return
@@ -61,7 +60,7 @@ func TestAnAgentIsToldWhatItsTenantMayNot(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	l.tenant(api.TenantLimit, api.TenantRequest{Limits: api.TenantLimits{OpenPlans: 1}},
-		func(m view.TenantMay) bool { return len(m.Limits) > 0 && m.Limits[0].Most == 1 })
+		func(m api.TenantMay) bool { return len(m.Limits) > 0 && m.Limits[0].Most == 1 })
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	l.do(p, "a")
 
@@ -87,7 +86,7 @@ func TestAnAgentIsToldWhatItsTenantMayNot(t *testing.T) {
 	}
 
 	l.tenant(api.TenantSuspend, api.TenantRequest{Reason: "not paid"},
-		func(m view.TenantMay) bool { return m.Suspended })
+		func(m api.TenantMay) bool { return m.Suspended })
 	_, _ = p.Do(ctx, coordinator.Action{ID: "b", Capability: "file.write", Input: map[string]any{"path": "/b"}},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 			return coordinator.Outcome{}, nil // it may be crossing when the refusal comes
@@ -97,7 +96,7 @@ func TestAnAgentIsToldWhatItsTenantMayNot(t *testing.T) {
 	}
 	refusedAs(t, p.Commit(ctx), coordinator.ErrUnwound, "tenant", "suspended by ana: not paid",
 		"sagenbaum tenant resume default")
-	l.tenant(api.TenantResume, api.TenantRequest{}, func(m view.TenantMay) bool { return !m.Suspended })
+	l.tenant(api.TenantResume, api.TenantRequest{}, func(m api.TenantMay) bool { return !m.Suspended })
 	r := l.begin(coordinator.PlanSpec{ID: "r"})
 	l.do(r, "a")
 	if err := r.Commit(ctx); err != nil {
@@ -111,7 +110,7 @@ func TestAnAgentIsToldOfConditionsThatItsTenantMayNotHold(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	var used uint64
-	held := func(m view.TenantMay) bool {
+	held := func(m api.TenantMay) bool {
 		for _, limit := range m.Limits {
 			if limit.Limit == string(ledger.LimitHeldConditions) {
 				used = limit.Used
@@ -140,7 +139,7 @@ func TestAnAgentIsToldOfConditionsThatItsTenantMayNotHold(t *testing.T) {
 	if end, err := p.Wait(ctx); err != nil || end.State != ledger.StateCommitted {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	var answer view.StatusAnswer
+	var answer api.StatusAnswer
 	if l.ask("status", struct{}{}, &answer); !held(*answer.Status.May) || used != 0 {
 		t.Errorf("%d conditions are held: %+v", used, answer.Status.May)
 	}

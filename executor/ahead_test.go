@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -22,7 +25,7 @@ func newRun(t *testing.T) *schedule {
 // attempts are the attempts of plan p, in the order of its actions: "a#1 done".
 func (w *world) attempts() string {
 	var out []string
-	undos, _, err := view.NewReaderWith(w.kv, "t", w, w.programs).Undos(view.UndoQuery{Plan: "p", Limit: 100})
+	undos, _, err := view.NewReaderWith(w.kv, "t", w, w.programs).Undos(api.UndoQuery{Plan: "p", Limit: 100})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -294,7 +297,7 @@ func TestAForgedDispatchAheadIsVoid(t *testing.T) {
 		}
 		s.must(s.append(holder, records...))
 		at := s.actionOf("p", "c").Row.Dispatched
-		last.Folded, last.GetCompensationDispatched().Behind = s.state.Meta().Applied.Sequence, at.CloneVT()
+		last.Folded, last.GetCompensationDispatched().Behind = s.state.Meta().Applied.Sequence, proto.CloneOf(at)
 		forge(last)
 		if r := s.append(holder, last)[0]; r.Verdict != Void || r.Reason == "" {
 			t.Errorf("%s: %+v", what, r)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -246,7 +248,7 @@ func (s *fold) firedBeside(p *plan, a *action, l *rowspb.LeaseRow, f *rowspb.Fir
 	if turned == nil {
 		c, err := s.Condition(conditionOf(p, a, l))
 		turned = &rowspb.Turned{Action: a.id.N, Lease: l.Name, At: s.e.Address, Ns: s.meta.TimeNs,
-			Clocked: err == nil && c.ReadsClock(), Readings: read, Firing: f.CloneVT()}
+			Clocked: err == nil && c.ReadsClock(), Readings: read, Firing: proto.CloneOf(f)}
 	}
 	if len(p.row.Behind) < behindMax {
 		p.row.Behind = slices.Insert(p.row.Behind, 0, turned)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -135,7 +137,7 @@ func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
 			r.Plan, r.Action, r.About, r.Cause = "p", "b", about, cause
 			return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, r)[0]
 		}
-		other := b.Fixed.Registered.CloneVT()
+		other := proto.CloneOf(b.Fixed.Registered)
 		other.Leaf[0] ^= 1
 		for name, c := range map[string]struct {
 			about, cause *pb.Address

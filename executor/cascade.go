@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -120,7 +122,7 @@ func (p *plan) firing(a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.T
 	if t := firstTurn(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}); t != nil {
 		f.TurnedNs = t.Ns
 		if t.Firing != nil {
-			f = t.Firing.CloneVT()
+			f = proto.CloneOf(t.Firing)
 		}
 	} else {
 		held := p.hold(a, l)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -122,7 +124,7 @@ func (s *fold) cascadeAnswered(p *plan, k *pb.CascadeAnswered) Result {
 			p.keepAnswer(c, word)
 			continue
 		}
-		c = c.CloneVT()
+		c = proto.CloneOf(c)
 		c.Proposal, p.row.Cuts[i] = proposal, c
 		p.touch()
 	}
@@ -275,7 +277,7 @@ func (p *plan) keepAnswer(c *rowspb.Cut, answer *rowspb.Word) {
 	if old >= 0 {
 		p.row.Answered = slices.Delete(p.row.Answered, old, old+1)
 	}
-	c = c.CloneVT()
+	c = proto.CloneOf(c)
 	c.Proposal, c.Answer = nil, answer
 	p.row.Answered = lastOf(answersMax, append(p.row.Answered, c))
 	p.touch()

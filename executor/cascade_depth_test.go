@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -22,7 +24,7 @@ func TestAForgedDepthIsVoid(t *testing.T) {
 		t.Helper()
 		records := r.decide(nil)
 		at := slices.IndexFunc(records, func(k *pb.Record) bool { return k.Plan == plan && k.GetLeaseFired() != nil })
-		forged := records[at].CloneVT()
+		forged := proto.CloneOf(records[at])
 		body := change(forged.GetLeaseFired())
 		if body != nil {
 			forged.Kind = body.Kind

@@ -131,7 +131,7 @@ func (r *ring) kick(place int) {
 
 // cut are the plans that wait for their owner, as "w1-2: depth 9 of 8".
 func (w *world) cut() (out []string) {
-	views, _ := view.NewReader(w.kv, "t", nil).Quarantined(view.ListQuery{})
+	views, _ := view.NewReader(w.kv, "t", nil).Quarantined(api.ListQuery{})
 	for _, v := range views {
 		for _, c := range v.Cuts {
 			out = append(out, v.Plan+": "+c.Why)
@@ -140,9 +140,9 @@ func (w *world) cut() (out []string) {
 	return out
 }
 
-func (w *world) why(plan string) view.Why {
+func (w *world) why(plan string) api.Why {
 	w.t.Helper()
-	shown, err := view.NewReader(w.kv, "t", nil).Why(view.WhyQuery{Plan: plan})
+	shown, err := view.NewReader(w.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func TestAPreviewLooksPastACut(t *testing.T) {
 	r := newRing(t, 2, CascadeLimits{Depth: 2})
 	r.kick(0)
 	digest := rows.Digest(r.kv)
-	shown, err := view.NewReader(r.kv, "t", nil).Preview(view.PreviewQuery{Plan: "w0-2"}, r.now)
+	shown, err := view.NewReader(r.kv, "t", nil).Preview(api.PreviewQuery{Plan: "w0-2"}, r.now)
 	if err != nil || shown.End != "compensated" || len(shown.Steps) != 1 || shown.Steps[0].Step != "compensate" {
 		t.Errorf("%+v, %v", shown, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -169,7 +170,7 @@ func TestACommitNamesTheActsThatItWaitsFor(t *testing.T) {
 	if got := named(); got != "a b q/c " {
 		t.Fatalf("it waits for %q", got)
 	}
-	why, err := view.NewReader(s.kv, "t", s).Why(view.WhyQuery{Plan: "p"})
+	why, err := view.NewReader(s.kv, "t", s).Why(api.WhyQuery{Plan: "p"})
 	if err != nil || len(why.Waits) != 3 || why.Waits[2].Action != "q/c" {
 		t.Fatalf("%+v, %v", why.Waits, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
@@ -102,9 +103,9 @@ func TestACopyOfARecordWithAnIDChangesNothing(t *testing.T) {
 		then   *pb.Record // what is said of the same after it; nil: nothing
 	}{
 		"an assertion":             {sensor, asserted("k", "1"), nil},
-		"one that was retracted":   {sensor, asserted("k", "1"), retracted.CloneVT()},
+		"one that was retracted":   {sensor, asserted("k", "1"), proto.CloneOf(retracted)},
 		"one that another is over": {sensor, asserted("k", "1"), asserted("k", "2")},
-		"a retraction":             {sensor, retracted.CloneVT(), asserted("k", "3")},
+		"a retraction":             {sensor, proto.CloneOf(retracted), asserted("k", "3")},
 		"a contract":               {ops, contract(`{"capability":"do.a"}`), contract(`{"capability":"do.a","v":2}`)},
 		"a clock": {ops, &pb.Record{Kind: &pb.Record_ClockConfirmed{
 			ClockConfirmed: &pb.ClockConfirmed{Actor: "ann"}}}, nil},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -67,7 +69,7 @@ func (d *decider) report(p *plan, a *action) bool {
 		done := &pb.CompensationSucceeded{Attempt: k.Attempt, ExternalRef: k.ExternalRef,
 			Timing: k.Timing}
 		if a.row.Pending != nil {
-			done = a.row.Pending.CloneVT()
+			done = proto.CloneOf(a.row.Pending)
 		}
 		if a.row.Confirmed {
 			done.Verified, done.Probed = a.row.Pending != nil, a.row.Pending == nil

@@ -9,11 +9,12 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // explained prints what the leases of p answer, a line each.
-func explained(t *testing.T, s *schedule, q view.ExplainQuery) string {
+func explained(t *testing.T, s *schedule, q api.ExplainQuery) string {
 	t.Helper()
 	s.state.Flush()
 	shown, err := view.NewReader(s.kv, "t", nil).Explain(q)
@@ -48,7 +49,7 @@ func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 	s.must(s.agent("p", opened(epoch0+60*second, when("late", `facts["gate/" + plan.labels.none].open == true`),
 		when("paid", `facts["paid"].n > 3`))))
 	s.play("a:probe a? b:probe b+ judge:b=allow fact:paid=" + `{"n":2}` + " turn")
-	got := explained(t, s, view.ExplainQuery{Plan: "p"})
+	got := explained(t, s, api.ExplainQuery{Plan: "p"})
 	for _, want := range []string{
 		`/plan.failed false waits  keys  plan.status="open"`,
 		`/plan.cancelled false`,
@@ -63,14 +64,14 @@ func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 		}
 	}
 	s.play("a.probe=duplicate fail turn")
-	got = explained(t, s, view.ExplainQuery{Plan: "p", Action: "a"})
+	got = explained(t, s, api.ExplainQuery{Plan: "p", Action: "a"})
 	if !strings.Contains(got, "a/action.duplicate true fired") {
 		t.Error(got)
 	}
-	if got = explained(t, s, view.ExplainQuery{Plan: "p", Lease: LeaseFailed}); !strings.HasPrefix(got, "/plan.failed true fired") {
+	if got = explained(t, s, api.ExplainQuery{Plan: "p", Lease: LeaseFailed}); !strings.HasPrefix(got, "/plan.failed true fired") {
 		t.Error(got)
 	}
-	for _, q := range []view.ExplainQuery{{Plan: "q"}, {Plan: "p", Action: "z"}, {Plan: "p", Lease: "z"}} {
+	for _, q := range []api.ExplainQuery{{Plan: "q"}, {Plan: "p", Action: "z"}, {Plan: "p", Lease: "z"}} {
 		if got = explained(t, s, q); !strings.Contains(got, "want") && !strings.Contains(got, "there is no") &&
 			!strings.Contains(got, "no lease") && !strings.Contains(got, "no action") {
 			t.Errorf("%+v: %s", q, got)
@@ -85,7 +86,7 @@ func TestExplainCountsTheLeasesThatAnswerAlike(t *testing.T) {
 		s.must(s.agent(fmt.Sprint("p", i), opened(0, when("halt", `facts["market"].halted == true`))))
 	}
 	s.state.Flush()
-	shown, err := view.NewReader(s.kv, "t", nil).Explain(view.ExplainQuery{Plan: "p1", Lease: "halt"})
+	shown, err := view.NewReader(s.kv, "t", nil).Explain(api.ExplainQuery{Plan: "p1", Lease: "halt"})
 	if err != nil || len(shown.Leases) != 1 || shown.Leases[0].Shared != 2 ||
 		fmt.Sprint(shown.Leases[0].Keys) != "[market]" {
 		t.Fatalf("%+v %v", shown, err)
@@ -99,9 +100,9 @@ func asOf(s *schedule, seconds int64) *view.Reader {
 }
 
 // heldLease is what the reader shows of one lease of p.
-func heldLease(t *testing.T, r *view.Reader, action, name string) view.Lease {
+func heldLease(t *testing.T, r *view.Reader, action, name string) api.Lease {
 	t.Helper()
-	shown, err := r.Explain(view.ExplainQuery{Plan: "p", Action: action, Lease: name})
+	shown, err := r.Explain(api.ExplainQuery{Plan: "p", Action: action, Lease: name})
 	if err != nil || len(shown.Leases) != 1 {
 		t.Fatalf("%+v %v", shown, err)
 	}
@@ -136,11 +137,11 @@ func TestLeasesAreShownAsOfTheClock(t *testing.T) {
 			t.Errorf("%s after %d s: %s, want %s", c.name, c.seconds, got, c.want)
 		}
 	}
-	shown, err := asOf(s, 6).Explain(view.ExplainQuery{Plan: "p"})
+	shown, err := asOf(s, 6).Explain(api.ExplainQuery{Plan: "p"})
 	if err != nil || shown.TimeNs != epoch0+6*second {
 		t.Errorf("as of %d: %v", shown.TimeNs, err)
 	}
-	if shown, _ = asOf(s, -6).Explain(view.ExplainQuery{Plan: "p"}); shown.TimeNs != s.state.Meta().TimeNs {
+	if shown, _ = asOf(s, -6).Explain(api.ExplainQuery{Plan: "p"}); shown.TimeNs != s.state.Meta().TimeNs {
 		t.Errorf("as of %d, before the last record", shown.TimeNs)
 	}
 }

@@ -59,20 +59,20 @@ func findWorld(t *testing.T, plans int) *world {
 }
 
 // naiveFind looks at every plan.
-func naiveFind(r *view.Reader, q view.FindQuery) (ids []string) {
-	var all []view.Plan
+func naiveFind(r *view.Reader, q api.FindQuery) (ids []string) {
+	var all []api.Plan
 	for after, more := "", true; more; more = after != "" {
-		var page []view.Plan
-		page, after = r.Plans(view.Filter{After: after, Limit: 1000})
+		var page []api.Plan
+		page, after = r.Plans(api.Filter{After: after, Limit: 1000})
 		all = append(all, page...)
 	}
-	slices.SortFunc(all, func(a, b view.Plan) int { return int(b.OpenedNs - a.OpenedNs) })
+	slices.SortFunc(all, func(a, b api.Plan) int { return int(b.OpenedNs - a.OpenedNs) })
 	if q.Text != "" { // ids first, in their order
-		slices.SortStableFunc(all, func(a, b view.Plan) int { return strings.Compare(a.Plan, b.Plan) })
+		slices.SortStableFunc(all, func(a, b api.Plan) int { return strings.Compare(a.Plan, b.Plan) })
 	}
 	for _, p := range all {
 		full, _ := r.Plan(p.Plan)
-		has := slices.ContainsFunc(full.Actions, func(a view.Action) bool { return a.Capability == q.Capability })
+		has := slices.ContainsFunc(full.Actions, func(a api.Action) bool { return a.Capability == q.Capability })
 		labelled := q.Label == p.Label || q.Label == "env="+p.Labels["env"]
 		if (q.State == "" || p.State == q.State) && (q.Agent == "" || p.Agent == q.Agent) && (q.Capability == "" || has) &&
 			(q.Label == "" || labelled) &&
@@ -84,7 +84,7 @@ func naiveFind(r *view.Reader, q view.FindQuery) (ids []string) {
 }
 
 // findAll follows Next to the end.
-func findAll(t *testing.T, r *view.Reader, q view.FindQuery) (ids []string) {
+func findAll(t *testing.T, r *view.Reader, q api.FindQuery) (ids []string) {
 	t.Helper()
 	for range 1000 {
 		answer, err := r.Find(q)
@@ -114,7 +114,7 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 			for _, capability := range []string{"", "c.one"} {
 				for _, label := range []string{"", "red", "env=prod"} {
 					for _, since := range []int{0, 30} {
-						q := view.FindQuery{State: state, Agent: agent, Capability: capability, Label: label, Limit: 7}
+						q := api.FindQuery{State: state, Agent: agent, Capability: capability, Label: label, Limit: 7}
 						if since > 0 {
 							q.FromNs, q.UntilNs = epoch0+int64(since)*second, epoch0+int64(since+180)*second
 						}
@@ -132,16 +132,16 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 		t.Errorf("%d found in all: the plans are too much alike", found)
 	}
 	for _, text := range []string{"a", "b00", "zz"} {
-		got, want := findAll(t, r, view.FindQuery{Text: text, Limit: 3}), naiveFind(r, view.FindQuery{Text: text})
+		got, want := findAll(t, r, api.FindQuery{Text: text, Limit: 3}), naiveFind(r, api.FindQuery{Text: text})
 		if !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
-	if got := findAll(t, r, view.FindQuery{Text: "redd", Limit: 5}); len(got) == 0 ||
-		len(got) != len(naiveFind(r, view.FindQuery{Label: "redder"})) {
+	if got := findAll(t, r, api.FindQuery{Text: "redd", Limit: 5}); len(got) == 0 ||
+		len(got) != len(naiveFind(r, api.FindQuery{Label: "redder"})) {
 		t.Errorf("labels that begin with redd: %v", got)
 	}
-	for _, q := range []view.FindQuery{{State: "gone"}, {After: "zz"}} {
+	for _, q := range []api.FindQuery{{State: "gone"}, {After: "zz"}} {
 		if _, err := r.Find(q); err == nil {
 			t.Errorf("%+v was taken", q)
 		}
@@ -161,7 +161,7 @@ func TestOnePageOfAListLooksAtSoManyPlansOnly(t *testing.T) {
 	}
 	w.state.Flush()
 	r := view.NewReader(w.kv, "t", w).At(w.now)
-	q := view.FindQuery{Agent: "a1", UntilNs: 1 << 62, State: ledger.StateCommitted, Label: "test"}
+	q := api.FindQuery{Agent: "a1", UntilNs: 1 << 62, State: ledger.StateCommitted, Label: "test"}
 	answer, err := r.Find(q)
 	if err != nil || !answer.Paused || answer.Next == "" || len(answer.Plans) != 0 {
 		t.Fatalf("a page that finds none: paused %v, next %q, %d plans, %v", answer.Paused, answer.Next, len(answer.Plans),
@@ -246,7 +246,7 @@ func (w *world) unwind(t *testing.T, plans ...string) (moving []string) {
 }
 
 // listed follows Next to the end of a list of plans; between does something between two batches.
-func listed(t *testing.T, w *world, q view.Filter, between func(batch int)) (ids []string) {
+func listed(t *testing.T, w *world, q api.Filter, between func(batch int)) (ids []string) {
 	t.Helper()
 	for batch := range 1000 {
 		r := view.NewReader(w.kv, "t", w).At(w.now)
@@ -265,7 +265,7 @@ func listed(t *testing.T, w *world, q view.Filter, between func(batch int)) (ids
 			next.After, last.After = answer.Next, view.PlaceOf(answer, n-1)
 			one, _ := r.List(next)
 			other, err := r.List(last)
-			same := func(a, b view.Plan) bool { return a.Plan == b.Plan }
+			same := func(a, b api.Plan) bool { return a.Plan == b.Plan }
 			if err != nil || !slices.EqualFunc(one.Plans, other.Plans, same) {
 				t.Errorf("after %q comes something else than after %q (%v)", last.After, next.After, err)
 			}
@@ -289,7 +289,7 @@ func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
 	w := findWorld(t, 90)
 	w.state.Flush()
 	r := view.NewReader(w.kv, "t", w).At(w.now)
-	for i, id := range naiveFind(r, view.FindQuery{State: ledger.StateOpen}) {
+	for i, id := range naiveFind(r, api.FindQuery{State: ledger.StateOpen}) {
 		if i%2 == 0 {
 			w.unwind(t, id)
 		}
@@ -301,7 +301,7 @@ func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
 			for _, label := range []string{"", "red", "env=prod"} {
 				var want []string
 				for _, moving := range []bool{true, false} {
-					for _, id := range naiveFind(r, view.FindQuery{State: state, Agent: agent}) {
+					for _, id := range naiveFind(r, api.FindQuery{State: state, Agent: agent}) {
 						p, _ := r.Plan(id)
 						states[p.State]++
 						if (p.State == ledger.StateUnwinding) == moving && (label == "" || p.Label == label) {
@@ -310,7 +310,7 @@ func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
 					}
 				}
 				for _, limit := range []int{1, 7, 1000} {
-					q := view.Filter{State: state, Agent: agent, Label: label, Limit: limit}
+					q := api.Filter{State: state, Agent: agent, Label: label, Limit: limit}
 					if got := listed(t, w, q, nil); !slices.Equal(got, want) {
 						t.Fatalf("%+v: %v, want %v", q, got, want)
 					}
@@ -321,9 +321,9 @@ func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
 	if states[ledger.StateUnwinding] < 10 || states[ledger.StateOpen] < 10 {
 		t.Errorf("the plans are too much alike: %v", states)
 	}
-	all := listed(t, w, view.Filter{Limit: 1000}, nil)
+	all := listed(t, w, api.Filter{Limit: 1000}, nil)
 	for i := range all[:len(all)-1] { // the id of a plan will do
-		answer, err := r.List(view.Filter{After: all[i], Limit: 1})
+		answer, err := r.List(api.Filter{After: all[i], Limit: 1})
 		if err != nil || answer.Plans[0].Plan != all[i+1] {
 			t.Fatalf("after %s: %+v, %v; want %s", all[i], answer.Plans, err, all[i+1])
 		}
@@ -332,7 +332,7 @@ func TestAListOfPlansHasWhatIsBeingUndoneFirst(t *testing.T) {
 		"nowhere", "x/" + all[0], "1/2/" + all[0], "1/unwinding/2/" + all[0], "/", "-1/" + all[0],
 	} {
 		var refused *ledger.Refused
-		if _, err := r.List(view.Filter{After: after}); !errors.As(err, &refused) || refused.Field != "after" {
+		if _, err := r.List(api.Filter{After: after}); !errors.As(err, &refused) || refused.Field != "after" {
 			t.Errorf("after %q: %v", after, err)
 		}
 	}
@@ -345,14 +345,14 @@ func TestAListOfPlansLosesNoneWhilePlansMove(t *testing.T) {
 	w := findWorld(t, 90)
 	w.state.Flush()
 	r := view.NewReader(w.kv, "t", w).At(w.now)
-	open := naiveFind(r, view.FindQuery{State: ledger.StateOpen})
+	open := naiveFind(r, api.FindQuery{State: ledger.StateOpen})
 	slices.Reverse(open) // the list comes to the oldest last
 	if moving := w.unwind(t, open[len(open)/2:]...); len(moving) < 5 {
 		t.Fatalf("%d plans are being undone, too few for a second batch", len(moving))
 	}
-	before := listed(t, w, view.Filter{Limit: 1000}, nil)
+	before := listed(t, w, api.Filter{Limit: 1000}, nil)
 	began := 0
-	got := listed(t, w, view.Filter{Limit: 4}, func(batch int) {
+	got := listed(t, w, api.Filter{Limit: 4}, func(batch int) {
 		w.now += second
 		fresh := opened(0)
 		fresh.Plan = fmt.Sprintf("n%03d", batch)
@@ -386,7 +386,7 @@ func TestAListOfPlansHasWhatItsOwnerLetsGoOn(t *testing.T) {
 	if got := s.show("p").State; got != ledger.StateQuarantined {
 		t.Fatal(got)
 	}
-	got := listed(t, s.world, view.Filter{Limit: 1}, func(batch int) {
+	got := listed(t, s.world, api.Filter{Limit: 1}, func(batch int) {
 		if batch == 0 {
 			s.play("retry:a")
 		}
@@ -424,7 +424,7 @@ func TestTheFirstBatchOfAListCostsWhatItShows(t *testing.T) {
 		w := findWorld(t, plans)
 		w.state.Flush()
 		kv := &readKV{KV: w.kv}
-		if _, err := view.NewReader(kv, "t", w).At(w.now).List(view.Filter{Limit: 5}); err != nil {
+		if _, err := view.NewReader(kv, "t", w).At(w.now).List(api.Filter{Limit: 5}); err != nil {
 			t.Fatal(err)
 		}
 		return kv.reads

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -125,7 +127,7 @@ func TestAnEffectWithoutItsNameIsItsOwners(t *testing.T) {
 		done := unnamed.GetForwardCompleted()
 		done.OutputIncomplete, done.ReferenceIncomplete = false, true
 		s.must(s.agent("p", unnamed))
-		if got := s.agent("p", unnamed.CloneVT())[0].Verdict; got != Repeated {
+		if got := s.agent("p", proto.CloneOf(unnamed))[0].Verdict; got != Repeated {
 			t.Errorf("a copy is %v", got)
 		}
 		s.play("fail turn")

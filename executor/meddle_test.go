@@ -129,8 +129,8 @@ func (s *schedule) finish() {
 			answers = append(answers, *s.work(c))
 		}
 		s.turn(answers...)
-		plans, _ := view.NewReader(s.kv, "t", nil).Plans(view.Filter{})
-		busy := slices.ContainsFunc(plans, func(p view.Plan) bool {
+		plans, _ := view.NewReader(s.kv, "t", nil).Plans(api.Filter{})
+		busy := slices.ContainsFunc(plans, func(p api.Plan) bool {
 			return p.State == "unwinding" || p.State == "quarantined" || len(p.Orphans) > 0
 		})
 		if !busy {
@@ -140,7 +140,7 @@ func (s *schedule) finish() {
 			s.settle(p.Plan)
 		}
 	}
-	plans, _ := view.NewReader(s.kv, "t", nil).Plans(view.Filter{})
+	plans, _ := view.NewReader(s.kv, "t", nil).Plans(api.Filter{})
 	for _, p := range plans {
 		s.t.Logf("plan %s (of %s) is %s: %s", p.Plan, p.Parent, p.State, s.undos(p.Plan))
 	}

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -27,7 +28,7 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 		}
 		large := fmt.Sprintf("%q", strings.Repeat("x", int(capacity)))
 		w.must(w.append(sensor, asserted("big", large)))
-		next, _ := view.NewReader(w.kv, "t", w).Queue(view.QueueQuery{}, capacity)
+		next, _ := view.NewReader(w.kv, "t", w).Queue(api.QueueQuery{}, capacity)
 		if len(next) != 4 || next[0].Key != "big" || !next[0].Oversize || next[1].Oversize {
 			t.Fatalf("capacity %d: %+v", capacity, next)
 		}
@@ -35,19 +36,19 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 		w.must(w.append(ops, restoreAsked("big")))
 		w.turn()
 		for _, key := range []string{"a1", "a2", "a3"} {
-			if got := w.factState(key); got != view.FactInMemory {
+			if got := w.factState(key); got != api.FactInMemory {
 				t.Errorf("capacity %d: %s is %s, for a fact that never fits", capacity, key, got)
 			}
 		}
-		if row := w.state.FactRow("big"); w.factState("big") != view.FactEvicted || row.Asked != nil ||
+		if row := w.state.FactRow("big"); w.factState("big") != api.FactEvicted || row.Asked != nil ||
 			w.state.Meta().Evictions != 2 {
 			t.Errorf("capacity %d: %v, %d evictions", capacity, row, w.state.Meta().Evictions)
 		}
 		w.now += ResidentStep
 		w.must(w.append(sensor, asserted("b", small), asserted("big", large))) // over the capacity without it, too
 		w.turn()
-		if w.factState("big") != view.FactEvicted || w.factState("a1") != view.FactEvicted ||
-			w.factState("a2") != view.FactInMemory || w.factState("b") != view.FactInMemory {
+		if w.factState("big") != api.FactEvicted || w.factState("a1") != api.FactEvicted ||
+			w.factState("a2") != api.FactInMemory || w.factState("b") != api.FactInMemory {
 			t.Errorf("capacity %d: %v", capacity, w.state.Meta())
 		}
 		w.must(w.append(sensor, asserted("a2", large), asserted("a2", small), asserted("a2", large), forgotten("a2")))
@@ -63,7 +64,7 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 func TestARetractionOfWhatIsNotThereChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.append(sensor, asserted("a", `1`), forgotten("a")))
-	row := w.state.FactRow("a").CloneVT()
+	row := proto.CloneOf(w.state.FactRow("a"))
 	w.now += second
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "other"}, forgotten("a"),
 		forgotten("never")))

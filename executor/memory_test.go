@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -60,7 +61,7 @@ func restoreAsked(keys ...string) *pb.Record {
 // factState is one fact as it is shown, without reading its value.
 func (w *world) factState(key string) string {
 	w.t.Helper()
-	facts, _, err := view.NewReader(w.kv, "t", w).Facts(view.FactsQuery{Prefix: key, State: ""})
+	facts, _, err := view.NewReader(w.kv, "t", w).Facts(api.FactsQuery{Prefix: key, State: ""})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func (w *world) factState(key string) string {
 			return f.State
 		}
 	}
-	return view.FactRetracted
+	return api.FactRetracted
 }
 
 // entryAt is a record of the ledger.
@@ -169,7 +170,7 @@ func (w *world) story() string {
 			out.WriteByte('\n')
 		}
 	}
-	plans, _ := view.NewReader(w.kv, "t", w).Plans(view.Filter{Limit: 1000})
+	plans, _ := view.NewReader(w.kv, "t", w).Plans(api.Filter{Limit: 1000})
 	for _, p := range plans {
 		fmt.Fprintf(&out, "%s %s: %s\n", p.Plan, p.State, w.undos(p.Plan))
 	}
@@ -254,15 +255,15 @@ func TestEvictionGoesDownToNineTenths(t *testing.T) {
 	for i := range 10 {
 		states = append(states, w.factState(fmt.Sprintf("f%d", i)))
 	}
-	want := slices.Repeat([]string{view.FactInMemory}, 10)
-	want[2], want[3] = view.FactEvicted, view.FactEvicted // f0 was asserted last, f1 is watched
+	want := slices.Repeat([]string{api.FactInMemory}, 10)
+	want[2], want[3] = api.FactEvicted, api.FactEvicted // f0 was asserted last, f1 is watched
 	if !slices.Equal(states, want) || w.state.Meta().FactBytes != 90 {
 		t.Fatalf("%v, %d bytes", states, w.state.Meta().FactBytes)
 	}
 	w.memoryMax = 15
 	w.turn()
-	if w.factState("f1") != view.FactEvicted || w.factState("g0") != view.FactInMemory &&
-		w.factState("f0") != view.FactInMemory {
+	if w.factState("f1") != api.FactEvicted || w.factState("g0") != api.FactInMemory &&
+		w.factState("f0") != api.FactInMemory {
 		t.Fatal("what is watched never goes, or all goes")
 	}
 	w.memoryMax = 0
@@ -281,15 +282,15 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 	w.must(w.agent("q",
 		opened(0, &pb.Trigger{Name: "x", Condition: `"a" in facts && elapsed(at("a"), duration("1h")) && !("b" in facts)`})))
 	w.turn()
-	if len(w.recalls) != 0 || w.factState("a") != view.FactEvicted {
+	if len(w.recalls) != 0 || w.factState("a") != api.FactEvicted {
 		t.Fatalf("the value was read to know whether and when: %v, %s", w.recalls, w.factState("a"))
 	}
 	w.memoryMax = 8
 	w.must(w.append(sensor, asserted("cc", `{"n":1}`))) // 9 bytes: it goes, and memory is empty
 	w.must(w.agent("p", opened(0, &pb.Trigger{Name: "x", Condition: `facts["a"].n == 2`})))
 	w.turn()
-	if !slices.Equal(w.recalls[:1], []string{"a"}) || w.factState("a") != view.FactInMemory ||
-		w.factState("cc") != view.FactEvicted {
+	if !slices.Equal(w.recalls[:1], []string{"a"}) || w.factState("a") != api.FactInMemory ||
+		w.factState("cc") != api.FactEvicted {
 		t.Fatalf("recalls %v, a is %s, cc is %s", w.recalls, w.factState("a"), w.factState("cc"))
 	}
 	w.must(w.append(ops, evictAsked("a")))
@@ -297,7 +298,7 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 	w.memoryMax = 7 // a takes 8
 	w.must(w.agent("r", opened(0, &pb.Trigger{Name: "x", Condition: `facts["a"].n == 3`})))
 	w.turn()
-	if w.factState("a") != view.FactEvicted {
+	if w.factState("a") != api.FactEvicted {
 		t.Fatal("it came back where there is no room for it")
 	}
 }
@@ -365,7 +366,7 @@ func TestARequestAboutFactsIsTakenWholeOrRefusedWithItsReason(t *testing.T) {
 	refuse(evictAsked("b"), "the same was asked at")
 	w.turn()
 	row := w.state.FactRow("b")
-	if w.factState("a") != view.FactEvicted || row.Evicted == nil ||
+	if w.factState("a") != api.FactEvicted || row.Evicted == nil ||
 		!SameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
 		t.Fatalf("%v", row)
 	}
@@ -472,7 +473,7 @@ func TestTheLatestEvictionsAreKeptInAList(t *testing.T) {
 		w.must(w.append(ops, evictAsked(key)))
 		w.turn()
 	}
-	_, latest := view.NewReader(w.kv, "t", w).Queue(view.QueueQuery{Limit: 1000}, 0)
+	_, latest := view.NewReader(w.kv, "t", w).Queue(api.QueueQuery{Limit: 1000}, 0)
 	if len(latest) != LatestMax || w.state.Meta().Evictions != LatestMax+7 {
 		t.Fatalf("%d, of %d", len(latest), w.state.Meta().Evictions)
 	}

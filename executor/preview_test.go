@@ -59,7 +59,7 @@ func (w *planted) stages(withStages bool) (steps []string) {
 
 func (w *planted) stepsOf(records []*pb.Record, stage int, withStages bool) (steps []string) {
 	for _, r := range records {
-		step := view.PreviewStep{Stage: stage, Plan: strings.TrimSuffix(r.Plan, UndoneSuffix), Action: r.Action}
+		step := api.PreviewStep{Stage: stage, Plan: strings.TrimSuffix(r.Plan, UndoneSuffix), Action: r.Action}
 		switch k := r.Kind.(type) {
 		case *pb.Record_CompensationDispatched:
 			step.Step, step.Inverse, step.Arguments = "compensate", k.CompensationDispatched.Capability, r.Payload.Arguments
@@ -80,7 +80,7 @@ func (w *planted) stepsOf(records []*pb.Record, stage int, withStages bool) (ste
 	return steps
 }
 
-func lineOf(step view.PreviewStep, withStages bool) string {
+func lineOf(step api.PreviewStep, withStages bool) string {
 	if !withStages {
 		step.Stage = 0
 	}
@@ -107,7 +107,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		w.close(root)
 		// With fewer places than calls the order of answers decides which stage a step is in.
 		withStages := w.planOf("p").Row.Declared.Concurrency == 0
-		moment, q := w.moment(), view.PreviewQuery{Plan: "p"}
+		moment, q := w.moment(), api.PreviewQuery{Plan: "p"}
 		if moment == "open" && g.IntN(2) == 0 {
 			q.To = "s"
 		}
@@ -153,7 +153,7 @@ func (w *planted) moment() string {
 
 // unwindAs asks for what was previewed, unless it is under way; it returns the plan
 // that unwinds, or nothing when that is refused as the preview says.
-func (w *planted) unwindAs(viewed view.Preview) string {
+func (w *planted) unwindAs(viewed api.Preview) string {
 	w.t.Helper()
 	state := w.show("p").State
 	if state != "open" && state != "committed" {
@@ -182,7 +182,7 @@ func (w *planted) unwindAs(viewed view.Preview) string {
 	return "p" + UndoneSuffix
 }
 
-func (w *planted) compare(viewed view.Preview, plan string, withStages bool) {
+func (w *planted) compare(viewed api.Preview, plan string, withStages bool) {
 	w.t.Helper()
 	var shown []string
 	for _, s := range viewed.Steps {
@@ -220,21 +220,21 @@ func (w *planted) compare(viewed view.Preview, plan string, withStages bool) {
 func TestPreviewOfNothing(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ turn")
-	if _, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "none"}, s.now); err == nil {
+	if _, err := view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "none"}, s.now); err == nil {
 		t.Fatal("a preview of an unknown plan")
 	}
-	refusal := func(q view.PreviewQuery) string {
+	refusal := func(q api.PreviewQuery) string {
 		viewed, err := view.NewReader(s.kv, "t", nil).Preview(q, s.now)
 		if err != nil || viewed.End != viewed.State || len(viewed.Steps) > 0 {
 			t.Fatalf("%+v %v", viewed, err)
 		}
 		return viewed.Refused
 	}
-	if why := refusal(view.PreviewQuery{Plan: "p", To: "s"}); why != "plan p has no savepoint s" {
+	if why := refusal(api.PreviewQuery{Plan: "p", To: "s"}); why != "plan p has no savepoint s" {
 		t.Fatal(why)
 	}
 	s.play("fail turn")
-	if why := refusal(view.PreviewQuery{Plan: "p"}); why != "plan p is compensated" {
+	if why := refusal(api.PreviewQuery{Plan: "p"}); why != "plan p is compensated" {
 		t.Fatal(why)
 	}
 }

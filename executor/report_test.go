@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -179,7 +180,7 @@ func TestAReportCountsWithoutWhatCannotBeRead(t *testing.T) {
 		}
 		s.turn()
 		s.wantState("p", "compensated", "a=compensated")
-		undos, _, err := view.NewReader(s.kv, "t", nil).Undos(view.UndoQuery{Plan: "p"})
+		undos, _, err := view.NewReader(s.kv, "t", nil).Undos(api.UndoQuery{Plan: "p"})
 		if err != nil || len(undos) != 1 || undos[0].WorkNs != 4_100_000 || undos[0].ToolNs != 0 {
 			t.Errorf("attempts %+v, %v", undos, err)
 		}

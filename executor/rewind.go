@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -343,7 +345,7 @@ func (p *plan) irreversibleNow(reached func(n uint32) bool) (gone []string) {
 // same keys and addresses, and so for its children.
 func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 	parent string) *plan {
-	d := p.row.Declared.CloneVT()
+	d := proto.CloneOf(p.row.Declared)
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
 	u := s.addPlan(id, &rowspb.PlanRow{
 		Agent: p.row.Agent, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -256,7 +257,7 @@ func TestWhetherAnActionCanBeUndone(t *testing.T) {
 	} {
 		s := newSchedule(t)
 		s.play(test.play)
-		shown, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "p", Action: test.action},
+		shown, err := view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p", Action: test.action},
 			s.now)
 		if got := s.undoableText(shown.Undoable); err != nil || got != test.want {
 			t.Errorf("%s of %s: %s, %v, want %s", test.action, test.play, got, err, test.want)
@@ -265,7 +266,7 @@ func TestWhetherAnActionCanBeUndone(t *testing.T) {
 }
 
 // undoableText is as in "cannot with c until 1m0s: why".
-func (s *schedule) undoableText(u *view.Undoable) string {
+func (s *schedule) undoableText(u *api.Undoable) string {
 	if u == nil {
 		return "unknown"
 	}
@@ -286,12 +287,12 @@ func (s *schedule) undoableText(u *view.Undoable) string {
 func TestAPreviewOfAPart(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ b b+ c c+")
-	shown, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "p", Action: "b"}, s.now)
+	shown, err := view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p", Action: "b"}, s.now)
 	if err != nil || shown.End != ledger.StateOpen || len(shown.Steps) != 2 ||
 		shown.Steps[0].Action != "c" || shown.Steps[1].Action != "b" {
 		t.Errorf("%+v, %v", shown, err)
 	}
-	shown, err = view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "p", Action: "z"}, s.now)
+	shown, err = view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p", Action: "z"}, s.now)
 	if err != nil || shown.Refused == "" {
 		t.Errorf("%+v, %v", shown, err)
 	}

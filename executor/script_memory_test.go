@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -34,8 +35,8 @@ func (s *script) showFacts(r *view.Reader, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "facts":
 		var out []string
-		for _, state := range []string{"", view.FactRetracted} {
-			views, _, err := r.Facts(view.FactsQuery{State: state})
+		for _, state := range []string{"", api.FactRetracted} {
+			views, _, err := r.Facts(api.FactsQuery{State: state})
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -45,7 +46,7 @@ func (s *script) showFacts(r *view.Reader, d *datadriven.TestData) string {
 		}
 		return strings.Join(out, "\n")
 	case "queue":
-		next, latest := r.Queue(view.QueueQuery{}, s.memoryMax)
+		next, latest := r.Queue(api.QueueQuery{}, s.memoryMax)
 		out := []string{}
 		for i, v := range next {
 			out = append(out, fmt.Sprintf("%d. %s, %d bytes, since %s%s", i+1, v.Key, v.Bytes, since(v.SinceNs),
@@ -87,7 +88,7 @@ func barePlace(address string) string {
 	return at
 }
 
-func factLine(v view.Fact) string {
+func factLine(v api.Fact) string {
 	by := v.By
 	if by == "" {
 		by = "holder"

@@ -10,6 +10,7 @@ import (
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -27,8 +28,8 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "plan":
 		return planText(s.world.show(arg(d)))
 	case "plans":
-		views, _ := r.Plans(view.Filter{State: option(d, "state")})
-		return lines(views, func(v view.Plan) string { return v.Plan + " is " + v.State })
+		views, _ := r.Plans(api.Filter{State: option(d, "state")})
+		return lines(views, func(v api.Plan) string { return v.Plan + " is " + v.State })
 	case "records":
 		out := s.recordsAfter(s.printed, arg(d) == "causes")
 		s.printed = uint64(len(s.log))
@@ -36,7 +37,7 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "commands":
 		return s.commandsText(arg(d) == "full")
 	case "undos":
-		views, _, err := r.Undos(view.UndoQuery{Plan: option(d, "plan"), Action: option(d, "action"),
+		views, _, err := r.Undos(api.UndoQuery{Plan: option(d, "plan"), Action: option(d, "action"),
 			Capability: option(d, "capability")})
 		if err != nil {
 			return err.Error()
@@ -45,7 +46,7 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "preview":
 		return s.preview(arg(d), option(d, "to"))
 	case "quarantine":
-		views, _ := r.Quarantined(view.ListQuery{})
+		views, _ := r.Quarantined(api.ListQuery{})
 		return lines(views, planText)
 	case "status":
 		v := r.Status()
@@ -54,8 +55,8 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "why":
 		return s.whyText(arg(d))
 	case "contracts":
-		views, _ := r.Contracts(view.ContractQuery{Revisions: true})
-		return lines(views, func(v view.Contract) string {
+		views, _ := r.Contracts(api.ContractQuery{Revisions: true})
+		return lines(views, func(v api.Contract) string {
 			return fmt.Sprintf("%s revision %d by %s%s: %s", v.Capability, v.Revision, v.By, flag(" (current)", v.Current),
 				v.Contract)
 		})
@@ -72,7 +73,7 @@ func (s *script) show(d *datadriven.TestData) string {
 
 func (s *script) preview(plan, to string) string {
 	s.t.Helper()
-	shown, err := view.NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: plan, To: to}, s.now)
+	shown, err := view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: plan, To: to}, s.now)
 	if err != nil {
 		return err.Error()
 	}
@@ -82,7 +83,7 @@ func (s *script) preview(plan, to string) string {
 func (s *script) whyText(plan string) string {
 	s.t.Helper()
 	v := s.why(plan)
-	out := lines(v.Steps, func(step view.WhyStep) string {
+	out := lines(v.Steps, func(step api.WhyStep) string {
 		from, fired := "", " is cut"
 		switch {
 		case step.By == "fact":
@@ -171,7 +172,7 @@ func noticeLine(n Notice) string {
 	return out
 }
 
-func planText(v view.Plan) string {
+func planText(v api.Plan) string {
 	out := v.Plan + " is " + v.State
 	for _, f := range [...]struct{ name, value string }{
 		{"reason", v.Reason}, {"owner", v.Owner}, {"part of", v.Parent}, {"undoes", v.Origin}, {"undone as", v.UndoneAs},
@@ -196,7 +197,7 @@ func planText(v view.Plan) string {
 	return out
 }
 
-func actionLine(a view.Action) string {
+func actionLine(a api.Action) string {
 	out := fmt.Sprintf("  %s: %s %s, %s", a.Action, a.Class, a.Outcome, a.Undo)
 	if a.Child != "" {
 		out = fmt.Sprintf("  %s: child plan, %s", a.Action, a.Undo)
@@ -229,7 +230,7 @@ func actionLine(a view.Action) string {
 	return out
 }
 
-func undoLine(v view.Undo) string {
+func undoLine(v api.Undo) string {
 	about, _, _ := strings.Cut(v.About, "-")
 	out := fmt.Sprintf("%s/%s (%s, %s) by %s attempt %d key %s: %s", v.Plan, v.Action, v.Capability, about, v.Compensation,
 		v.Attempt, v.Key[:8], v.State)
@@ -257,7 +258,7 @@ func joined(sign, text string) string {
 	return sign + text
 }
 
-func previewText(v view.Preview) string {
+func previewText(v api.Preview) string {
 	out := fmt.Sprintf("%s is %s and would end %s", v.Plan, v.State, v.End)
 	if v.Refused != "" {
 		return fmt.Sprintf("%s is %s; refused: %s", v.Plan, v.State, v.Refused)

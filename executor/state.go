@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/expressions"
 	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/memory"
@@ -169,7 +171,7 @@ func (s *State) fork() *State {
 	tx := s.tx.Fork()
 	f := &State{
 		tenant: s.tenant, tx: tx, due: leases.DueOver(tx), base: s,
-		meta:  s.meta.CloneVT(),
+		meta:  proto.CloneOf(s.meta),
 		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
 		Compiler: expressions.Compiler{Programs: s.Programs, Between: s.Compiler.Between},
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -134,7 +136,7 @@ func TestATenantHoldsAsManyConditionsAsItMay(t *testing.T) {
 	act("z", 1)
 	holds(4)
 	commit := &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
-	s.must(s.agent("z", commit.CloneVT()))
+	s.must(s.agent("z", proto.CloneOf(commit)))
 	holds(4) // a part holds them for its root
 	s.must(s.agent("y", commit))
 	holds(0)

@@ -194,7 +194,7 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 	if a.Note != why || len(pages) != 1 || pages[0].Reason != why || pages[0].Kind != api.PageQuarantined {
 		t.Fatalf("%+v, %+v", a, pages)
 	}
-	undos, _, err := view.NewReader(s.kv, "t", nil).Undos(view.UndoQuery{Plan: "p"})
+	undos, _, err := view.NewReader(s.kv, "t", nil).Undos(api.UndoQuery{Plan: "p"})
 	if err != nil || len(undos) != 1 || undos[0].State != "failed" || undos[0].Code != "unserved" {
 		t.Fatalf("%+v, %v", undos, err)
 	}

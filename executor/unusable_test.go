@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -160,7 +161,7 @@ func TestAPlanWhoseTriggerDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatalf("%+v", results)
 	}
 	w.turn()
-	why, err := view.NewReader(w.kv, "t", w).Why(view.WhyQuery{Plan: "p"})
+	why, err := view.NewReader(w.kv, "t", w).Why(api.WhyQuery{Plan: "p"})
 	said := "its opening was refused: " + strings.TrimPrefix(want, "refused: ")
 	if err != nil || why.State != ledger.StateFailed || why.Reason != said {
 		t.Fatalf("why says %+v, %v", why, err)

@@ -610,7 +610,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 	if state != "quarantined" || strings.Join(outstanding, " ") != "b" {
 		t.Fatalf("%s %v", state, outstanding)
 	}
-	if list, next := view.NewReader(s.kv, "t", nil).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].Plan != "p" ||
+	if list, next := view.NewReader(s.kv, "t", nil).Quarantined(api.ListQuery{}); len(list) != 1 || list[0].Plan != "p" ||
 		len(list[0].Actions) != 1 || next != "" {
 		t.Fatalf("%v", list)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestWorkersAreCountedByWhatIsHeld: what is owed, what may be, and nothing of a plan
@@ -14,7 +15,7 @@ func TestWorkersAreCountedByWhatIsHeld(t *testing.T) {
 	s.play("q/open q/a q/a+ q/commit turn r/open r/a r/a+ r/fail turn turn open a a+ b b+ a=late fail")
 	s.turn()
 	views, partial := view.NewReader(s.kv, "t", nil).Workers()
-	want := []view.Worker{{Capability: "undo.a", Held: 1, Due: 1, Plan: "p", Served: "unknown"}}
+	want := []api.Worker{{Capability: "undo.a", Held: 1, Due: 1, Plan: "p", Served: "unknown"}}
 	if partial || !reflect.DeepEqual(views, want) {
 		t.Errorf("%+v, want %+v", views, want)
 	}

@@ -372,7 +372,7 @@ func (w *world) at(d time.Duration) {
 	w.turn()
 }
 
-func (w *world) show(plan string) view.Plan {
+func (w *world) show(plan string) api.Plan {
 	w.t.Helper()
 	shown, ok := view.NewReaderWith(w.kv, "t", w, w.programs).Plan(plan)
 	if !ok {

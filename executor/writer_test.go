@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -109,13 +110,13 @@ func TestAnOrphanKeepsItsPlan(t *testing.T) {
 		!strings.Contains(got.Reason, "1@4-0") {
 		t.Fatalf("commit: %+v", got)
 	}
-	if list, _ := view.NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
+	if list, _ := view.NewReader(s.kv, "t", s).Quarantined(api.ListQuery{}); len(list) != 1 ||
 		list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
 		t.Fatalf("its owner's list has %+v", list)
 	}
 	s.must(s.agent("p", by("w1", planFailed())...))
 	s.turn()
-	if list, _ := view.NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 ||
+	if list, _ := view.NewReader(s.kv, "t", s).Quarantined(api.ListQuery{}); len(list) != 1 ||
 		list[0].State != ledger.StateQuarantined {
 		t.Fatalf("its owner's list has %+v", list)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -66,7 +67,7 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 // checkRefused changes a copy of a good record and expects one field to be named.
 func checkRefused(t *testing.T, s ledger.Source, good *pb.Record, field string, change func(*pb.Record)) {
 	t.Helper()
-	bad := good.CloneVT()
+	bad := proto.CloneOf(good)
 	change(bad)
 	if err := ledger.Check(bad, s); refusedField(err) != field {
 		t.Errorf("%s: want %s refused, got %v", ledger.KindOf(good).Name, field, err)
@@ -315,7 +316,7 @@ func TestARecordStandsOnTheSubjectOfItsPlan(t *testing.T) {
 // A kind that is set to nothing must not be a panic.
 func TestAKindWithoutABodyIsNoPanic(t *testing.T) {
 	for _, g := range good() {
-		m := g.record.CloneVT().ProtoReflect()
+		m := proto.CloneOf(g.record).ProtoReflect()
 		m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 			if field.ContainingOneof() != nil {
 				m.Set(field, m.NewField(field))
@@ -336,7 +337,7 @@ func TestADerivedNameIsNobodysToTake(t *testing.T) {
 		}
 	}
 	for _, g := range good() {
-		r := g.record.CloneVT()
+		r := proto.CloneOf(g.record)
 		r.Plan, r.Action = "p1~1", "x1~1"
 		if err := ledger.Check(r, g.source); (g.source.Class == ledger.ClassAgent) != (refusedField(err) == "plan") {
 			t.Errorf("%s: %v", ledger.KindOf(r).Name, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -84,7 +85,7 @@ func (e Entry) withoutID() Entry {
 			"a record without it, or a holder of a later version"))
 		return e
 	}
-	e.Record = e.Record.CloneVT()
+	e.Record = proto.CloneOf(e.Record)
 	e.Record.Id = ""
 	if r, ok := e.Err.(*Refused); ok && r.Field == "id" {
 		e.Err = wellFormed(e.Record, e.Source)

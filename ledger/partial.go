@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -18,7 +19,7 @@ func (e *Entry) readPartly(raw json.RawMessage) {
 	if e.Err == nil || e.Source.Class != ClassWorker || e.Record == nil {
 		return
 	}
-	record := e.Record.CloneVT()
+	record := proto.CloneOf(e.Record)
 	if raw != nil {
 		record = new(pb.Record)
 		rest, ok := legible(record.ProtoReflect().Descriptor(), raw)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -106,13 +108,13 @@ func (x spanCase) try(t *testing.T) {
 		good, bad = []int64{0, 1, ledger.InstantMax}, []int64{ledger.InstantMax + 1, 1<<63 - 1}
 	}
 	for _, ns := range good {
-		r := x.record.CloneVT()
+		r := proto.CloneOf(x.record)
 		if x.set(r, ns); ledger.Check(r, agentSource) != nil {
 			t.Errorf("%s: %d is refused: %v", x.field, ns, ledger.Check(r, agentSource))
 		}
 	}
 	for _, ns := range bad {
-		r := x.record.CloneVT()
+		r := proto.CloneOf(x.record)
 		x.set(r, ns)
 		if err := ledger.Check(r, agentSource); refusedField(err) != x.field {
 			t.Errorf("%s: %d: %v", x.field, ns, err)

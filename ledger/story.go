@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -32,38 +33,12 @@ const (
 	RoleEnd      = "end"      // what became of the plan
 )
 
-// StoryLine is one record of a story.
-type StoryLine struct {
-	Record   string `json:"record"` // "lease_fired@14.0-0fd319a7": kind, sequence, index, leaf
-	Sequence uint64 `json:"sequence"`
-	Role     string `json:"role"`
-	Kind     string `json:"kind"`
-	Plan     string `json:"plan,omitempty"`
-	Action   string `json:"action,omitempty"`
-	// class and name of the subject: "agent traveller", "executor"
-	By        string     `json:"by"`
-	TimeNs    int64      `json:"time_ns"` // stamp of its message
-	EpochNs   int64      `json:"epoch_ns,omitempty"`
-	Text      string     `json:"text"`
-	Because   string     `json:"because,omitempty"` // the record that caused it, as Record has it
-	Condition string     `json:"condition,omitempty"`
-	Read      []ReadLine `json:"read,omitempty"` // what the condition read at its epoch
-	Void      string     `json:"void,omitempty"` // why it does not count
-}
-
-// ReadLine is one value that a condition read.
-type ReadLine struct {
-	Name   string `json:"name"`
-	Value  string `json:"value,omitempty"`  // JSON; empty: unknown
-	Record string `json:"record,omitempty"` // sequence of the record that set it
-}
-
 // RecordName names a record by its kind and place: "lease_fired@14.0-0fd319a7".
 func RecordName(kind string, at *pb.Address) string { return kind + "@" + FormatAddress(at) }
 
 // Story tells records, in the order of the ledger. Records that are no records of a
 // known kind are left out; causes are named by kind where they are among the records.
-func Story(records []Told) (lines []StoryLine) {
+func Story(records []Told) (lines []api.StoryLine) {
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b Told) int {
 		if d := int64(a.Address.GetSequence()) - int64(b.Address.GetSequence()); d != 0 {
@@ -99,9 +74,9 @@ func CauseOf(e Entry) *pb.Address {
 	return &pb.Address{Sequence: e.Address.GetSequence(), Index: c.Index}
 }
 
-func storyLine(t Told, names map[[2]uint64]string) StoryLine {
+func storyLine(t Told, names map[[2]uint64]string) api.StoryLine {
 	r := t.Record
-	line := StoryLine{
+	line := api.StoryLine{
 		Record: RecordName(KindOf(r).Name,
 			t.Address), Sequence: t.Address.GetSequence(), Kind: KindOf(
 			r).Name, Plan: r.Plan, Action: r.Action,
@@ -123,9 +98,9 @@ func storyLine(t Told, names map[[2]uint64]string) StoryLine {
 	return line
 }
 
-func readLines(readings []*pb.Reading) (lines []ReadLine) {
+func readLines(readings []*pb.Reading) (lines []api.ReadLine) {
 	for _, reading := range readings {
-		line := ReadLine{Name: reading.Name, Value: string(reading.Value)}
+		line := api.ReadLine{Name: reading.Name, Value: string(reading.Value)}
 		if reading.Sequence != 0 {
 			line.Record = fmt.Sprint(reading.Sequence)
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -42,7 +44,7 @@ func (e Entry) Under(fold uint32) Entry {
 		e.Err = firstOf(e.Err, Refuse("retry_requested.new_key", "the holder of this tenant does not "+
 			"know of it", "a retry without it, or a holder of a later version"))
 	default:
-		e.Record = e.Record.CloneVT()
+		e.Record = proto.CloneOf(e.Record)
 		e.Record.GetRetryRequested().NewKey = false
 	}
 	return e
@@ -80,7 +82,7 @@ func pairUp(entries []Entry) {
 func (e *Entry) judge() {
 	if hasLongText(e.Record) || hasInexact(e.Record) {
 		if e.strict == nil {
-			e.strict = &strict{record: e.Record.CloneVT(),
+			e.strict = &strict{record: proto.CloneOf(e.Record),
 				err: firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
 		}
 		CutTexts(e.Record)

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/connect"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -60,54 +59,54 @@ func measureServe(ctx context.Context, out io.Writer, b *benching, dir string) e
 
 // holding waits until a server that was started holds its tenant and has folded
 // everything.
-func holding(ctx context.Context, p *process.Process) (view.Status, error) {
+func holding(ctx context.Context, p *process.Process) (api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	line, err := p.Line(ctx)
 	if err != nil {
-		return view.Status{}, err
+		return api.Status{}, err
 	}
 	var r serve.Ready
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		return view.Status{}, fmt.Errorf("serve said %q: %w", line, err)
+		return api.Status{}, fmt.Errorf("serve said %q: %w", line, err)
 	}
 	options, _, err := connect.File(r.Creds, benchTenant)
 	if err != nil {
-		return view.Status{}, err
+		return api.Status{}, err
 	}
 	conn, err := nats.Connect(r.URL, options...)
 	if err != nil {
-		return view.Status{}, err
+		return api.Status{}, err
 	}
 	defer conn.Close()
 	return folded(ctx, conn)
 }
 
 // folded waits until the executor on conn holds the tenant and has folded all.
-func folded(ctx context.Context, conn *nats.Conn) (view.Status, error) {
+func folded(ctx context.Context, conn *nats.Conn) (api.Status, error) {
 	return foldedTenant(ctx, conn, benchTenant)
 }
 
-func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (view.Status,
+func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (api.Status,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for {
 		m, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 		if err != nil {
-			return view.Status{}, err
+			return api.Status{}, err
 		}
 		var answer struct {
-			Status view.Status `json:"status"`
+			Status api.Status `json:"status"`
 		}
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return view.Status{}, err
+			return api.Status{}, err
 		}
 		if answer.Status.Mode == "holding" && answer.Status.Applied == answer.Status.Last {
 			return answer.Status, nil
 		}
 		if !cli.Pause(ctx, 5*time.Millisecond) {
-			return view.Status{}, ctx.Err()
+			return api.Status{}, ctx.Err()
 		}
 	}
 }

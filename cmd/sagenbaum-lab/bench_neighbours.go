@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -217,7 +216,7 @@ func (n *neighbours) assert(ctx context.Context, key string) (uint64, error) {
 
 // await waits until the quiet tenant has folded a sequence.
 func (n *neighbours) await(ctx context.Context, sequence uint64) error {
-	question, err := json.Marshal(view.PlanQuery{Plan: "none", Sequence: sequence})
+	question, err := json.Marshal(api.PlanQuery{Plan: "none", Sequence: sequence})
 	if err != nil {
 		return err
 	}
@@ -227,7 +226,7 @@ func (n *neighbours) await(ctx context.Context, sequence uint64) error {
 		if err != nil {
 			return err
 		}
-		var answer view.PlanAnswer
+		var answer api.PlanAnswer
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
 			return err
 		}
@@ -259,13 +258,13 @@ func assertHot(ctx context.Context, rig *bench, tenant string, stored *atomic.Ui
 	}
 }
 
-func statusOf(ctx context.Context, rig *bench, tenant string) (view.Status, error) {
+func statusOf(ctx context.Context, rig *bench, tenant string) (api.Status, error) {
 	m, err := rig.client.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 	if err != nil {
-		return view.Status{}, err
+		return api.Status{}, err
 	}
 	var answer struct {
-		Status view.Status `json:"status"`
+		Status api.Status `json:"status"`
 	}
 	return answer.Status, json.Unmarshal(m.Data, &answer)
 }

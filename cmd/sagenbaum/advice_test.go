@@ -17,11 +17,11 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // advised are the checks of the doctor that give advice, and where it is followed: "here", in
@@ -233,7 +233,7 @@ func TestTheAdviceOfPlanWhyIsFollowed(t *testing.T) {
 		l.cut(t, step.cut)
 		says(t, l.run(t, cli.ExitGood, printed(step.cut, cli.ExitLook, step.like)), step.told)
 		cmdtest.Eventually(t, step.cut+" is "+step.state, func() (string, bool) {
-			plan := cmdtest.Decoded[view.Plan](t, l.run(t, cli.ExitGood, "plan show "+step.cut+" -o json"))
+			plan := cmdtest.Decoded[api.Plan](t, l.run(t, cli.ExitGood, "plan show "+step.cut+" -o json"))
 			return plan.State, plan.State == step.state && len(plan.Cuts) == 0
 		})
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -137,7 +136,7 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME",
 		"    or: sagenbaum plan give-up price-3 --reason WHY --actor NAME")
 	t.Log("\n" + r.Stdout)
-	why := cmdtest.Decoded[view.Why](t, l.run(t, cli.ExitLook, "plan why price-3 -o json"))
+	why := cmdtest.Decoded[api.Why](t, l.run(t, cli.ExitLook, "plan why price-3 -o json"))
 	if len(why.Steps) != 9 || why.Cycle.Rounds != 2 || len(why.Cuts) != 1 {
 		t.Errorf("%+v", why)
 	}

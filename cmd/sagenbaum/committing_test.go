@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestACommitThatWaitsIsShownAndAnswered: what it waits for is on every list where its
@@ -42,7 +42,7 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.Quarantined != 0 {
 		t.Errorf("%+v", plan)
 	}
-	if listed := cmdtest.Decoded[view.PlansAnswer](t,
+	if listed := cmdtest.Decoded[api.PlansAnswer](t,
 		s.run(t, cli.ExitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
 		t.Errorf("%+v", listed)
 	}

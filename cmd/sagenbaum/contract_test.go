@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	contractcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/contract"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // contractFolder is a folder of contract files, name to text without its head.
@@ -116,7 +116,7 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 		"payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
 
 	wantsOut(ask("contract", "ls"), "ls", cli.ExitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
-	listed := cmdtest.Decoded[view.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
+	listed := cmdtest.Decoded[api.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
 	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current ||
 		!listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
 		t.Errorf("revisions %+v", listed)
@@ -150,19 +150,19 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 func TestContractPagesAreReadToTheEnd(t *testing.T) {
 	t.Parallel()
 	url := answering(t, map[string]func([]byte) any{"contract.ls": func(data []byte) any {
-		var q view.ContractQuery
+		var q api.ContractQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return view.ErrorAnswer{Error: err.Error()}
+			return api.ErrorAnswer{Error: err.Error()}
 		}
 		next := map[string]string{"": "a.a", "a.a": "a.b", "a.b": "a.c"}[q.After]
-		answer := view.ContractsAnswer{Contracts: []view.Contract{{Capability: next, Revision: 1,
+		answer := api.ContractsAnswer{Contracts: []api.Contract{{Capability: next, Revision: 1,
 			Current: true, Digest: "0123456789", Contract: []byte(`{"a":1}`)}}}
 		if next != "a.c" {
 			answer.Next = next
 		}
 		return answer
 	}})
-	answer := cmdtest.Decoded[view.ContractsAnswer](t,
+	answer := cmdtest.Decoded[api.ContractsAnswer](t,
 		cmdtest.Run(t, "contract", "ls", "--server", url, "-o", "json"))
 	if len(answer.Contracts) != 3 || answer.Contracts[2].Capability != "a.c" {
 		t.Errorf("contracts %+v", answer)

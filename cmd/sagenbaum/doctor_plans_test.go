@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	doctorcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // S105: status and doctor list the stuck plans with what of them is open, and one
@@ -49,26 +49,26 @@ func TestS105StuckPlansAreListedAndOneIsDumpedInFull(t *testing.T) {
 func TestTheDoctorWarnsOfWindowsThatClose(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var plans []view.Plan
+	var plans []api.Plan
 	url := answering(t, map[string]func([]byte) any{"plan.ls": func(data []byte) any {
-		answer := view.PlansAnswer{Plans: []view.Plan{}}
+		answer := api.PlansAnswer{Plans: []api.Plan{}}
 		if strings.Contains(string(data), `"state":"open"`) {
 			answer.Plans = plans
 		}
 		return answer
 	}})
 	c := &cli.Client{Conn: cmdtest.Dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
-	plans = []view.Plan{{Plan: "far", WindowClosesNs: now.Add(25 * time.Hour).UnixNano()}, {Plan: "none"}}
+	plans = []api.Plan{{Plan: "far", WindowClosesNs: now.Add(25 * time.Hour).UnixNano()}, {Plan: "none"}}
 	if f := doctorcmd.ExamineWindows(t.Context(), c, now); f.State != "ok" {
 		t.Errorf("windows that are far off: %+v", f)
 	}
 	for n := range 12 {
 		plans = append(plans,
-			view.Plan{Plan: fmt.Sprintf("p%d", n), State: "open", Owner: "travel",
+			api.Plan{Plan: fmt.Sprintf("p%d", n), State: "open", Owner: "travel",
 				WindowClosesNs: now.Add(time.Duration(12-n) * time.Hour).UnixNano()})
 	}
 	plans = append(plans,
-		view.Plan{Plan: "late", State: "open", WindowClosesNs: now.Add(-time.Hour).UnixNano()})
+		api.Plan{Plan: "late", State: "open", WindowClosesNs: now.Add(-time.Hour).UnixNano()})
 	f := doctorcmd.ExamineWindows(t.Context(), c, now)
 	if f.State != "warn" || !strings.Contains(f.Text, "13 plans") || len(f.Details) != status.StuckShown ||
 		f.Next != "sagenbaum plan preview late" ||

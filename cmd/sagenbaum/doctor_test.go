@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -24,21 +23,21 @@ import (
 func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	at := func(ago time.Duration) int64 { return now.Add(-ago).UnixNano() }
-	short := view.Waiting{Capability: "a.b", Plan: "p", Action: "1", SinceNs: at(time.Minute), Working: true}
-	long := view.Waiting{Capability: "c.d", Plan: "p", Action: "2", SinceNs: at(time.Hour), Working: true}
-	alone := view.Waiting{Capability: "e.f", Plan: "p", Action: "3", SinceNs: at(time.Second), Tries: 3}
+	short := api.Waiting{Capability: "a.b", Plan: "p", Action: "1", SinceNs: at(time.Minute), Working: true}
+	long := api.Waiting{Capability: "c.d", Plan: "p", Action: "2", SinceNs: at(time.Hour), Working: true}
+	alone := api.Waiting{Capability: "e.f", Plan: "p", Action: "3", SinceNs: at(time.Second), Tries: 3}
 	for _, c := range []struct {
-		waiting []view.Waiting
+		waiting []api.Waiting
 		states  string
 		text    string
 	}{
 		{nil, "ok", "no command waits"},
-		{[]view.Waiting{short}, "ok", "workers are at 1"},
-		{[]view.Waiting{short, long}, "warn", "sent 1h00m ago"},
-		{[]view.Waiting{alone, long}, "warn warn", "no worker in 3 tries"},
+		{[]api.Waiting{short}, "ok", "workers are at 1"},
+		{[]api.Waiting{short, long}, "warn", "sent 1h00m ago"},
+		{[]api.Waiting{alone, long}, "warn warn", "no worker in 3 tries"},
 	} {
 		var states []string
-		findings := doctor.ExamineWorkers(view.Status{Waiting: c.waiting}, now)
+		findings := doctor.ExamineWorkers(api.Status{Waiting: c.waiting}, now)
 		for _, f := range findings {
 			states = append(states, f.State)
 		}
@@ -46,7 +45,7 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 			t.Errorf("%+v: %+v", c.waiting, findings)
 		}
 	}
-	if n := status.Unserved(view.Status{Waiting: []view.Waiting{short, alone}}); n != 1 {
+	if n := status.Unserved(api.Status{Waiting: []api.Waiting{short, alone}}); n != 1 {
 		t.Errorf("%d commands without a worker, want 1", n)
 	}
 }
@@ -58,14 +57,14 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 	day := 24 * time.Hour.Nanoseconds()
 	states := map[string]string{"ended": ledger.StateCompensated, "open": ledger.StateOpen,
 		"parked": ledger.StateQuarantined}
-	var records []view.Refused
+	var records []api.Refused
 	url := answering(t, map[string]func([]byte) any{
 		"refused.ls": func(data []byte) any {
-			var q view.ListQuery
+			var q api.ListQuery
 			if err := json.Unmarshal(data, &q); err != nil {
-				return view.ErrorAnswer{Error: err.Error()}
+				return api.ErrorAnswer{Error: err.Error()}
 			}
-			answer := view.RefusedAnswer{Refused: []view.Refused{}}
+			answer := api.RefusedAnswer{Refused: []api.Refused{}}
 			for _, r := range records {
 				if r.Sequence > q.AfterSequence && len(answer.Refused) < min(q.Limit, 30) {
 					answer.Refused = append(answer.Refused, r)
@@ -94,16 +93,16 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 		records = nil
 		for n := range uint64(300) {
 			records = append(records,
-				view.Refused{Sequence: 10*n + 1, Plan: "ended", Reason: "old", Subject: "s", StampNs: 1})
+				api.Refused{Sequence: 10*n + 1, Plan: "ended", Reason: "old", Subject: "s", StampNs: 1})
 		}
 		records = append(records,
-			view.Refused{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s",
+			api.Refused{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s",
 				StampNs: 10*day - example.age})
 		records = append(records,
-			view.Refused{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day,
+			api.Refused{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day,
 				Void: true})
 		f := doctor.ExamineRefused(context.Background(), c,
-			view.Status{Refused: 301, Applied: 5000, TimeNs: 10 * day})
+			api.Status{Refused: 301, Applied: 5000, TimeNs: 10 * day})
 		if f.State != example.state || !strings.Contains(f.Text, "301 refused") ||
 			!strings.HasPrefix(f.Details[0], "3100.0 on s at ") {
 			t.Errorf("plan %q, %d ns old: %+v", example.plan, example.age, f)
@@ -121,7 +120,7 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 	t.Parallel()
 	var applied atomic.Uint64
 	url := answering(t, map[string]func([]byte) any{"status": func([]byte) any {
-		return view.StatusAnswer{Status: view.Status{Mode: view.ModeHolding, Applied: applied.Load(),
+		return api.StatusAnswer{Status: api.Status{Mode: api.ModeHolding, Applied: applied.Load(),
 			Last: applied.Load()}}
 	}})
 	conn := cmdtest.Dial(t, url)
@@ -144,12 +143,12 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cli.Client{Conn: conn, Tenant: "default", Server: url, Timeout: 10 * time.Second}
-	if f := doctor.ExamineFold(t.Context(), c, view.Status{}); f.State != "warn" ||
+	if f := doctor.ExamineFold(t.Context(), c, api.Status{}); f.State != "warn" ||
 		f.Text != "0 of 1 commits folded after 2s" {
 		t.Errorf("%+v", f)
 	}
 	applied.Store(1)
-	if f := doctor.ExamineFold(t.Context(), c, view.Status{}); f.State != "ok" {
+	if f := doctor.ExamineFold(t.Context(), c, api.Status{}); f.State != "ok" {
 		t.Errorf("%+v", f)
 	}
 }

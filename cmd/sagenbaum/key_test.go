@@ -11,11 +11,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // A key is made before the server starts, rotated while it runs, and signs the
@@ -37,7 +37,7 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	s.Ask(t, "default", "fact", "put", "k", "1").Wants(t, "fact put", cli.ExitGood)
 	rotated := s.Ask(t, "default", "key", "rotate", "--reason", "a year is over", "--actor", "alice", "-o", "json")
 	rotated.Wants(t, "key rotate", cli.ExitGood)
-	answer := cmdtest.Decoded[view.RotationAnswer](t, rotated)
+	answer := cmdtest.Decoded[api.RotationAnswer](t, rotated)
 	if answer.OldKey != first || !answer.Signed {
 		t.Fatalf("%+v, the first key is %s", answer, first)
 	}
@@ -93,10 +93,10 @@ func inTime(t *testing.T, what string, so func() bool) {
 }
 
 // signed waits for a checkpoint, which takes ten seconds, and shows it.
-func signed(t *testing.T, s *cmdtest.Served) (v view.Checkpoint) {
+func signed(t *testing.T, s *cmdtest.Served) (v api.Checkpoint) {
 	t.Helper()
 	inTime(t, "a checkpoint", func() bool {
-		status := cmdtest.Decoded[view.Status](t, s.Ask(t, "default", "status", "-o", "json"))
+		status := cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json"))
 		if status.Checkpoint == nil || status.Checkpoint.Size == 0 {
 			return false
 		}

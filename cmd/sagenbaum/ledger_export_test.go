@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -101,7 +100,7 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	}
 	s = cmdtest.ServeFor(t, data, "--listen", address.Host, "--open")
 	s.Ask(t, "default", "ledger", "export", "-f", file).Wants(t, "the export goes on", cli.ExitGood)
-	key := cmdtest.Decoded[view.Status](t, s.Ask(t, "default", "status", "-o", "json")).Checkpoint.Key
+	key := cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json")).Checkpoint.Key
 	whole := cmdtest.CheckedFile(t, file, verify.Options{Keys: []string{key}, AtRest: true})
 	if whole.Verdict != verify.Proven || whole.Size < messages*facts || whole.Signed.Size != whole.Size {
 		t.Fatalf("%s: %d records, %d signed, %+v %+v", whole.Verdict, whole.Size, whole.Signed.Size, whole.Findings,

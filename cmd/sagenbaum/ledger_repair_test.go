@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // A flipped bit of the ledger's file is seen by status and doctor, the stream is made
@@ -65,7 +64,7 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 	dry.Wants(t, "ledger repair --dry-run", cli.ExitGood)
 	done := s.Ask(t, "default", "ledger", "repair", "--reason", "a flipped bit", "--actor", "alice", "-o", "json")
 	done.Wants(t, "ledger repair", cli.ExitGood)
-	if v := cmdtest.Decoded[view.RepairAnswer](t, done); v.Lost != "none" || v.Kept == "" {
+	if v := cmdtest.Decoded[api.RepairAnswer](t, done); v.Lost != "none" || v.Kept == "" {
 		t.Errorf("repair said %+v", v)
 	}
 	s.Ask(t, "default", "rebuild").Wants(t, "rebuild behind a repair", cli.ExitGood)

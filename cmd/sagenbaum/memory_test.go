@@ -7,9 +7,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -21,8 +21,8 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	fact := func(key string) view.Fact {
-		return cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get "+key+" -o json"))
+	fact := func(key string) api.Fact {
+		return cmdtest.Decoded[api.Fact](t, s.run(t, cli.ExitGood, "fact get "+key+" -o json"))
 	}
 	s.trip(t, coordinator.PlanSpec{ID: "p1"}, "room.book")
 	says := func(line string, want ...string) {
@@ -38,7 +38,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	says("fact put risk 3 --source shop --plan p1", "risk in memory")
 	says("fact get order/7", `{"n":1.10}`, "by           shop", "in the eviction queue since")
 	if got := fact("order/7"); !strings.Contains(string(got.Value), "1.10") || got.By != "shop" ||
-		got.State != view.FactInMemory {
+		got.State != api.FactInMemory {
 		t.Errorf("%+v", got)
 	}
 	says("memory status", "2 facts in memory", "% of 268435456")
@@ -46,7 +46,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	s.run(t, cli.ExitConflict, "memory evict risk --actor root", "is evicted already, at")
 	s.run(t, cli.ExitConflict, "memory restore nothing --actor root", `there is no fact "nothing"`)
 	says("fact get risk", "evicted, read from the ledger at ", "value        3")
-	if got := fact("risk"); got.State != view.FactEvicted || got.ReadFrom == "" || got.Plan != "p1" {
+	if got := fact("risk"); got.State != api.FactEvicted || got.ReadFrom == "" || got.Plan != "p1" {
 		t.Errorf("%+v", got)
 	}
 	says("fact ls --evicted", "order/7", "risk")
@@ -56,7 +56,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	says("fact put risk --retract --source shop", "risk retracted")
 	says("fact ls --retracted", "risk")
 	says("fact get risk", "retracted    ")
-	if all := cmdtest.Decoded[view.FactsAnswer](t,
+	if all := cmdtest.Decoded[api.FactsAnswer](t,
 		s.run(t, cli.ExitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
 		t.Errorf("%+v", all)
 	}
@@ -65,7 +65,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	s.run(t, cli.ExitFailed, "fact history nothing", `there is no fact "nothing"`)
 	says("ledger tail --since 1", "fact_evicted", "evict_requested")
 	says("memory rebuild --check", "ok · sequences 1 to ", "working memory  ", "whole state     ")
-	if got := cmdtest.Decoded[view.RebuildAnswer](t,
+	if got := cmdtest.Decoded[api.RebuildAnswer](t,
 		s.run(t, cli.ExitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
 		t.Errorf("%+v", got)
 	}
@@ -75,7 +75,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 func TestRebuildThatDiffersEndsWithOne(t *testing.T) {
 	t.Parallel()
 	url := answering(t, map[string]func([]byte) any{"memory.rebuild": func([]byte) any {
-		return view.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3,
+		return api.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3,
 			Differ: []string{"fact \"k\x1b\": not the same"}}
 	}})
 	r := cmdtest.Run(t, "--server", url, "memory", "rebuild", "--check")
@@ -119,12 +119,12 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 	}
 	act := s.plan(t, "p1").Actions[0]
 	s.run(t, cli.ExitGood, "fact put seat/pi_1 '\"taken\"' --source seller --plan p1 --action "+act.Action)
-	if got := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates ||
+	if got := cmdtest.Decoded[api.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates ||
 		got.About != act.Registered {
 		t.Errorf("the effect is %+v", got)
 	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --wait")
-	got := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json"))
+	got := cmdtest.Decoded[api.Fact](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json"))
 	if !got.Compensates || got.Plan != "p1" || got.Action != act.Action || got.About != act.Registered ||
 		got.Cause == "" || !strings.Contains(string(got.Value), `"free"`) {
 		t.Errorf("the undo is %+v", got)
@@ -144,8 +144,8 @@ func TestAFactThatNeverFitsIsNotAskedBack(t *testing.T) {
 	s.run(t, cli.ExitGood, "fact put a 1 --source shop")
 	s.run(t, cli.ExitGood, `fact put big "`+strings.Repeat("x", 701)+`" --source shop`)
 	for end := time.Now().Add(10 * time.Second); ; {
-		fact := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get big -o json"))
-		if fact.State == view.FactEvicted {
+		fact := cmdtest.Decoded[api.Fact](t, s.run(t, cli.ExitGood, "fact get big -o json"))
+		if fact.State == api.FactEvicted {
 			break
 		}
 		if time.Now().After(end) {
@@ -175,10 +175,10 @@ func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
 	if out := s.run(t, cli.ExitGood, "fact put risk --retract --source shop").Stdout; strings.Contains(out, "nothing") {
 		t.Errorf("%s", out)
 	}
-	had := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json"))
+	had := cmdtest.Decoded[api.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json"))
 	says(t, s.run(t, cli.ExitGood, "fact put risk --retract --source other"), "risk retracted · record ",
 		" changes nothing: it was retracted at "+had.Tombstone)
-	if got := cmdtest.Decoded[view.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" ||
+	if got := cmdtest.Decoded[api.Fact](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" ||
 		got.Tombstone != had.Tombstone {
 		t.Errorf("%+v", got)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -49,11 +48,11 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 	t.Parallel()
 	const total = 450
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func(data []byte) any {
-		var q view.ListQuery
+		var q api.ListQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return view.ErrorAnswer{Error: err.Error()}
+			return api.ErrorAnswer{Error: err.Error()}
 		}
-		var answer view.PlansAnswer
+		var answer api.PlansAnswer
 		for n := range total {
 			id := fmt.Sprintf("p%03d", n)
 			if id <= q.After {
@@ -64,7 +63,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 				break
 			}
 			answer.Plans = append(answer.Plans,
-				view.Plan{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
+				api.Plan{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
 		}
 		return answer
 	}})
@@ -79,7 +78,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 		{[]string{"--limit", "1000", "--after", "p440"}, "p441", 9, ""},
 	} {
 		args := append([]string{"quarantine", "ls", "--server", url}, c.args...)
-		answer := cmdtest.Decoded[view.PlansAnswer](t, cmdtest.Run(t, append(args, "-o", "json")...))
+		answer := cmdtest.Decoded[api.PlansAnswer](t, cmdtest.Run(t, append(args, "-o", "json")...))
 		if len(answer.Plans) != c.count || answer.Plans[0].Plan != c.first || answer.Next != c.more {
 			t.Errorf("%v: %d plans, next %q, want %d and %q", c.args, len(answer.Plans), answer.Next, c.count, c.more)
 		}
@@ -94,7 +93,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 func TestPagesThatGoInACircleEnd(t *testing.T) {
 	t.Parallel()
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func([]byte) any {
-		return view.PlansAnswer{Plans: []view.Plan{}, Next: "p1"}
+		return api.PlansAnswer{Plans: []api.Plan{}, Next: "p1"}
 	}})
 	cmdtest.Run(t, "quarantine", "ls", "--server", url).Wants(t, "quarantine ls", cli.ExitFailed,
 		"in a circle at p1")

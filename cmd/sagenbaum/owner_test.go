@@ -14,7 +14,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -190,9 +189,9 @@ func words(line string) (list []string) {
 	return list
 }
 
-func (s *scene) plan(t *testing.T, id string) view.Plan {
+func (s *scene) plan(t *testing.T, id string) api.Plan {
 	t.Helper()
-	return cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", id, "-o", "json"))
+	return cmdtest.Decoded[api.Plan](t, s.Ask(t, "default", "plan", "show", id, "-o", "json"))
 }
 
 func says(t *testing.T, r cmdtest.Result, texts ...string) {

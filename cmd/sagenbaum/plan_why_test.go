@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // rows reads the records of a story as "role kind action: because kind".
-func linesOf(why view.Why) (list []string) {
+func linesOf(why api.Why) (list []string) {
 	kind := func(record string) string { name, _, _ := strings.Cut(record, "@"); return name }
 	for _, line := range why.Records {
 		row := line.Role + " " + line.Kind
@@ -56,7 +56,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		"quarantined: it waits for its owner: room.free failed: stop: the room is protected",
 		"the plan ended quarantined")
 	t.Log("\n" + r.Stdout)
-	why := cmdtest.Decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
+	why := cmdtest.Decoded[api.Why](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
 	want := []string{
 		"plan plan_opened", "cause plan_failed", "lease lease_fired < plan_failed",
 		"decision unwind_started < lease_fired",
@@ -71,7 +71,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	for _, line := range why.Records {
 		says(t, s.run(t, cli.ExitGood, "ledger show "+line.Record), line.Kind)
 	}
-	one := cmdtest.Decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
+	one := cmdtest.Decoded[api.Why](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
 	if got := strings.Join(linesOf(one), "\n"); !strings.Contains(got,
 		"plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") ||
 		one.Action != "2" || len(one.Waits) != 1 {

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // The preview says what the unwind then does, in its order and with its arguments.
@@ -34,7 +34,7 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 			t.Errorf("a line has %d columns: %s", n, line)
 		}
 	}
-	preview := cmdtest.Decoded[view.Preview](t, s.run(t, cli.ExitLook, "plan preview p1 -o json"))
+	preview := cmdtest.Decoded[api.Preview](t, s.run(t, cli.ExitLook, "plan preview p1 -o json"))
 	if s.kept(t) != before {
 		t.Error("a preview has changed the ledger")
 	}
@@ -48,7 +48,7 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 			foretold = append(foretold, step.Action+" "+compact(t, step.Arguments))
 		}
 	}
-	for _, u := range cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
+	for _, u := range cmdtest.Decoded[api.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
 		did = append(did, u.Action)
 	}
 	if len(foretold) != 2 || len(did) != 2 || !strings.HasPrefix(foretold[0], "3 ") ||

@@ -12,19 +12,19 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const evil = "a\x1b]0;pwn\x07b\u202ec\u200bd\u009be\u2066f"
 
 func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
-	plan := view.Plan{
+	plan := api.Plan{
 		Plan: evil, Labels: map[string]string{evil: evil}, Orphans: []string{evil},
-		Actions: []view.Action{{Note: evil, Input: json.RawMessage(`"` + "\u202e" + `"`), After: []int{1, 2},
-			Leases: []view.Lease{{Waits: []string{evil}}}}},
+		Actions: []api.Action{{Note: evil, Input: json.RawMessage(`"` + "\u202e" + `"`), After: []int{1, 2},
+			Leases: []api.Lease{{Waits: []string{evil}}}}},
 	}
 	raw, err := json.Marshal(plan)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 		}
 		checkPrintable(t, line, r.Stdout+r.Stderr)
 	}
-	shown := cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	shown := cmdtest.Decoded[api.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if shown.Label != "label "+evil || shown.Owner != "owner "+evil || shown.Actions[0].Evidence != evil {
 		t.Errorf("JSON is not exact: %q, %q, %q", shown.Label, shown.Owner, shown.Actions[0].Evidence)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -38,7 +37,7 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	s.now(func() { s.free = cmdtest.Done })
 	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
 	says(t, r, "p1 action 2 (room.book) is tried again, as told by ana", "plan now compensated")
-	undos := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
+	undos := cmdtest.Decoded[api.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
 	if len(undos.Undos) != 2 || undos.Undos[0].State != "failed" || undos.Undos[1].State != "done" ||
 		undos.Undos[0].Key != undos.Undos[1].Key {
 		t.Errorf("the attempts are %+v, want one that failed, one that is done, under one key", undos.Undos)
@@ -70,7 +69,7 @@ func TestARetryUnderANewKeyIsAsked(t *testing.T) {
 	says(t, s.run(t, cli.ExitLook, "quarantine show p1 2"), "with --new-key under another one, and perhaps twice")
 	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'it stands' --actor ana --new-key")
 	says(t, r, "p1 action 2 (room.book) is tried again under a new key, as told by ana", "plan now compensated")
-	undos := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
+	undos := cmdtest.Decoded[api.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
 	if u := undos.Undos; len(u) != 3 || u[0].Key != stored || u[1].Key != stored || u[2].Key == stored ||
 		u[2].State != "done" {
 		t.Errorf("the attempts are %+v, want two under one key and one that is done under another", u)

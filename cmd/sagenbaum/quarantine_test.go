@@ -9,7 +9,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -105,7 +104,7 @@ func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
 	}
 }
 
-func checkQuarantined(t *testing.T, id string, plan view.Plan) {
+func checkQuarantined(t *testing.T, id string, plan api.Plan) {
 	t.Helper()
 	how, number, sick := strings.Cut(id, "-")
 	if !sick {
@@ -146,7 +145,7 @@ func checkNothingMoves(t *testing.T, s *cmdtest.Served, quarantined int) {
 	args := []string{"quarantine", "ls", "-o", "json"}
 	first := s.Ask(t, demo.Tenant, args...)
 	first.Wants(t, "quarantine ls", cli.ExitLook)
-	if n := len(cmdtest.Decoded[view.PlansAnswer](t, first).Plans); n != quarantined {
+	if n := len(cmdtest.Decoded[api.PlansAnswer](t, first).Plans); n != quarantined {
 		t.Errorf("%d plans in quarantine, want %d", n, quarantined)
 	}
 	s.Command.Process.Kill()

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/review"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestASupervisorAnswersWhatWaitsForAVerdict: an agent waits by the door, and a supervisor answers
@@ -41,7 +40,7 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	}
 	ls := s.Ask(t, "default", "review", "ls", "-o", "json")
 	ls.Wants(t, "review ls", cli.ExitLook)
-	if got := cmdtest.Decoded[view.ReviewAnswer](t, ls); len(got.Reviews) != 3 || got.Reviews[0].Action != "a" ||
+	if got := cmdtest.Decoded[api.ReviewAnswer](t, ls); len(got.Reviews) != 3 || got.Reviews[0].Action != "a" ||
 		!strings.Contains(string(got.Reviews[0].Input), `"to": "a"`) || got.Reviews[0].Agent != "tripper" {
 		t.Errorf("review ls: %+v", got)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -33,7 +32,7 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 		"--evidence", "ticket:7", "--actor", "operator1"}
 	s.Ask(t, "default", resolve...).Wants(t, "resolve", cli.ExitGood)
 	s.Ask(t, "default", resolve...).Wants(t, "resolve again", cli.ExitConflict)
-	plan := cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	plan := cmdtest.Decoded[api.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "operator1" ||
 		plan.Actions[0].Evidence != "ticket:7" {
 		t.Errorf("the resolved plan is %+v", plan)
@@ -49,7 +48,7 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 	first.Command.Process.Kill()
 	first.Command.Wait()
 	second := cmdtest.ServeFor(t, dir, "--listen", "127.0.0.1:0")
-	if all := cmdtest.Decoded[view.PlansAnswer](t,
+	if all := cmdtest.Decoded[api.PlansAnswer](t,
 		second.Ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
 		t.Errorf("after kill -9 the plans are %+v", all.Plans)
 	}
@@ -160,7 +159,7 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 			"--evidence", "ticket:8")
 		r.Wants(t, "resolve "+action, cli.ExitGood)
 	}
-	plan := cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	plan := cmdtest.Decoded[api.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateResolved || len(plan.Orphans) != 0 {
 		t.Errorf("the plan is %s with orphans %v", plan.State, plan.Orphans)
 	}

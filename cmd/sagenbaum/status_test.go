@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -17,11 +16,11 @@ import (
 // S102: that no one has taken a page is seen where an operator looks, with the oldest.
 func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	now := time.Now()
-	oldest := &view.Page{Kind: api.PageQuarantined, Hook: "payments", Plan: "p", Action: "a",
+	oldest := &api.UntakenPage{Kind: api.PageQuarantined, Hook: "payments", Plan: "p", Action: "a",
 		AtNs: now.Add(-3 * time.Hour).UnixNano()}
 	for n, want := range map[int]string{1: "unpaged      1 page that no one has taken; the oldest, quarantined of " +
 		"plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
-		shown := view.Status{Tenant: "default", Unpaged: n, OldestPage: oldest}
+		shown := api.Status{Tenant: "default", Unpaged: n, OldestPage: oldest}
 		var out strings.Builder
 		status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: shown}, now)
 		if !strings.Contains(out.String(), want) {
@@ -34,15 +33,15 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	}
 	for kind, listed := range map[string]bool{api.PageCommitWaits: true, api.PageActClaimed: true,
 		api.PageStuckWorker: false} {
-		shown := view.Status{Unpaged: 1, OldestPage: &view.Page{Kind: kind, Plan: "p"}}
+		shown := api.Status{Unpaged: 1, OldestPage: &api.UntakenPage{Kind: kind, Plan: "p"}}
 		f := doctor.ExaminePages(shown, now)
 		if strings.Contains(f.Next, "quarantine ls") != listed || !strings.Contains(f.Text, kind) {
 			t.Errorf("%s: %+v", kind, f)
 		}
 	}
 	var out strings.Builder
-	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: view.Status{Tenant: "default"}}, now)
-	if f := doctor.ExaminePages(view.Status{}, now); f.State != "ok" ||
+	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: api.Status{Tenant: "default"}}, now)
+	if f := doctor.ExaminePages(api.Status{}, now); f.State != "ok" ||
 		strings.Contains(out.String(), "unpaged") {
 		t.Errorf("no pages: %+v\n%s", f, out.String())
 	}
@@ -50,7 +49,7 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 
 // A host that folds a long ledger says how far it is, and how long it will take.
 func TestAFoldThatIsUnderWayIsShown(t *testing.T) {
-	v := view.Status{Tenant: "default", Mode: view.ModeStandby, Folding: &view.Folding{
+	v := api.Status{Tenant: "default", Mode: api.ModeStandby, Folding: &api.Folding{
 		What: "folding the ledger", From: 0, At: 250, To: 1000, Records: 5000, RecordsPer: 1234.5,
 		LeftNs: int64(90 * time.Second),
 	}}

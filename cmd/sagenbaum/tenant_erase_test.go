@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // copied copies a data folder, with these files of the folder of keys beside it.
@@ -117,7 +117,7 @@ func TestTenantEraseIsForGoodAlsoForCopies(t *testing.T) {
 	s.Ask(t, "default", "plan", "ls").Wants(t, "plan ls", cli.ExitFailed, "was erased by ana")
 	s.Ask(t, "default", "doctor").Wants(t, "doctor", cli.ExitGood)
 	asked := s.Ask(t, "default", "tenant", "show", "default", "-o", "json")
-	e := cmdtest.Decoded[view.Status](t, asked).Erased
+	e := cmdtest.Decoded[api.Status](t, asked).Erased
 	if e == nil || len(e.Notes) != 2 {
 		t.Fatalf("%+v", e)
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // A plan that names itself as its own child, or so many that nobody reads them, is
@@ -20,12 +20,12 @@ func TestAFamilyIsBounded(t *testing.T) {
 	asked := 0
 	url := answering(t, map[string]func([]byte) any{"plan.show": func(data []byte) any {
 		asked++
-		shown := view.Plan{Plan: "p1", State: "open"}
+		shown := api.Plan{Plan: "p1", State: "open"}
 		for n := range 3 * cli.FamilyMax {
-			shown.Actions = append(shown.Actions, view.Action{Number: n + 1, Child: fmt.Sprintf("c%d", n)})
+			shown.Actions = append(shown.Actions, api.Action{Number: n + 1, Child: fmt.Sprintf("c%d", n)})
 		}
-		shown.Actions = append(shown.Actions, view.Action{Number: 3*cli.FamilyMax + 1, Child: "p1"})
-		return view.PlanAnswer{Plan: shown}
+		shown.Actions = append(shown.Actions, api.Action{Number: 3*cli.FamilyMax + 1, Child: "p1"})
+		return api.PlanAnswer{Plan: shown}
 	}})
 	r := cmdtest.Run(t, "plan", "tree", "p1", "--server", url)
 	if r.Code != cli.ExitGood {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // instants are what a page cannot have as it was printed.
@@ -50,8 +50,8 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	if plain(got) != plain(want.String()) {
 		t.Errorf("explain prints\n%s\nand the page shows\n%s", got, want.String())
 	}
-	asked := cmdtest.Decoded[view.Explain](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
-	if status := cmdtest.Decoded[view.Status](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
+	asked := cmdtest.Decoded[api.Explain](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
+	if status := cmdtest.Decoded[api.Status](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
 		t.Errorf("asked as of %d, and the last record is of %d", asked, status.TimeNs)
 	}
 	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").Stdout; !strings.HasPrefix(one,

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -38,8 +37,8 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 		s.trip(t, coordinator.PlanSpec{ID: id, Owner: "travel"}, "card.charge", "room.book")
 		s.run(t, cli.ExitGood, "plan unwind "+id+" --reason 'no trip' --wait")
 	}
-	list := func(line string) []view.Undo {
-		return cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, line+" -o json")).Undos
+	list := func(line string) []api.Undo {
+		return cmdtest.Decoded[api.UndosAnswer](t, s.run(t, cli.ExitGood, line+" -o json")).Undos
 	}
 	all := list("undo ls --plan p1")
 	if len(all) != 3 {
@@ -59,8 +58,8 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 		rooms[1].Plan != "p2" {
 		t.Errorf("room.book was undone by %+v", rooms)
 	}
-	page := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --limit 2 -o json"))
-	rest := cmdtest.Decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
+	page := cmdtest.Decoded[api.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --limit 2 -o json"))
+	rest := cmdtest.Decoded[api.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
 	if len(page.Undos) != 2 || len(rest.Undos) != 1 || rest.Next != "" {
 		t.Errorf("in pages it is %+v and %+v", page, rest)
 	}
@@ -75,11 +74,11 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 	t.Parallel()
 	const total = 450
 	url := answering(t, map[string]func([]byte) any{"undo.ls": func(data []byte) any {
-		var q view.UndoQuery
+		var q api.UndoQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return view.ErrorAnswer{Error: err.Error()}
+			return api.ErrorAnswer{Error: err.Error()}
 		}
-		answer := view.UndosAnswer{Undos: []view.Undo{}}
+		answer := api.UndosAnswer{Undos: []api.Undo{}}
 		for n := range total {
 			place := fmt.Sprintf("%03d", n)
 			if place <= q.After {
@@ -88,7 +87,7 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 			if len(answer.Undos) == min(q.Limit, 7) {
 				return answer
 			}
-			answer.Undos = append(answer.Undos, view.Undo{Plan: "p", Action: place, WorkNs: int64(time.Second)})
+			answer.Undos = append(answer.Undos, api.Undo{Plan: "p", Action: place, WorkNs: int64(time.Second)})
 			answer.Next = place
 		}
 		answer.Next = ""
@@ -97,12 +96,12 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 	for limit, want := range map[int]int{1000: total - 1, 10: 10} {
 		r := cmdtest.Run(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit",
 			fmt.Sprint(limit))
-		if got := len(cmdtest.Decoded[view.UndosAnswer](t, r).Undos); got != want {
+		if got := len(cmdtest.Decoded[api.UndosAnswer](t, r).Undos); got != want {
 			t.Errorf("limit %d: %d attempts, want %d", limit, got, want)
 		}
 	}
 	circle := answering(t, map[string]func([]byte) any{"undo.ls": func([]byte) any {
-		return view.UndosAnswer{Undos: []view.Undo{}, Next: "x"}
+		return api.UndosAnswer{Undos: []api.Undo{}, Next: "x"}
 	}})
 	cmdtest.Run(t, "undo", "ls", "--plan", "p", "--server", circle).Wants(t, "undo ls", cli.ExitFailed,
 		"in a circle at x")

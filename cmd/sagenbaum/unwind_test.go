@@ -7,12 +7,12 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestUnwindOfAnOpenPlan(t *testing.T) {
@@ -46,7 +46,7 @@ func TestUnwindToASavepoint(t *testing.T) {
 		t.Error("an unknown savepoint reached the ledger")
 	}
 	says(t, s.run(t, cli.ExitGood, "plan tree p1"), "├┄ savepoint paid")
-	preview := cmdtest.Decoded[view.Preview](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
+	preview := cmdtest.Decoded[api.Preview](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
 	if preview.End != ledger.StateOpen || len(preview.Steps) != 2 {
 		t.Errorf("the preview is %+v", preview)
 	}

@@ -94,7 +94,7 @@ func (d *Door) sameGiven(ctx context.Context, who Caller, id string, sequence ui
 	if err != nil || len(entries) != 1 || was.Subject != a.Subject {
 		return repeated("id", id, "record")
 	}
-	before := entries[0].Record.CloneVT()
+	before := proto.CloneOf(entries[0].Record)
 	if before.Id = record.Id; proto.Equal(before, record) { // its id may be this try's
 		return nil
 	}

@@ -91,8 +91,8 @@ func newActor(h *Host, tenant string) *actor {
 		Now: h.clock.now, Board: a.board, Workers: a.workers, Keys: a.keys, Proof: a.proof,
 		Scrubber: a.scrubber, Meter: meter, Shared: &h.asked, Released: a.lead.takeSoon,
 		Erased:  a.eraseSoon,
-		Folding: a.progress.folding, Disks: func() []view.Disk { return observe.Disks(h.disks()) },
-		Cascade:     view.Cascade(h.cfg.Cascade.OrDefault()),
+		Folding: a.progress.folding, Disks: func() []api.Disk { return observe.Disks(h.disks()) },
+		Cascade:     api.Cascade(h.cfg.Cascade.OrDefault()),
 		MemoryBytes: h.cfg.MemoryBytes, Lossy: h.cfg.AcceptLossyBroker, Room: a.bound.room,
 		Durable: h.cfg.DurableServer,
 	})

@@ -6,9 +6,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/repair"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // errRefold ends a session whose state was dropped on request: the next one folds.
@@ -39,7 +39,7 @@ func (a *actor) requested(r ask.Request) error {
 	default:
 		const problem = "nothing is to be repaired: the tenant is not halted " +
 			"(sagenbaum ledger scrub looks for damage)"
-		r.Answer <- view.ErrorAnswer{Error: problem}
+		r.Answer <- api.ErrorAnswer{Error: problem}
 		return nil
 	}
 }
@@ -47,17 +47,17 @@ func (a *actor) requested(r ask.Request) error {
 // dropState forgets the folded state; the ledger is folded again from its beginning.
 func (a *actor) dropState(r ask.Request) error {
 	if a.state == nil {
-		r.Answer <- view.ErrorAnswer{Error: "the ledger was not open yet; there is nothing to fold"}
+		r.Answer <- api.ErrorAnswer{Error: "the ledger was not open yet; there is nothing to fold"}
 		return nil
 	}
 	applied := a.state.Meta().GetApplied().GetSequence()
 	if err := a.kv.Wipe(); err != nil {
-		r.Answer <- view.ErrorAnswer{Error: "cannot drop the state: " + err.Error()}
+		r.Answer <- api.ErrorAnswer{Error: "cannot drop the state: " + err.Error()}
 		return nil
 	}
 	a.log.Warn("state dropped on request; folding the ledger again", "applied", applied)
 	a.fresh, a.torn = true, true
-	r.Answer <- view.DroppedAnswer{Applied: applied}
+	r.Answer <- api.DroppedAnswer{Applied: applied}
 	return errRefold
 }
 
@@ -83,10 +83,10 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 		case r.Verb == "rebuild" && (halted.Guard == "G2" || halted.Guard == "G3"):
 			return errors.Is(a.dropState(r), errRefold)
 		case r.Verb == "key.rotate", r.Verb == "ledger.sign", r.Verb == "tenant.erase":
-			r.Answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " +
+			r.Answer <- api.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " +
 				halted.Problem}
 		case r.Verb == "rebuild":
-			r.Answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard +
+			r.Answer <- api.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard +
 				", which its state has no part in: " + halted.Problem}
 		default:
 			answer := repair.Halted(ctx, a.repairs(), r.Repair, halted)

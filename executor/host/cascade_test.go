@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -64,14 +63,14 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	}
 	stop()
 	r.host("h2")
-	var why view.WhyAnswer
+	var why api.WhyAnswer
 	r.caughtUp()
-	if err := r.ask("plan.why", view.WhyQuery{Plan: "c"}, &why); err != nil || why.Error != "" ||
+	if err := r.ask("plan.why", api.WhyQuery{Plan: "c"}, &why); err != nil || why.Error != "" ||
 		len(why.Why.Steps) != 3 || len(why.Why.Cuts) != 1 {
 		t.Fatalf("%v %+v", err, why)
 	}
 	if status := r.status(); status.Cut != 1 || status.Open != 1 ||
-		status.Cascade != (view.Cascade{Depth: 2, Plan: 8, Tenant: 10_000}) || status.Cascaded != 1 {
+		status.Cascade != (api.Cascade{Depth: 2, Plan: 8, Tenant: 10_000}) || status.Cascaded != 1 {
 		t.Errorf("%+v", status)
 	}
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"},
@@ -80,7 +79,7 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	if got := r.ended("c"); got.State != ledger.StateCompensated {
 		t.Errorf("%+v", got)
 	}
-	if err := r.ask("plan.why", view.WhyQuery{Plan: "nowhere"}, &why); err != nil || why.Error == "" {
+	if err := r.ask("plan.why", api.WhyQuery{Plan: "nowhere"}, &why); err != nil || why.Error == "" {
 		t.Errorf("%v %+v", err, why)
 	}
 }

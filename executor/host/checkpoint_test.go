@@ -20,8 +20,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -39,11 +39,11 @@ func (r *rig) asserts(key string, value int) {
 }
 
 // checkpoint waits for one over everything that is no checkpoint, and shows it.
-func (r *rig) checkpoint() view.Checkpoint {
+func (r *rig) checkpoint() api.Checkpoint {
 	r.t.Helper()
 	r.caughtUp()
 	r.eventually("a checkpoint covers all", func() bool {
-		var v view.Status
+		var v api.Status
 		if v = r.status(); v.Checkpoint == nil {
 			return false
 		}
@@ -217,7 +217,7 @@ func (r *rig) signAlone(host string) *pb.CheckpointSigned {
 	s.Take()
 	records := s.Records(1, 1)
 	if len(records) != 1 {
-		r.t.Fatalf("%d records: %+v", len(records), s.View(view.Checkpoint{}))
+		r.t.Fatalf("%d records: %+v", len(records), s.View(api.Checkpoint{}))
 	}
 	if err := tl.Kill(); err != nil {
 		r.t.Fatal(err)
@@ -285,7 +285,7 @@ func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
 			_, stop = r.host("h1")
 			r.asserts("k", 2)
 			r.eventually("the alarm", func() bool { return r.status().Checkpoint.Alarm })
-			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != view.ModeHolding || count() != signed ||
+			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != api.ModeHolding || count() != signed ||
 				!bytes.Equal(r.file("h1"), forged) {
 				t.Fatalf("%+v, %d checkpoints, before %d", v.Checkpoint, count(), signed)
 			}
@@ -334,7 +334,7 @@ func TestWhoAsksForACheckpointNeedNotWaitForTheNext(t *testing.T) {
 	r.host("h1")
 	r.asserts("k", 1)
 	r.caughtUp()
-	sign := func() (answer view.SignAnswer) {
+	sign := func() (answer api.SignAnswer) {
 		r.administer("ledger.sign", struct{}{}, &answer)
 		return answer
 	}
@@ -366,14 +366,14 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 	r.asserts("k", 1)
 	r.checkpoint()
 	first := r.key("h1").Verifier
-	rotate := func(q view.RotationQuery) (answer view.RotationAnswer) {
+	rotate := func(q api.RotationQuery) (answer api.RotationAnswer) {
 		r.administer("key.rotate", q, &answer)
 		return answer
 	}
-	if a := rotate(view.RotationQuery{Actor: "tester"}); a.Error == "" {
+	if a := rotate(api.RotationQuery{Actor: "tester"}); a.Error == "" {
 		t.Fatal("a rotation without a reason")
 	}
-	one := rotate(view.RotationQuery{Reason: "a year is over", Actor: "tester"})
+	one := rotate(api.RotationQuery{Reason: "a year is over", Actor: "tester"})
 	if one.Error != "" || one.OldKey != first || !one.Signed {
 		t.Fatalf("%+v", one)
 	}
@@ -391,13 +391,13 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 	r.eventually("the key is missed", func() bool {
 		return strings.Contains(r.status().Checkpoint.Problem, strings.Split(one.NewKey, "+")[1])
 	})
-	if a := rotate(view.RotationQuery{Reason: "none", Actor: "tester"}); a.Error == "" {
+	if a := rotate(api.RotationQuery{Reason: "none", Actor: "tester"}); a.Error == "" {
 		t.Fatalf("rotated without the old key: %+v", a)
 	}
-	if a := rotate(view.RotationQuery{Reason: "gone", Actor: "tester", Lost: first}); a.Error == "" {
+	if a := rotate(api.RotationQuery{Reason: "gone", Actor: "tester", Lost: first}); a.Error == "" {
 		t.Fatalf("a key that is not in force was lost: %+v", a)
 	}
-	two := rotate(view.RotationQuery{Reason: "its disk is gone", Actor: "tester", Lost: one.NewKey})
+	two := rotate(api.RotationQuery{Reason: "its disk is gone", Actor: "tester", Lost: one.NewKey})
 	if two.Error != "" || two.Signed || two.OldKey != one.NewKey {
 		t.Fatalf("%+v", two)
 	}
@@ -420,13 +420,13 @@ func TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt(t *testing.T) {
 	h2, _ := r.host("h2")
 	r.eventually("h2 says it", func() bool {
 		answer, err := h2.Ask("t", "host", struct{}{})
-		return err == nil && answer.(view.HostAnswer).Host.NoKey != ""
+		return err == nil && answer.(api.HostAnswer).Host.NoKey != ""
 	})
 	stop()
 	r.eventually("h2 holds", func() bool { // until then it leaves questions to h1, which is gone
-		var answer view.StatusAnswer
+		var answer api.StatusAnswer
 		err := r.ask("status", struct{}{}, &answer)
-		return err == nil && answer.Status.Holder == h2.cfg.Holder && answer.Status.Mode == view.ModeHolding
+		return err == nil && answer.Status.Holder == h2.cfg.Holder && answer.Status.Mode == api.ModeHolding
 	})
 	r.asserts("k", 2)
 	r.eventually("h2 signs nothing", func() bool { return r.status().Checkpoint.Problem != "" })
@@ -493,7 +493,7 @@ func TestARepairedLedgerIsAnExtensionOfWhatWasSigned(t *testing.T) {
 	answer := r.repair()
 	r.eventually("a later checkpoint", func() bool {
 		v := r.status()
-		return v.Mode == view.ModeHolding && v.Checkpoint.Size > answer.Size && v.Applied == v.Last
+		return v.Mode == api.ModeHolding && v.Checkpoint.Size > answer.Size && v.Applied == v.Last
 	})
 	after := r.status().Checkpoint
 	if after.Alarm || after.Problem != "" || after.Size <= before.Size {

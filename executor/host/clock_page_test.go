@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -25,7 +24,7 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	h := testenv.NewHook[api.Page](t, testenv.Takes)
 	r.webhooks = map[string]string{api.PageOperators: h.URL + "/operators", api.PageDefault: h.URL + "/owners"}
 	host, _ := r.host("a")
-	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
 	host.clock.shift(time.Hour)
 	r.plan("p", 1, time.Minute)
 	got := h.Next(t)
@@ -33,12 +32,12 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 		!strings.Contains(got.Body.Reason, "1h0m0s ahead") || got.Body.Tenant != "t" {
 		t.Errorf("%+v", got)
 	}
-	r.eventually("the guard", func() bool { return r.status().Mode == view.ModeGuard })
+	r.eventually("the guard", func() bool { return r.status().Mode == api.ModeGuard })
 	if n := len(h.Posts); n != 0 {
 		t.Errorf("%d further posts", n)
 	}
 	host.clock.shift(0)
-	r.eventually("holding again", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("holding again", func() bool { return r.status().Mode == api.ModeHolding })
 }
 
 // A host that follows another in one process does not take a clock for right that the
@@ -48,13 +47,13 @@ func TestTheClockOfAProcessOutlivesItsHosts(t *testing.T) {
 	r := newRig(t)
 	r.clock = NewClock()
 	first, stop := r.host("a")
-	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
 	first.clock.shift(time.Hour)
 	r.plan("p", 1, 30*time.Minute)
-	r.eventually("the guard", func() bool { return r.status().Mode == view.ModeGuard })
+	r.eventually("the guard", func() bool { return r.status().Mode == api.ModeGuard })
 	stop()
 	r.host("a")
-	r.eventually("the guard again", func() bool { return r.status().Mode == view.ModeGuard })
+	r.eventually("the guard again", func() bool { return r.status().Mode == api.ModeGuard })
 	if v := r.show("p"); v.State != ledger.StateOpen {
 		t.Errorf("the plan is %s", v.State)
 	}

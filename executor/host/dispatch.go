@@ -10,7 +10,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -272,13 +271,13 @@ func (d *dispatcher) end(x *turn.Flight) {
 func waits(f *flight) int { return min(f.Tries, 1) }
 
 // waiting lists the commands that found no worker yet.
-func (d *dispatcher) waiting() []view.Waiting {
+func (d *dispatcher) waiting() []api.Waiting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []view.Waiting
+	var out []api.Waiting
 	for _, f := range d.flying {
 		if f.Tries > 0 || f.Working {
-			out = append(out, view.Waiting{
+			out = append(out, api.Waiting{
 				Working:    f.Working && f.Tries == 0,
 				UnservedNs: f.Command.UnservedNs,
 				Handler:    f.Command.Handler,

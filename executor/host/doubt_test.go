@@ -7,7 +7,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -276,7 +275,7 @@ func TestE2TwoHostsReverseEachEffectOnce(t *testing.T) {
 		return nil, n%2 == 0
 	}
 	r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == api.ModeHolding })
 	h2, _ := r.host("h2")
 	zombie(t, r, h2)
 	for _, ref := range refs {

@@ -13,7 +13,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -32,7 +31,7 @@ var (
 
 // erasure is that of a tenant, as the server has it.
 type erasure struct {
-	view.TenantErasure
+	api.TenantErasure
 	sequence uint64
 	answers  []chan any // of operators who wait until it is done
 }
@@ -56,7 +55,7 @@ func (h *Host) ErasureOf(ctx context.Context, tenant string) (json.RawMessage, e
 func (a *actor) beginErasure(r ask.Request) error {
 	q := r.Erasure
 	refuse := func(format string, args ...any) error {
-		r.Answer <- view.TenantErasureAnswer{Error: fmt.Sprintf(format, args...)}
+		r.Answer <- api.TenantErasureAnswer{Error: fmt.Sprintf(format, args...)}
 		return nil
 	}
 	m := a.state.Meta()
@@ -73,12 +72,12 @@ func (a *actor) beginErasure(r ask.Request) error {
 	case !q.Force && a.board.Last() > a.cursor():
 		return refuse("records come in that are not folded yet; ask again, or force it")
 	case !q.Force && m.Open+m.Unwinding+m.Quarantined > 0:
-		r.Answer <- view.TenantErasureAnswer{Refused: fmt.Sprintf("%d plans are open, %d unwind and %d "+
+		r.Answer <- api.TenantErasureAnswer{Refused: fmt.Sprintf("%d plans are open, %d unwind and %d "+
 			"wait for their owner: what they owe would never be undone", m.Open, m.Unwinding,
 			m.Quarantined)}
 		return nil
 	}
-	e := &erasure{TenantErasure: view.TenantErasure{
+	e := &erasure{TenantErasure: api.TenantErasure{
 		Tenant: a.tenant, Actor: q.Actor, Reason: ledger.Text(q.Reason),
 		AtNs:   a.host.clock.now().UnixNano(),
 		Holder: a.host.cfg.Holder, Forced: m.Open+m.Unwinding+m.Quarantined > 0,
@@ -168,7 +167,7 @@ func (a *actor) erase(ctx context.Context) {
 
 func (a *actor) answerErasure(problem string) {
 	for _, answer := range a.erasure.answers {
-		answer <- view.TenantErasureAnswer{Erasure: &a.erasure.TenantErasure, Error: problem}
+		answer <- api.TenantErasureAnswer{Erasure: &a.erasure.TenantErasure, Error: problem}
 	}
 	a.erasure.answers = nil
 }
@@ -243,7 +242,7 @@ func (a *actor) recordErased(ctx context.Context) error {
 	}
 	e := &erasure{TenantErasure: a.erasure.TenantErasure, sequence: a.erasure.sequence,
 		answers: a.erasure.answers}
-	e.Done = &view.Done{AtNs: a.host.clock.now().UnixNano(), Host: a.host.cfg.Holder}
+	e.Done = &api.Done{AtNs: a.host.clock.now().UnixNano(), Host: a.host.cfg.Holder}
 	signed, err := proof.SignErasure(a.host.keysRoot(), &e.TenantErasure)
 	if err != nil {
 		return err

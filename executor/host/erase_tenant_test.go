@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -22,8 +21,8 @@ import (
 var errStepKilled = errors.New("the process dies here")
 
 // eraseTenant asks for the erasure of the tenant, and returns what is answered in this time.
-func (r *rig) eraseTenant(q view.TenantErasureQuery,
-	within time.Duration) (answer view.TenantErasureAnswer, err error) {
+func (r *rig) eraseTenant(q api.TenantErasureQuery,
+	within time.Duration) (answer api.TenantErasureAnswer, err error) {
 	r.t.Helper()
 	body, _ := json.Marshal(q)
 	m, err := r.conn.Request(api.AdminSubject("t", "tenant.erase"), body, within)
@@ -34,11 +33,11 @@ func (r *rig) eraseTenant(q view.TenantErasureQuery,
 }
 
 // mode asks a host's status until it is of this mode.
-func (r *rig) mode(want string) (status view.Status) {
+func (r *rig) mode(want string) (status api.Status) {
 	r.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); status.Mode != want; {
 		m, err := r.conn.Request(api.QuerySubject("t", "status"), nil, time.Second)
-		var answer view.StatusAnswer
+		var answer api.StatusAnswer
 		if err == nil && json.Unmarshal(m.Data, &answer) == nil {
 			status = answer.Status
 		}
@@ -50,11 +49,11 @@ func (r *rig) mode(want string) (status view.Status) {
 }
 
 // erasedWhole waits until the erasure is done, and checks what is left.
-func (r *rig) erasedWhole(secret string, folders ...string) view.TenantErasure {
+func (r *rig) erasedWhole(secret string, folders ...string) api.TenantErasure {
 	r.t.Helper()
-	var status view.Status
+	var status api.Status
 	for deadline := time.Now().Add(30 * time.Second); status.Erased == nil || status.Erased.Done == nil; {
-		if status = r.mode(view.ModeErased); time.Now().After(deadline) {
+		if status = r.mode(api.ModeErased); time.Now().After(deadline) {
 			r.t.Fatalf("%+v", status.Erased)
 		}
 	}
@@ -125,8 +124,8 @@ func eraseKilledAt(t *testing.T, step string) {
 	}
 	_, stop := r.host("h1")
 	r.charge("p", sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`))
-	r.eventually("the host holds the tenant", func() bool { return r.status().Mode == view.ModeHolding })
-	q := view.TenantErasureQuery{Tenant: "t", Reason: "the contract has ended", Actor: "ana"}
+	r.eventually("the host holds the tenant", func() bool { return r.status().Mode == api.ModeHolding })
+	q := api.TenantErasureQuery{Tenant: "t", Reason: "the contract has ended", Actor: "ana"}
 	if answer, err := r.eraseTenant(q, 5*time.Second); err != nil || answer.Erasure != nil ||
 		!strings.Contains(answer.Refused, "1 plans are open") {
 		t.Fatalf("an open plan: %+v, %v", answer, err)
@@ -149,13 +148,13 @@ func eraseKilledAt(t *testing.T, step string) {
 	if (err == nil) != (step == "") {
 		t.Fatalf("%+v, %v", answer, err)
 	}
-	r.mode(view.ModeErased)
+	r.mode(api.ModeErased)
 	stop()
 	r.goesOn(q)
 }
 
 // goesOn starts a host that ends the erasure, and checks what it leaves.
-func (r *rig) goesOn(q view.TenantErasureQuery) {
+func (r *rig) goesOn(q api.TenantErasureQuery) {
 	t := r.t
 	r.erasing = nil
 	_, stop := r.host("h1")
@@ -218,7 +217,7 @@ func TestHostsThatStandByEraseTheirPartToo(t *testing.T) {
 	}
 	waiting.Wait()
 	stop3()
-	answer, err := r.eraseTenant(view.TenantErasureQuery{Tenant: "t", Reason: "x", Actor: "ana"}, 30*time.Second)
+	answer, err := r.eraseTenant(api.TenantErasureQuery{Tenant: "t", Reason: "x", Actor: "ana"}, 30*time.Second)
 	if err != nil || answer.Erasure == nil || answer.Erasure.Done == nil {
 		t.Fatalf("%+v, %v", answer, err)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -123,7 +122,7 @@ func (r *rig) erase(plan string) {
 }
 
 // until asks for a plan until it is as wanted.
-func (r *rig) until(plan, what string, is func(view.Plan) bool) view.Plan {
+func (r *rig) until(plan, what string, is func(api.Plan) bool) api.Plan {
 	r.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		shown := r.show(plan)
@@ -136,7 +135,7 @@ func (r *rig) until(plan, what string, is func(view.Plan) bool) view.Plan {
 	}
 }
 
-func destroyed(v view.Plan) bool { return v.Erasure != nil && v.Erasure.Destroyed != "" }
+func destroyed(v api.Plan) bool { return v.Erasure != nil && v.Erasure.Destroyed != "" }
 
 // TestErasureIsFinishedByTheNextHost, whether the first one died before it destroyed the
 // key or behind that: one record says so, and the key is gone.
@@ -262,7 +261,7 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 		t.Errorf("%+v", answer)
 	}
 	r.fail("p")
-	r.until("p", "waiting for its key", func(v view.Plan) bool {
+	r.until("p", "waiting for its key", func(v api.Plan) bool {
 		return strings.Contains(v.Actions[0].WaitsFor, "what x takes: cannot open input.card: this host has no master key")
 	})
 	stop()

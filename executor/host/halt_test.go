@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -70,8 +70,8 @@ func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
 	r.otherTiles("h1", at)
 
 	_, stop = r.host("h1")
-	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
-	var answer view.ScrubAnswer
+	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
+	var answer api.ScrubAnswer
 	r.administer("ledger.scrub", struct{}{}, &answer)
 	if answer.Differs != at {
 		t.Fatalf("%+v, want a difference at %d", answer, at)
@@ -118,13 +118,13 @@ func TestAConfirmedClockCountsOnce(t *testing.T) {
 	r.serve(done)
 	r.clock = NewClock()
 	h, stop := r.host("a")
-	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
 	r.confirmClock()
 	r.plan("p", 1, 30*time.Minute)
 	r.caughtUp()
 	h.clock.shift(time.Hour)
 	r.assert("k", "1")
-	r.eventually("the guard", func() bool { return r.status().Mode == view.ModeGuard })
+	r.eventually("the guard", func() bool { return r.status().Mode == api.ModeGuard })
 	stop()
 	if err := os.RemoveAll(filepath.Join(r.dir, "a", "state")); err != nil { // all is folded again
 		t.Fatal(err)
@@ -135,9 +135,9 @@ func TestAConfirmedClockCountsOnce(t *testing.T) {
 	r.host("a")
 	r.eventually("the guard again", func() bool {
 		s := r.status()
-		return s.Mode == view.ModeGuard || s.Mode == view.ModeHolding && r.show("p").State != ledger.StateOpen
+		return s.Mode == api.ModeGuard || s.Mode == api.ModeHolding && r.show("p").State != ledger.StateOpen
 	})
-	if v := r.show("p"); v.State != ledger.StateOpen || r.status().Mode != view.ModeGuard {
+	if v := r.show("p"); v.State != ledger.StateOpen || r.status().Mode != api.ModeGuard {
 		t.Fatalf("the plan is %s, and the host %s", v.State, r.status().Mode)
 	}
 	r.confirmClock()

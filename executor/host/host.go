@@ -150,7 +150,7 @@ func (h *Host) Ready() <-chan struct{} { return h.ready }
 // TenantHealth is what a host says of one of its tenants, from memory.
 type TenantHealth struct {
 	Tenant  string `json:"tenant"`
-	Mode    string `json:"mode"` // as view.Host.Mode
+	Mode    string `json:"mode"` // as api.Host.Mode
 	Problem string `json:"problem,omitempty"`
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -245,9 +244,9 @@ func (r *rig) ended(plan string) api.OutcomeAnswer {
 	}
 }
 
-func (r *rig) status() view.Status {
+func (r *rig) status() api.Status {
 	r.t.Helper()
-	var answer view.StatusAnswer
+	var answer api.StatusAnswer
 	if err := r.ask("status", struct{}{}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("status: %v %+v", err, answer)
 	}

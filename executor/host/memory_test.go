@@ -9,8 +9,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -33,31 +33,31 @@ func (r *rig) standing(plan, condition string) {
 			PlanOpened: &pb.PlanOpened{Triggers: []*pb.Trigger{{Name: "x", Condition: condition}}}}})
 }
 
-func (r *rig) fact(key string) view.Fact {
+func (r *rig) fact(key string) api.Fact {
 	r.t.Helper()
-	var answer view.FactAnswer
-	if err := r.ask("fact.get", view.FactQuery{Key: key}, &answer); err != nil || answer.Error != "" {
+	var answer api.FactAnswer
+	if err := r.ask("fact.get", api.FactQuery{Key: key}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("fact %s: %v %s", key, err, answer.Error)
 	}
 	return answer.Fact
 }
 
 // inState waits until a fact is in a state.
-func (r *rig) inState(key, state string) view.Fact {
+func (r *rig) inState(key, state string) api.Fact {
 	r.t.Helper()
-	var fact view.Fact
+	var fact api.Fact
 	r.eventually("fact "+key+" is "+state, func() bool {
-		var answer view.FactAnswer
-		err := r.ask("fact.get", view.FactQuery{Key: key}, &answer)
+		var answer api.FactAnswer
+		err := r.ask("fact.get", api.FactQuery{Key: key}, &answer)
 		fact = answer.Fact
 		return err == nil && fact.State == state
 	})
 	return fact
 }
 
-func (r *rig) rebuild() view.RebuildAnswer {
+func (r *rig) rebuild() api.RebuildAnswer {
 	r.t.Helper()
-	var answer view.RebuildAnswer
+	var answer api.RebuildAnswer
 	if err := r.ask("memory.rebuild", struct{}{}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("rebuild: %v %s", err, answer.Error)
 	}
@@ -74,23 +74,23 @@ func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
 	for i := range 10 {
 		r.assert(fmt.Sprintf("k%d", i), `{"n":20}`)
 	}
-	gone := r.inState("old", view.FactEvicted)
+	gone := r.inState("old", api.FactEvicted)
 	if string(gone.Value) != `{"n":1}` || gone.ReadFrom != gone.Asserted || gone.Evicted == "" {
 		t.Fatalf("%+v", gone)
 	}
 	stop()
 	_, stop = r.host("h1") // evicted as before; a question brings nothing back
-	if r.caughtUp(); r.fact("old").State != view.FactEvicted {
+	if r.caughtUp(); r.fact("old").State != api.FactEvicted {
 		t.Fatal("a restart or a question brought it back")
 	}
 	r.standing("p", `facts["old"].n == 1 && facts["k9"].n == 21`)
-	r.inState("old", view.FactInMemory)
+	r.inState("old", api.FactInMemory)
 	r.assert("k9", `{"n":21}`)
 	if got := r.ended("p"); got.State != ledger.StateFailed {
 		t.Fatalf("%+v", got)
 	}
-	var history view.HistoryAnswer
-	if err := r.ask("fact.history", view.FactQuery{Key: "old"}, &history); err != nil || history.Error != "" {
+	var history api.FactHistoryAnswer
+	if err := r.ask("fact.history", api.FactQuery{Key: "old"}, &history); err != nil || history.Error != "" {
 		t.Fatal(err, history.Error)
 	}
 	var kinds []string
@@ -101,8 +101,8 @@ func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
 		history.Events[2].Compensates != history.Events[1].At {
 		t.Fatalf("%s: %+v", got, history.Events)
 	}
-	var queue view.QueueAnswer
-	if err := r.ask("memory.queue", view.QueueQuery{}, &queue); err != nil || queue.Error != "" || len(queue.Next) == 0 ||
+	var queue api.QueueAnswer
+	if err := r.ask("memory.queue", api.QueueQuery{}, &queue); err != nil || queue.Error != "" || len(queue.Next) == 0 ||
 		len(queue.Latest) == 0 || queue.Memory.Capacity != 100 {
 		t.Fatalf("%v %+v", err, queue)
 	}
@@ -132,25 +132,25 @@ func TestOperatorsEvictAndRestore(t *testing.T) {
 	r.assert("a", `1`)
 	r.append(ops,
 		&pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
-	r.inState("a", view.FactEvicted)
+	r.inState("a", api.FactEvicted)
 	again := r.append(ops,
 		&pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
-	var answer view.FactAnswer
-	if err := r.ask("fact.get", view.FactQuery{Key: "a", Sequence: again}, &answer); err != nil ||
+	var answer api.FactAnswer
+	if err := r.ask("fact.get", api.FactQuery{Key: "a", Sequence: again}, &answer); err != nil ||
 		len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0], "evicted already") {
 		t.Fatalf("%v %+v", err, answer)
 	}
 	r.append(ops,
 		&pb.Record{Kind: &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{"a"},
 			Actor: "ops"}}})
-	if back := r.inState("a", view.FactInMemory); back.Reingested == "" || string(back.Value) != "1" {
+	if back := r.inState("a", api.FactInMemory); back.Reingested == "" || string(back.Value) != "1" {
 		t.Fatalf("%+v", back)
 	}
-	var facts view.FactsAnswer
-	if err := r.ask("fact.ls", view.FactsQuery{Prefix: "a"}, &facts); err != nil || len(facts.Facts) != 1 {
+	var facts api.FactsAnswer
+	if err := r.ask("fact.ls", api.FactsQuery{Prefix: "a"}, &facts); err != nil || len(facts.Facts) != 1 {
 		t.Fatalf("%v %+v", err, facts)
 	}
-	if err := r.ask("fact.ls", view.FactsQuery{State: "lost"}, &facts); err != nil ||
+	if err := r.ask("fact.ls", api.FactsQuery{State: "lost"}, &facts); err != nil ||
 		!strings.Contains(facts.Error, "state") {
 		t.Fatalf("%v %+v", err, facts)
 	}
@@ -229,7 +229,7 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	r.assert("b", `2`)
 	r.append(ops,
 		&pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
-	r.inState("a", view.FactEvicted)
+	r.inState("a", api.FactEvicted)
 	key := append(store.TenantPrefix("t"), "fa"...)
 	v, _ := store.Get(h.db, key)
 	row := new(rowspb.FactRow)
@@ -249,13 +249,13 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	r.standing("p", `facts["a"].n == 1`)
 	r.eventually("the tenant halts", func() bool {
 		s := r.status()
-		return s.Mode == view.ModeHalted && strings.Contains(s.Problem, `fact "a" was folded from`)
+		return s.Mode == api.ModeHalted && strings.Contains(s.Problem, `fact "a" was folded from`)
 	})
 	if fact := r.fact("b"); string(fact.Value) != "2" {
 		t.Fatalf("%+v", fact)
 	}
-	var answer view.FactAnswer
-	if err := r.ask("fact.get", view.FactQuery{Key: "a"}, &answer); err != nil ||
+	var answer api.FactAnswer
+	if err := r.ask("fact.get", api.FactQuery{Key: "a"}, &answer); err != nil ||
 		!strings.Contains(answer.Error, "cannot be read back") {
 		t.Fatalf("%v %+v", err, answer)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -264,18 +263,18 @@ func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 	r.charged("q", "r2", charge())
 	r.ended("q")
 	for _, c := range []struct {
-		query view.UndoQuery
+		query api.UndoQuery
 		want  string
 	}{
-		{view.UndoQuery{Plan: "p"}, "[p/a#1 failed p/a#2 done]"},
-		{view.UndoQuery{Plan: "q", Action: "a"}, "[q/a#1 done]"},
-		{view.UndoQuery{Capability: "charge.create"}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
-		{view.UndoQuery{Capability: "charge.create", Limit: 1}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
-		{view.UndoQuery{Capability: "charge.refund"}, "[]"},
+		{api.UndoQuery{Plan: "p"}, "[p/a#1 failed p/a#2 done]"},
+		{api.UndoQuery{Plan: "q", Action: "a"}, "[q/a#1 done]"},
+		{api.UndoQuery{Capability: "charge.create"}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
+		{api.UndoQuery{Capability: "charge.create", Limit: 1}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
+		{api.UndoQuery{Capability: "charge.refund"}, "[]"},
 	} {
 		var got []string
 		for more := true; more; more = c.query.After != "" {
-			var answer view.UndosAnswer
+			var answer api.UndosAnswer
 			if err := r.ask("undo.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Undos == nil {
 				t.Fatalf("%+v: %v %+v", c.query, err, answer)
 			}
@@ -288,8 +287,8 @@ func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", c.query, got, c.want)
 		}
 	}
-	for _, query := range []view.UndoQuery{{}, {Plan: "nothing"}, {Plan: "p", Action: "nothing"}} {
-		var answer view.UndosAnswer
+	for _, query := range []api.UndoQuery{{}, {Plan: "nothing"}, {Plan: "p", Action: "nothing"}} {
+		var answer api.UndosAnswer
 		if err := r.ask("undo.ls", query, &answer); err != nil || answer.Error == "" {
 			t.Errorf("%+v: %v %+v", query, err, answer)
 		}

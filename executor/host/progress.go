@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // progress follows work that a session does before it can hold its tenant, and that takes
@@ -21,7 +21,7 @@ type progress struct {
 	records uint64    // folded or filled in before it began
 
 	mu    sync.Mutex
-	shown *view.Folding
+	shown *api.Folding
 }
 
 // foldingLedger is what is under way while a session folds what came before it.
@@ -64,22 +64,22 @@ func (p *progress) end() {
 	p.show(nil)
 }
 
-func (p *progress) show(v *view.Folding) {
+func (p *progress) show(v *api.Folding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shown = v
 }
 
 // folding is how far the work has come; nil: nothing is under way.
-func (p *progress) folding() *view.Folding {
+func (p *progress) folding() *api.Folding {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shown
 }
 
 // view is how far it has come at an instant.
-func (p *progress) view(now time.Time, at, records uint64) view.Folding {
-	v := view.Folding{
+func (p *progress) view(now time.Time, at, records uint64) api.Folding {
+	v := api.Folding{
 		What: p.what, From: p.from, At: at, To: p.to, Records: records - p.records,
 		BeganNs: p.began.UnixNano(),
 	}

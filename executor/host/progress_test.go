@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -136,7 +136,7 @@ func TestProgressKnowsItsRateAndWhatIsLeft(t *testing.T) {
 	if v := p.view(began.Add(time.Second), 100, 50); v.LeftNs != 0 || v.RecordsPer != 0 || v.Records != 0 {
 		t.Errorf("at the beginning: %+v", v)
 	}
-	want := view.Folding{
+	want := api.Folding{
 		What: foldingLedger, From: 100, At: 350, To: 1100, Records: 500, RecordsPer: 50, BeganNs: began.UnixNano(),
 		LeftNs: int64(30 * time.Second),
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -201,20 +200,20 @@ func (r *rig) charged(plan, ref string, c *pb.CompensationRegistered) {
 }
 
 // show asks for a plan.
-func (r *rig) show(plan string) view.Plan {
+func (r *rig) show(plan string) api.Plan {
 	r.t.Helper()
-	var answer view.PlanAnswer
-	if err := r.ask("plan.show", view.PlanQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
+	var answer api.PlanAnswer
+	if err := r.ask("plan.show", api.PlanQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%v %s", err, answer.Error)
 	}
 	return answer.Plan
 }
 
 // undos asks for the attempts of a plan's undos.
-func (r *rig) undos(plan string) []view.Undo {
+func (r *rig) undos(plan string) []api.Undo {
 	r.t.Helper()
-	var answer view.UndosAnswer
-	if err := r.ask("undo.ls", view.UndoQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
+	var answer api.UndosAnswer
+	if err := r.ask("undo.ls", api.UndoQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%v %s", err, answer.Error)
 	}
 	return answer.Undos

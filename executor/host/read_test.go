@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -19,7 +18,7 @@ import (
 )
 
 // reads asks for messages of the ledger.
-func (r *rig) reads(q view.ReadQuery) (answer view.ReadAnswer) {
+func (r *rig) reads(q api.ReadQuery) (answer api.ReadAnswer) {
 	r.t.Helper()
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -79,13 +78,13 @@ func TestTheLedgerIsReadByteForByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := r.reads(view.ReadQuery{}).Last
+	last := r.reads(api.ReadQuery{}).Last
 	if head, err := store.Head(ctx); err != nil || last < 8 || last > head.Last {
 		t.Fatalf("last is %d, the stream's %d, %v", last, head.Last, err)
 	}
 	next := uint64(1)
 	for next <= last {
-		answer := r.reads(view.ReadQuery{From: next, Limit: 3})
+		answer := r.reads(api.ReadQuery{From: next, Limit: 3})
 		if answer.Error != "" || len(answer.Messages) == 0 || len(answer.Messages) > 3 {
 			t.Fatalf("from %d: %d messages, %s", next, len(answer.Messages), answer.Error)
 		}
@@ -110,8 +109,8 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 		r.publishes("saga.t.fact.s", ledger.ContentTypeJSON,
 			fmt.Appendf(nil, `{"records":[{"factAsserted":{"key":"k%d","value":%q}}]}`, i, make60KB()))
 	}
-	r.eventually("all is folded", func() bool { return r.reads(view.ReadQuery{}).Last >= 13 }) // the first begins a term
-	all := r.reads(view.ReadQuery{From: 2, Limit: 1000})
+	r.eventually("all is folded", func() bool { return r.reads(api.ReadQuery{}).Last >= 13 }) // the first begins a term
+	all := r.reads(api.ReadQuery{From: 2, Limit: 1000})
 	size := 0
 	for _, m := range all.Messages {
 		size += len(m.Data)
@@ -119,10 +118,10 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 	if all.Error != "" || size > tiles.ReadBytesMax || len(all.Messages) < 5 {
 		t.Errorf("%d messages of %d bytes, %s", len(all.Messages), size, all.Error)
 	}
-	if one := r.reads(view.ReadQuery{From: 2, BytesMax: 1}); len(one.Messages) != 1 {
+	if one := r.reads(api.ReadQuery{From: 2, BytesMax: 1}); len(one.Messages) != 1 {
 		t.Errorf("%d messages where there is room for none; want the one that is next", len(one.Messages))
 	}
-	if two := r.reads(view.ReadQuery{From: 2, Limit: 2}); len(two.Messages) != 2 {
+	if two := r.reads(api.ReadQuery{From: 2, Limit: 2}); len(two.Messages) != 2 {
 		t.Errorf("%d messages, want 2", len(two.Messages))
 	}
 	for field, q := range map[string]string{
@@ -131,7 +130,7 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 		"request.wait_ms":   `{"from":1,"wait_ms":60001}`,
 	} {
 		m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), []byte(q), 10*time.Second)
-		var answer view.ErrorAnswer
+		var answer api.ErrorAnswer
 		if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != field {
 			t.Errorf("%s: %+v, %v", q, answer, err)
 		}
@@ -149,13 +148,13 @@ func TestAReaderWaitsForWhatComes(t *testing.T) {
 	r := newRig(t)
 	r.host("a")
 	r.caughtUp()
-	last := r.reads(view.ReadQuery{}).Last
-	none := r.reads(view.ReadQuery{From: last + 5, WaitMs: 50})
+	last := r.reads(api.ReadQuery{}).Last
+	none := r.reads(api.ReadQuery{From: last + 5, WaitMs: 50})
 	if none.Error != "" || len(none.Messages) != 0 {
 		t.Errorf("nothing comes: %+v", none)
 	}
-	answers := make(chan view.ReadAnswer, 1)
-	go func() { answers <- r.reads(view.ReadQuery{From: last + 1, WaitMs: 30_000}) }() // ends with its answer
+	answers := make(chan api.ReadAnswer, 1)
+	go func() { answers <- r.reads(api.ReadQuery{From: last + 1, WaitMs: 30_000}) }() // ends with its answer
 	r.publishes("saga.t.fact.s", ledger.ContentTypeJSON, []byte(aFact))
 	if answer := <-answers; len(answer.Messages) == 0 || answer.Messages[0].Sequence != last+1 {
 		t.Errorf("what came: %+v", answer)

@@ -46,7 +46,7 @@ func (r *rig) caughtUp() {
 	r.mu.Unlock()
 	r.eventually("the fold catches up", func() bool {
 		s := r.status()
-		return s.Mode == view.ModeHolding && s.Applied == s.Last && s.Applied >= appended
+		return s.Mode == api.ModeHolding && s.Applied == s.Last && s.Applied >= appended
 	})
 }
 
@@ -146,13 +146,13 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 		return &api.Reply{Status: api.StatusDone}
 	})
 	_, stop1 := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == api.ModeHolding })
 	term := r.status().Term
 	r.host("h2")
 	r.plan("p", 3, 0)
 	r.fail("p")
 	r.eventually("a command is out", func() bool {
-		return r.anyStatus(func(s view.Status) bool { return s.InFlight == 1 })
+		return r.anyStatus(func(s api.Status) bool { return s.InFlight == 1 })
 	})
 	stop1()
 	close(release)
@@ -160,19 +160,19 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	r.wantOrder("a3", "a2", "a1")
-	if !r.anyStatus(func(s view.Status) bool { return s.Mode == view.ModeHolding && s.Term > term }) {
+	if !r.anyStatus(func(s api.Status) bool { return s.Mode == api.ModeHolding && s.Term > term }) {
 		t.Fatalf("h2 does not hold a newer term: %+v", r.status())
 	}
 }
 
-func (r *rig) anyStatus(ok func(view.Status) bool) bool { return ok(r.status()) }
+func (r *rig) anyStatus(ok func(api.Status) bool) bool { return ok(r.status()) }
 
 func TestTwoHostsThatBothBelieveTheyHoldAreHarmless(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	h1, _ := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == api.ModeHolding })
 	// A zombie: a second host that claims without asking for the lease.
 	h2, stop2 := r.host("h2")
 	zombie(t, r, h2)
@@ -278,8 +278,8 @@ func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	var answer view.RefusedAnswer
-	if err := r.ask("refused.ls", view.ListQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
+	var answer api.RefusedAnswer
+	if err := r.ask("refused.ls", api.ListQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
 		t.Fatalf("%v: %d refused", err, len(answer.Refused))
 	}
 	for _, refusal := range answer.Refused {
@@ -337,7 +337,7 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.host("h1")
-	r.eventually("halted", func() bool { return r.status().Mode == view.ModeHalted })
+	r.eventually("halted", func() bool { return r.status().Mode == api.ModeHalted })
 	if s := r.status(); !strings.Contains(s.Problem, "G2") {
 		t.Fatalf("%+v", s)
 	}
@@ -362,8 +362,8 @@ func TestNoWorkerIsNoFailure(t *testing.T) {
 	r.eventually("it waits visibly", func() bool {
 		return len(r.status().Waiting) == 1 && r.status().Waiting[0].Tries > 1
 	})
-	var answer view.PlanAnswer
-	if err := r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer); err != nil ||
+	var answer api.PlanAnswer
+	if err := r.ask("plan.show", api.PlanQuery{Plan: "p"}, &answer); err != nil ||
 		answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
 		t.Fatalf("%+v %v", answer.Plan, err)
 	}
@@ -478,8 +478,8 @@ func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	var answer view.PlansAnswer
-	if err := r.ask("plan.ls", view.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
+	var answer api.PlansAnswer
+	if err := r.ask("plan.ls", api.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
 		b, _ := json.Marshal(answer)
 		t.Fatalf("%s %v", b, err)
 	}

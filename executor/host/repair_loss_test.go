@@ -13,9 +13,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/repair"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -34,8 +34,8 @@ func (r *rig) facts(name string, n int) (last uint64) {
 func (r *rig) wantFacts(name string, n int) {
 	r.t.Helper()
 	for i := range n {
-		var fact view.FactAnswer
-		if err := r.ask("fact.get", view.FactQuery{Key: fmt.Sprint(name, i)}, &fact); err != nil || fact.Error != "" {
+		var fact api.FactAnswer
+		if err := r.ask("fact.get", api.FactQuery{Key: fmt.Sprint(name, i)}, &fact); err != nil || fact.Error != "" {
 			r.t.Errorf("fact %s%d: %v %s", name, i, err, fact.Error)
 		}
 	}
@@ -99,8 +99,8 @@ func TestARepairFromTilesThatKnowOfNoRepairIsRefused(t *testing.T) {
 
 			_, stop = r.host(away)
 			r.halted("G")
-			var refused view.RepairAnswer
-			r.administer("ledger.repair", view.RepairQuery{Reason: "a test", Actor: "tester"}, &refused)
+			var refused api.RepairAnswer
+			r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &refused)
 			if !strings.Contains(refused.Error, "copy the tiles of the host that repaired it") {
 				t.Errorf("repaired through %d; the host that was away says %+v", answer.Through, refused)
 			}
@@ -131,10 +131,10 @@ func (r *rig) found() {
 	r.t.Helper()
 	r.eventually("held or halted", func() bool {
 		mode := r.status().Mode
-		return mode == view.ModeHolding && r.status().Applied == r.status().Last || mode == view.ModeHalted
+		return mode == api.ModeHolding && r.status().Applied == r.status().Last || mode == api.ModeHalted
 	})
-	if r.status().Mode == view.ModeHolding {
-		r.administer("ledger.scrub", struct{}{}, &view.ScrubAnswer{})
+	if r.status().Mode == api.ModeHolding {
+		r.administer("ledger.scrub", struct{}{}, &api.ScrubAnswer{})
 	}
 	r.halted("G")
 }

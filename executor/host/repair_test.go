@@ -21,7 +21,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -42,19 +41,19 @@ func (r *rig) administer(verb string, question, answer any) {
 	}
 }
 
-func (r *rig) repair() view.RepairAnswer {
+func (r *rig) repair() api.RepairAnswer {
 	r.t.Helper()
-	var answer view.RepairAnswer
-	r.administer("ledger.repair", view.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
+	var answer api.RepairAnswer
+	r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
 	if answer.Error != "" {
 		r.t.Fatal(answer.Error)
 	}
 	return answer
 }
 
-func (r *rig) halted(guard string) view.Status {
+func (r *rig) halted(guard string) api.Status {
 	r.t.Helper()
-	r.eventually("halted", func() bool { return r.status().Mode == view.ModeHalted })
+	r.eventually("halted", func() bool { return r.status().Mode == api.ModeHalted })
 	s := r.status()
 	if !strings.Contains(s.Problem, "halted by "+guard) || s.Halted == nil ||
 		!strings.HasPrefix(s.Halted.Guard, guard) || s.Halted.Sequence == 0 {
@@ -195,12 +194,12 @@ func (r *rig) recoverFromFlip() string {
 	found := "nothing"
 	r.eventually("held or halted", func() bool {
 		mode := r.status().Mode
-		return mode == view.ModeHolding && r.status().Applied == r.status().Last || mode == view.ModeHalted
+		return mode == api.ModeHolding && r.status().Applied == r.status().Last || mode == api.ModeHalted
 	})
-	if r.status().Mode == view.ModeHalted {
+	if r.status().Mode == api.ModeHalted {
 		found = strings.Fields(r.status().Problem)[2]
 	} else {
-		var answer view.ScrubAnswer
+		var answer api.ScrubAnswer
 		r.administer("ledger.scrub", struct{}{}, &answer)
 		if answer.Error != "" {
 			r.t.Fatal(answer.Error)
@@ -218,7 +217,7 @@ func (r *rig) recoverFromFlip() string {
 			r.t.Fatalf("the tiles have all, and yet: %+v", answer)
 		}
 	}
-	r.eventually("held again", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("held again", func() bool { return r.status().Mode == api.ModeHolding })
 	return found
 }
 
@@ -337,8 +336,8 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 	r.losesMessage(folded + 4) // k3: k0..k2 follow without a gap
 	r.host("h1")
 	r.halted("G1")
-	var dry view.RepairAnswer
-	r.administer("ledger.repair", view.RepairQuery{DryRun: true, Reason: "look", Actor: "tester"}, &dry)
+	var dry api.RepairAnswer
+	r.administer("ledger.repair", api.RepairQuery{DryRun: true, Reason: "look", Actor: "tester"}, &dry)
 	if now := inspect(); now.Head.CreatedNs == 0 || dry.Through == 0 || !dry.DryRun {
 		t.Fatalf("%+v, the stream is %+v", dry, now)
 	}
@@ -358,8 +357,8 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 	}
 	present := 0
 	for i := range 10 {
-		var fact view.FactAnswer
-		if err := r.ask("fact.get", view.FactQuery{Key: fmt.Sprint("k", i)}, &fact); err == nil && fact.Error == "" {
+		var fact api.FactAnswer
+		if err := r.ask("fact.get", api.FactQuery{Key: fmt.Sprint("k", i)}, &fact); err == nil && fact.Error == "" {
 			present++
 		}
 	}
@@ -544,8 +543,8 @@ func TestATenantThatIsNotHaltedIsNotRepaired(t *testing.T) {
 	r := damaged(t, 1)
 	r.host("h1")
 	r.caughtUp()
-	var answer view.RepairAnswer
-	r.administer("ledger.repair", view.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
+	var answer api.RepairAnswer
+	r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
 	if !strings.Contains(answer.Error, "not halted") {
 		t.Fatalf("%+v", answer)
 	}

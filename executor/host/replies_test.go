@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -160,7 +159,7 @@ func TestADoneUndoStaysDoneWhateverElseItSays(t *testing.T) {
 	if undos := r.undos("p1"); len(undos) != 1 || undos[0].Worker != "py" || undos[0].WorkNs != 4_100_000 {
 		t.Errorf("attempts %+v", undos)
 	}
-	var answer view.StatusAnswer
+	var answer api.StatusAnswer
 	if err := r.ask("status", struct{}{}, &answer); err != nil {
 		t.Fatal(err)
 	}

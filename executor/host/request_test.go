@@ -18,7 +18,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -259,20 +258,20 @@ func TestARequestFromTheAccountOfAnotherTenantIsRefused(t *testing.T) {
 func TestTheStreamIsShownWithoutAnOddRequest(t *testing.T) {
 	r := newRig(t)
 	r.watched(new(lockedLog), observe.NewMetrics())
-	api, err := js.New(r.conn)
+	jetStream, err := js.New(r.conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := api.AccountInfo(t.Context())
+	before, err := jetStream.AccountInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer view.StreamAnswer
+	var answer api.StreamAnswer
 	err = r.ask("ledger.stream", struct{}{}, &answer)
 	if err != nil || answer.NotStrict != "" || len(answer.Stream) == 0 {
 		t.Fatalf("%+v, %v", answer, err)
 	}
-	after, err := api.AccountInfo(t.Context())
+	after, err := jetStream.AccountInfo(t.Context())
 	if err != nil || after.API.Errors != before.API.Errors {
 		t.Errorf("%d requests that JetStream refuses, %v", after.API.Errors-before.API.Errors, err)
 	}

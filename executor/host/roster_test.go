@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -31,8 +30,8 @@ func (r *rig) holds(tenant string) {
 	r.t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
 		m, err := r.conn.Request(api.QuerySubject(tenant, "status"), nil, time.Second)
-		var answer view.StatusAnswer
-		if err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Status.Mode == view.ModeHolding {
+		var answer api.StatusAnswer
+		if err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Status.Mode == api.ModeHolding {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -138,7 +137,7 @@ func TestAnErasedTenantIsNotAddedAgain(t *testing.T) {
 	r.follow = true
 	h, _ := r.host("h1")
 	r.holds("t")
-	q := view.TenantErasureQuery{Tenant: "t", Reason: "the contract has ended", Actor: "ana"}
+	q := api.TenantErasureQuery{Tenant: "t", Reason: "the contract has ended", Actor: "ana"}
 	if a, err := r.eraseTenant(q, 20*time.Second); err != nil || a.Erasure == nil {
 		t.Fatalf("%+v, %v", a, err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // run runs the tenant until ctx ends. It returns an error only for what the
@@ -69,7 +69,7 @@ func (a *actor) run(ctx context.Context) error {
 		case errors.As(err, &refused):
 			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
 		}
-		a.board.Enter(view.ModeStarting, err.Error())
+		a.board.Enter(api.ModeStarting, err.Error())
 		a.log.Warn("tenant interrupted; it starts again", "error", err, "in", delay)
 		if !pause.For(ctx, delay) {
 			return nil
@@ -259,7 +259,7 @@ func (a *actor) attach(ctx context.Context) error {
 	a.govern()
 	a.board.Attached(a.cursor(), head.Last)
 	a.progress.Begin(foldingLedger, a.cursor(), head.Last, a.state.Meta().Records)
-	a.board.Enter(view.ModeStandby, "")
+	a.board.Enter(api.ModeStandby, "")
 	a.opened.Do(a.host.attaching.Done)
 	a.log.Info("attached", "applied", a.cursor(), "last", head.Last)
 	return nil

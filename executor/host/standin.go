@@ -9,7 +9,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -53,7 +52,7 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 			}
 			s.subs = append(s.subs, sub)
 		}
-		cfg.Metrics.Tenant(tenant).Mode("", view.ModeDegraded)
+		cfg.Metrics.Tenant(tenant).Mode("", api.ModeDegraded)
 	}
 	return s, nil
 }
@@ -64,7 +63,7 @@ func (s *StandIn) Close() {
 		_ = sub.Unsubscribe() // a connection that is closed has ended it
 	}
 	for _, tenant := range s.cfg.Tenants {
-		s.cfg.Metrics.Tenant(tenant).Mode(view.ModeDegraded, "")
+		s.cfg.Metrics.Tenant(tenant).Mode(api.ModeDegraded, "")
 	}
 }
 
@@ -76,17 +75,17 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	case verb == ask.VerbReleased:
 		return
 	case verb == "host", verb == api.HostsSubject(tenant):
-		answer = view.HostAnswer{Host: view.Host{Host: s.cfg.Holder, Mode: view.ModeDegraded,
+		answer = api.HostAnswer{Host: api.Host{Host: s.cfg.Holder, Mode: api.ModeDegraded,
 			Problem: s.cfg.Problem}}
 	case s.cfg.Elsewhere:
 		return
 	case verb == "status":
-		answer = view.StatusAnswer{Status: view.Status{
-			Tenant: tenant, Mode: view.ModeDegraded, Problem: s.cfg.Problem,
+		answer = api.StatusAnswer{Status: api.Status{
+			Tenant: tenant, Mode: api.ModeDegraded, Problem: s.cfg.Problem,
 			Disks: observe.Disks(s.cfg.Disks),
 		}}
 	default:
-		answer = view.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
+		answer = api.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -98,11 +97,11 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 // degraded shows that the tiles cannot be written, until they can: questions are answered
 // from the state as it is, unless another host holds the tenant, which has its lock by now.
 func (a *actor) degraded(ctx context.Context, err error) {
-	if was := a.board.Mode(); was != view.ModeDegraded {
+	if was := a.board.Mode(); was != api.ModeDegraded {
 		a.log.Error("tenant degraded: nothing is folded or dispatched until the disk can be written",
 			"error", err)
 	}
-	a.board.Enter(view.ModeDegraded, err.Error())
+	a.board.Enter(api.ModeDegraded, err.Error())
 	a.opened.Do(a.host.attaching.Done)
 	a.board.Elsewhere(a.lead.elsewhere(ctx))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -114,7 +113,7 @@ func TestAHostThatEndsTellsTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, stop := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == api.ModeHolding })
 	holders := h.holders
 	if holder, err := holders.Holder(t.Context(), "t"); err != nil || holder == "" {
 		t.Fatal(holder, err)
@@ -144,13 +143,13 @@ func TestAReleaseIsHeard(t *testing.T) {
 	r.leaseTTL = 30 * time.Minute // a host that stands by looks every 10 minutes
 	first, stop := r.host("h1")
 	r.eventually("h1 holds", func() bool {
-		return r.status().Holder == first.cfg.Holder && r.status().Mode == view.ModeHolding
+		return r.status().Holder == first.cfg.Holder && r.status().Mode == api.ModeHolding
 	})
 	second, _ := r.host("h2")
 	h2 := second.roster.order[0]
 	inMode := func(mode string) bool { return h2.board.Mode() == mode }
-	r.eventually("h2 stands by", func() bool { return inMode(view.ModeStandby) })
+	r.eventually("h2 stands by", func() bool { return inMode(api.ModeStandby) })
 	<-time.After(time.Second) // it has looked for the lease
 	stop()
-	r.eventually("h2 has heard of the release, and holds", func() bool { return inMode(view.ModeHolding) })
+	r.eventually("h2 has heard of the release, and holds", func() bool { return inMode(api.ModeHolding) })
 }

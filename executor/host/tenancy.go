@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/tenancy"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -75,7 +74,7 @@ func (h *Host) erasedAt(ctx context.Context, tenant string) (string, error) {
 	if value == nil || err != nil {
 		return "", err
 	}
-	var e view.TenantErasure
+	var e api.TenantErasure
 	if err := json.Unmarshal(value, &e); err != nil {
 		return "", fmt.Errorf("cannot read the erasure of tenant %s: %w", tenant, err)
 	}

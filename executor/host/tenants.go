@@ -6,8 +6,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // What a process asks the host that runs in it, of one of its tenants.
@@ -34,7 +34,7 @@ func (h *Host) Watch(tenant string) (*ask.Watch, error) {
 
 // Ask answers one question of the query API (docs/cli.md) from this host's own fold,
 // as its NATS subject does: the answer is one of package view, of the verb or a
-// view.ErrorAnswer. The error says that no one could be asked.
+// api.ErrorAnswer. The error says that no one could be asked.
 func (h *Host) Ask(tenant, verb string, q any) (any, error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {
@@ -44,7 +44,7 @@ func (h *Host) Ask(tenant, verb string, q any) (any, error) {
 }
 
 // Pulse is where the fold of a tenant is, as Ask finds it.
-func (h *Host) Pulse(tenant string) (pulse view.Pulse, err error) {
+func (h *Host) Pulse(tenant string) (pulse api.Pulse, err error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {
 		return pulse, err
@@ -64,7 +64,7 @@ func (h *Host) Tenants() (names []string) {
 // Erased reports whether a tenant of this host was erased, as far as it knows.
 func (h *Host) Erased(tenant string) bool {
 	a := h.roster.of(tenant)
-	return a != nil && a.board.Mode() == view.ModeErased
+	return a != nil && a.board.Mode() == api.ModeErased
 }
 
 // Ledger reads a tenant's ledger, as this host does. The error says that the host does

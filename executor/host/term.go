@@ -10,13 +10,12 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // leaseEvent has the machine know whether this host has the tenant's lock.
 func (a *actor) leaseEvent(e holderEvent) {
-	if !e.held && e.current == "" && a.board.Mode() == view.ModeHolding {
+	if !e.held && e.current == "" && a.board.Mode() == api.ModeHolding {
 		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
 	}
 	a.machine.Lead(e.held, e.current)
@@ -31,7 +30,7 @@ func (a *actor) down(d turn.Down) {
 	held := a.out != nil
 	a.stepDown()
 	if problem != "" || held {
-		a.board.Enter(view.ModeStandby, problem)
+		a.board.Enter(api.ModeStandby, problem)
 	}
 	if !d.Doubt {
 		return
@@ -71,7 +70,7 @@ func (a *actor) takeUp() error {
 	a.out = &outbound{replies: actuator, dispatch: d, pages: pages,
 		eraser: vault.NewEraser(a.session, a.keys, &a.sends, a.log)}
 	a.board.Sending(d.waiting)
-	a.board.Enter(view.ModeHolding, "")
+	a.board.Enter(api.ModeHolding, "")
 	meta := a.state.Meta()
 	a.log.Info("holding", "term", a.machine.Term(), "held", meta.Held, "unwinding", meta.Unwinding)
 	return nil
@@ -135,13 +134,13 @@ func (a *actor) stepDown() {
 func (a *actor) guarded(ahead time.Duration, held bool) {
 	a.observer.Meter.ClockAhead(ahead)
 	switch {
-	case held && a.board.Mode() == view.ModeHolding:
-		a.board.Enter(view.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+
+	case held && a.board.Mode() == api.ModeHolding:
+		a.board.Enter(api.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+
 			" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
 		a.log.Error("clock guard: deadlines are held", "ahead", ahead)
 		a.out.pages.Tell(page.ClockGuard(a.tenant, a.host.cfg.Holder, ahead))
-	case !held && a.board.Mode() == view.ModeGuard:
-		a.board.Enter(view.ModeHolding, "")
+	case !held && a.board.Mode() == api.ModeGuard:
+		a.board.Enter(api.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
 		a.out.pages.Untell(api.Page{Kind: api.PageClockGuard})
 	}

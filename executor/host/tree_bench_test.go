@@ -11,8 +11,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -129,7 +129,7 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 			fold.row = &rowspb.CheckpointRow{Signed: record.GetCheckpointSigned()}
 			signer.Folded(ledger.Entry{Record: record}, true, "")
 		}
-		if problem := signer.View(view.Checkpoint{}).Problem; problem != "" {
+		if problem := signer.View(api.Checkpoint{}).Problem; problem != "" {
 			b.Fatal(problem)
 		}
 	}

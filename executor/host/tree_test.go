@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -33,7 +32,7 @@ func (r *rig) begun(agent, plan string, open *pb.PlanOpened) {
 // waits until there is one.
 func (r *rig) notices(agent, plan string) func() api.Notice {
 	r.t.Helper()
-	r.eventually("the tenant is held", func() bool { return r.status().Mode == view.ModeHolding })
+	r.eventually("the tenant is held", func() bool { return r.status().Mode == api.ModeHolding })
 	sub, err := r.conn.SubscribeSync(api.NoticeSubject("t", agent, plan))
 	if err != nil {
 		r.t.Fatal(err)
@@ -58,18 +57,18 @@ func (r *rig) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer) {
 }
 
 // preview asks what an unwind would do, once everything is folded.
-func (r *rig) preview(plan, to string) view.Preview {
+func (r *rig) preview(plan, to string) api.Preview {
 	r.t.Helper()
 	r.caughtUp()
-	var answer view.PreviewAnswer
-	if err := r.ask("plan.preview", view.PreviewQuery{Plan: plan, To: to}, &answer); err != nil || answer.Error != "" {
+	var answer api.PreviewAnswer
+	if err := r.ask("plan.preview", api.PreviewQuery{Plan: plan, To: to}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%v %s", err, answer.Error)
 	}
 	return answer.Preview
 }
 
 // previewed names the steps of a preview.
-func previewed(v view.Preview) []string {
+func previewed(v api.Preview) []string {
 	var steps []string
 	for _, s := range v.Steps {
 		steps = append(steps, s.Step+" "+s.Action)
@@ -266,8 +265,8 @@ func TestAPreviewChangesNothing(t *testing.T) {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	p.want([]string{"a1"}, nil, 0)
-	var answer view.PreviewAnswer
-	if err := r.ask("plan.preview", view.PreviewQuery{Plan: "nothing"}, &answer); err != nil ||
+	var answer api.PreviewAnswer
+	if err := r.ask("plan.preview", api.PreviewQuery{Plan: "nothing"}, &answer); err != nil ||
 		!strings.Contains(answer.Error, "there is no plan nothing") {
 		t.Errorf("%v %+v", err, answer)
 	}
@@ -328,11 +327,11 @@ func TestContractsAreListedByRevision(t *testing.T) {
 	publish(`{"capability":"charge.create","class":"irreversible"}`)
 	r.caughtUp()
 	for _, c := range []struct {
-		query view.ContractQuery
+		query api.ContractQuery
 		want  int
-	}{{view.ContractQuery{}, 1}, {view.ContractQuery{Revisions: true}, 2},
-		{view.ContractQuery{Capability: "mail.send"}, 0}} {
-		var answer view.ContractsAnswer
+	}{{api.ContractQuery{}, 1}, {api.ContractQuery{Revisions: true}, 2},
+		{api.ContractQuery{Capability: "mail.send"}, 0}} {
+		var answer api.ContractsAnswer
 		if err := r.ask("contract.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Contracts == nil ||
 			len(answer.Contracts) != c.want {
 			t.Errorf("%+v: %v %+v", c.query, err, answer)

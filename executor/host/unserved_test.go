@@ -11,7 +11,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -152,14 +151,14 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 	r.append(source, append([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}},
 		register("p", "a")...)...)
 	r.fail("p")
-	var answer view.PlanAnswer
+	var answer api.PlanAnswer
 	r.eventually("it says until when", func() bool {
-		return r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
+		return r.ask("plan.show", api.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
 			answer.Plan.Actions[0].NoWorker &&
 			strings.Contains(answer.Plan.Actions[0].WaitsFor, "its owner's at 2")
 	})
-	var due view.UpcomingAnswer
-	if err := r.ask("due.ls", view.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 ||
+	var due api.UpcomingAnswer
+	if err := r.ask("due.ls", api.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 ||
 		due.Upcoming.Due[0].Kind != "unserved" {
 		t.Fatalf("%+v, %v", due, err)
 	}
@@ -238,16 +237,16 @@ func TestAListenerIsNotTakenForAWorker(t *testing.T) {
 	}); len(spent) > 0 {
 		t.Fatalf("attempts are spent: %v", spent)
 	}
-	calls := view.ServedQuery{Calls: []view.ServedCall{{Capability: "charge.refund", Undo: true},
+	calls := api.ServedQuery{Calls: []api.ServedCall{{Capability: "charge.refund", Undo: true},
 		{Capability: quick.Probe.Call.Capability}}}
-	var answer view.ServedAnswer
-	if err := r.ask("worker.served", calls, &answer); err != nil || answer.Calls[0].Served != view.ServedListener ||
-		answer.Calls[1].Served != view.ServedListener {
+	var answer api.ServedAnswer
+	if err := r.ask("worker.served", calls, &answer); err != nil || answer.Calls[0].Served != api.ServedListener ||
+		answer.Calls[1].Served != api.ServedListener {
 		t.Errorf("%+v, %v", answer, err)
 	}
-	var workers view.WorkersAnswer
+	var workers api.WorkersAnswer
 	if err := r.ask("worker.ls", struct{}{}, &workers); err != nil || len(workers.Workers) != 1 ||
-		workers.Workers[0].Served != view.ServedListener {
+		workers.Workers[0].Served != api.ServedListener {
 		t.Errorf("%+v, %v", workers, err)
 	}
 	r.serve(done)
@@ -260,22 +259,22 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
-	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
-	calls := view.ServedQuery{Calls: []view.ServedCall{{Capability: "undo.a", Undo: true, Version: "v2"}}}
-	asked := func() view.Served {
+	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
+	calls := api.ServedQuery{Calls: []api.ServedCall{{Capability: "undo.a", Undo: true, Version: "v2"}}}
+	asked := func() api.Served {
 		t.Helper()
-		var answer view.ServedAnswer
+		var answer api.ServedAnswer
 		if err := r.ask("worker.served", calls, &answer); err != nil || answer.Error != "" || len(answer.Calls) != 1 ||
 			answer.Calls[0].ServedCall != calls.Calls[0] {
 			t.Fatalf("%+v, %v", answer, err)
 		}
 		return answer.Calls[0]
 	}
-	if got := asked(); got.Served != view.ServedNo || got.HeardNs != 0 || got.OtherVersion != "" {
+	if got := asked(); got.Served != api.ServedNo || got.HeardNs != 0 || got.OtherVersion != "" {
 		t.Errorf("%+v", got)
 	}
-	var refused view.ErrorAnswer
-	tooMany := view.ServedQuery{Calls: make([]view.ServedCall, 1001)}
+	var refused api.ErrorAnswer
+	tooMany := api.ServedQuery{Calls: make([]api.ServedCall, 1001)}
 	if err := r.ask("worker.served", tooMany, &refused); err != nil || refused.Error == "" {
 		t.Errorf("%+v, %v", refused, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -92,23 +91,23 @@ func TestQuestionsInTheProcessAreThoseOfTheQueryAPI(t *testing.T) {
 	h, stop := r.host("h1")
 	r.agent("p1", &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "l"}}})
 	r.await(h, r.appended)
-	for verb, question := range map[string]any{"plan.find": view.FindQuery{Label: "l"},
-		"plan.show": view.PlanQuery{Plan: "p1"}, "due.ls": view.ListQuery{}, "capability.ls": struct{}{}} {
+	for verb, question := range map[string]any{"plan.find": api.FindQuery{Label: "l"},
+		"plan.show": api.PlanQuery{Plan: "p1"}, "due.ls": api.ListQuery{}, "capability.ls": struct{}{}} {
 		direct, err := h.Ask("t", verb, question)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if kind, want := fmt.Sprintf("%T", direct),
-			map[string]string{"plan.find": "view.FindAnswer", "plan.show": "view.PlanAnswer", "due.ls": "view.UpcomingAnswer",
-				"capability.ls": "view.CapabilitiesAnswer"}[verb]; kind != want {
+			map[string]string{"plan.find": "api.FindAnswer", "plan.show": "api.PlanAnswer", "due.ls": "api.UpcomingAnswer",
+				"capability.ls": "api.CapabilitiesAnswer"}[verb]; kind != want {
 			t.Errorf("%s is answered with %s", verb, kind)
 		}
 	}
-	found, _ := h.Ask("t", "plan.find", view.FindQuery{Label: "l"})
-	if list := found.(view.FindAnswer).Plans; len(list) != 1 || list[0].Plan != "p1" {
+	found, _ := h.Ask("t", "plan.find", api.FindQuery{Label: "l"})
+	if list := found.(api.FindAnswer).Plans; len(list) != 1 || list[0].Plan != "p1" {
 		t.Errorf("found %+v", list)
 	}
-	if answer, _ := h.Ask("t", "plan.find", view.FindQuery{State: "gone"}); answer.(view.FindAnswer).Error == "" {
+	if answer, _ := h.Ask("t", "plan.find", api.FindQuery{State: "gone"}); answer.(api.FindAnswer).Error == "" {
 		t.Error("a state that is none was taken")
 	}
 	copied, err := h.Copied("t", r.appended, 1)

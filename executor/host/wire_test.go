@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -177,10 +177,10 @@ func TestTheWireSaysNoToMistakes(t *testing.T) {
 		at[i] = r.stores(plans[i].Replace(subject), plans[i].Replace(c.records))
 	}
 	r.caughtUp()
-	refused := map[uint64][]view.Refused{}
+	refused := map[uint64][]api.Refused{}
 	for after, more := uint64(0), true; more; {
-		var page view.RefusedAnswer
-		if err := r.ask("refused.ls", view.ListQuery{AfterSequence: after, Limit: 1000}, &page); err != nil {
+		var page api.RefusedAnswer
+		if err := r.ask("refused.ls", api.ListQuery{AfterSequence: after, Limit: 1000}, &page); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range page.Refused {

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -34,7 +36,7 @@ func (m *Memory) kept(key string) *keptFact {
 	f := new(keptFact)
 	if m.base != nil {
 		if b := m.base.Fact(key); b != nil {
-			f.row = b.CloneVT()
+			f.row = proto.CloneOf(b)
 		}
 	} else {
 		f.row = rows.Facts.Find(m.tx, key)

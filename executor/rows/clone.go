@@ -3,6 +3,8 @@ package rows
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
@@ -86,7 +88,7 @@ func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 // CloneOrphans copies the orphans of a plan.
 func CloneOrphans(r *rowspb.PlanRow) (list []*rowspb.Orphan) {
 	for _, o := range r.Orphans {
-		list = append(list, o.CloneVT())
+		list = append(list, proto.CloneOf(o))
 	}
 	return list
 }

@@ -78,7 +78,7 @@ func TestACloneIsApart(t *testing.T) {
 	p, a := new(rowspb.PlanRow), new(rowspb.ActionRow)
 	fill(p.ProtoReflect(), 3)
 	fill(a.ProtoReflect(), 3)
-	p2, a2 := p.CloneVT(), a.CloneVT()
+	p2, a2 := proto.CloneOf(p), proto.CloneOf(a)
 	c, d := ClonePlan(p), CloneAction(a)
 	for _, list := range [][]uint32{c.Ready, c.Parked, c.Reported, c.Watchers} {
 		list[0] = 99

@@ -53,7 +53,7 @@ func (s *auditor) end(c *checker, h *host) {
 	for _, p := range plans {
 		s.plan(c, reader, p)
 	}
-	if views, _ := reader.Plans(view.Filter{Limit: 1000}); len(views) != len(plans) {
+	if views, _ := reader.Plans(api.Filter{Limit: 1000}); len(views) != len(plans) {
 		c.fail("I24", 0, "the audit has %d plans, and the executor %d", len(plans), len(views))
 	}
 	s.facts(c, reader)
@@ -61,7 +61,7 @@ func (s *auditor) end(c *checker, h *host) {
 
 // facts compares working memory, key by key.
 func (s *auditor) facts(c *checker, reader *view.Reader) {
-	views, _, err := reader.Facts(view.FactsQuery{Limit: 1000})
+	views, _, err := reader.Facts(api.FactsQuery{Limit: 1000})
 	if err != nil {
 		c.fail("I10", 0, "cannot list the facts: %v", err)
 		return
@@ -73,7 +73,7 @@ func (s *auditor) facts(c *checker, reader *view.Reader) {
 	}
 	for i, f := range facts {
 		v := views[i]
-		if v.Key != f.Key || (v.State == view.FactEvicted) != f.Evicted || !f.Evicted &&
+		if v.Key != f.Key || (v.State == api.FactEvicted) != f.Evicted || !f.Evicted &&
 			string(v.Value) != f.Value {
 			c.fail("I10", 0,
 				"fact %s is %q, evicted=%v, for the audit, and %s %q, %s, for the executor", f.Key,

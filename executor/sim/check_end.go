@@ -5,8 +5,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -135,7 +135,7 @@ func (c *checker) checkPlans(h *host) {
 	reader := h.reader()
 	now := h.clock.instant().EpochNs
 	for after := ""; ; {
-		views, next := reader.Plans(view.Filter{After: after, Limit: 1000})
+		views, next := reader.Plans(api.Filter{After: after, Limit: 1000})
 		for _, v := range views {
 			if c.w.options.Seen != nil {
 				c.w.options.Seen.Ends[v.State]++
@@ -173,7 +173,7 @@ func (w *world) settleAll() {
 		return
 	}
 	reader := h.reader()
-	plans, _ := reader.Quarantined(view.ListQuery{Limit: 100})
+	plans, _ := reader.Quarantined(api.ListQuery{Limit: 100})
 	for _, p := range plans {
 		shown, _ := reader.Plan(p.Plan)
 		ids := shown.Orphans
@@ -204,7 +204,7 @@ func (w *world) settleAll() {
 }
 
 // checkEffects holds what a plan says of itself against the provider.
-func (c *checker) checkEffects(v view.Plan) {
+func (c *checker) checkEffects(v api.Plan) {
 	gone := v.State == ledger.StateCompensated || v.State == ledger.StateFailed
 	committed := v.State == ledger.StateCommitted
 	for _, f := range c.audit.ledger.Effects(v.Plan) {

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -114,7 +114,7 @@ func (c *checker) checkErasures(h *host) {
 		return
 	}
 	reader := h.reader()
-	views, _ := reader.Plans(view.Filter{Limit: 1000})
+	views, _ := reader.Plans(api.Filter{Limit: 1000})
 	for _, shown := range views {
 		if erased := shown.Erasure != nil; erased != e.keys[shown.Plan] {
 			c.fail("I18", 0, "plan %s erased: %v, its key gone: %v", shown.Plan, erased, e.keys[shown.Plan])

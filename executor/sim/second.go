@@ -3,8 +3,10 @@ package sim
 import (
 	"fmt"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -128,7 +130,7 @@ func (w *world) drawStray(p *planSpec, writer string, n int, r *random) *actionS
 		id = fmt.Sprintf("x%d", n)
 	}
 	s := &actionSpec{plan: p, id: id, key: fmt.Sprintf("%s/%s/%d", p.id, writer, n), pair: like.pair}
-	s.pair.forward, s.pair.input = like.pair.forward.CloneVT(),
+	s.pair.forward, s.pair.input = proto.CloneOf(like.pair.forward),
 		fmt.Appendf(nil, `{"id":%q,"key":"u9","n":%d}`, writer, n)
 	s.pair.forward.Branch, s.pair.forward.After = true, nil
 	return s
@@ -167,7 +169,7 @@ func (a *agent) strays(s *actionSpec, r *random) {
 
 // checkStrays: a plan of which someone has claimed an act that was refused does not end
 // as if it had not happened, unless its owner says so (I31).
-func (c *checker) checkStrays(v view.Plan) {
+func (c *checker) checkStrays(v api.Plan) {
 	if v.State != ledger.StateCompensated && v.State != ledger.StateFailed {
 		return
 	}

@@ -10,9 +10,9 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-func (r *Reader) action(p *executor.Plan, a *executor.Action) Action {
+func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 	f, c, row := a.Fixed.Forward, a.Fixed.Compensation, a.Row
-	seen := Action{
+	seen := api.Action{
 		Number: int(a.N), Action: a.Fixed.Id, Capability: f.GetCapability(),
 		Class:  className(f.GetClass()),
 		Asking: questionName(row.Asking), Presence: a.Presence(), Fidelity: c.GetFidelity(),

@@ -6,11 +6,12 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Contracts returns one batch of published contracts in order of capability, each
 // with its current revision or all of them, and the capability to continue after.
-func (r *Reader) Contracts(q ContractQuery) (views []Contract, next string) {
+func (r *Reader) Contracts(q api.ContractQuery) (views []api.Contract, next string) {
 	from, to := rows.Contracts.Prefix(), rows.After(rows.Contracts.Prefix())
 	if q.After != "" {
 		from = rows.After(rows.Contracts.Within(q.After))
@@ -19,8 +20,8 @@ func (r *Reader) Contracts(q ContractQuery) (views []Contract, next string) {
 		from = rows.Contracts.Within(q.Capability)
 		to = rows.After(from)
 	}
-	list := newBatch[Contract](q.Limit)
-	var group []Contract // revisions of one capability
+	list := newBatch[api.Contract](q.Limit)
+	var group []api.Contract // revisions of one capability
 	flush := func() bool {
 		if len(group) == 0 {
 			return true
@@ -47,10 +48,10 @@ func (r *Reader) Contracts(q ContractQuery) (views []Contract, next string) {
 	return list.list, list.next
 }
 
-func contractView(k, v []byte) Contract {
+func contractView(k, v []byte) api.Contract {
 	row := new(rowspb.ContractRow)
 	rows.Decode("scan", v, row)
-	return Contract{
+	return api.Contract{
 		Capability: string(k[1 : len(k)-13]), Digest: hex.EncodeToString(row.Digest), By: row.By,
 		At: ledger.FormatAddress(row.At), AtNs: row.AtNs, Contract: append([]byte(nil), row.Contract...),
 	}

@@ -9,80 +9,18 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
-
-// Upcoming is what falls due next in a tenant, and what has waited longest.
-type Upcoming struct {
-	TimeNs int64 `json:"time_ns"` // of the answer
-	Due    []Due `json:"due"`     // the earliest first
-	// of the open, unwinding and quarantined plans the one that was opened first, each
-	Oldest []Plan `json:"oldest"`
-}
-
-// Due is an instant at which time calls for a look at a plan.
-type Due struct {
-	Ns int64 `json:"ns"`
-	// lease, retry, settle, window, unserved (no one takes it: its owner's then)
-	Kind   string `json:"kind"`
-	Plan   string `json:"plan"`
-	Action string `json:"action,omitempty"` // empty: the plan's own lease
-	Lease  string `json:"lease,omitempty"`
-	Shared uint64 `json:"shared,omitempty"` // other leases that are asked as one with it
-	Label  string `json:"label,omitempty"`
-}
-
-// UpcomingAnswer answers due.ls.
-type UpcomingAnswer struct {
-	Upcoming Upcoming `json:"upcoming"`
-	Error    string   `json:"error,omitempty"`
-}
-
-// Capability is a capability that actions of a tenant have named, and who has
-// undone them lately.
-type Capability struct {
-	Capability string     `json:"capability"`
-	Latest     string     `json:"latest"` // the plan that named it last, by opening
-	LatestNs   int64      `json:"latest_ns"`
-	Workers    []Seen     `json:"workers"` // lately, by name
-	InFlight   []InFlight `json:"in_flight"`
-	Omitted    bool       `json:"omitted,omitempty"` // more are in flight
-}
-
-// Seen is a worker that has answered attempts to undo what a capability did.
-type Seen struct {
-	Worker   string `json:"worker"`
-	LastNs   int64  `json:"last_ns"` // of its last answer
-	Attempts int    `json:"attempts"`
-	Failed   int    `json:"failed"`  // of these, not done
-	WorkNs   int64  `json:"work_ns"` // of all
-}
-
-// InFlight is a command that waits for its answer.
-type InFlight struct {
-	Plan         string `json:"plan"`
-	Action       string `json:"action"`
-	Number       int    `json:"number"`
-	Compensation string `json:"compensation"` // the capability that is asked
-	SinceNs      int64  `json:"since_ns"`
-	Attempt      int    `json:"attempt"`
-}
-
-// CapabilitiesAnswer answers capability.ls.
-type CapabilitiesAnswer struct {
-	Capabilities []Capability `json:"capabilities"`
-	Omitted      bool         `json:"omitted,omitempty"` // there are more
-	Error        string       `json:"error,omitempty"`
-}
 
 // dueShown bounds the entries of one answer.
 const dueShown = 100
 
 // Upcoming returns what falls due next, at most limit (1..100, default 20) entries.
-func (r *Reader) Upcoming(limit int) Upcoming {
+func (r *Reader) Upcoming(limit int) api.Upcoming {
 	if limit <= 0 || limit > dueShown {
 		limit = 20
 	}
-	shown := Upcoming{TimeNs: r.nowNs(), Due: []Due{}, Oldest: []Plan{}}
+	shown := api.Upcoming{TimeNs: r.nowNs(), Due: []api.Due{}, Oldest: []api.Plan{}}
 	future := rows.DueFrom(uint64(shown.TimeNs))
 	for k := range r.tx.Scan(future, rows.After(rows.Due.Prefix())) {
 		if len(shown.Due) == limit {
@@ -102,7 +40,7 @@ func (r *Reader) Upcoming(limit int) Upcoming {
 }
 
 // dueView shows one entry; ok is false for one whose plan or lease is gone.
-func (r *Reader) dueView(key []byte) (shown Due, ok bool) {
+func (r *Reader) dueView(key []byte) (shown api.Due, ok bool) {
 	shown.Ns = int64(binary.BigEndian.Uint64(key[1:]))
 	var p *executor.Plan
 	var a *executor.Action
@@ -151,8 +89,8 @@ const (
 
 // Capabilities lists the capabilities that actions have named, in order, with the
 // workers that have answered lately and the commands that wait for one.
-func (r *Reader) Capabilities() CapabilitiesAnswer {
-	answer := CapabilitiesAnswer{Capabilities: []Capability{}}
+func (r *Reader) Capabilities() api.CapabilitiesAnswer {
+	answer := api.CapabilitiesAnswer{Capabilities: []api.Capability{}}
 	list := append(rows.Orders.Prefix(), rows.ListCapability)
 	for from := list; from != nil; {
 		next := from
@@ -173,22 +111,22 @@ func (r *Reader) Capabilities() CapabilitiesAnswer {
 	return answer
 }
 
-func (r *Reader) capability(name, latest string) Capability {
-	shown := Capability{Capability: name, Latest: latest,
+func (r *Reader) capability(name, latest string) api.Capability {
+	shown := api.Capability{Capability: name, Latest: latest,
 		LatestNs: r.core.Plan(latest).Row.OpenedNs,
-		Workers:  []Seen{}, InFlight: []InFlight{}}
+		Workers:  []api.Seen{}, InFlight: []api.InFlight{}}
 	for _, back := range attemptsBack {
 		if r.addWorkers(&shown, max(r.Applied(), back)-back) {
 			break
 		}
 	}
-	slices.SortFunc(shown.Workers, func(a, b Seen) int { return cmp.Compare(a.Worker, b.Worker) })
+	slices.SortFunc(shown.Workers, func(a, b api.Seen) int { return cmp.Compare(a.Worker, b.Worker) })
 	return shown
 }
 
 // addWorkers adds who has answered attempts that were dispatched at or after a sequence,
 // and reports whether there were attempts.
-func (r *Reader) addWorkers(shown *Capability, from uint64) bool {
+func (r *Reader) addWorkers(shown *api.Capability, from uint64) bool {
 	prefix := rows.Undone.WithinSized(shown.Capability)
 	seen := 0
 	for k := range r.tx.Scan(binary.BigEndian.AppendUint64(prefix, from), rows.After(prefix)) {
@@ -200,9 +138,9 @@ func (r *Reader) addWorkers(shown *Capability, from uint64) bool {
 		if row.Worker == "" {
 			continue
 		}
-		at := slices.IndexFunc(shown.Workers, func(w Seen) bool { return w.Worker == row.Worker })
+		at := slices.IndexFunc(shown.Workers, func(w api.Seen) bool { return w.Worker == row.Worker })
 		if at < 0 {
-			at, shown.Workers = len(shown.Workers), append(shown.Workers, Seen{Worker: row.Worker})
+			at, shown.Workers = len(shown.Workers), append(shown.Workers, api.Seen{Worker: row.Worker})
 		}
 		w := &shown.Workers[at]
 		w.LastNs, w.WorkNs, w.Attempts = max(w.LastNs, row.EndedNs), w.WorkNs+row.Timing.GetWorkNs(),
@@ -215,7 +153,7 @@ func (r *Reader) addWorkers(shown *Capability, from uint64) bool {
 }
 
 // addInFlight adds the commands in flight to the capabilities whose undo they are.
-func (r *Reader) addInFlight(views []Capability) {
+func (r *Reader) addInFlight(views []api.Capability) {
 	looked := 0
 	for k := range r.tx.Scan(rows.Flights.Prefix(), rows.After(rows.Flights.Prefix())) {
 		if looked++; looked > inFlightShown {
@@ -223,7 +161,7 @@ func (r *Reader) addInFlight(views []Capability) {
 		}
 		id := rows.ParseAction(k)
 		a := r.core.Action(id)
-		at := slices.IndexFunc(views, func(v Capability) bool {
+		at := slices.IndexFunc(views, func(v api.Capability) bool {
 			return v.Capability == a.Fixed.Forward.GetCapability()
 		})
 		if at < 0 {
@@ -233,7 +171,7 @@ func (r *Reader) addInFlight(views []Capability) {
 			views[at].Omitted = true
 			continue
 		}
-		views[at].InFlight = append(views[at].InFlight, InFlight{
+		views[at].InFlight = append(views[at].InFlight, api.InFlight{
 			Plan: id.Plan, Action: a.Fixed.Id, Number: int(id.N),
 			Compensation: a.Fixed.Compensation.GetCapability(), SinceNs: a.Row.SentNs,
 			Attempt: int(a.Row.Attempt),

@@ -3,14 +3,15 @@ package view
 import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // erasure shows the erasure of a plan, or of the one that it undoes; nil: none.
-func erasure(row *rowspb.PlanRow) *Erasure {
+func erasure(row *rowspb.PlanRow) *api.Erasure {
 	if row.Erased == nil {
 		return nil
 	}
-	shown := &Erasure{
+	shown := &api.Erasure{
 		At: ledger.FormatAddress(row.Erased), AtNs: row.Erasure.GetAtNs(), By: row.Erasure.GetBy(),
 		Reason: row.Erasure.GetReason(),
 	}

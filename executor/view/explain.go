@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -17,13 +18,13 @@ const explainedMax = 200
 
 // Explain says what leases answer and why. The error is a *ledger.Refused: there is
 // no such plan, action or lease.
-func (r *Reader) Explain(q ExplainQuery) (Explain, error) {
+func (r *Reader) Explain(q api.ExplainQuery) (api.Explain, error) {
 	p := r.core.Plan(q.Plan)
 	if p == nil {
-		return Explain{}, noPlan(q.Plan)
+		return api.Explain{}, noPlan(q.Plan)
 	}
-	shown := Explain{Plan: p.ID, State: p.State(), TimeNs: r.nowNs(),
-		Leases: []HeldLease{}}
+	shown := api.Explain{Plan: p.ID, State: p.State(), TimeNs: r.nowNs(),
+		Leases: []api.HeldLease{}}
 	add := func(name string, leases []*executor.Lease) {
 		for _, l := range leases {
 			if q.Lease != "" && q.Lease != l.Row.Name {
@@ -33,7 +34,7 @@ func (r *Reader) Explain(q ExplainQuery) (Explain, error) {
 				shown.Omitted = true
 				return
 			}
-			shown.Leases = append(shown.Leases, HeldLease{Action: name, Lease: r.lease(l, true)})
+			shown.Leases = append(shown.Leases, api.HeldLease{Action: name, Lease: r.lease(l, true)})
 		}
 	}
 	if q.Action == "" {
@@ -45,13 +46,13 @@ func (r *Reader) Explain(q ExplainQuery) (Explain, error) {
 	} else {
 		a := numbered(p, q.Action)
 		if a == nil {
-			return Explain{}, ledger.Refuse("action", "plan "+p.ID+" has no action "+q.Action,
+			return api.Explain{}, ledger.Refuse("action", "plan "+p.ID+" has no action "+q.Action,
 				"an action of it")
 		}
 		add(a.Fixed.Id, a.Leases())
 	}
 	if len(shown.Leases) == 0 && q.Lease != "" {
-		return Explain{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there",
+		return api.Explain{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there",
 			"one of those that plan show lists")
 	}
 	return shown, nil
@@ -98,7 +99,7 @@ func numbered(p *executor.Plan, which string) *executor.Action {
 }
 
 // leases shows what a plan or an action holds, with what each condition answers now.
-func (r *Reader) leases(list []*executor.Lease) (views []Lease) {
+func (r *Reader) leases(list []*executor.Lease) (views []api.Lease) {
 	for _, l := range list {
 		views = append(views, r.lease(l, false))
 	}
@@ -106,9 +107,9 @@ func (r *Reader) leases(list []*executor.Lease) (views []Lease) {
 }
 
 // lease shows one lease; with what it reads where whole is set.
-func (r *Reader) lease(l *executor.Lease, whole bool) Lease {
+func (r *Reader) lease(l *executor.Lease, whole bool) api.Lease {
 	row := l.Row
-	shown := Lease{Name: row.Name, Condition: l.Condition(),
+	shown := api.Lease{Name: row.Name, Condition: l.Condition(),
 		Truth: triggers.Unknown.String(), ArmedNs: row.ArmedNs, Fired: row.Fired, Moot: row.Moot,
 		Cascade: l.Cascade(), Undoes: "plan"}
 	if row.OfAction {
@@ -161,9 +162,9 @@ func (r *Reader) lease(l *executor.Lease, whole bool) Lease {
 	return shown
 }
 
-func readingViews(list []triggers.Reading) (views []Reading) {
+func readingViews(list []triggers.Reading) (views []api.Reading) {
 	for _, reading := range list {
-		views = append(views, Reading{Name: reading.Name, Present: reading.Present,
+		views = append(views, api.Reading{Name: reading.Name, Present: reading.Present,
 			Value: string(reading.Value), Sequence: reading.Sequence})
 	}
 	return views

@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // FindScanMax bounds the plans that one batch looks at, findBytesMax the cursor.
@@ -50,30 +51,30 @@ func phaseNamed(name string) (rowspb.Phase, error) {
 // finding is one batch in the making.
 type finding struct {
 	r      *Reader
-	q      FindQuery
+	q      api.FindQuery
 	phase  rowspb.Phase
 	prefix []byte // of the list it goes through
 	// cursor is where a batch goes on that ends with a plan at a place of the list.
 	cursor func(id string, place []byte) string
 	only   func(row *rowspb.PlanRow) bool // selects beside q; nil: all
-	list   *batch[Plan]
+	list   *batch[api.Plan]
 	looked int
-	answer FindAnswer
+	answer api.FindAnswer
 }
 
 // Find returns one batch of plans, the latest opened first. The error is a *ledger.Refused.
-func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
-	f := &finding{r: r, q: q, list: newBatch[Plan](q.Limit)}
+func (r *Reader) Find(q api.FindQuery) (api.FindAnswer, error) {
+	f := &finding{r: r, q: q, list: newBatch[api.Plan](q.Limit)}
 	f.cursor = func(_ string, place []byte) string { return hex.EncodeToString(place) }
 	if q.State != "" {
 		var err error
 		if f.phase, err = phaseNamed(q.State); err != nil {
-			return FindAnswer{}, err
+			return api.FindAnswer{}, err
 		}
 	}
 	cursor, err := hex.DecodeString(q.After)
 	if err != nil || len(cursor) > findBytesMax {
-		return FindAnswer{},
+		return api.FindAnswer{},
 			ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
 	}
 	if q.Text != "" {
@@ -81,7 +82,7 @@ func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
 	} else {
 		f.byList(cursor)
 	}
-	f.answer.Plans, f.answer.Next = append([]Plan{}, f.list.list...), f.list.next
+	f.answer.Plans, f.answer.Next = append([]api.Plan{}, f.list.list...), f.list.next
 	return f.answer, nil
 }
 
@@ -246,7 +247,7 @@ func (f *finding) byText(cursor []byte) {
 		end := bytes.IndexByte(k[2:], 0) + 2
 		id := string(k[end+1+rows.ListedPlace:])
 		// by another label
-		had := slices.ContainsFunc(f.list.list, func(v Plan) bool { return v.Plan == id })
+		had := slices.ContainsFunc(f.list.list, func(v api.Plan) bool { return v.Plan == id })
 		// listed above
 		if had || strings.HasPrefix(id, text) {
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // A list of plans has those first that are being undone, and then all others, each the latest
@@ -29,7 +30,7 @@ type place struct {
 }
 
 // PlaceOf is where a list goes on that ends with the plan of an answer at an index.
-func PlaceOf(answer PlansAnswer, i int) string {
+func PlaceOf(answer api.PlansAnswer, i int) string {
 	return place{answer.AsOf, i < answer.Moving, answer.Plans[i].Plan}.String()
 }
 
@@ -67,13 +68,13 @@ func (r *Reader) placeIn(after string) (at place, listed []byte, err error) {
 
 // List returns one batch of plans: those that are being undone, then all others, each the latest
 // opened first; with a state, those in it. The error is a *ledger.Refused.
-func (r *Reader) List(q Filter) (PlansAnswer, error) {
+func (r *Reader) List(q api.Filter) (api.PlansAnswer, error) {
 	at, after, err := r.placeIn(q.After)
 	if err != nil {
-		return PlansAnswer{}, err
+		return api.PlansAnswer{}, err
 	}
-	f := &finding{r: r, list: newBatch[Plan](q.Limit),
-		q: FindQuery{State: q.State, Agent: q.Agent, Label: q.Label}}
+	f := &finding{r: r, list: newBatch[api.Plan](q.Limit),
+		q: api.FindQuery{State: q.State, Agent: q.Agent, Label: q.Label}}
 	f.cursor = func(id string, _ []byte) string {
 		at.plan = id
 		return at.String()
@@ -83,7 +84,7 @@ func (r *Reader) List(q Filter) (PlansAnswer, error) {
 	}
 	if f.only = labelled; q.State != "" {
 		if f.phase, err = phaseNamed(q.State); err != nil {
-			return PlansAnswer{}, err
+			return api.PlansAnswer{}, err
 		}
 		at.moving = false
 		f.byList(after)
@@ -108,7 +109,7 @@ func (r *Reader) List(q Filter) (PlansAnswer, error) {
 	return f.plans(at, moved), nil
 }
 
-func (f *finding) plans(at place, moved int) PlansAnswer {
-	return PlansAnswer{Plans: append([]Plan{}, f.list.list...), Next: f.list.next, AsOf: at.asOf,
-		Moving: moved}
+func (f *finding) plans(at place, moved int) api.PlansAnswer {
+	return api.PlansAnswer{Plans: append([]api.Plan{}, f.list.list...), Next: f.list.next,
+		AsOf: at.asOf, Moving: moved}
 }

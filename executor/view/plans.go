@@ -8,13 +8,14 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Plans returns one batch of plans in order of id, and the id to continue after
 // ("" when there are no more). It goes through all plans: for a check of all of them.
-func (r *Reader) Plans(f Filter) (views []Plan, next string) {
-	list := newBatch[Plan](f.Limit)
+func (r *Reader) Plans(f api.Filter) (views []api.Plan, next string) {
+	list := newBatch[api.Plan](f.Limit)
 	from := append(rows.Plans.Key(f.After), 0)
 	if f.After == "" {
 		from = rows.Plans.Prefix()
@@ -49,10 +50,10 @@ func windowCloses(p *executor.Plan) (first int64) {
 
 // Plan returns one plan with its actions, leases and refusals; ok is false for an unknown
 // id.
-func (r *Reader) Plan(id string) (seen Plan, ok bool) {
+func (r *Reader) Plan(id string) (seen api.Plan, ok bool) {
 	p := r.core.Plan(id)
 	if p == nil {
-		return Plan{}, false
+		return api.Plan{}, false
 	}
 	seen = r.controlView(p)
 	for i := range seen.Actions {
@@ -105,7 +106,7 @@ func (r *Reader) NoPlan(id string) string {
 const refusedShown = 200
 
 // fit leaves out what would not fit into one answer, and says so.
-func fit(seen *Plan) {
+func fit(seen *api.Plan) {
 	if sizeOf(*seen) <= batchBytesMax {
 		return
 	}
@@ -124,7 +125,7 @@ func fit(seen *Plan) {
 }
 
 // controlView is a plan with its actions and leases, without customer data.
-func (r *Reader) controlView(p *executor.Plan) Plan {
+func (r *Reader) controlView(p *executor.Plan) api.Plan {
 	seen := planView(p)
 	seen.Owner = p.Owner()
 	seen.WindowClosesNs = windowCloses(p)
@@ -138,8 +139,8 @@ func (r *Reader) controlView(p *executor.Plan) Plan {
 
 // Quarantined returns one batch of the plans that wait for their owner, in order
 // of id, with the actions that wait, and the id to continue after.
-func (r *Reader) Quarantined(q ListQuery) (views []Plan, next string) {
-	list := newBatch[Plan](q.Limit)
+func (r *Reader) Quarantined(q api.ListQuery) (views []api.Plan, next string) {
+	list := newBatch[api.Plan](q.Limit)
 	from := append(rows.Owners.Key(q.After), 0)
 	if q.After == "" {
 		from = rows.Owners.Prefix()
@@ -160,9 +161,9 @@ func (r *Reader) Quarantined(q ListQuery) (views []Plan, next string) {
 	return list.list, list.next
 }
 
-func planView(p *executor.Plan) Plan {
+func planView(p *executor.Plan) api.Plan {
 	row := p.Row
-	seen := Plan{
+	seen := api.Plan{
 		Plan: p.ID, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner,
 		State: p.State(), Reason: row.Reason,
 		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs,
@@ -177,14 +178,14 @@ func planView(p *executor.Plan) Plan {
 		Origin:         row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
 	}
 	for _, q := range row.Proposals {
-		seen.Proposals = append(seen.Proposals, Proposal{Action: q.Orphan, Answer: answerOf(q),
+		seen.Proposals = append(seen.Proposals, api.Proposal{Action: q.Orphan, Answer: answerOf(q),
 			Operator: q.Operator})
 	}
 	if row.ParentEntry != 0 {
 		seen.Parent = row.Declared.ParentPlan
 	}
 	for _, sp := range row.Savepoints {
-		seen.Savepoints = append(seen.Savepoints, Savepoint{Name: sp.Name, Actions: int(sp.Actions),
+		seen.Savepoints = append(seen.Savepoints, api.Savepoint{Name: sp.Name, Actions: int(sp.Actions),
 			At: ledger.FormatAddress(sp.At)})
 	}
 	for _, l := range row.Declared.Labels {

@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -18,17 +19,17 @@ const previewStepsMax = 1000
 // guarded clock), without acting: all of it, what came after a savepoint, or an action and
 // what came after it. The error is a *ledger.Refused: there is no such plan, or the question
 // names both a savepoint and an action. Undoable is set where it names an action of the plan.
-func (r *Reader) Preview(q PreviewQuery, nowNs int64) (Preview, error) {
+func (r *Reader) Preview(q api.PreviewQuery, nowNs int64) (api.Preview, error) {
 	p := r.core.Plan(q.Plan)
 	switch {
 	case p == nil:
-		return Preview{}, noPlan(q.Plan)
+		return api.Preview{}, noPlan(q.Plan)
 	case q.To != "" && q.Action != "":
-		return Preview{}, ledger.Refuse("action", "given beside a savepoint", "one of the two")
+		return api.Preview{}, ledger.Refuse("action", "given beside a savepoint", "one of the two")
 	}
-	shown := Preview{
+	shown := api.Preview{
 		Plan: p.ID, State: p.State(), To: q.To, Action: q.Action, Owner: p.Owner(),
-		Steps: []PreviewStep{},
+		Steps: []api.PreviewStep{},
 	}
 	undoable := newUndoable(p, q.Action)
 	show := func(d executor.Rehearsed) {
@@ -67,9 +68,9 @@ func (r *Reader) Preview(q PreviewQuery, nowNs int64) (Preview, error) {
 
 // PreviewOf is Preview of a plan of this agent. It says of child plans of other agents with what
 // arguments nothing. The error is a *ledger.Refused also where the plan is another agent's.
-func (r *Reader) PreviewOf(agent string, q PreviewQuery, nowNs int64) (Preview, error) {
+func (r *Reader) PreviewOf(agent string, q api.PreviewQuery, nowNs int64) (api.Preview, error) {
 	if p := r.core.Plan(q.Plan); p == nil || p.Row.Agent != agent {
-		return Preview{}, ledger.Refuse("plan", "agent "+agent+" has no plan "+q.Plan,
+		return api.Preview{}, ledger.Refuse("plan", "agent "+agent+" has no plan "+q.Plan,
 			"a plan of its own")
 	}
 	shown, err := r.Preview(q, nowNs)
@@ -83,7 +84,7 @@ func (r *Reader) PreviewOf(agent string, q PreviewQuery, nowNs int64) (Preview, 
 
 // previewStep is what a record says that the unwind would do; ok is false where that is
 // no step for people: a check after an undo, or what follows from a step before.
-func previewStep(rec *pb.Record) (step PreviewStep, ok bool) {
+func previewStep(rec *pb.Record) (step api.PreviewStep, ok bool) {
 	switch k := rec.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
 		step.Step, step.Inverse = "compensate", k.CompensationDispatched.Capability
@@ -105,7 +106,7 @@ func previewStep(rec *pb.Record) (step PreviewStep, ok bool) {
 }
 
 // stepOf is a step with the action that it is about.
-func stepOf(step PreviewStep, stage int, p *executor.Plan, a *executor.Action) PreviewStep {
+func stepOf(step api.PreviewStep, stage int, p *executor.Plan, a *executor.Action) api.PreviewStep {
 	step.Stage, step.Plan = stage, p.ID
 	if p.Row.Origin != "" {
 		step.Plan = p.Row.Origin
@@ -122,7 +123,7 @@ func stepOf(step PreviewStep, stage int, p *executor.Plan, a *executor.Action) P
 // back from none.
 type undoable struct {
 	plan, action string
-	found        Undoable
+	found        api.Undoable
 }
 
 func newUndoable(p *executor.Plan, action string) *undoable {
@@ -131,13 +132,13 @@ func newUndoable(p *executor.Plan, action string) *undoable {
 		return nil
 	}
 	f := a.Fixed.Forward
-	return &undoable{plan: p.ID, action: action, found: Undoable{
+	return &undoable{plan: p.ID, action: action, found: api.Undoable{
 		Can: true, ClosesNs: a.Row.ClosesNs, Class: className(f.GetClass()),
 		Fidelity: a.Fixed.Compensation.GetFidelity()}}
 }
 
 // goesThrough takes a step of the unwind.
-func (u *undoable) goesThrough(d executor.Rehearsed, step PreviewStep) {
+func (u *undoable) goesThrough(d executor.Rehearsed, step api.PreviewStep) {
 	if u == nil {
 		return
 	}
@@ -162,7 +163,7 @@ func (u *undoable) comesAfter(name string) {
 }
 
 // said ends with why the action cannot be undone, or with nothing against it.
-func (u *undoable) said(against string) *Undoable {
+func (u *undoable) said(against string) *api.Undoable {
 	if u == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -51,8 +52,8 @@ func (r *Reader) At(clockNs int64) *Reader {
 func (r *Reader) nowNs() int64 { return max(r.clockNs, r.core.Meta().TimeNs) }
 
 // Refusals returns refused and void records after a sequence, in order.
-func (r *Reader) Refusals(afterSequence uint64, limit int) []Refused {
-	var views []Refused
+func (r *Reader) Refusals(afterSequence uint64, limit int) []api.Refused {
+	var views []api.Refused
 	from := rows.Refused.Key(rows.Place{Sequence: afterSequence + 1, Index: 0})
 	for k := range r.tx.Scan(from, rows.After(rows.Refused.Prefix())) {
 		if len(views) == limitOf(limit) {
@@ -64,8 +65,8 @@ func (r *Reader) Refusals(afterSequence uint64, limit int) []Refused {
 }
 
 // RefusedAt returns what was refused or void of one message.
-func (r *Reader) RefusedAt(sequence uint64) []Refused {
-	var views []Refused
+func (r *Reader) RefusedAt(sequence uint64) []api.Refused {
+	var views []api.Refused
 	for k := range r.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}),
 		rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
 		views = append(views, r.refused(rows.ParsePlace(k[1:])))
@@ -77,9 +78,9 @@ func (r *Reader) RefusedAt(sequence uint64) []Refused {
 func (r *Reader) Applied() uint64 { return r.core.Meta().Applied.GetSequence() }
 
 // Status returns the counters of the state; the host adds what it knows.
-func (r *Reader) Status() Status {
+func (r *Reader) Status() api.Status {
 	m := r.core.Meta()
-	seen := Status{
+	seen := api.Status{
 		Tenant: r.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(),
 		Records: m.Records,
 		TimeNs:  m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
@@ -94,7 +95,7 @@ func (r *Reader) Status() Status {
 		row := rows.Pages.Decode("scan", v)
 		if seen.OldestPage == nil || row.AtNs < seen.OldestPage.AtNs {
 			id := rows.ParseAction(k[:len(k)-len(row.Kind)])
-			seen.OldestPage = &Page{Kind: row.Kind, Hook: row.Hook, Plan: id.Plan,
+			seen.OldestPage = &api.UntakenPage{Kind: row.Kind, Hook: row.Hook, Plan: id.Plan,
 				Reason: row.Reason, AtNs: row.AtNs}
 			if id.N != 0 {
 				seen.OldestPage.Action = r.core.Action(id).Fixed.Id
@@ -102,12 +103,13 @@ func (r *Reader) Status() Status {
 		}
 	}
 	if t := m.Tenant; t != nil {
-		seen.May = &TenantMay{Suspended: t.Suspended, RequireNames: t.RequireNames, By: t.By,
+		seen.May = &api.TenantMay{Suspended: t.Suspended, RequireNames: t.RequireNames, By: t.By,
 			Reason: t.Reason, Revision: t.Revision}
-		for _, l := range [...]LimitUse{
-			{string(ledger.LimitOpenPlans), m.Open, t.Limits.GetOpenPlans()},
-			{string(ledger.LimitFacts), m.Facts + m.Evicted, t.Limits.GetFacts()},
-			{string(ledger.LimitHeldConditions), m.Conditions, t.Limits.GetHeldConditions()},
+		for _, l := range [...]api.LimitUse{
+			{Limit: string(ledger.LimitOpenPlans), Used: m.Open, Most: t.Limits.GetOpenPlans()},
+			{Limit: string(ledger.LimitFacts), Used: m.Facts + m.Evicted, Most: t.Limits.GetFacts()},
+			{Limit: string(ledger.LimitHeldConditions), Used: m.Conditions,
+				Most: t.Limits.GetHeldConditions()},
 		} {
 			if l.Most > 0 {
 				seen.May.Limits = append(seen.May.Limits, l)
@@ -120,9 +122,9 @@ func (r *Reader) Status() Status {
 	return seen
 }
 
-func (r *Reader) refused(at rows.Place) Refused {
+func (r *Reader) refused(at rows.Place) api.Refused {
 	row, _ := rows.Refused.Load(r.tx, at)
-	return Refused{
+	return api.Refused{
 		Sequence: at.Sequence, Index: at.Index, Kind: row.Kind, Plan: row.Plan, Subject: row.Subject,
 		Reason: row.Reason, Void: row.Voided, StampNs: row.StampNs,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -31,7 +32,7 @@ const trailActions = 256
 
 // Trail names the places of a plan's story, or of one action of it. There must be such
 // a plan and action (see Why).
-func (r *Reader) Trail(q WhyQuery) Trail {
+func (r *Reader) Trail(q api.WhyQuery) Trail {
 	p := r.core.Plan(q.Plan)
 	t := Trail{tenant: r.tenant, From: p.Row.Opened.GetSequence(), UntilNs: p.Row.LastNs}
 	if q.Action != "" {
@@ -139,11 +140,11 @@ func (r *Reader) Told(e ledger.Entry) ledger.Told {
 	return told
 }
 
-// waitsMax bounds the actions that a WhyView names as waiting.
+// waitsMax bounds the actions that an api.Why names as waiting.
 const waitsMax = 64
 
 // waits tells what holds up the undos of a plan, or of one action of it.
-func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []Wait) {
+func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []api.Wait) {
 	if p.Committing() {
 		return r.commitWaits(p, of)
 	}
@@ -157,18 +158,18 @@ func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []Wait) {
 		if of != nil && a.N != of.N || !a.Outstanding() {
 			continue
 		}
-		views = append(views, Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(),
+		views = append(views, api.Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(),
 			For: r.waitsFor(p, a)})
 	}
 	return views
 }
 
 // commitWaits tells what holds up the commit of a plan, and of what is part of it.
-func (r *Reader) commitWaits(root *executor.Plan, of *executor.Action) (views []Wait) {
+func (r *Reader) commitWaits(root *executor.Plan, of *executor.Action) (views []api.Wait) {
 	r.doubts(root, func(p *executor.Plan, a *executor.Action) bool {
 		if of == nil || p.ID == root.ID && a.N == of.N {
 			why := withNote(r.waitOf(p, a), a.Row.Note)
-			views = append(views, Wait{
+			views = append(views, api.Wait{
 				Number: int(a.N), Action: root.NameOf(a), Undo: a.Undo(), For: why,
 			})
 		}
@@ -177,7 +178,7 @@ func (r *Reader) commitWaits(root *executor.Plan, of *executor.Action) (views []
 	if of == nil {
 		claims(root, func(name, why string) bool {
 			if len(views) < waitsMax {
-				views = append(views, Wait{Number: 0, Action: name, Undo: "quarantined", For: why})
+				views = append(views, api.Wait{Number: 0, Action: name, Undo: "quarantined", For: why})
 			}
 			return len(views) < waitsMax
 		})

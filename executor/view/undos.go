@@ -7,11 +7,12 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Undos returns one batch of attempts: of a plan, of one of its actions, or of a
 // capability in the order of dispatch; and where to go on ("" when there is no more).
-func (r *Reader) Undos(q UndoQuery) (views []Undo, next string, err error) {
+func (r *Reader) Undos(q api.UndoQuery) (views []api.Undo, next string, err error) {
 	prefix, err := r.undosOf(q)
 	if err != nil {
 		return nil, "", err
@@ -25,7 +26,7 @@ func (r *Reader) Undos(q UndoQuery) (views []Undo, next string, err error) {
 				ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
 		}
 	}
-	list := newBatch[Undo](q.Limit)
+	list := newBatch[api.Undo](q.Limit)
 	for k := range r.tx.Scan(from, rows.After(prefix)) {
 		key := k
 		if prefix[0] == rows.Undone.Prefix()[0] {
@@ -40,7 +41,7 @@ func (r *Reader) Undos(q UndoQuery) (views []Undo, next string, err error) {
 }
 
 // undosOf is what the keys of the attempts that q asks for begin with.
-func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
+func (r *Reader) undosOf(q api.UndoQuery) ([]byte, error) {
 	switch {
 	case q.Plan == "" && q.Capability == "":
 		return nil, ledger.Refuse("plan", "missing", "a plan, or a capability")
@@ -62,11 +63,11 @@ func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
 }
 
 // undo reads the attempt under a key of rows.Attempts.
-func (r *Reader) undo(key []byte) Undo {
+func (r *Reader) undo(key []byte) api.Undo {
 	row, _ := rows.Attempts.LoadKey(r.tx, key)
 	id := rows.ParseAction(key[:len(key)-4])
 	a := r.core.Action(id)
-	shown := Undo{
+	shown := api.Undo{
 		Plan: id.Plan, Number: int(id.N), Action: a.Fixed.Id, Capability: a.Fixed.Forward.GetCapability(),
 		Compensation: a.Fixed.Compensation.GetCapability(),
 		About:        ledger.FormatAddress(a.Fixed.Registered), Key: a.KeyOf(row.Attempt),

@@ -3,6 +3,8 @@ package view
 import (
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestACycleIsTheShortestThatComesAgain, of the same plans before others, and none
@@ -18,10 +20,10 @@ func TestACycleIsTheShortestThatComesAgain(t *testing.T) {
 		"x1 o1:k/1 o2:k/2 o3:k/3":   "cycle of 1: o1 -> o2, went round 2 times, with other plans and facts each time",
 		"x a:k/a b:k/b c:k/c d:k/d": "",
 	} {
-		var steps []WhyStep
+		var steps []api.WhyStep
 		for word := range strings.FieldsSeq(chain) {
 			plan, key, _ := strings.Cut(word, ":")
-			steps = append(steps, WhyStep{Plan: plan, Lease: "watch", Key: key, Condition: plan[:1]})
+			steps = append(steps, api.WhyStep{Plan: plan, Lease: "watch", Key: key, Condition: plan[:1]})
 			if key != "" {
 				steps[len(steps)-1].Condition = "of " + key
 			}

@@ -7,62 +7,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
-
-// Worker is a capability that undoes what is held, and who serves it.
-type Worker struct {
-	Capability string `json:"capability"` // of the undo
-	Held       uint64 `json:"held"`       // actions that it would undo, or is to undo now
-	Due        uint64 `json:"due"`        // of these, owed or under way
-	Plan       string `json:"plan"`       // one that holds them
-	Served     string `json:"served"`     // as ServedYes and its like
-	HeardNs    int64  `json:"heard_ns,omitempty"`
-}
-
-// Whether a worker serves a capability now, as far as the server says it.
-const (
-	ServedYes     = "yes"
-	ServedNo      = "no"
-	ServedUnknown = "unknown"
-	// ServedListener: only such subscribe as are no members of a queue group, which workers are,
-	// and have not just answered: a terminal that listens, a stream that stores.
-	ServedListener = "listener"
-)
-
-// WorkersAnswer answers worker.ls.
-type WorkersAnswer struct {
-	Workers []Worker `json:"workers"`           // by capability
-	Partial bool     `json:"partial,omitempty"` // there are more plans than one answer reads
-	Error   string   `json:"error,omitempty"`
-}
-
-// ServedQuery asks worker.served about calls.
-type ServedQuery struct {
-	Calls []ServedCall `json:"calls"` // at most 1000
-}
-
-// ServedCall is a call that a worker has to take.
-type ServedCall struct {
-	Capability string `json:"capability"`
-	Undo       bool   `json:"undo"`              // else a question
-	Version    string `json:"version,omitempty"` // of the worker, that a registration asks for
-}
-
-// Served says who takes a call.
-type Served struct {
-	ServedCall
-	Served  string `json:"served"`             // as Worker.Served
-	HeardNs int64  `json:"heard_ns,omitempty"` // when a worker last answered this host
-	// OtherVersion is what a worker has answered that refuses the version, if none of that
-	// version has answered since.
-	OtherVersion string `json:"other_version,omitempty"`
-}
-
-// ServedAnswer answers worker.served, in the order of the question.
-type ServedAnswer struct {
-	Calls []Served `json:"calls"`
-	Error string   `json:"error,omitempty"`
-}
 
 // workersPlans and workersActions bound what one look at the capabilities reads.
 const (
@@ -73,7 +19,7 @@ const (
 // Workers counts, by the capability that undoes it, what the plans hold. It reads the
 // plans one by one, which is for an operator's question and nothing else. Undos that
 // an agent's own code carries out, or working memory, need no worker.
-func (r *Reader) Workers() (views []Worker, partial bool) {
+func (r *Reader) Workers() (views []api.Worker, partial bool) {
 	at := map[string]int{}
 	plans, actions := 0, 0
 	for k, v := range r.tx.Scan(rows.Plans.Prefix(), rows.After(rows.Plans.Prefix())) {
@@ -95,7 +41,7 @@ func (r *Reader) Workers() (views []Worker, partial bool) {
 			if !known {
 				i = len(views)
 				at[capability] = i
-				views = append(views, Worker{Capability: capability, Plan: p.ID, Served: "unknown"})
+				views = append(views, api.Worker{Capability: capability, Plan: p.ID, Served: "unknown"})
 			}
 			views[i].Held++
 			if due {
@@ -124,8 +70,8 @@ func awaitsWorker(a *executor.Action) (due, held bool) {
 	}
 }
 
-func sortedWorkers(views []Worker) []Worker {
-	slices.SortFunc(views, func(a, b Worker) int {
+func sortedWorkers(views []api.Worker) []api.Worker {
+	slices.SortFunc(views, func(a, b api.Worker) int {
 		return strings.Compare(a.Capability, b.Capability)
 	})
 	return views

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -150,7 +152,7 @@ func (b *book) pastWindow(a *action) bool { return a.closesNs != 0 && b.now >= a
 // copyPlan makes a plan that holds what a committed one held, under the same
 // addresses and keys (I19), and so for its children.
 func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
-	d := p.declared.CloneVT()
+	d := proto.CloneOf(p.declared)
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
 		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id,

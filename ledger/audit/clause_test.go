@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -545,7 +547,7 @@ func after(id string, n uint32) func(*scene) {
 // contracted changes the contract of action a.
 func contracted(change func(*pb.CompensationRegistered)) func(*scene) {
 	return func(s *scene) {
-		s.a.compensation = s.a.compensation.CloneVT()
+		s.a.compensation = proto.CloneOf(s.a.compensation)
 		change(s.a.compensation)
 	}
 }

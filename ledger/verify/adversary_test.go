@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
@@ -23,13 +25,13 @@ var lies = []struct {
 	make         func(f *forger)
 }{
 	{"an unwind without a firing", "S100-1", "I11", 10, func(f *forger) {
-		f.record(10, 1).Cause = f.record(10, 0).Cause.CloneVT()
+		f.record(10, 1).Cause = proto.CloneOf(f.record(10, 0).Cause)
 		f.record(10, 2).Cause.Index = 0
 		f.drop(10, 0)
 	}},
 	{"an undo without its trigger", "S100-1", "I11", 9, func(f *forger) { f.drop(9, 0); f.instead(9, 0, 8, 0) }},
 	{"a trigger that was true earlier", "S93-1", "I12", 16, func(f *forger) {
-		again := f.record(14, 0).CloneVT()
+		again := proto.CloneOf(f.record(14, 0))
 		f.insert(15, f.at(14).message.Subject, again)
 		f.log[15].records[0].Cause = nil
 		f.places[again] = [2]uint64{999, 0}
@@ -47,18 +49,18 @@ var lies = []struct {
 		f.at(10).records[2], f.at(11).records[2] = f.record(11, 2), f.record(10, 2)
 	}},
 	{"an undo of what never crossed", "S100-1", "I20", 11, func(f *forger) {
-		r := f.record(11, 2).CloneVT()
-		r.Action, r.About = "b", f.record(11, 1).About.CloneVT()
+		r := proto.CloneOf(f.record(11, 2))
+		r.Action, r.About = "b", proto.CloneOf(f.record(11, 1).About)
 		r.GetCompensationDispatched().Key = ledger.Key("t", "p", "b", ledger.PurposeUndo)
 		r.GetCompensationDispatched().Capability = "undo.b"
 		f.at(11).records[1] = r
 	}},
 	{"a second success", "S100-1", "I22", 12, func(f *forger) {
 		f.at(12).records = slices.Insert(f.at(12).records, 1,
-			f.record(12, 0).CloneVT())
+			proto.CloneOf(f.record(12, 0)))
 	}},
 	{"a second success in another message", "S100-1", "I15", 13, func(f *forger) {
-		again := f.record(12, 0).CloneVT()
+		again := proto.CloneOf(f.record(12, 0))
 		again.EpochNs++
 		f.insert(13, f.at(12).message.Subject, again)
 	}},
@@ -99,16 +101,16 @@ var lies = []struct {
 		}
 	}},
 	{"a holder that was replaced", "S100-1", "I26", 11, func(f *forger) {
-		r := f.record(1, 0).CloneVT()
+		r := proto.CloneOf(f.record(1, 0))
 		r.Term = 2
 		f.insert(10, f.at(1).message.Subject, r)
 	}},
 	{"a term that goes back", "cancelled", "I26", 21, func(f *forger) {
-		f.append("saga.t.executor.term", f.record(1, 0).CloneVT())
+		f.append("saga.t.executor.term", proto.CloneOf(f.record(1, 0)))
 		f.log[20].records[0].EpochNs++
 	}},
 	{"another tenant's message", "S100-1", "I27", 5,
-		func(f *forger) { f.insert(5, "saga.other.agent.a1.p", f.record(9, 0).CloneVT()) }},
+		func(f *forger) { f.insert(5, "saga.other.agent.a1.p", proto.CloneOf(f.record(9, 0))) }},
 	{"another key", "E6-1", "I19", 7, func(f *forger) {
 		f.record(7, 2).GetCompensationDispatched().Key = ledger.Key("t", "p", "b", ledger.PurposeUndo)
 	}},
@@ -144,7 +146,7 @@ var lies = []struct {
 	{"compensated instead of quarantined", "S17-2", "I22", 11,
 		func(f *forger) { f.record(11, 1).GetPlanEnded().End = pb.PlanEnd_PLAN_END_COMPENSATED }},
 	{"an undo about another record", "E6-1", "I6", 7,
-		func(f *forger) { f.record(7, 2).About = f.record(7, 0).Cause.CloneVT() }},
+		func(f *forger) { f.record(7, 2).About = proto.CloneOf(f.record(7, 0).Cause) }},
 	{"a cause that is nowhere", "E6-1", "I6", 7,
 		func(f *forger) { f.record(7, 2).Cause = &pb.Address{Sequence: 3, Index: 9, Leaf: make([]byte, 32)} }},
 	{"half of a pair", "E6-1", "I6", 7, func(f *forger) { f.drop(4, 1) }},

@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // selected is a bundle of one plan of messages that somebody with the key has signed.
@@ -103,7 +104,7 @@ func TestAReportTellsWhy(t *testing.T) {
 	leaves := leavesOf(t, log)
 	data := packed(t, leaves, key.sign(t, head(leaves)))
 	whole := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "q"})
-	fired := slices.IndexFunc(whole.Why, func(l ledger.StoryLine) bool { return l.Kind == "lease_fired" })
+	fired := slices.IndexFunc(whole.Why, func(l api.StoryLine) bool { return l.Kind == "lease_fired" })
 	if len(whole.Findings) > 0 || fired < 1 || whole.Why[0].Kind != "plan_opened" || len(whole.Why[fired].Read) == 0 ||
 		whole.Why[fired].Because == "" {
 		t.Fatalf("%s %+v", whole.Verdict, whole.Why)

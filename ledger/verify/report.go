@@ -7,6 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Verdicts of a report.
@@ -49,28 +50,28 @@ type Report struct {
 	Plan    string `json:"plan,omitempty"`
 	Since   uint64 `json:"since,omitempty"`
 
-	Size       uint64             `json:"size"`     // records of the tree
-	Withheld   uint64             `json:"withheld"` // of them, those that the bundle does not show
-	Messages   uint64             `json:"messages"`
-	First      uint64             `json:"first_sequence"` // shown
-	Last       uint64             `json:"last_sequence"`
-	Root       string             `json:"root,omitempty"` // hex
-	Verdicts   map[string]int     `json:"records,omitempty"`
-	Plans      map[string]int     `json:"plans,omitempty"` // by state
-	Held       int                `json:"held"`
-	RulesRun   bool               `json:"rules_checked"`
-	Unseen     uint64             `json:"commits_in_part,omitempty"` // messages with withheld records
-	Repairs    []Repair           `json:"repairs,omitempty"`
-	Erased     []Erased           `json:"erased,omitempty"`
-	MoreErased uint64             `json:"more_erased,omitempty"`
-	Why        []ledger.StoryLine `json:"why,omitempty"` // the records that were asked for
-	WhyMore    uint64             `json:"more_why,omitempty"`
-	Signed     Signed             `json:"signed"`
-	Kept       *Kept              `json:"before,omitempty"`
-	Findings   []Finding          `json:"findings"`
-	More       uint64             `json:"more_findings,omitempty"`
-	Doubts     []Doubt            `json:"cannot_tell"`
-	MoreDoubt  uint64             `json:"more_cannot_tell,omitempty"`
+	Size       uint64          `json:"size"`     // records of the tree
+	Withheld   uint64          `json:"withheld"` // of them, those that the bundle does not show
+	Messages   uint64          `json:"messages"`
+	First      uint64          `json:"first_sequence"` // shown
+	Last       uint64          `json:"last_sequence"`
+	Root       string          `json:"root,omitempty"` // hex
+	Verdicts   map[string]int  `json:"records,omitempty"`
+	Plans      map[string]int  `json:"plans,omitempty"` // by state
+	Held       int             `json:"held"`
+	RulesRun   bool            `json:"rules_checked"`
+	Unseen     uint64          `json:"commits_in_part,omitempty"` // messages with withheld records
+	Repairs    []Repair        `json:"repairs,omitempty"`
+	Erased     []Erased        `json:"erased,omitempty"`
+	MoreErased uint64          `json:"more_erased,omitempty"`
+	Why        []api.StoryLine `json:"why,omitempty"` // the records that were asked for
+	WhyMore    uint64          `json:"more_why,omitempty"`
+	Signed     Signed          `json:"signed"`
+	Kept       *Kept           `json:"before,omitempty"`
+	Findings   []Finding       `json:"findings"`
+	More       uint64          `json:"more_findings,omitempty"`
+	Doubts     []Doubt         `json:"cannot_tell"`
+	MoreDoubt  uint64          `json:"more_cannot_tell,omitempty"`
 }
 
 // Signed says what signatures cover.

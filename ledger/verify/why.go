@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // whyMax bounds the records that a report tells of one plan.
@@ -47,7 +48,7 @@ func ofAction(id string) string {
 
 // story reads "lease    10.0-0fd319a7 lease_fired, action a: lease plan.failed turned true
 // (executor, 2026-01-02T03:04:05Z)".
-func story(l ledger.StoryLine) string {
+func story(l api.StoryLine) string {
 	about := ""
 	if l.Action != "" {
 		about = ", action " + l.Action
@@ -58,7 +59,7 @@ func story(l ledger.StoryLine) string {
 
 // storyNotes are what explains a line: its cause, its condition and what that read, and
 // why it does not count.
-func storyNotes(l ledger.StoryLine) (notes []string) {
+func storyNotes(l api.StoryLine) (notes []string) {
 	if l.Because != "" {
 		notes = append(notes, "because of "+l.Because)
 	}

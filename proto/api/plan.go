@@ -1,93 +1,217 @@
 package api
 
-// Notice is the body of a message on NoticeSubject.
-type Notice struct {
-	Plan   string `json:"plan"`
-	State  string `json:"state"` // of the plan: open, unwinding, compensated, ...
-	Reason string `json:"reason,omitempty"`
-	// Action, Verdict and By are set when a supervisor has given a verdict.
-	Action  string `json:"action,omitempty"`
-	Verdict string `json:"verdict,omitempty"` // allow, block, redirect
-	By      string `json:"by,omitempty"`
-	// Savepoint is set when the plan was rewound to it and is open again.
-	Savepoint string `json:"savepoint,omitempty"`
-	// FromAction is set while this action and what came after it are undone, and when that is
-	// over and the plan goes on.
-	FromAction string `json:"from_action,omitempty"`
-	// Parts is how often it went on so.
-	Parts uint32 `json:"parts,omitempty"`
-	// Asked is the sequence of the request that had the plan rewound; 0: a lease had, or it is
-	// not known.
-	Asked uint64 `json:"asked,omitempty"`
-	// At is the sequence of the record that opened the plan again: what was stored after it was
-	// not undone.
-	At uint64 `json:"at,omitempty"`
-	// Writer is set when the plan was resumed: the process that its records are taken
-	// from now on.
-	Writer string `json:"writer,omitempty"`
-}
+import "encoding/json"
 
-// OutcomeQuery asks, on QuerySubject(tenant, "plan.outcome"), what became of a
-// plan once the record at Sequence has been folded.
-type OutcomeQuery struct {
+// PlanQuery asks for one plan (plan.show).
+type PlanQuery struct {
 	Plan     string `json:"plan"`
+	Sequence uint64 `json:"sequence,omitempty"` // answer once this has been folded
+}
+
+// PlanAnswer answers plan.show.
+type PlanAnswer struct {
+	Plan  Plan   `json:"plan"`
+	Error string `json:"error,omitempty"`
+}
+
+// Plan is one plan. Actions, Leases and Refused are filled by Show only.
+type Plan struct {
+	Plan        string            `json:"plan"`
+	Agent       string            `json:"agent"`
+	Label       string            `json:"label,omitempty"`
+	Owner       string            `json:"owner,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	State       string            `json:"state"`
+	Reason      string            `json:"reason,omitempty"`
+	OpenedNs    int64             `json:"opened_ns"`
+	DeadlineNs  int64             `json:"deadline_ns,omitempty"`
+	EndedNs     int64             `json:"ended_ns,omitempty"`
+	LastNs      int64             `json:"last_ns"`
+	ActionCount int               `json:"action_count"`
+	// NoWriter is set where its agent's records name no writer: two processes under its id are
+	// taken for one.
+	NoWriter bool `json:"no_writer,omitempty"`
+	// Held: registrations that an unwind would owe or still owes.
+	Held        int       `json:"held"`
+	Compensated int       `json:"compensated"` // undone
+	Skipped     int       `json:"skipped"`
+	Quarantined int       `json:"quarantined"` // waiting for the owner
+	Opened      string    `json:"opened"`      // addresses
+	Fired       string    `json:"fired,omitempty"`
+	Ended       string    `json:"ended,omitempty"`
+	Actions     []Action  `json:"actions,omitempty"`
+	Leases      []Lease   `json:"leases,omitempty"`
+	Refused     []Refused `json:"refused,omitempty"`
+	// Orphans: forwards that came without their registration.
+	Orphans []string `json:"orphans,omitempty"`
+
+	// Parent: the plan that this one is a part of.
+	Parent string `json:"parent,omitempty"`
+	// ToSavepoint: unwinding: back to here, then open again.
+	ToSavepoint string `json:"to_savepoint,omitempty"`
+	// FromAction: unwinding: this action and what came after it, then open again.
+	FromAction    string      `json:"from_action,omitempty"`
+	Savepoints    []Savepoint `json:"savepoints,omitempty"`
+	OnUndoFailure string      `json:"on_undo_failure"` // halt, continue
+	// Proposals: about orphans, until a second operator says the same.
+	Proposals      []Proposal `json:"proposals,omitempty"`
+	SecondApprover bool       `json:"second_approver,omitempty"`
+	// Origin: the committed plan that this one undoes.
+	Origin string `json:"origin,omitempty"`
+	// UndoneAs: the plan that undoes this committed one.
+	UndoneAs       string   `json:"undone_as,omitempty"`
+	WindowClosesNs int64    `json:"window_closes_ns,omitempty"` // of its held actions, the first
+	Omitted        []string `json:"omitted,omitempty"`          // what did not fit into one answer
+	// Cuts: leases that a cascade limit holds.
+	Cuts    []Cut    `json:"cuts,omitempty"`
+	Erasure *Erasure `json:"erasure,omitempty"` // its sealed values were erased
+}
+
+// Action is one action of a plan, in the order of registration.
+type Action struct {
+	Number     int    `json:"number"` // 1..n
+	Action     string `json:"action"`
+	Capability string `json:"capability"`
+	Class      string `json:"class"`   // compensable, irreversible, effectless
+	Outcome    string `json:"outcome"` // unknown, completed, failed, in_doubt
+	// Undo: held, retired, owed, ahead, ready, dispatched, waiting, compensated, skipped,
+	// quarantined, resolved. Ahead: its dispatch is recorded, and counts from the success of the
+	// undo before it on.
+	Undo         string `json:"undo"`
+	Compensation string `json:"compensation,omitempty"`
+	// Handler: version of the handler in the agent's code that undoes it.
+	Handler    string `json:"handler,omitempty"`
+	Key        string `json:"key,omitempty"`
+	After      []int  `json:"after,omitempty"` // numbers of the actions it came after
+	Attempt    int    `json:"attempt,omitempty"`
+	Attempts   int    `json:"attempts,omitempty"`
+	AtNs       int64  `json:"at_ns"`
+	DueNs      int64  `json:"due_ns,omitempty"` // next attempt
+	SettledNs  int64  `json:"settled_ns,omitempty"`
+	Note       string `json:"note,omitempty"` // why skipped, failed or quarantined
+	Failure    string `json:"failure,omitempty"`
+	Verdict    string `json:"verdict,omitempty"`
+	Resolution string `json:"resolution,omitempty"` // done, lost, accepted
+	// ResolvedBy: the actor named; and the operator of the subject, where that is another.
+	ResolvedBy string          `json:"resolved_by,omitempty"`
+	Evidence   string          `json:"evidence,omitempty"`
+	Input      json.RawMessage `json:"input,omitempty"`
+	Output     json.RawMessage `json:"output,omitempty"`
+	// Incomplete: Output is what the undo reads of it, or nothing: it was too large.
+	Incomplete bool   `json:"output_incomplete,omitempty"`
+	Registered string `json:"registered"` // addresses
+	OutcomeAt  string `json:"outcome_at,omitempty"`
+	Dispatched string `json:"dispatched,omitempty"`
+	Settled    string `json:"settled,omitempty"`
+	// About: Registered with its whole leaf, for programs.
+	About string `json:"about"`
+	// QuarantinedAt: likewise: the record that an answer points back to.
+	QuarantinedAt string `json:"quarantined_at,omitempty"`
+	WaitsFor      string `json:"waits_for,omitempty"` // worker or action it waits for now
+	// NoWorker: no worker serves its undo, or no process offers its handler.
+	NoWorker bool `json:"no_worker,omitempty"`
+
+	// Asking: effect, undo, verify: the question under way or due.
+	Asking string `json:"asking,omitempty"`
+	// Presence: what the probe found: present, absent, duplicate.
+	Presence string `json:"presence,omitempty"`
+	Fidelity string `json:"fidelity,omitempty"`  // exact, semantic, lossy
+	ClosesNs int64  `json:"closes_ns,omitempty"` // end of its undo window
+	Pivot    bool   `json:"pivot,omitempty"`
+	// Approve: its undo waits for the owner's word.
+	Approve bool `json:"approve,omitempty"`
+	// Child: the plan whose entry this is.
+	Child string `json:"child,omitempty"`
+	// DutyOf: the action whose effect is owed once more.
+	DutyOf   string `json:"duty_of,omitempty"`
+	Contract string `json:"contract,omitempty"` // digest, 64 hex digits
+	// Proposal: an owner's answer that waits for a second operator.
+	Proposal string `json:"proposal,omitempty"`
+	// Owed: its owner may answer for it: it is quarantined, or not dealt with yet.
+	Owed bool `json:"owed,omitempty"`
+	// AliveNs: an attempt without an answer may be at work until then.
+	AliveNs        int64           `json:"alive_until_ns,omitempty"`
+	ResolvedReason string          `json:"resolved_reason,omitempty"`
+	Before         json.RawMessage `json:"before,omitempty"`    // the before-image
+	Arguments      json.RawMessage `json:"arguments,omitempty"` // of the command in flight
+	Leases         []Lease         `json:"leases,omitempty"`
+	Sealed         bool            `json:"sealed,omitempty"` // its undo takes sealed values
+}
+
+// Lease is one standing condition.
+type Lease struct {
+	Name      string `json:"name"`
+	Condition string `json:"condition"`
+	// Undoes: action, with what came after it, or plan.
+	Undoes string `json:"undoes"`
+	// Truth: true, unknown, false: now, by the clock of the host that answers.
+	Truth   string `json:"truth"`
+	ArmedNs int64  `json:"armed_ns,omitempty"`
+	Fired   bool   `json:"fired"`
+	// FiredAt: address of its LeaseFired, while the plan knows it.
+	FiredAt string `json:"fired_at,omitempty"`
+	Moot    bool   `json:"moot,omitempty"` // no future makes it fire
+	// MootWhy: the name that is never set, the time that has passed; none: the expression alone says
+	// so.
+	MootWhy []string `json:"moot_why,omitempty"`
+	// Retired: it is asked no more since then: the plan was committed or undone, and so on.
+	Retired string `json:"retired,omitempty"`
+	// Suspended: it is asked again when the plan is back at this savepoint.
+	Suspended string   `json:"suspended,omitempty"`
+	WakeNs    int64    `json:"wake_ns,omitempty"` // when time alone could change it
+	Waits     []string `json:"waits,omitempty"`   // what an unknown waits for
+	Keys      []string `json:"keys,omitempty"`    // facts that it is indexed by
+	// Shared: other leases that always have this answer, and are asked as one with it.
+	Shared  uint64 `json:"shared,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Cascade string `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
+
+	Readings []Reading `json:"readings,omitempty"`
+}
+
+// Reading is one value that a condition reads.
+type Reading struct {
+	Name    string `json:"name"`
+	Present bool   `json:"present"` // there is such a fact; a function has an answer
+	// Value: JSON; empty where the condition asks only whether it is there, or when.
+	Value    string `json:"value,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"` // of the record that set it
+}
+
+// Savepoint is a place that an unwind may stop at.
+type Savepoint struct {
+	Name    string `json:"name"`
+	Actions int    `json:"actions"` // registered when it was set
+	At      string `json:"at"`      // address
+}
+
+// Proposal is an owner's answer about an orphan that waits for a second
+// operator.
+type Proposal struct {
+	Action   string `json:"action"`
+	Answer   string `json:"answer"` // of a resolution, with --halt where it halts
+	Operator string `json:"operator"`
+}
+
+// Refused is a record that the fold refused (it broke a rule) or found void
+// (it lost a race in the log).
+type Refused struct {
 	Sequence uint64 `json:"sequence"`
-	// Action asks for the verdict on this action too.
-	Action string `json:"action,omitempty"`
-	// Parts is of how many parts of the plan that were undone the agent was told.
-	Parts uint32 `json:"parts,omitempty"`
-	// Ended waits for the plan's end instead; the answer comes when it is there
-	// or after WaitMs.
-	Ended  bool  `json:"ended,omitempty"`
-	WaitMs int64 `json:"wait_ms,omitempty"`
+	Index    uint32 `json:"index"`
+	Kind     string `json:"kind,omitempty"`
+	Plan     string `json:"plan,omitempty"`
+	Subject  string `json:"subject"`
+	Reason   string `json:"reason"`
+	Void     bool   `json:"void"`
+	StampNs  int64  `json:"stamp_ns"`
 }
 
-// OutcomeAnswer is the answer to an OutcomeQuery. Error is set instead when the
-// plan is unknown or the sequence was not folded in time.
-type OutcomeAnswer struct {
-	State       string   `json:"state,omitempty"`
-	Reason      string   `json:"reason,omitempty"`
-	Outstanding []string `json:"outstanding,omitempty"`
-	// Doubts are the actions of the tree that its commit waits for, while it is committing.
-	Doubts []Doubt `json:"doubts,omitempty"`
-	// Refused says why records of the commit at Sequence were refused or void.
-	Refused []string `json:"refused,omitempty"`
-	// Turned: a lease of the plan, which is open, has turned true, and is about to fire.
-	Turned bool `json:"turned,omitempty"`
-	// Whole: all of the plan is being undone, and it is not open again afterwards.
-	Whole   bool   `json:"whole,omitempty"`
-	Applied uint64 `json:"applied"`
-	// Writer is the process whose records the plan takes.
-	Writer string `json:"writer,omitempty"`
-	// Parts is how often an action and what came after it were undone, and the plan went on;
-	// FromAction and PartReason are of the last time.
-	Parts      uint32 `json:"parts,omitempty"`
-	FromAction string `json:"from_action,omitempty"`
-	PartReason string `json:"part_reason,omitempty"`
-	// Undone are those after Parts of the query, in order; of the last 64 it is known what was
-	// undone.
-	Undone []UndonePart `json:"undone,omitempty"`
-	// Verdict, VerdictReason and VerdictBy are those of the action that was asked for.
-	Verdict       string `json:"verdict,omitempty"`
-	VerdictReason string `json:"verdict_reason,omitempty"`
-	VerdictBy     string `json:"verdict_by,omitempty"`
-	Error         string `json:"error,omitempty"`
-}
-
-// UndonePart is what was undone of a plan that went on.
-type UndonePart struct {
-	Number uint32 `json:"number"` // of the parts of the plan, from 1
-	Action string `json:"action"` // and what came after it
-	Reason string `json:"reason,omitempty"`
-	// sequence of the record that opened the plan again: what was stored after it was not undone
-	At uint64 `json:"at,omitempty"`
-}
-
-// Doubt is what a commit waits for: an action of which it is not known whether it happened,
-// or an act that a refused record claims.
-type Doubt struct {
-	Action string `json:"action"` // of a child plan: plan/action
-	// it waits for its owner's word; false: for an answer of the world
-	Owner bool   `json:"owner,omitempty"`
-	Waits string `json:"waits"` // for what, for people
+// Erasure is an erasure as people see it.
+type Erasure struct {
+	At     string `json:"at"` // address of the operator's record
+	AtNs   int64  `json:"at_ns"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	// Destroyed: address of the holder's record; empty: the key is about to be destroyed.
+	Destroyed string `json:"destroyed,omitempty"`
 }

@@ -76,6 +76,6 @@ type ErasedQuery struct {
 
 // ErasedAnswer answers an ErasedQuery.
 type ErasedAnswer struct {
-	Erasure json.RawMessage `json:"erasure,omitempty"` // a view.TenantErasure; none: it was not erased
+	Erasure json.RawMessage `json:"erasure,omitempty"` // a TenantErasure; none: it was not erased
 	Error   string          `json:"error,omitempty"`
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
-	_ "github.com/planetscale/vtprotobuf/features/clone"
 	_ "github.com/planetscale/vtprotobuf/features/marshal"
 	_ "github.com/planetscale/vtprotobuf/features/size"
 	_ "github.com/planetscale/vtprotobuf/features/unmarshal"
@@ -108,7 +107,7 @@ func generate(home map[string]string, request *pluginpb.CodeGeneratorRequest) er
 			gengo.GenerateFile(plugin, f)
 		}
 	}
-	fast, err := vt.NewGenerator(plugin, []string{"clone", "marshal", "unmarshal", "size"}, &vt.Config{
+	fast, err := vt.NewGenerator(plugin, []string{"marshal", "unmarshal", "size"}, &vt.Config{
 		Poolable:        vt.NewObjectSet(),
 		PoolableExclude: vt.NewObjectSet(),
 	})

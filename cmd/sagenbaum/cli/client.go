@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/connect"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -201,7 +200,7 @@ func (c *Client) Request(ctx context.Context, subject, verb string, question, an
 	if err != nil {
 		return c.Explain(verb, err)
 	}
-	var problem view.ErrorAnswer
+	var problem api.ErrorAnswer
 	if err := json.Unmarshal(reply.Data, &problem); err != nil {
 		return Fail(ExitFailed, "sagenbaum doctor", "cannot read the answer to %s: %v", verb, err)
 	}
@@ -290,18 +289,18 @@ func (c *Client) Explain(what string, err error) error {
 }
 
 // Plan asks for one plan as it was at a sequence; 0: as it is now.
-func (c *Client) Plan(ctx context.Context, id string, sequence uint64) (view.Plan, error) {
+func (c *Client) Plan(ctx context.Context, id string, sequence uint64) (api.Plan, error) {
 	if !ledger.ValidDerived(id) {
-		return view.Plan{}, Fail(ExitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
+		return api.Plan{}, Fail(ExitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
 	}
-	var answer view.PlanAnswer
-	err := c.Ask(ctx, "plan.show", view.PlanQuery{Plan: id, Sequence: sequence}, &answer)
+	var answer api.PlanAnswer
+	err := c.Ask(ctx, "plan.show", api.PlanQuery{Plan: id, Sequence: sequence}, &answer)
 	return answer.Plan, err
 }
 
 // Status asks for the status of the tenant's executor.
-func (c *Client) Status(ctx context.Context) (view.Status, error) {
-	var answer view.StatusAnswer
+func (c *Client) Status(ctx context.Context) (api.Status, error) {
+	var answer api.StatusAnswer
 	err := c.Ask(ctx, "status", struct{}{}, &answer)
 	return answer.Status, err
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -22,7 +21,7 @@ const (
 
 // Hosts asks every host that may hold the tenant, by name. Those that do not
 // answer at once are missing: a host that is gone, or hangs.
-func (c *Client) Hosts(ctx context.Context) (views []view.Host, err error) {
+func (c *Client) Hosts(ctx context.Context) (views []api.Host, err error) {
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
 	inbox := c.Conn.NewInbox()
@@ -39,7 +38,7 @@ func (c *Client) Hosts(ctx context.Context) (views []view.Host, err error) {
 		pause, stop := context.WithTimeout(ctx, hostsPause)
 		reply, err := answers.NextMsgWithContext(pause)
 		stop()
-		var answer view.HostAnswer
+		var answer api.HostAnswer
 		if err != nil {
 			break
 		}
@@ -47,7 +46,7 @@ func (c *Client) Hosts(ctx context.Context) (views []view.Host, err error) {
 			views = append(views, answer.Host)
 		}
 	}
-	slices.SortFunc(views, func(a, b view.Host) int { return cmp.Compare(a.Host, b.Host) })
+	slices.SortFunc(views, func(a, b api.Host) int { return cmp.Compare(a.Host, b.Host) })
 	return views, nil
 }
 
@@ -73,7 +72,7 @@ func (c *Client) WithoutHolder(ctx context.Context, err error) error {
 }
 
 // StandbyText is a host that does not hold the tenant.
-func StandbyText(h view.Host) string {
+func StandbyText(h api.Host) string {
 	text := fmt.Sprintf("%s: %s, %d of %d folded", h.Host, h.Mode, h.Applied, h.Last)
 	if h.Problem != "" {
 		text += ", " + h.Problem
@@ -82,9 +81,9 @@ func StandbyText(h view.Host) string {
 }
 
 // Standbys are the hosts that do not hold the tenant.
-func Standbys(hosts []view.Host) []view.Host {
-	return slices.DeleteFunc(slices.Clone(hosts), func(h view.Host) bool {
-		return h.Mode == view.ModeHolding || h.Mode == view.ModeGuard
+func Standbys(hosts []api.Host) []api.Host {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h api.Host) bool {
+		return h.Mode == api.ModeHolding || h.Mode == api.ModeGuard
 	})
 }
 

@@ -20,27 +20,27 @@ import (
 )
 
 // Contracts asks for all published contracts that a question means.
-func (c *Client) Contracts(ctx context.Context, q view.ContractQuery) ([]view.Contract, error) {
+func (c *Client) Contracts(ctx context.Context, q api.ContractQuery) ([]api.Contract, error) {
 	all, _, err := Batches("contract.ls", Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
 		ContractBatch(&q), nil)
 	return all, err
 }
 
 // ContractBatch asks for one batch of published contracts.
-func ContractBatch(q *view.ContractQuery) func(Listing) ([]view.Contract, string, error) {
-	return func(in Listing) ([]view.Contract, string, error) {
+func ContractBatch(q *api.ContractQuery) func(Listing) ([]api.Contract, string, error) {
+	return func(in Listing) ([]api.Contract, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer view.ContractsAnswer
+		var answer api.ContractsAnswer
 		err := in.Client.Ask(in.Ctx, "contract.ls", q, &answer)
 		return answer.Contracts, answer.Next, err
 	}
 }
 
 // FactBatch asks for one batch of facts.
-func FactBatch(q *view.FactsQuery) func(Listing) ([]view.Fact, string, error) {
-	return func(in Listing) ([]view.Fact, string, error) {
+func FactBatch(q *api.FactsQuery) func(Listing) ([]api.Fact, string, error) {
+	return func(in Listing) ([]api.Fact, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer view.FactsAnswer
+		var answer api.FactsAnswer
 		err := in.Client.Ask(in.Ctx, "fact.ls", q, &answer)
 		return answer.Facts, answer.Next, err
 	}
@@ -52,14 +52,14 @@ const FamilyMax = 100
 // Family is a plan with the plans that are part of it, as far as they were asked
 // for.
 type Family struct {
-	Root     view.Plan
-	Children map[string]view.Plan // by id
+	Root     api.Plan
+	Children map[string]api.Plan // by id
 }
 
 // Family asks for the child plans of a plan, theirs, and so on: nearest first, at
 // most familyMax.
-func (c *Client) Family(ctx context.Context, root view.Plan) (Family, error) {
-	f := Family{Root: root, Children: map[string]view.Plan{}}
+func (c *Client) Family(ctx context.Context, root api.Plan) (Family, error) {
+	f := Family{Root: root, Children: map[string]api.Plan{}}
 	todo := ChildrenOf(root)
 	for len(todo) > 0 && len(f.Children) < FamilyMax {
 		id := todo[0]
@@ -78,7 +78,7 @@ func (c *Client) Family(ctx context.Context, root view.Plan) (Family, error) {
 }
 
 // ChildrenOf are the ids of the plans that are part of a plan, in the order of its actions.
-func ChildrenOf(plan view.Plan) (ids []string) {
+func ChildrenOf(plan api.Plan) (ids []string) {
 	for _, a := range plan.Actions {
 		if a.Child != "" {
 			ids = append(ids, a.Child)
@@ -88,8 +88,8 @@ func ChildrenOf(plan view.Plan) (ids []string) {
 }
 
 // Plans are all of a family that are known, each once, parents before children.
-func (f Family) Plans() []view.Plan {
-	list := []view.Plan{f.Root}
+func (f Family) Plans() []api.Plan {
+	list := []api.Plan{f.Root}
 	seen := map[string]bool{f.Root.Plan: true}
 	for i := 0; i < len(list); i++ {
 		for _, id := range ChildrenOf(list[i]) {
@@ -115,7 +115,7 @@ func (f Family) Quarantined() bool {
 
 // ForPeople is a family in which every string is printable.
 func (f Family) ForPeople() Family {
-	clean := Family{Root: ForPeople(f.Root), Children: map[string]view.Plan{}}
+	clean := Family{Root: ForPeople(f.Root), Children: map[string]api.Plan{}}
 	for _, child := range f.Children {
 		child = ForPeople(child)
 		clean.Children[child.Plan] = child
@@ -136,8 +136,8 @@ func (s *Settings) Administer(cmd *cobra.Command, limit time.Duration, doing, ve
 }
 
 // Workers asks which capabilities undo what is held.
-func (c *Client) Workers(ctx context.Context) (view.WorkersAnswer, error) {
-	answer := view.WorkersAnswer{}
+func (c *Client) Workers(ctx context.Context) (api.WorkersAnswer, error) {
+	answer := api.WorkersAnswer{}
 	err := c.Ask(ctx, "worker.ls", struct{}{}, &answer)
 	return answer, err
 }
@@ -201,8 +201,8 @@ const PageSize = 200
 
 // Plans asks for at most limit plans.
 func (c *Client) Plans(
-	ctx context.Context, verb string, q view.Filter, limit int,
-) (all view.PlansAnswer, err error) {
+	ctx context.Context, verb string, q api.Filter, limit int,
+) (all api.PlansAnswer, err error) {
 	all.Plans, all.Next, err = Batches(verb, Listing{Ctx: ctx, Client: c, After: q.After}, limit,
 		nil, PlanBatch(verb, &q), nil)
 	return all, err
@@ -210,22 +210,22 @@ func (c *Client) Plans(
 
 // Found asks for at most limit plans that are found by what they are, and where they go on.
 func (c *Client) Found(
-	ctx context.Context, q view.FindQuery, limit int,
-) (plans []view.Plan, next string, err error) {
+	ctx context.Context, q api.FindQuery, limit int,
+) (plans []api.Plan, next string, err error) {
 	return Batches("plan.find", Listing{Ctx: ctx, Client: c}, limit, nil,
-		func(in Listing) ([]view.Plan, string, error) {
+		func(in Listing) ([]api.Plan, string, error) {
 			q.After, q.Limit = in.After, in.Limit
-			var answer view.FindAnswer
+			var answer api.FindAnswer
 			err := in.Client.Ask(in.Ctx, "plan.find", q, &answer)
 			return answer.Plans, answer.Next, err
 		}, nil)
 }
 
 // PlanBatch asks for one batch of plans.
-func PlanBatch(verb string, q *view.Filter) func(Listing) ([]view.Plan, string, error) {
-	return func(in Listing) ([]view.Plan, string, error) {
+func PlanBatch(verb string, q *api.Filter) func(Listing) ([]api.Plan, string, error) {
+	return func(in Listing) ([]api.Plan, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer view.PlansAnswer
+		var answer api.PlansAnswer
 		err := in.Client.Ask(in.Ctx, verb, q, &answer)
 		return answer.Plans, answer.Next, err
 	}
@@ -234,12 +234,12 @@ func PlanBatch(verb string, q *view.Filter) func(Listing) ([]view.Plan, string, 
 // PlanList asks for one batch of the list of plans, and says where it goes on after a plan of
 // it: a host of before there were such places goes on after the plan's id.
 func PlanList(
-	q *view.Filter,
-) (ask func(Listing) ([]view.Plan, string, error), place func(view.Plan) string) {
+	q *api.Filter,
+) (ask func(Listing) ([]api.Plan, string, error), place func(api.Plan) string) {
 	places := map[string]string{} // of the last batch, by plan
-	ask = func(in Listing) ([]view.Plan, string, error) {
+	ask = func(in Listing) ([]api.Plan, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer view.PlansAnswer
+		var answer api.PlansAnswer
 		err := in.Client.Ask(in.Ctx, "plan.ls", q, &answer)
 		clear(places)
 		for i := range answer.Plans {
@@ -249,19 +249,19 @@ func PlanList(
 		}
 		return answer.Plans, answer.Next, err
 	}
-	return ask, func(p view.Plan) string { return cmp.Or(places[p.Plan], p.Plan) }
+	return ask, func(p api.Plan) string { return cmp.Or(places[p.Plan], p.Plan) }
 }
 
 // PlaceOfPlan is where a list of plans goes on that ends with a plan.
-func PlaceOfPlan(p view.Plan) string { return p.Plan }
+func PlaceOfPlan(p api.Plan) string { return p.Plan }
 
 // PlansData is what a list of plans prints as data.
-func PlansData(plans []view.Plan, next string) any {
-	return view.PlansAnswer{Plans: plans, Next: next}
+func PlansData(plans []api.Plan, next string) any {
+	return api.PlansAnswer{Plans: plans, Next: next}
 }
 
 // CheckUndoQuery refuses a list of undos that names neither a plan nor a capability, or both.
-func CheckUndoQuery(q view.UndoQuery) error {
+func CheckUndoQuery(q api.UndoQuery) error {
 	const which = "--plan PLAN [--action ACTION], or --capability NAME"
 	switch {
 	case (q.Plan == "") == (q.Capability == ""):
@@ -277,18 +277,18 @@ func CheckUndoQuery(q view.UndoQuery) error {
 
 // Undos asks for at most limit attempts.
 func (c *Client) Undos(
-	ctx context.Context, q view.UndoQuery, limit int,
-) (all view.UndosAnswer, err error) {
+	ctx context.Context, q api.UndoQuery, limit int,
+) (all api.UndosAnswer, err error) {
 	all.Undos, all.Next, err = Batches("undo.ls", Listing{Ctx: ctx, Client: c, After: q.After},
 		limit, nil, UndoBatch(&q), nil)
 	return all, err
 }
 
 // UndoBatch asks for one batch of attempts.
-func UndoBatch(q *view.UndoQuery) func(Listing) ([]view.Undo, string, error) {
-	return func(in Listing) ([]view.Undo, string, error) {
+func UndoBatch(q *api.UndoQuery) func(Listing) ([]api.Undo, string, error) {
+	return func(in Listing) ([]api.Undo, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer view.UndosAnswer
+		var answer api.UndosAnswer
 		err := in.Client.Ask(in.Ctx, "undo.ls", q, &answer)
 		return answer.Undos, answer.Next, err
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Pen colours words for a terminal; without colour it returns them as they are.
@@ -55,10 +55,10 @@ var StateColors = map[string]string{
 	"FAIL":                  "31;1",
 	"halted":                "31;1",
 	"clock-guard":           "31;1",
-	view.ModeDegraded:       "31;1",
-	view.FactInMemory:       "32",
-	view.FactEvicted:        "36",
-	view.FactRetracted:      "35",
+	api.ModeDegraded:        "31;1",
+	api.FactInMemory:        "32",
+	api.FactEvicted:         "36",
+	api.FactRetracted:       "35",
 }
 
 // State is the name of a state in its colour.

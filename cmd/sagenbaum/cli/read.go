@@ -8,8 +8,8 @@ import (
 	"iter"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // reading reads a tenant's ledger from a host (ledger.read), which needs no permission
@@ -30,15 +30,15 @@ const (
 
 // LastSequence is the sequence of the last message that can be read; 0: there is none.
 func (c *Client) LastSequence(ctx context.Context) (uint64, error) {
-	var answer view.ReadAnswer
-	err := c.Ask(ctx, "ledger.read", view.ReadQuery{}, &answer)
+	var answer api.ReadAnswer
+	err := c.Ask(ctx, "ledger.read", api.ReadQuery{}, &answer)
 	return answer.Last, err
 }
 
 // Message reads one message.
 func (c *Client) Message(ctx context.Context, sequence uint64) (ledger.Message, error) {
 	r := reading{client: c, next: sequence}
-	answer, err := r.ask(ctx, view.ReadQuery{From: sequence, Limit: 1})
+	answer, err := r.ask(ctx, api.ReadQuery{From: sequence, Limit: 1})
 	switch {
 	case err != nil:
 		return ledger.Message{}, err
@@ -50,7 +50,7 @@ func (c *Client) Message(ctx context.Context, sequence uint64) (ledger.Message, 
 	return messageOf(answer.Messages[0]), nil
 }
 
-func messageOf(m view.StoredMessage) ledger.Message {
+func messageOf(m api.StoredMessage) ledger.Message {
 	return ledger.Message{
 		Sequence: m.Sequence, StampNs: m.StampNs, Subject: m.Subject,
 		ContentType: m.ContentType, Data: m.Data,
@@ -88,7 +88,7 @@ func (c *Client) ReadLedger(
 
 // batch reads what comes next. While following it waits for it, also for a host.
 func (r *reading) batch(ctx context.Context, follow bool) ([]ledger.Message, error) {
-	q := view.ReadQuery{From: r.next, Limit: 1000, BytesMax: r.size()}
+	q := api.ReadQuery{From: r.next, Limit: 1000, BytesMax: r.size()}
 	if follow {
 		q.WaitMs = (r.client.Timeout / 2).Milliseconds()
 	}
@@ -121,7 +121,7 @@ func (r *reading) interrupted(err error) bool {
 }
 
 // take checks that nothing is missing.
-func (r *reading) take(stored []view.StoredMessage) ([]ledger.Message, error) {
+func (r *reading) take(stored []api.StoredMessage) ([]ledger.Message, error) {
 	messages := make([]ledger.Message, 0, len(stored))
 	for _, s := range stored {
 		if s.Sequence != r.next {
@@ -139,7 +139,7 @@ func (r *reading) same(ctx context.Context) error {
 	if !r.unsure || r.last.Sequence == 0 {
 		return nil
 	}
-	answer, err := r.ask(ctx, view.ReadQuery{From: r.last.Sequence, Limit: 1})
+	answer, err := r.ask(ctx, api.ReadQuery{From: r.last.Sequence, Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func contradiction(format string, args ...any) error {
 }
 
 func (r *reading) ask(
-	ctx context.Context, q view.ReadQuery,
-) (answer view.ReadAnswer, err error) {
+	ctx context.Context, q api.ReadQuery,
+) (answer api.ReadAnswer, err error) {
 	err = r.client.Ask(ctx, "ledger.read", q, &answer)
 	return answer, err
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -46,7 +46,7 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 		Ask: func(ctx context.Context, c *cli.Client, _ []string) (clockView, error) {
 			status, err := c.Status(ctx)
 			v := clockView{Mode: status.Mode, TimeNs: status.TimeNs, HereNs: time.Now().UnixNano()}
-			if v.Mode == view.ModeGuard {
+			if v.Mode == api.ModeGuard {
 				v.Problem = status.Problem
 			}
 			return v, err
@@ -63,7 +63,7 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 			}
 			return "  next: look at the host's clock, then sagenbaum clock confirm --reason WHY"
 		},
-		Look: func(v clockView) bool { return v.Mode == view.ModeGuard },
+		Look: func(v clockView) bool { return v.Mode == api.ModeGuard },
 	}.New(s)
 }
 
@@ -94,7 +94,7 @@ operator's name, and applies to the host that holds the tenant now.`,
 					fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n",
 						s.Pen(cmd).State(mode), actor, sequence)
 				})
-				return cli.Look(err, mode == view.ModeGuard)
+				return cli.Look(err, mode == api.ModeGuard)
 			})
 		},
 	}
@@ -117,7 +117,7 @@ func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mod
 	}
 	for end := time.Now().Add(c.Timeout); ; {
 		status, err := c.Status(ctx)
-		if err != nil || status.Applied >= sequence && status.Mode != view.ModeGuard ||
+		if err != nil || status.Applied >= sequence && status.Mode != api.ModeGuard ||
 			time.Now().After(end) {
 			return status.Mode, sequence, err
 		}

@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Shells complete the words of a usage, as PLAN, and the flags of the same names, with
@@ -130,7 +129,7 @@ func livePlans(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string, e
 		strings.HasSuffix(a.command, " give-up") {
 		verb = "quarantine.ls"
 	}
-	answer, err := c.Plans(cmd.Context(), verb, view.Filter{}, cli.PageSize)
+	answer, err := c.Plans(cmd.Context(), verb, api.Filter{}, cli.PageSize)
 	for _, plan := range answer.Plans {
 		out = append(out, Choice(plan.Plan, "%s %s", plan.State, plan.Label))
 	}
@@ -174,7 +173,7 @@ func liveSavepoints(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []stri
 }
 
 func liveFacts(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, err error) {
-	facts, _, err := cli.FactBatch(&view.FactsQuery{})(
+	facts, _, err := cli.FactBatch(&api.FactsQuery{})(
 		cli.Listing{Ctx: cmd.Context(), Client: c, Limit: cli.PageSize})
 	for _, f := range facts {
 		out = append(out, Choice(f.Key, "%s %s", f.State, cli.Clip(string(f.Value), 40)))
@@ -183,7 +182,7 @@ func liveFacts(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, e
 }
 
 func liveCapabilities(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, err error) {
-	all, err := c.Contracts(cmd.Context(), view.ContractQuery{})
+	all, err := c.Contracts(cmd.Context(), api.ContractQuery{})
 	for _, v := range all {
 		out = append(out, Choice(v.Capability, "revision %d by %s", v.Revision, v.By))
 	}

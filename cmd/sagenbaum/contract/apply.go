@@ -13,8 +13,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 
@@ -78,11 +78,11 @@ const contractPrograms = 1024 // compiled expressions that one command remembers
 // that the files are meant to be all there are.
 func compare(ctx context.Context, c *cli.Client, local []localContract, whole bool) ([]contractDiff,
 	error) {
-	all, err := c.Contracts(ctx, view.ContractQuery{})
+	all, err := c.Contracts(ctx, api.ContractQuery{})
 	if err != nil {
 		return nil, err
 	}
-	published := map[string]view.Contract{}
+	published := map[string]api.Contract{}
 	for _, v := range all {
 		published[v.Capability] = v
 	}
@@ -112,7 +112,7 @@ func compare(ctx context.Context, c *cli.Client, local []localContract, whole bo
 	return diffs, nil
 }
 
-func changesFrom(v view.Contract, to contract.Contract) ([]contract.Change, error) {
+func changesFrom(v api.Contract, to contract.Contract) ([]contract.Change, error) {
 	from, err := contract.Decode(v.Contract)
 	if err != nil {
 		return nil, cli.Fail(cli.ExitFailed, "a newer sagenbaum",
@@ -367,11 +367,11 @@ func published(ctx context.Context, c *cli.Client, sequence uint64, diffs []cont
 		case <-time.After(foldPoll):
 		}
 	}
-	all, err := c.Contracts(ctx, view.ContractQuery{})
+	all, err := c.Contracts(ctx, api.ContractQuery{})
 	if err != nil {
 		return err
 	}
-	current := map[string]view.Contract{}
+	current := map[string]api.Contract{}
 	for _, v := range all {
 		current[v.Capability] = v
 	}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum contract` with all below it.
@@ -117,13 +117,13 @@ func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Sourc
 	doubt bool) (contract.Findings, error) {
 	known := map[compile.WorkerCall]compile.Serving{}
 	for calls := range slices.Chunk(compile.WorkerCalls(sources), servedAtOnce) {
-		var q view.ServedQuery
+		var q api.ServedQuery
 		for _, call := range calls {
 			q.Calls = append(q.Calls,
-				view.ServedCall{Capability: call.Capability, Undo: call.Undo,
+				api.ServedCall{Capability: call.Capability, Undo: call.Undo,
 					Version: call.Version})
 		}
-		var answer view.ServedAnswer
+		var answer api.ServedAnswer
 		if err := c.Ask(ctx, "worker.served", q, &answer); err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ type localContract struct {
 }
 
 func newContractLs(s *cli.Settings) *cobra.Command {
-	var q view.ContractQuery
+	var q api.ContractQuery
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the published contracts, the current revision of each",
@@ -205,12 +205,12 @@ func newContractLs(s *cli.Settings) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&q.Revisions, "revisions", false,
 		"all revisions, not the current ones only")
-	return cli.List[view.Contract]{
+	return cli.List[api.Contract]{
 		Command: cmd, Doing: "list contracts",
 		Name: "contract", Filter: `contract.capability.startsWith("payments.")`,
 		Ask: cli.ContractBatch(&q),
-		Data: func(all []view.Contract, _ string) any {
-			return view.ContractsAnswer{Contracts: all}
+		Data: func(all []api.Contract, _ string) any {
+			return api.ContractsAnswer{Contracts: all}
 		},
 		Empty: "no contract is published\n  next: sagenbaum contract apply -f DIR",
 		Table: cli.Table{Head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY",
@@ -220,7 +220,7 @@ func newContractLs(s *cli.Settings) *cobra.Command {
 	}.New(s)
 }
 
-func addContract(t *cli.Table, v view.Contract) {
+func addContract(t *cli.Table, v api.Contract) {
 	var c contract.Contract
 	if decoded, err := contract.Decode(v.Contract); err == nil {
 		c = decoded // another version's contract shows what it can
@@ -266,14 +266,14 @@ func newContractShow(s *cli.Settings) *cobra.Command {
 }
 
 // askContract finds the revision that name means.
-func askContract(ctx context.Context, c *cli.Client, name string) (view.Contract, error) {
+func askContract(ctx context.Context, c *cli.Client, name string) (api.Contract, error) {
 	capability, which, chosen := strings.Cut(name, "@")
-	all, err := c.Contracts(ctx, view.ContractQuery{Capability: capability, Revisions: chosen})
+	all, err := c.Contracts(ctx, api.ContractQuery{Capability: capability, Revisions: chosen})
 	if err != nil {
-		return view.Contract{}, err
+		return api.Contract{}, err
 	}
 	number, numberErr := strconv.Atoi(which)
-	var found []view.Contract
+	var found []api.Contract
 	for _, v := range all {
 		byNumber := numberErr == nil && len(which) < digestMin && v.Revision == number
 		byDigest := len(which) >= digestMin && strings.HasPrefix(v.Digest, which)
@@ -283,10 +283,10 @@ func askContract(ctx context.Context, c *cli.Client, name string) (view.Contract
 	}
 	switch {
 	case len(all) == 0:
-		return view.Contract{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls",
+		return api.Contract{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls",
 			"no contract of %s is published", capability)
 	case len(found) == 0:
-		return view.Contract{}, cli.Fail(cli.ExitFailed,
+		return api.Contract{}, cli.Fail(cli.ExitFailed,
 			"sagenbaum contract ls --revisions",
 			"%s has no revision %q: give its number, or %d or more digits of its digest",
 			capability, which, digestMin)
@@ -297,7 +297,7 @@ func askContract(ctx context.Context, c *cli.Client, name string) (view.Contract
 // digestMin is how many digits name a digest; fewer are a number.
 const digestMin = 6
 
-func writeContract(cmd *cobra.Command, v view.Contract) error {
+func writeContract(cmd *cobra.Command, v api.Contract) error {
 	out := cmd.OutOrStdout()
 	current := ""
 	if v.Current {

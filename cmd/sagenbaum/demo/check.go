@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -39,7 +39,7 @@ func (d *Demo) checkWorld(ctx context.Context, what string, before []string) err
 	return nil
 }
 
-func (d *Demo) checkState(plan view.Plan, want string) {
+func (d *Demo) checkState(plan api.Plan, want string) {
 	d.check(plan.State == want, fmt.Sprintf("plan %s is %s", plan.Plan, want), "it is "+plan.State)
 }
 
@@ -93,7 +93,7 @@ func (h *history) add(r *pb.Record) {
 
 // checkUnwound wants these actions (by number) undone in this order, each
 // recorded as undone exactly once.
-func (d *Demo) checkUnwound(ctx context.Context, plan view.Plan, numbers ...int) error {
+func (d *Demo) checkUnwound(ctx context.Context, plan api.Plan, numbers ...int) error {
 	h, err := d.ReadHistory(ctx, plan.Plan)
 	if err != nil {
 		return err

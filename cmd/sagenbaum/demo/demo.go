@@ -13,13 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/process"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -225,14 +224,14 @@ func (d *Demo) agent(act string) (*process.Process, error) {
 }
 
 // awaitPlan waits until a plan has ended and shows its tree.
-func (d *Demo) awaitPlan(ctx context.Context, id string) (view.Plan, error) {
+func (d *Demo) awaitPlan(ctx context.Context, id string) (api.Plan, error) {
 	if _, err := plan.AwaitEnd(ctx, d.Client, id, 0, demoTimeout); err != nil {
-		return view.Plan{}, err
+		return api.Plan{}, err
 	}
 	return d.showPlan(ctx, id)
 }
 
-func (d *Demo) showPlan(ctx context.Context, id string) (view.Plan, error) {
+func (d *Demo) showPlan(ctx context.Context, id string) (api.Plan, error) {
 	plan, err := d.Client.Plan(ctx, id, 0)
 	if err == nil {
 		render.WriteTree(d.out, d.pen, cli.Family{Root: plan}, time.Now())

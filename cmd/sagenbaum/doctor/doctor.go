@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Finding is one thing the doctor looked at.
@@ -103,11 +103,11 @@ func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {
 func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duration) []Finding {
 	status, err := c.Status(ctx)
 	// what it would say of the rest follows from that
-	if err == nil && status.Mode == view.ModeDegraded {
+	if err == nil && status.Mode == api.ModeDegraded {
 		return []Finding{examineServer(ctx, c, streamInfo{}), ExamineMode(status, now),
 			examineDisks(status)}
 	}
-	if err == nil && status.Mode == view.ModeErased {
+	if err == nil && status.Mode == api.ModeErased {
 		return []Finding{examineServer(ctx, c, streamInfo{}), ExamineMode(status, now)}
 	}
 	info, streamErr := streamOf(ctx, c)
@@ -136,7 +136,7 @@ const foldPatience = 2 * time.Second
 
 // ExamineFold holds what is folded against what the stream itself says that it has: an
 // executor to which nothing is delivered any more does not know of it.
-func ExamineFold(ctx context.Context, c *cli.Client, v view.Status) Finding {
+func ExamineFold(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	if v.Folding != nil {
 		return warn("fold", "run doctor again in a while", "%s", render.FoldingText(*v.Folding))
 	}
@@ -158,37 +158,37 @@ func ExamineFold(ctx context.Context, c *cli.Client, v view.Status) Finding {
 }
 
 // ExamineMode says who holds the tenant, and what to do where no host does.
-func ExamineMode(v view.Status, now time.Time) Finding {
-	if v.Folding != nil && v.Mode != view.ModeHolding && v.Mode != view.ModeHalted {
+func ExamineMode(v api.Status, now time.Time) Finding {
+	if v.Folding != nil && v.Mode != api.ModeHolding && v.Mode != api.ModeHalted {
 		return warn("executor",
 			"wait: a host holds the tenant when it has folded its ledger; undos and deadlines "+
 				"wait with it",
 			"no host holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
 	}
 	switch v.Mode {
-	case view.ModeDegraded:
+	case api.ModeDegraded:
 		return broken("executor",
 			"make room on the disk, or make it writable; the host then goes on by itself "+
 				"(docs/guide/failures.md)",
 			"tenant %s is degraded, nothing is folded or dispatched: %s", v.Tenant, v.Problem)
-	case view.ModeHolding:
+	case api.ModeHolding:
 		if v.Problem != "" { // the stream takes nothing, or a disk is full
 			return broken("executor", "see room and disk below; the host goes on by itself",
 				"tenant %s is held by %s, which cannot go on: %s", v.Tenant,
 				render.HolderText(v, now), v.Problem)
 		}
 		return ok("executor", "tenant %s is held by %s", v.Tenant, render.HolderText(v, now))
-	case view.ModeStandby:
+	case api.ModeStandby:
 		return warn("executor",
 			"run doctor again in a few seconds: a host that stands by takes over when the lease "+
 				"of the last one has run out",
 			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
-	case view.ModeErased:
+	case api.ModeErased:
 		return ok("executor", "tenant %s was erased: drop it from serve --tenant", v.Tenant)
-	case view.ModeHalted:
+	case api.ModeHalted:
 		return broken("executor", render.HaltedNext(v.Halted),
 			"tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
-	case view.ModeGuard:
+	case api.ModeGuard:
 		return broken("executor",
 			"look at this machine's clock; deadlines fire when it agrees with itself again",
 			"%s: %s", v.Mode, v.Problem)
@@ -202,7 +202,7 @@ func ExamineMode(v view.Status, now time.Time) Finding {
 const workingLong = 10 * time.Minute
 
 // ExamineWorkers finds the commands that wait for a worker.
-func ExamineWorkers(v view.Status, now time.Time) (findings []Finding) {
+func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 	for _, w := range v.Waiting {
 		since := now.Sub(time.Unix(0, w.SinceNs))
 		switch {
@@ -243,7 +243,7 @@ const repliesRecent = time.Hour
 
 // examineReplies warns of workers whose answers count for nothing: their commands stay
 // unanswered, and their attempts end in doubt.
-func examineReplies(v view.Status, now time.Time) Finding {
+func examineReplies(v api.Status, now time.Time) Finding {
 	return notCounted{
 		check: "replies", what: "answer", of: "of workers refused",
 		then: "their commands stay unanswered",
@@ -253,7 +253,7 @@ func examineReplies(v view.Status, now time.Time) Finding {
 }
 
 // examineFields warns of answers that have counted without a part of them.
-func examineFields(v view.Status, now time.Time) Finding {
+func examineFields(v api.Status, now time.Time) Finding {
 	return notCounted{
 		check: "fields", what: "field", of: "of workers' answers cannot be read",
 		then: "the rest of each answer counts, and that is lost",
@@ -265,7 +265,7 @@ func examineFields(v view.Status, now time.Time) Finding {
 // notCounted is what doctor says of answers, or of parts of them, that did not count.
 type notCounted struct{ check, what, of, then, next string }
 
-func (n notCounted) examine(r *view.RefusedReplies, now time.Time) Finding {
+func (n notCounted) examine(r *api.RefusedReplies, now time.Time) Finding {
 	if r == nil {
 		return ok(n.check, "no %s %s", n.what, n.of)
 	}

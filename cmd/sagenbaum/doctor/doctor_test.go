@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestAHaltedTenantIsTold(t *testing.T) {
@@ -16,8 +16,8 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"reader", "a newer sagenbaum"},
 		{"core", "the ledger is whole"},
 	} {
-		halt := view.Halt{Guard: c.guard, Sequence: 7, Problem: "broken"}
-		f := ExamineMode(view.Status{Tenant: "default", Mode: view.ModeHalted, Halted: &halt,
+		halt := api.Halt{Guard: c.guard, Sequence: 7, Problem: "broken"}
+		f := ExamineMode(api.Status{Tenant: "default", Mode: api.ModeHalted, Halted: &halt,
 			Problem: halt.Problem}, time.Now())
 		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") ||
 			!strings.Contains(f.Text, "broken") {
@@ -29,9 +29,9 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 func TestTheDoctorNamesAListenerThatIsNoWorker(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)
-	waits := view.Waiting{Capability: "file.delete", Plan: "p1", Action: "a", SinceNs: now.UnixNano(),
+	waits := api.Waiting{Capability: "file.delete", Plan: "p1", Action: "a", SinceNs: now.UnixNano(),
 		Tries: 2, Heard: true}
-	f := ExamineWorkers(view.Status{Waiting: []view.Waiting{waits}}, now)
+	f := ExamineWorkers(api.Status{Waiting: []api.Waiting{waits}}, now)
 	if len(f) != 1 || f[0].State != "warn" || !strings.Contains(f[0].Text, "a listener and no worker in 2 tries") ||
 		!strings.Contains(f[0].Next, "in the queue group workers") {
 		t.Errorf("%+v", f)
@@ -41,15 +41,15 @@ func TestTheDoctorNamesAListenerThatIsNoWorker(t *testing.T) {
 func TestTheDoctorNamesAFieldThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)
-	last := view.RefusedReply{AtNs: now.Add(-time.Minute).UnixNano(), Capability: "file.delete", Plan: "p1",
+	last := api.RefusedReply{AtNs: now.Add(-time.Minute).UnixNano(), Capability: "file.delete", Plan: "p1",
 		Action: "a", Worker: "py", Problem: "refused: reply.output: not JSON; want JSON"}
-	f := examineFields(view.Status{UnreadFields: &view.RefusedReplies{Count: 1, Last: last}}, now)
+	f := examineFields(api.Status{UnreadFields: &api.RefusedReplies{Count: 1, Last: last}}, now)
 	const who = "worker py of file.delete, plan p1 action a: refused: reply.output"
 	if f.State != "warn" || len(f.Details) != 1 || !strings.HasPrefix(f.Details[0], who) ||
 		!strings.Contains(f.Text, "the rest of each answer counts") || !strings.Contains(f.Next, "docs/workers.md") {
 		t.Errorf("%+v", f)
 	}
-	if f := examineFields(view.Status{}, now); f.State != "ok" {
+	if f := examineFields(api.Status{}, now); f.State != "ok" {
 		t.Errorf("nothing unread: %+v", f)
 	}
 }
@@ -57,14 +57,14 @@ func TestTheDoctorNamesAFieldThatCannotBeRead(t *testing.T) {
 func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)
-	refused := func(age time.Duration) view.Status {
-		last := view.RefusedReply{
+	refused := func(age time.Duration) api.Status {
+		last := api.RefusedReply{
 			AtNs: now.Add(-age).UnixNano(), Capability: "file.delete", Plan: "p1", Action: "a",
 			Worker: "old", Problem: "refused: reply.key",
 		}
-		return view.Status{RefusedReplies: &view.RefusedReplies{Count: 3, Last: last}}
+		return api.Status{RefusedReplies: &api.RefusedReplies{Count: 3, Last: last}}
 	}
-	if f := examineReplies(view.Status{}, now); f.State != "ok" {
+	if f := examineReplies(api.Status{}, now); f.State != "ok" {
 		t.Errorf("nothing refused: %+v", f)
 	}
 	if f := examineReplies(refused(2*time.Hour), now); f.State != "ok" || !strings.Contains(f.Text, "3 answers") {

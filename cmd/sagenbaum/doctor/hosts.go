@@ -6,11 +6,11 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // examineHosts says who would take over.
-func examineHosts(ctx context.Context, c *cli.Client, v view.Status) Finding {
+func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	hosts, err := c.Hosts(ctx)
 	if err != nil {
 		return problem("hosts", err)
@@ -19,11 +19,11 @@ func examineHosts(ctx context.Context, c *cli.Client, v view.Status) Finding {
 	holding := 0
 	for _, h := range hosts {
 		switch h.Mode {
-		case view.ModeHolding, view.ModeGuard:
+		case api.ModeHolding, api.ModeGuard:
 			holding++
-		case view.ModeHalted:
+		case api.ModeHalted:
 			halted = append(halted, cli.StandbyText(h))
-		case view.ModeDegraded:
+		case api.ModeDegraded:
 			degraded = append(degraded, cli.StandbyText(h))
 		default:
 			others = append(others, cli.StandbyText(h))
@@ -50,7 +50,7 @@ func examineHosts(ctx context.Context, c *cli.Client, v view.Status) Finding {
 }
 
 // examineCheckpoints says what an auditor could be shown, and who cannot sign.
-func examineCheckpoints(v view.Status, hosts []view.Host,
+func examineCheckpoints(v api.Status, hosts []api.Host,
 	now time.Time) (findings []Finding) {
 	c := v.Checkpoint
 	if c == nil {

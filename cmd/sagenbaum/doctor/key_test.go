@@ -7,37 +7,37 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	shown := func(change func(*view.Checkpoint)) view.Status {
-		c := view.Checkpoint{Size: 7, StampNs: now.Add(-time.Minute).UnixNano(), Key: "k"}
+	shown := func(change func(*api.Checkpoint)) api.Status {
+		c := api.Checkpoint{Size: 7, StampNs: now.Add(-time.Minute).UnixNano(), Key: "k"}
 		change(&c)
-		return view.Status{Records: 9, Checkpoint: &c}
+		return api.Status{Records: 9, Checkpoint: &c}
 	}
 	for name, c := range map[string]struct {
-		change func(*view.Checkpoint)
+		change func(*api.Checkpoint)
 		states string
 		text   string
 	}{
-		"signed": {func(*view.Checkpoint) {}, "ok", "7 of 9 records"},
-		"none":   {func(c *view.Checkpoint) { c.Size = 0 }, "ok", "none signed yet"},
-		"no key": {func(c *view.Checkpoint) { c.Problem = "the key is away" }, "warn",
+		"signed": {func(*api.Checkpoint) {}, "ok", "7 of 9 records"},
+		"none":   {func(c *api.Checkpoint) { c.Size = 0 }, "ok", "none signed yet"},
+		"no key": {func(c *api.Checkpoint) { c.Problem = "the key is away" }, "warn",
 			"the key is away"},
-		"a fork": {func(c *view.Checkpoint) { c.Problem, c.Alarm = "another root", true }, "FAIL",
+		"a fork": {func(c *api.Checkpoint) { c.Problem, c.Alarm = "another root", true }, "FAIL",
 			"another root"},
-		"a witness": {func(c *view.Checkpoint) { c.Witness, c.Cosigned = "w", 7 }, "ok ok",
+		"a witness": {func(c *api.Checkpoint) { c.Witness, c.Cosigned = "w", 7 }, "ok ok",
 			"w has cosigned 7"},
-		"it is away": {func(c *view.Checkpoint) { c.Witness, c.Away = "w", "answers 502" }, "ok warn",
+		"it is away": {func(c *api.Checkpoint) { c.Witness, c.Away = "w", "answers 502" }, "ok warn",
 			"answers 502"},
-		"it saw a fork": {func(c *view.Checkpoint) {
+		"it saw a fork": {func(c *api.Checkpoint) {
 			c.Witness, c.Away, c.WitnessAlarm = "w", "of 5 another",
 				true
 		}, "ok FAIL", "of 5 another"},
-		"a fork, by both": {func(c *view.Checkpoint) {
+		"a fork, by both": {func(c *api.Checkpoint) {
 			c.Alarm, c.Problem, c.Away, c.WitnessAlarm = true, "x",
 				"y", true
 		}, "FAIL FAIL", "x"},
@@ -54,8 +54,8 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 			t.Errorf("%s: status says %q", name, text)
 		}
 	}
-	standby := []view.Host{{Host: "h2", Mode: view.ModeStandby, NoKey: "the key is not there"}}
-	if f := examineCheckpoints(shown(func(*view.Checkpoint) {}), standby, now); len(f) != 2 ||
+	standby := []api.Host{{Host: "h2", Mode: api.ModeStandby, NoKey: "the key is not there"}}
+	if f := examineCheckpoints(shown(func(*api.Checkpoint) {}), standby, now); len(f) != 2 ||
 		f[1].State != "warn" || !strings.Contains(f[1].Text, "h2") {
 		t.Errorf("%+v", f)
 	}

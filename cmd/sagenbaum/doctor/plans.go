@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -22,11 +21,11 @@ import (
 )
 
 // examineQuarantine names the stuck plans and what of them waits (S105).
-func examineQuarantine(ctx context.Context, c *cli.Client, v view.Status) Finding {
+func examineQuarantine(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	if v.Quarantined+v.Cut == 0 {
 		return ok("quarantine", "nothing waits for its owner")
 	}
-	answer, err := c.Plans(ctx, "quarantine.ls", view.Filter{}, status.StuckShown)
+	answer, err := c.Plans(ctx, "quarantine.ls", api.Filter{}, status.StuckShown)
 	if err != nil {
 		return problem("quarantine", err)
 	}
@@ -67,7 +66,7 @@ func examineQuarantine(ctx context.Context, c *cli.Client, v view.Status) Findin
 
 // examineConditions warns of leases that hold in silence: their condition does not
 // compile, or ends in an error as things are.
-func examineConditions(v view.Status) Finding {
+func examineConditions(v api.Status) Finding {
 	if v.Faulty == 0 {
 		return ok("conditions", "no lease is in error")
 	}
@@ -84,7 +83,7 @@ func examineConditions(v view.Status) Finding {
 }
 
 // ExaminePages warns of calls to owners that no one has taken.
-func ExaminePages(v view.Status, now time.Time) Finding {
+func ExaminePages(v api.Status, now time.Time) Finding {
 	if v.Unpaged == 0 {
 		return ok("pages", "every page was taken")
 	}
@@ -110,10 +109,10 @@ var windowStates = []string{ledger.StateOpen, ledger.StateCommitting, ledger.Sta
 // ExamineWindows warns of plans of which something that is held cannot be undone
 // for much longer, or not any more.
 func ExamineWindows(ctx context.Context, c *cli.Client, now time.Time) Finding {
-	var closing []view.Plan
+	var closing []api.Plan
 	more := ""
 	for _, state := range windowStates {
-		answer, err := c.Plans(ctx, "plan.ls", view.Filter{State: state}, windowsLooked)
+		answer, err := c.Plans(ctx, "plan.ls", api.Filter{State: state}, windowsLooked)
 		if err != nil {
 			return problem("windows", err)
 		}
@@ -130,7 +129,7 @@ func ExamineWindows(ctx context.Context, c *cli.Client, now time.Time) Finding {
 		return ok("windows", "no undo window of a held action closes within a day%s", more)
 	}
 	slices.SortStableFunc(closing,
-		func(a, b view.Plan) int { return cmp.Compare(a.WindowClosesNs, b.WindowClosesNs) })
+		func(a, b api.Plan) int { return cmp.Compare(a.WindowClosesNs, b.WindowClosesNs) })
 	f := warn("windows", "sagenbaum plan preview "+closing[0].Plan,
 		"an undo window of %s closes within a day, or has closed%s",
 		cli.CountOf(len(closing), "plan"), more)
@@ -144,11 +143,11 @@ func ExamineWindows(ctx context.Context, c *cli.Client, now time.Time) Finding {
 
 // PlanDump is all that can be asked about one plan, as -o json prints it.
 type PlanDump struct {
-	Plan     view.Plan   `json:"plan"` // with its refused records
-	Children []view.Plan `json:"children"`
+	Plan     api.Plan   `json:"plan"` // with its refused records
+	Children []api.Plan `json:"children"`
 	// what waits for the owner, of the plan and its children
 	Obligations []quarantine.Obligation `json:"obligations"`
-	Undos       []view.Undo             `json:"undos"`
+	Undos       []api.Undo              `json:"undos"`
 	More        string                  `json:"more,omitempty"` // further attempts: undo ls --after
 }
 
@@ -176,9 +175,9 @@ func dumpPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string) err
 
 func dump(ctx context.Context, c *cli.Client, f cli.Family) (PlanDump, error) {
 	dump := PlanDump{Plan: f.Root, Children: f.Plans()[1:], Obligations: []quarantine.Obligation{},
-		Undos: []view.Undo{}}
+		Undos: []api.Undo{}}
 	for _, plan := range f.Plans() {
-		orphans := make([]view.Action, 0, len(plan.Orphans))
+		orphans := make([]api.Action, 0, len(plan.Orphans))
 		for _, id := range plan.Orphans {
 			orphans = append(orphans, render.Orphan(id))
 		}
@@ -195,7 +194,7 @@ func dump(ctx context.Context, c *cli.Client, f cli.Family) (PlanDump, error) {
 		if len(dump.Undos) >= DumpUndos {
 			continue
 		}
-		answer, err := c.Undos(ctx, view.UndoQuery{Plan: plan.Plan}, DumpUndos-len(dump.Undos))
+		answer, err := c.Undos(ctx, api.UndoQuery{Plan: plan.Plan}, DumpUndos-len(dump.Undos))
 		if err != nil {
 			return dump, err
 		}

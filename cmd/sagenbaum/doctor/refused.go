@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -26,7 +25,7 @@ const (
 // ExamineRefused warns of refused records that someone may still act on: young
 // ones, and those about plans that have not ended. Others stay in the ledger for
 // ever and are history.
-func ExamineRefused(ctx context.Context, c *cli.Client, v view.Status) Finding {
+func ExamineRefused(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	if v.Refused == 0 {
 		return ok("records", "none was refused")
 	}
@@ -35,7 +34,7 @@ func ExamineRefused(ctx context.Context, c *cli.Client, v view.Status) Finding {
 		return problem("records", err)
 	}
 	moot := map[string]bool{} // plans that have ended, or never were
-	var fresh []view.Refused
+	var fresh []api.Refused
 	asked := 0
 	for _, r := range newest {
 		if told(r) {
@@ -72,7 +71,7 @@ func ExamineRefused(ctx context.Context, c *cli.Client, v view.Status) Finding {
 
 // told reports whether a refused record is an operator's own request: whoever
 // made it was told at once, and nothing waits for it.
-func told(r view.Refused) bool {
+func told(r api.Refused) bool {
 	source, ok := ledger.ParseSubject(r.Subject)
 	return ok && source.Class == ledger.ClassOperator && r.Kind != ""
 }
@@ -87,7 +86,7 @@ func requestsText(n int) string {
 }
 
 // refusedDetails names the first few, which are the newest.
-func refusedDetails(all []view.Refused) (lines []string) {
+func refusedDetails(all []api.Refused) (lines []string) {
 	for _, r := range all[:min(len(all), refusedShown)] {
 		lines = append(lines,
 			fmt.Sprintf("%d.%d on %s at %s: %s", r.Sequence, r.Index, r.Subject,
@@ -113,7 +112,7 @@ func settledForGood(ctx context.Context, c *cli.Client, plan string) bool {
 // lists them from a sequence on, so it is asked from further and further back,
 // until there are enough, or too many to read.
 func newestRefused(ctx context.Context, c *cli.Client,
-	applied uint64) (newest []view.Refused, err error) {
+	applied uint64) (newest []api.Refused, err error) {
 	for window := uint64(refusedWindow); ; window *= 16 {
 		after := applied - min(window, applied)
 		found, whole, err := refusedAfter(ctx, c, after)
@@ -133,12 +132,12 @@ func newestRefused(ctx context.Context, c *cli.Client,
 // refusedAfter returns the last refused records after a sequence, in order, and
 // whether it got to the end of them. Void ones, which have lost a race, are left
 // out; so is what a page cuts off of its last commit, which is there in part.
-func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []view.Refused,
+func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []api.Refused,
 	whole bool, err error) {
 	for range refusedPages {
-		var page view.RefusedAnswer
+		var page api.RefusedAnswer
 		if err := c.Ask(ctx, "refused.ls",
-			view.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
+			api.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
 			return nil, false, err
 		}
 		for _, r := range page.Refused {

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // What the doctor holds against limits of its own.
@@ -61,7 +61,7 @@ type streamInfo struct {
 // streamOf is what JetStream says of the ledger's stream: a host passes it on, or else
 // JetStream is asked, which few users may.
 func streamOf(ctx context.Context, c *cli.Client) (info streamInfo, err error) {
-	var answer view.StreamAnswer
+	var answer api.StreamAnswer
 	if err := c.Ask(ctx, "ledger.stream", struct{}{}, &answer); err == nil {
 		info.notStrict, info.asked = answer.NotStrict, true
 		return info, json.Unmarshal(answer.Stream, &info)
@@ -137,7 +137,7 @@ func judgeRoom(info streamInfo) Finding {
 }
 
 // examineDurable says whether what the server acknowledges is on disk.
-func examineDurable(v view.Status) Finding {
+func examineDurable(v api.Status) Finding {
 	if v.Lossy {
 		return warn("durability",
 			`serve without --no-sync; with --nats: "sync_interval: always" and --system-nats, without --accept-lossy-broker`,
@@ -148,13 +148,13 @@ func examineDurable(v view.Status) Finding {
 }
 
 // examineDisks looks at the file systems of the host that answers.
-func examineDisks(v view.Status) Finding {
+func examineDisks(v api.Status) Finding {
 	if len(v.Disks) == 0 {
 		return skipped("disk", "", "not checked: the executor does not tell")
 	}
 	worst := ok("disk", "%s",
 		render.DiskText(slices.MinFunc(v.Disks,
-			func(a, b view.Disk) int {
+			func(a, b api.Disk) int {
 				return render.FreePercent(a) - render.FreePercent(
 					b)
 			})))
@@ -179,10 +179,10 @@ func examineDisks(v view.Status) Finding {
 
 // examineClock says whether deadlines fire, and whether the ledger's time is ahead of
 // this machine's.
-func examineClock(v view.Status, now time.Time) Finding {
+func examineClock(v api.Status, now time.Time) Finding {
 	ahead := time.Duration(v.TimeNs - now.UnixNano())
 	switch {
-	case v.Mode == view.ModeGuard:
+	case v.Mode == api.ModeGuard:
 		return broken("clock",
 			`look at the host's clock; if it is right now: sagenbaum clock confirm --reason "compared with ntp"`, "no deadline fires: %s", v.Problem)
 	case ahead > clocksApart:
@@ -198,7 +198,7 @@ func examineClock(v view.Status, now time.Time) Finding {
 func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 	old time.Duration) Finding {
 	plans, next, err := c.Found(ctx,
-		view.FindQuery{State: ledger.StateOpen, UntilNs: now.Add(-old).UnixNano()}, windowsLooked)
+		api.FindQuery{State: ledger.StateOpen, UntilNs: now.Add(-old).UnixNano()}, windowsLooked)
 	if err != nil {
 		return problem("deadlines", err)
 	}
@@ -206,7 +206,7 @@ func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 	if next != "" {
 		more = fmt.Sprintf(", among the latest %d such plans", windowsLooked)
 	}
-	var endless []view.Plan
+	var endless []api.Plan
 	for _, plan := range plans {
 		if plan.DeadlineNs == 0 && plan.Parent == "" {
 			endless = append(endless, plan)
@@ -236,8 +236,8 @@ const writersSpan = 24 * time.Hour
 // examineWriters warns of agents whose records name no writer.
 func examineWriters(ctx context.Context, c *cli.Client, now time.Time) Finding {
 	seen, more := map[string]bool{}, ""
-	var nameless []view.Plan
-	for _, q := range []view.FindQuery{
+	var nameless []api.Plan
+	for _, q := range []api.FindQuery{
 		{State: ledger.StateOpen}, {FromNs: now.Add(-writersSpan).UnixNano()},
 	} {
 		plans, next, err := c.Found(ctx, q, windowsLooked)
@@ -289,14 +289,14 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	if err != nil {
 		return problem("capability", err)
 	}
-	var gone, unknown []view.Worker
+	var gone, unknown []api.Worker
 	listened := ""
 	for _, w := range answer.Workers {
 		switch {
-		case w.Served == view.ServedListener:
+		case w.Served == api.ServedListener:
 			listened = ", and listeners outside any queue group are none"
 			gone = append(gone, w)
-		case w.Served == view.ServedNo:
+		case w.Served == api.ServedNo:
 			gone = append(gone, w)
 		case w.Served == "unknown" && w.HeardNs == 0:
 			unknown = append(unknown, w)
@@ -319,7 +319,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	for _, w := range gone[:min(len(gone), status.StuckShown)] {
 		detail := fmt.Sprintf("%s: %s held, %d due, as in plan %s; last heard %s", w.Capability,
 			cli.CountOf(int(w.Held), "action"), w.Due, w.Plan, cli.Relative(w.HeardNs, now))
-		if w.Served == view.ServedListener {
+		if w.Served == api.ServedListener {
 			detail += "; someone subscribes it who is no worker: a terminal that listens, or a stream"
 		}
 		f.Details = append(f.Details, detail)

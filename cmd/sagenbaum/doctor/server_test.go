@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
@@ -17,8 +17,8 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		}
 		return info
 	}
-	disk := func(free, total uint64) view.Status {
-		return view.Status{Disks: []view.Disk{{Store: "tiles", FreeBytes: 1 << 40, TotalBytes: 1 << 40},
+	disk := func(free, total uint64) api.Status {
+		return api.Status{Disks: []api.Disk{{Store: "tiles", FreeBytes: 1 << 40, TotalBytes: 1 << 40},
 			{Store: "state", FreeBytes: free, TotalBytes: total}}}
 	}
 	for _, c := range []struct {
@@ -27,17 +27,17 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		state string
 		says  string
 	}{
-		{"guard", examineClock(view.Status{Mode: view.ModeGuard, Problem: "ahead"}, now), "FAIL",
+		{"guard", examineClock(api.Status{Mode: api.ModeGuard, Problem: "ahead"}, now), "FAIL",
 			"no deadline fires: ahead"},
 		{"time ahead",
-			examineClock(view.Status{Mode: view.ModeHolding, TimeNs: now.Add(time.Hour).UnixNano()}, now),
+			examineClock(api.Status{Mode: api.ModeHolding, TimeNs: now.Add(time.Hour).UnixNano()}, now),
 			"warn", "1h00m ahead"},
-		{"time", examineClock(view.Status{Mode: view.ModeHolding, TimeNs: now.UnixNano()}, now), "ok", ""},
+		{"time", examineClock(api.Status{Mode: api.ModeHolding, TimeNs: now.UnixNano()}, now), "ok", ""},
 		{"full disk", examineDisks(disk(1<<29, 1<<40)), "FAIL", "almost full"},
 		{"filling disk", examineDisks(disk(5<<30, 100<<30)), "warn", "getting full"},
 		{"large disk", examineDisks(disk(50<<30, 1<<40)), "ok", "(4 %)"},
 		{"small disk", examineDisks(disk(5<<30, 8<<30)), "ok", ""},
-		{"no disk", examineDisks(view.Status{}), "skip", ""},
+		{"no disk", examineDisks(api.Status{}), "skip", ""},
 		{"one server", judgeReplicas(stream(`{"config":{"num_replicas":1}}`), "t"), "ok", "one server keeps"},
 		{"one of a cluster",
 			judgeReplicas(stream(`{"config":{"num_replicas":1},"cluster":{"name":"c1","leader":"a"}}`), "t"), "warn",
@@ -52,7 +52,7 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		{"ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":10}}`)), "ok", ""},
 		{"ledger without bound", judgeRoom(stream(`{"config":{"max_bytes":-1},"state":{"bytes":10}}`)), "ok",
 			"no bound"},
-		{"lossy", examineDurable(view.Status{Lossy: true}), "warn", "may lose"},
+		{"lossy", examineDurable(api.Status{Lossy: true}), "warn", "may lose"},
 	} {
 		if c.is.State != c.state || !strings.Contains(c.is.Text, c.says) || c.state != "ok" && c.state != "skip" &&
 			c.is.Next == "" {

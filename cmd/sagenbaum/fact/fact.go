@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -109,8 +109,8 @@ func (v putting) record(args []string) (*pb.Record, error) {
 
 // written is a record about a fact and what the fold made of it.
 type written struct {
-	Record uint64    `json:"record"` // sequence
-	Fact   view.Fact `json:"fact"`
+	Record uint64   `json:"record"` // sequence
+	Fact   api.Fact `json:"fact"`
 }
 
 func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key string,
@@ -127,7 +127,7 @@ func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key str
 }
 
 // stateOf is the state of a fact; a key that was never asserted has none.
-func stateOf(v view.Fact) string {
+func stateOf(v api.Fact) string {
 	if v.State == "" {
 		return "never was a fact"
 	}
@@ -141,7 +141,7 @@ func unchanged(record *pb.Record, result written) string {
 		return ""
 	case v.State == "":
 		return " changes nothing: there is nothing to retract"
-	case v.State == view.FactRetracted &&
+	case v.State == api.FactRetracted &&
 		!strings.HasPrefix(v.Tombstone, fmt.Sprintf("%d.", result.Record)):
 		return " changes nothing: it was retracted at " + v.Tombstone
 	default:
@@ -185,8 +185,8 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	if err != nil {
 		return written{}, err
 	}
-	var answer view.FactAnswer
-	if err := c.Ask(ctx, "fact.get", view.FactQuery{Key: key, Sequence: sequence},
+	var answer api.FactAnswer
+	if err := c.Ask(ctx, "fact.get", api.FactQuery{Key: key, Sequence: sequence},
 		&answer); err != nil {
 		return written{}, err
 	}
@@ -198,7 +198,7 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 }
 
 func newFactGet(s *cli.Settings) *cobra.Command {
-	return cli.Show[view.Fact]{
+	return cli.Show[api.Fact]{
 		Command: &cobra.Command{
 			Use:     "get KEY",
 			Aliases: []string{"show"},
@@ -210,22 +210,22 @@ back, and so does a lease that reads it.`,
 			Args:    cli.Exactly("KEY"),
 		},
 		Doing: "read the fact",
-		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Fact, error) {
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Fact, error) {
 			return Fact(ctx, c, args[0])
 		},
-		Write: func(out io.Writer, p cli.Pen, v view.Fact) { writeFact(out, p, v, time.Now()) },
+		Write: func(out io.Writer, p cli.Pen, v api.Fact) { writeFact(out, p, v, time.Now()) },
 	}.New(s)
 }
 
 // Fact asks for one fact by its key.
-func Fact(ctx context.Context, c *cli.Client, key string) (view.Fact, error) {
-	var answer view.FactAnswer
-	err := c.Ask(ctx, "fact.get", view.FactQuery{Key: key}, &answer)
+func Fact(ctx context.Context, c *cli.Client, key string) (api.Fact, error) {
+	var answer api.FactAnswer
+	err := c.Ask(ctx, "fact.get", api.FactQuery{Key: key}, &answer)
 	return answer.Fact, err
 }
 
 // writeFact prints one fact for people; nothing in it is trusted.
-func writeFact(out io.Writer, p cli.Pen, fact view.Fact, now time.Time) {
+func writeFact(out io.Writer, p cli.Pen, fact api.Fact, now time.Time) {
 	v := cli.ForPeople(fact)
 	fmt.Fprintf(out, "%s %s\n", p.Bold(KeyText(fact.Key, KeyWhole)), p.State(v.State))
 	line := func(name, text string) {
@@ -269,7 +269,7 @@ func sourceOf(by string) string {
 }
 
 // purposeOf says which action a fact belongs to.
-func purposeOf(v view.Fact) string {
+func purposeOf(v api.Fact) string {
 	switch {
 	case v.Plan == "":
 		return ""
@@ -284,7 +284,7 @@ func purposeOf(v view.Fact) string {
 }
 
 func newFactLs(s *cli.Settings) *cobra.Command {
-	var q view.FactsQuery
+	var q api.FactsQuery
 	var evicted, retracted bool
 	cmd := &cobra.Command{
 		Use:   "ls",
@@ -297,7 +297,7 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 	cmd.Flags().BoolVar(&evicted, "evicted", false,
 		"only evicted facts, whose value is in the ledger alone")
 	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
-	return cli.List[view.Fact]{
+	return cli.List[api.Fact]{
 		Command: cmd, Doing: "list facts", Name: "fact", Filter: "fact.bytes > 1000",
 		Most: "at most `N` facts", From: "start after this `KEY`",
 		Check: func() error {
@@ -306,16 +306,16 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 				return cli.Fail(cli.ExitUsage, "one of the two",
 					"no fact is both evicted and retracted")
 			case evicted:
-				q.State = view.FactEvicted
+				q.State = api.FactEvicted
 			case retracted:
-				q.State = view.FactRetracted
+				q.State = api.FactRetracted
 			}
 			return nil
 		},
 		Ask:   cli.FactBatch(&q),
-		Place: func(v view.Fact) string { return v.Key },
-		Data: func(facts []view.Fact, next string) any {
-			return view.FactsAnswer{Facts: facts, Next: next}
+		Place: func(v api.Fact) string { return v.Key },
+		Data: func(facts []api.Fact, next string) any {
+			return api.FactsAnswer{Facts: facts, Next: next}
 		},
 		Empty: "no facts",
 		Table: cli.Table{Head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"},
@@ -330,7 +330,7 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 	}.New(s)
 }
 
-func addFact(t *cli.Table, v view.Fact) {
+func addFact(t *cli.Table, v api.Fact) {
 	of := v.Plan
 	if v.Action != "" {
 		of += "/" + v.Action
@@ -359,9 +359,9 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
 					cli.PageSize, limit)
 			}
-			var answer view.HistoryAnswer
+			var answer api.FactHistoryAnswer
 			if err := s.Question(cmd, "read the history of the fact", "fact.history",
-				view.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
+				api.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
 				return err
 			}
 			if s.JSON() {
@@ -380,7 +380,7 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 }
 
 // WriteEvents prints records about facts; keys, when they are about several.
-func WriteEvents(out io.Writer, events []view.FactEvent, keys bool) {
+func WriteEvents(out io.Writer, events []api.FactEvent, keys bool) {
 	t := cli.Table{Head: []string{"ADDRESS", "TIME", "WHAT", "BY", "SAYS"}}
 	if keys {
 		t.Head = append(t.Head[:2], append([]string{"KEY"}, t.Head[2:]...)...)
@@ -397,7 +397,7 @@ func WriteEvents(out io.Writer, events []view.FactEvent, keys bool) {
 }
 
 // eventText is what one record says of a fact.
-func eventText(e view.FactEvent) string {
+func eventText(e api.FactEvent) string {
 	var parts []string
 	if len(e.Value) > 0 {
 		parts = append(parts, cli.Clip(string(e.Value), 60))

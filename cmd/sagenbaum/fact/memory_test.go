@@ -4,24 +4,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestHistorySaysWhatCompensatesWhat: what a person reads of each record.
 func TestHistorySaysWhatCompensatesWhat(t *testing.T) {
 	for _, c := range []struct {
-		event view.FactEvent
+		event api.FactEvent
 		want  string
 	}{
-		{view.FactEvent{Kind: "fact_asserted", Value: []byte(`"x"`)}, `"x"`},
-		{view.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a"}, "1; effect of p/a"},
-		{view.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a", Compensates: "3.0",
+		{api.FactEvent{Kind: "fact_asserted", Value: []byte(`"x"`)}, `"x"`},
+		{api.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a"}, "1; effect of p/a"},
+		{api.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a", Compensates: "3.0",
 			Cause: "7.2"}, "1; compensates p/a, registered at 3.0; dispatched at 7.2"},
-		{view.FactEvent{Kind: "fact_retracted"}, "-"},
-		{view.FactEvent{Kind: "fact_evicted", Fact: "3.0", Bytes: 9, Watched: true},
+		{api.FactEvent{Kind: "fact_retracted"}, "-"},
+		{api.FactEvent{Kind: "fact_evicted", Fact: "3.0", Bytes: 9, Watched: true},
 			"9 bytes of 3.0; a lease read it"},
-		{view.FactEvent{Kind: "fact_reingested", Compensates: "4.0", Cause: "5.0"},
+		{api.FactEvent{Kind: "fact_reingested", Compensates: "4.0", Cause: "5.0"},
 			"compensates 4.0; asked at 5.0"},
 	} {
 		if got := eventText(c.event); got != c.want {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum host` with all below it.
@@ -23,30 +23,30 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newHostLs(s *cli.Settings) *cobra.Command {
-	return cli.List[view.Host]{
+	return cli.List[api.Host]{
 		Command: &cobra.Command{
 			Use:     "ls",
 			Short:   "List the hosts that answer for a tenant",
 			Example: "  sagenbaum host ls\n  sagenbaum host ls --watch",
 		},
 		Doing: "list hosts", Name: "host", Filter: `host.mode == "standby"`,
-		Ask: func(in cli.Listing) ([]view.Host, string, error) {
+		Ask: func(in cli.Listing) ([]api.Host, string, error) {
 			hosts, err := in.Client.Hosts(in.Ctx)
 			return hosts, "", err
 		},
-		Data:  func(hosts []view.Host, _ string) any { return map[string]any{"hosts": hosts} },
+		Data:  func(hosts []api.Host, _ string) any { return map[string]any{"hosts": hosts} },
 		Empty: "no host answers\n  next: sagenbaum serve --tenant TENANT",
 		Table: cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"},
 			Elastic: []string{"PROBLEM"}},
 		Paint: cli.Pen.State,
-		Row: func(t *cli.Table, h view.Host) {
+		Row: func(t *cli.Table, h api.Host) {
 			t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last), cli.Dash(h.Problem))
 		},
 	}.New(s)
 }
 
 func newHostShow(s *cli.Settings) *cobra.Command {
-	return cli.Show[view.Host]{
+	return cli.Show[api.Host]{
 		Command: &cobra.Command{
 			Use:     "show HOST",
 			Short:   "Show one host of a tenant",
@@ -54,19 +54,19 @@ func newHostShow(s *cli.Settings) *cobra.Command {
 			Args:    cli.Exactly("HOST"),
 		},
 		Doing: "list hosts",
-		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Host, error) {
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Host, error) {
 			hosts, err := c.Hosts(ctx)
 			if err != nil {
-				return view.Host{}, err
+				return api.Host{}, err
 			}
-			at := slices.IndexFunc(hosts, func(h view.Host) bool { return h.Host == args[0] })
+			at := slices.IndexFunc(hosts, func(h api.Host) bool { return h.Host == args[0] })
 			if at < 0 {
-				return view.Host{}, cli.Fail(cli.ExitFailed, "sagenbaum host ls",
+				return api.Host{}, cli.Fail(cli.ExitFailed, "sagenbaum host ls",
 					"no host %q answers for tenant %s", args[0], s.Tenant)
 			}
 			return hosts[at], nil
 		},
-		Write: func(out io.Writer, _ cli.Pen, h view.Host) {
+		Write: func(out io.Writer, _ cli.Pen, h api.Host) {
 			cli.PrintLines(out, [][2]string{{"host", h.Host}, {"mode", h.Mode},
 				{"problem", h.Problem},
 				{"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum key` with all below it.
@@ -117,7 +117,7 @@ key of this tenant is not.`,
 }
 
 func newKeyRotate(s *cli.Settings) *cobra.Command {
-	var q view.RotationQuery
+	var q api.RotationQuery
 	cmd := &cobra.Command{
 		Use:   "rotate --reason WHY",
 		Short: "Have the holder sign checkpoints by a new key",
@@ -139,7 +139,7 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
-			var answer view.RotationAnswer
+			var answer api.RotationAnswer
 			if err := s.Administer(cmd, max(s.Timeout, rotationWait), "rotate the key",
 				"key.rotate", q, &answer); err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum lease` with all below it.
@@ -27,8 +27,8 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newLeaseLs(s *cli.Settings) *cobra.Command {
-	var explain view.Explain
-	return cli.List[view.HeldLease]{
+	var explain api.Explain
+	return cli.List[api.HeldLease]{
 		Command: &cobra.Command{
 			Use: "ls PLAN",
 			Short: "List the leases of a plan and its actions: what each answers now, and what it " +
@@ -38,26 +38,26 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 			Args: cli.Exactly("PLAN"),
 		},
 		Doing: "list leases", Name: "lease", Filter: `lease.truth == "unknown"`,
-		Ask: func(in cli.Listing) ([]view.HeldLease, string, error) {
-			var answer view.ExplainAnswer
-			err := in.Client.Ask(in.Ctx, "trigger.explain", view.ExplainQuery{Plan: in.Args[0]},
+		Ask: func(in cli.Listing) ([]api.HeldLease, string, error) {
+			var answer api.ExplainAnswer
+			err := in.Client.Ask(in.Ctx, "trigger.explain", api.ExplainQuery{Plan: in.Args[0]},
 				&answer)
 			explain = answer.Explain
 			return explain.Leases, "", err
 		},
-		Data: func(leases []view.HeldLease, _ string) any {
+		Data: func(leases []api.HeldLease, _ string) any {
 			explain.Leases = leases
 			return explain
 		},
 		Empty: "no leases",
 		Table: cli.Table{Head: []string{"ACTION", "LEASE", "ANSWERS", "WAKES", "WAITS FOR",
 			"CONDITION"}, Elastic: []string{"WAITS FOR", "CONDITION", "ANSWERS"}},
-		Row: func(t *cli.Table, l view.HeldLease) {
+		Row: func(t *cli.Table, l api.HeldLease) {
 			t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.Lease),
 				cli.Relative(l.WakeNs, time.Now()),
 				cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
 		},
-		More: func([]view.HeldLease) string {
+		More: func([]api.HeldLease) string {
 			return map[bool]string{true: fmt.Sprintf(
 				"there are more: sagenbaum trigger explain %s --action NUMBER",
 				cli.Printable(explain.Plan))}[explain.Omitted]
@@ -66,7 +66,7 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 }
 
 func newLeaseShow(s *cli.Settings) *cobra.Command {
-	var q view.ExplainQuery
+	var q api.ExplainQuery
 	cmd := &cobra.Command{
 		Use:   "show PLAN LEASE",
 		Short: "Show one lease of a plan: its truth, what it waits for and what it read",
@@ -75,22 +75,22 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 		Args: cli.Exactly("PLAN", "LEASE"),
 	}
 	cmd.Flags().StringVar(&q.Action, "action", "", "the lease of this `ACTION`, by number or id")
-	return cli.Show[view.Explain]{
+	return cli.Show[api.Explain]{
 		Command: cmd, Doing: "show the lease",
-		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Explain, error) {
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Explain, error) {
 			q.Plan, q.Lease = args[0], args[1]
-			var answer view.ExplainAnswer
+			var answer api.ExplainAnswer
 			err := c.Ask(ctx, "trigger.explain", q, &answer)
 			if err == nil && len(answer.Explain.Leases) == 0 {
 				err = cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0],
 					"plan %s has no lease %q", args[0], args[1])
 			}
-			slices.SortStableFunc(answer.Explain.Leases, func(a, b view.HeldLease) int {
+			slices.SortStableFunc(answer.Explain.Leases, func(a, b api.HeldLease) int {
 				return cmp.Compare(len(a.Action), len(b.Action))
 			})
 			return answer.Explain, err
 		},
-		Write: func(out io.Writer, p cli.Pen, v view.Explain) {
+		Write: func(out io.Writer, p cli.Pen, v api.Explain) {
 			render.WriteExplain(out, p, cli.ForPeople(v), time.Now())
 		},
 	}.New(s)

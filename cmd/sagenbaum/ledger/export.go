@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Export is 'ledger export'. Where words are given, the first argument is the tenant.
@@ -290,17 +290,17 @@ const (
 
 // begin asks for what there is after so many records. The holder is asked to sign it
 // first; where that does not come, the export ends at the checkpoint before.
-func (d *download) begin(ctx context.Context, size uint64) (first view.ExportAnswer,
+func (d *download) begin(ctx context.Context, size uint64) (first api.ExportAnswer,
 	err error) {
 	if d.files != nil {
-		return d.ask(ctx, view.ExportQuery{Index: size, Tree: true})
+		return d.ask(ctx, api.ExportQuery{Index: size, Tree: true})
 	}
-	var due view.SignAnswer
+	var due api.SignAnswer
 	if err := d.client.Administer(ctx, "ledger.sign", struct{}{}, &due); err != nil {
 		due.Size = 0 // a host that cannot sign can still be read
 	}
 	for late := time.Now().Add(signMax); ; {
-		if first, err = d.ask(ctx, view.ExportQuery{Index: size, Tree: true}); err != nil {
+		if first, err = d.ask(ctx, api.ExportQuery{Index: size, Tree: true}); err != nil {
 			return first, err
 		}
 		head, _ := verify.Claimed(first.Checkpoint)
@@ -323,11 +323,11 @@ func isEmpty(file *os.File) bool {
 // start cuts off what is not whole, and what comes before --since is one subtree each.
 func (d *download) start(ctx context.Context, file *os.File, part bundle.Part,
 	h bundle.Header) error {
-	var before view.ExportAnswer
+	var before api.ExportAnswer
 	var err error
 	if h.Holds == bundle.Since && part.Size == 0 {
 		if before, err = d.ask(ctx,
-			view.ExportQuery{Sequence: h.Since, Tree: true}); err != nil {
+			api.ExportQuery{Sequence: h.Since, Tree: true}); err != nil {
 			return err
 		}
 		if before.Index > d.end {
@@ -366,7 +366,7 @@ func (d *download) start(ctx context.Context, file *os.File, part bundle.Part,
 // message that is whole.
 func (d *download) records(ctx context.Context) error {
 	for at := d.tree.Size(); at < d.end; {
-		answer, err := d.ask(ctx, view.ExportQuery{Index: at, BytesMax: d.size})
+		answer, err := d.ask(ctx, api.ExportQuery{Index: at, BytesMax: d.size})
 		if err != nil {
 			return err
 		}
@@ -420,7 +420,7 @@ func (d *download) sign(note string) error {
 	return d.w.Checkpoint(note)
 }
 
-func sameNodes(have []bundle.Node, want []view.ExportNode) bool {
+func sameNodes(have []bundle.Node, want []api.ExportNode) bool {
 	if len(have) != len(want) {
 		return false
 	}
@@ -432,7 +432,7 @@ func sameNodes(have []bundle.Node, want []view.ExportNode) bool {
 	return true
 }
 
-func (d *download) ask(ctx context.Context, q view.ExportQuery) (answer view.ExportAnswer,
+func (d *download) ask(ctx context.Context, q api.ExportQuery) (answer api.ExportAnswer,
 	err error) {
 	if d.files != nil {
 		return d.files.Export(q)

@@ -8,14 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func newLedgerRepair(s *cli.Settings) *cobra.Command {
-	var q view.RepairQuery
+	var q api.RepairQuery
 	limit := cli.RepairWait
 	cmd := &cobra.Command{
 		Use:   "repair --reason WHY",
@@ -44,7 +43,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
-			var answer view.RepairAnswer
+			var answer api.RepairAnswer
 			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q,
 				&answer); err != nil {
 				return err
@@ -64,7 +63,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 	return cmd
 }
 
-func writeRepair(w io.Writer, v view.RepairAnswer) {
+func writeRepair(w io.Writer, v api.RepairAnswer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, cli.Printable(fmt.Sprintf(format, args...)))
 	}
@@ -104,7 +103,7 @@ when there is one.`,
 			if limit <= 0 {
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
-			var v view.ScrubAnswer
+			var v api.ScrubAnswer
 			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{},
 				&v); err != nil {
 				return err
@@ -120,7 +119,7 @@ when there is one.`,
 	return cmd
 }
 
-func writeScrub(w io.Writer, p cli.Pen, v view.ScrubAnswer) {
+func writeScrub(w io.Writer, p cli.Pen, v api.ScrubAnswer) {
 	took := cli.Span(time.Duration(v.TookMs) * time.Millisecond)
 	alone := ""
 	if v.Alone > 0 {
@@ -139,10 +138,10 @@ func writeScrub(w io.Writer, p cli.Pen, v view.ScrubAnswer) {
 
 // ledgerListed is what ledger ls shows.
 type ledgerListed struct {
-	Tenant string     `json:"tenant"`
-	Mode   string     `json:"mode"`
-	Last   uint64     `json:"last"`
-	Copy   *view.Copy `json:"copy"`
+	Tenant string    `json:"tenant"`
+	Mode   string    `json:"mode"`
+	Last   uint64    `json:"last"`
+	Copy   *api.Copy `json:"copy"`
 }
 
 func newLedgerLs(s *cli.Settings) *cobra.Command {

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // exportTiles writes the ledger into a folder of tlog-tiles, up to the last checkpoint. Full
@@ -43,7 +43,7 @@ func (e *exporter) exportTiles(ctx context.Context) (v exported, err error) {
 	v.File, v.Holds, v.Size = e.tiles, "tiles", head.Size
 	v.Added = head.Size - f.edge.Size()
 	for f.edge.Size() < head.Size {
-		answer, err := d.ask(ctx, view.ExportQuery{Index: f.edge.Size(), BytesMax: d.size})
+		answer, err := d.ask(ctx, api.ExportQuery{Index: f.edge.Size(), BytesMax: d.size})
 		if err != nil {
 			return v, err
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // What the doctor looks at around a server: its package, the ledger, who undoes, and the folder
@@ -78,7 +78,7 @@ func (p *patient) examineConnection(cmd *cobra.Command, undo string) {
 	case err != nil:
 		p.wrong("ledger", c.WithoutHolder(cmd.Context(), err))
 		return
-	case status.Mode != view.ModeHolding || status.Problem != "":
+	case status.Mode != api.ModeHolding || status.Problem != "":
 		found := doctor.ExamineMode(status, time.Now())
 		p.say(found.State, "ledger", found.Next, "%s", found.Text)
 	default:
@@ -126,8 +126,8 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	if p.o.file != "" {
 		next = "sagenbaum mcp worker --config " + p.o.file
 	}
-	var answer view.ServedAnswer
-	question := view.ServedQuery{Calls: []view.ServedCall{{Capability: undo, Undo: true}}}
+	var answer api.ServedAnswer
+	question := api.ServedQuery{Calls: []api.ServedCall{{Capability: undo, Undo: true}}}
 	ask := func(c *cli.Client) error {
 		return c.Ask(cmd.Context(), "worker.served", question, &answer)
 	}

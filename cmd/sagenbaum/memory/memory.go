@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -32,23 +32,23 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newMemoryStatus(s *cli.Settings) *cobra.Command {
-	return cli.Show[view.Memory]{
+	return cli.Show[api.Memory]{
 		Command: &cobra.Command{
 			Use:     "status",
 			Short:   "Show how full working memory is",
 			Example: "  sagenbaum memory status\n  sagenbaum memory status -o json",
 		},
 		Doing: "read working memory",
-		Ask: func(ctx context.Context, c *cli.Client, _ []string) (view.Memory, error) {
-			var answer view.MemoryAnswer
+		Ask: func(ctx context.Context, c *cli.Client, _ []string) (api.Memory, error) {
+			var answer api.MemoryAnswer
 			err := c.Ask(ctx, "memory.status", struct{}{}, &answer)
 			return answer.Memory, err
 		},
-		Write: func(out io.Writer, _ cli.Pen, v view.Memory) { fmt.Fprintln(out, memoryLine(v)) },
+		Write: func(out io.Writer, _ cli.Pen, v api.Memory) { fmt.Fprintln(out, memoryLine(v)) },
 	}.New(s)
 }
 
-func memoryLine(m view.Memory) string {
+func memoryLine(m api.Memory) string {
 	of := "no limit"
 	if m.Capacity > 0 {
 		of = fmt.Sprintf("%.1f %% of %d", 100*float64(m.Bytes)/float64(m.Capacity), m.Capacity)
@@ -77,9 +77,9 @@ the ledger, and no condition changes its answer.`,
 				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
 					cli.PageSize, limit)
 			}
-			var answer view.QueueAnswer
+			var answer api.QueueAnswer
 			if err := s.Question(cmd, "read the eviction queue", "memory.queue",
-				view.QueueQuery{Limit: limit}, &answer); err != nil {
+				api.QueueQuery{Limit: limit}, &answer); err != nil {
 				return err
 			}
 			return s.Print(cmd, answer, func() { writeQueue(cmd, answer) })
@@ -89,7 +89,7 @@ the ledger, and no condition changes its answer.`,
 	return cmd
 }
 
-func writeQueue(cmd *cobra.Command, answer view.QueueAnswer) {
+func writeQueue(cmd *cobra.Command, answer api.QueueAnswer) {
 	out, now := cmd.OutOrStdout(), time.Now()
 	fmt.Fprintln(out, memoryLine(answer.Memory))
 	if len(answer.Next) > 0 {
@@ -135,7 +135,7 @@ example because a fact is evicted already.`,
 		Example: "  sagenbaum memory evict report/2025 report/2024 --reason \"read once a year\"",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askAbout(cmd, s, args, v, view.FactEvicted,
+			return askAbout(cmd, s, args, v, api.FactEvicted,
 				&pb.Record{Kind: &pb.Record_EvictRequested{
 					EvictRequested: &pb.EvictRequested{Keys: args, Reason: v.reason,
 						Actor: v.actor}}})
@@ -157,7 +157,7 @@ that the log refused it.`,
 		Example: "  sagenbaum memory restore report/2025",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askAbout(cmd, s, args, v, view.FactInMemory,
+			return askAbout(cmd, s, args, v, api.FactInMemory,
 				&pb.Record{Kind: &pb.Record_RestoreRequested{
 					RestoreRequested: &pb.RestoreRequested{Keys: args, Reason: v.reason,
 						Actor: v.actor}}})
@@ -189,7 +189,7 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 	return s.With(func(c *cli.Client) error {
 		source.Tenant = c.Tenant
 		ctx := cmd.Context()
-		if state == view.FactInMemory {
+		if state == api.FactInMemory {
 			if err := fit(ctx, c, keys); err != nil {
 				return cli.Failed("ask for it", err)
 			}
@@ -198,7 +198,7 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 		if err != nil {
 			return cli.Failed("ask for it", err)
 		}
-		facts := []view.Fact{}
+		facts := []api.Fact{}
 		for _, key := range keys {
 			fact, err := carriedOut(ctx, c, key)
 			if err != nil {
@@ -220,12 +220,12 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 }
 
 // sinceText says which record made a fact what it is.
-func sinceText(fact view.Fact) string {
+func sinceText(fact api.Fact) string {
 	at := fact.Asserted
 	switch {
-	case fact.State == view.FactEvicted:
+	case fact.State == api.FactEvicted:
 		at = fact.Evicted
-	case fact.State == view.FactRetracted:
+	case fact.State == api.FactRetracted:
 		at = fact.Tombstone
 	case fact.Reingested != "":
 		at = fact.Reingested
@@ -235,7 +235,7 @@ func sinceText(fact view.Fact) string {
 
 // overtaken says that a fact is not what was asked for: another record has changed it
 // since, such as an assertion, or an eviction for want of room.
-func overtaken(fact view.Fact, asked string) string {
+func overtaken(fact api.Fact, asked string) string {
 	if fact.State == asked {
 		return ""
 	}
@@ -246,7 +246,7 @@ func overtaken(fact view.Fact, asked string) string {
 // fit refuses to ask for facts that never fit into working memory: they would be
 // evicted again at once. Whether they are evicted at all is for the fold to say.
 func fit(ctx context.Context, c *cli.Client, keys []string) error {
-	var answer view.MemoryAnswer
+	var answer api.MemoryAnswer
 	if err := c.Ask(ctx, "memory.status", struct{}{}, &answer); err != nil {
 		return err
 	}
@@ -254,12 +254,12 @@ func fit(ctx context.Context, c *cli.Client, keys []string) error {
 		return nil
 	}
 	for _, key := range keys {
-		var fact view.FactAnswer
-		if err := c.Ask(ctx, "fact.get", view.FactQuery{Key: key, Sequence: 1},
+		var fact api.FactAnswer
+		if err := c.Ask(ctx, "fact.get", api.FactQuery{Key: key, Sequence: 1},
 			&fact); err != nil {
 			return err
 		}
-		if fact.Fact.State == view.FactEvicted &&
+		if fact.Fact.State == api.FactEvicted &&
 			fact.Fact.Bytes > uint64(answer.Memory.Capacity) {
 			return cli.Fail(cli.ExitConflict,
 				"serve --memory-bytes; sagenbaum fact get "+factcmd.KeyArg(key)+
@@ -271,7 +271,7 @@ func fit(ctx context.Context, c *cli.Client, keys []string) error {
 }
 
 // carriedOut asks for a fact until no request about it is open, or time is up.
-func carriedOut(ctx context.Context, c *cli.Client, key string) (view.Fact, error) {
+func carriedOut(ctx context.Context, c *cli.Client, key string) (api.Fact, error) {
 	deadline := time.Now().Add(c.Timeout)
 	for {
 		fact, err := factcmd.Fact(ctx, c, key)

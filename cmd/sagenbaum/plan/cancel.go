@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -124,7 +123,7 @@ func sayUnfinished(ctx context.Context, cmd *cobra.Command, c *cli.Client, id st
 
 // outstanding lists the undos that are under way and what each waits for, latest
 // first, as they are undone.
-func outstanding(plan view.Plan, now time.Time) (lines []string) {
+func outstanding(plan api.Plan, now time.Time) (lines []string) {
 	for _, a := range slices.Backward(plan.Actions) {
 		switch a.Undo {
 		case "ready", "dispatched", "waiting":

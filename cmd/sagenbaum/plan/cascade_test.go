@@ -5,77 +5,77 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestPlanWhyTellsEveryKindOfCause in plain words.
 func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 	t.Parallel()
-	told := func(why view.Why) string {
+	told := func(why api.Why) string {
 		var out strings.Builder
 		writeWhy(&out, cli.Pen{}, why)
 		return out.String()
 	}
-	step := func(change func(*view.WhyStep)) view.WhyStep {
-		s := view.WhyStep{Plan: "p", Lease: "low", Condition: `facts["stock"] < 1`, Fired: "9.0-ab", Depth: 1}
+	step := func(change func(*api.WhyStep)) api.WhyStep {
+		s := api.WhyStep{Plan: "p", Lease: "low", Condition: `facts["stock"] < 1`, Fired: "9.0-ab", Depth: 1}
 		change(&s)
 		return s
 	}
-	for want, steps := range map[string][]view.WhyStep{
-		"plan p was declared failed by agent: no card (8.0-cd)\n": {step(func(s *view.WhyStep) {
+	for want, steps := range map[string][]api.WhyStep{
+		"plan p was declared failed by agent: no card (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Said, s.Actor, s.Reason, s.At = "plan.failed", "failed", "agent", "no card", "8.0-cd"
 		})},
 		"plan p was told to unwind (back to savepoint sp) by root: back (8.0-cd)\n    that turned lease " +
 			"plan.cancelled of plan p, and its plan was undone back to savepoint sp (9.0-ab)\n": {step(func(
-			s *view.WhyStep) {
+			s *api.WhyStep) {
 			s.Lease, s.Said, s.ToSavepoint, s.Actor, s.Reason, s.At = "plan.cancelled", "unwind", "sp", "root", "back", "8.0-cd"
 		})},
-		"plan p was told to unwind by root (8.0-cd)\n": {step(func(s *view.WhyStep) {
+		"plan p was told to unwind by root (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Said, s.Actor, s.At = "plan.cancelled", "unwind", "root", "8.0-cd"
 		})},
-		"action 3 of plan p completed late: it stands (8.0-cd)\n": {step(func(s *view.WhyStep) {
+		"action 3 of plan p completed late: it stands (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Said, s.SaidOf, s.Reason, s.At = "plan.cancelled", "late", "3", "it stands", "8.0-cd"
 		})},
 		"the deadline of plan p passed: 1970-01-01 00:00:09Z, set when it was opened (2.0-cd)\n": {step(func(
-			s *view.WhyStep) {
+			s *api.WhyStep) {
 			s.Lease, s.DeadlineNs, s.At = "plan.deadline", 9e9, "2.0-cd"
 		})},
-		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *view.WhyStep) {
+		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
 		})},
 		"became true at 1970-01-01 00:00:09Z: facts[\"stock\"] < 1\n": {step(func(
-			s *view.WhyStep) {
+			s *api.WhyStep) {
 			s.TurnedNs = 9e9
 		})},
 		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p, and its plan was " +
-			"undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *view.WhyStep) {
+			"undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *api.WhyStep) {
 			s.Key, s.Source, s.Value, s.Fact, s.FactNs, s.TurnedNs = "stock", "store", "0", "7.0-ef", 9e9, 9e9
 		})},
 		"fact stock was retracted (7.0-ef); what lease low waits for became true at 1970-01-01 00:00:09Z\n": {step(func(
-			s *view.WhyStep) {
+			s *api.WhyStep) {
 			s.Key, s.Fact, s.FactNs, s.TurnedNs, s.Retracted = "stock", "7.0-ef", 8e9, 9e9, true
 		})},
 		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan " +
 			"p, and its plan was undone (9.0-ab)\n": {
-			step(func(s *view.WhyStep) { s.Plan = "o" }),
-			step(func(s *view.WhyStep) {
+			step(func(s *api.WhyStep) { s.Plan = "o" }),
+			step(func(s *api.WhyStep) {
 				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef",
 					true, "3", 2
 			})},
 		"plan c is a part of plan p: lease plan.failed of plan p fired": {
-			step(func(s *view.WhyStep) { s.Plan = "c" }),
-			step(func(s *view.WhyStep) { s.Lease, s.By, s.Depth = "plan.failed", "part", 2 })},
+			step(func(s *api.WhyStep) { s.Plan = "c" }),
+			step(func(s *api.WhyStep) { s.Lease, s.By, s.Depth = "plan.failed", "part", 2 })},
 	} {
-		if got := told(view.Why{Plan: "p", State: "compensated", Steps: steps}); !strings.Contains(got, want) {
+		if got := told(api.Why{Plan: "p", State: "compensated", Steps: steps}); !strings.Contains(got, want) {
 			t.Errorf("%s\ndoes not say %q", got, want)
 		}
 	}
-	if got := told(view.Why{Plan: "child", State: "compensated",
-		Steps: []view.WhyStep{step(func(*view.WhyStep) {})}}); !strings.Contains(got,
+	if got := told(api.Why{Plan: "child", State: "compensated",
+		Steps: []api.WhyStep{step(func(*api.WhyStep) {})}}); !strings.Contains(got,
 		"plan child is a part of it, and is undone with it") {
 		t.Error(got)
 	}
-	if got := told(view.Why{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
+	if got := told(api.Why{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}
 }
@@ -83,9 +83,9 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 // TestAnAnswerFindsItsActionByNumberOrID, and a refusal names it.
 func TestAnAnswerFindsItsActionByNumberOrID(t *testing.T) {
 	t.Parallel()
-	plan := view.Plan{Plan: "p",
-		Actions: []view.Action{{Number: 1, Action: "x"}, {Number: 2, Action: "y"}, {Number: 3, Action: "z"}},
-		Cuts: []view.Cut{
+	plan := api.Plan{Plan: "p",
+		Actions: []api.Action{{Number: 1, Action: "x"}, {Number: 2, Action: "y"}, {Number: 3, Action: "z"}},
+		Cuts: []api.Cut{
 			{Lease: "low"}, {Lease: "low", Number: 2, Action: "y"}, {Lease: "high", Number: 2, Action: "y"},
 			{Lease: "low", Number: 700, Action: "far"},
 		}}

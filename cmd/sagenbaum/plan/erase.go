@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -24,10 +23,10 @@ type erasing struct {
 
 // erased is what `plan erase` answers.
 type erased struct {
-	Plan     string        `json:"plan"`
-	State    string        `json:"state"`
-	Erasure  *view.Erasure `json:"erasure"`
-	Children []string      `json:"children,omitempty"` // they have keys of their own
+	Plan     string       `json:"plan"`
+	State    string       `json:"state"`
+	Erasure  *api.Erasure `json:"erasure"`
+	Children []string     `json:"children,omitempty"` // they have keys of their own
 }
 
 func newPlanErase(s *cli.Settings) *cobra.Command {
@@ -133,12 +132,12 @@ func writeErased(cmd *cobra.Command, p cli.Pen, answer erased) {
 
 // revealed asks for a plan with its sealed values in the clear, on a subject of its own, so
 // that permissions can keep it from those who may look at everything else.
-func revealed(ctx context.Context, c *cli.Client, id string) (view.Plan, error) {
+func revealed(ctx context.Context, c *cli.Client, id string) (api.Plan, error) {
 	if _, err := c.Plan(ctx, id, 0); err != nil {
-		return view.Plan{}, err
+		return api.Plan{}, err
 	}
-	var answer view.PlanAnswer
-	err := c.Request(ctx, api.RevealSubject(c.Tenant), "reveal", view.PlanQuery{Plan: id},
+	var answer api.PlanAnswer
+	err := c.Request(ctx, api.RevealSubject(c.Tenant), "reveal", api.PlanQuery{Plan: id},
 		&answer)
 	return answer.Plan, err
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 var planStates = []string{
@@ -36,7 +36,7 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newPlanLs(s *cli.Settings) *cobra.Command {
-	var q view.Filter
+	var q api.Filter
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List plans: those that are being undone, then all others, the latest first",
@@ -51,7 +51,7 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
 	cli.FixedCompletion(cmd, "state", planStates...)
 	ask, place := cli.PlanList(&q)
-	return cli.List[view.Plan]{
+	return cli.List[api.Plan]{
 		Command: cmd, Doing: "list plans", Name: "plan", Filter: "plan.held > 3",
 		Most: "at most `N` plans",
 		From: "start after this `PLACE`: the next of a list before, or a plan",
@@ -74,7 +74,7 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 	}.New(s)
 }
 
-func addPlan(t *cli.Table, plan view.Plan) {
+func addPlan(t *cli.Table, plan api.Plan) {
 	plan = cli.ForPeople(plan)
 	now, deadline := time.Now(), "-"
 	if plan.State == ledger.StateOpen {
@@ -123,7 +123,7 @@ func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool,
 	return cli.Watchable(s, cli.Show[cli.Family]{
 		Command: cmd, Doing: "show the plan",
 		Ask: func(ctx context.Context, c *cli.Client, args []string) (cli.Family, error) {
-			var plan view.Plan
+			var plan api.Plan
 			var err error
 			if reveal {
 				plan, err = revealed(ctx, c, args[0])

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Steps of a preview.
@@ -25,7 +25,7 @@ const (
 )
 
 func newPlanPreview(s *cli.Settings) *cobra.Command {
-	var q view.PreviewQuery
+	var q api.PreviewQuery
 	cmd := &cobra.Command{
 		Use:   "preview PLAN",
 		Short: "Show what an unwind of a plan would do now, without doing it",
@@ -40,7 +40,7 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan = args[0]
-			var answer view.PreviewAnswer
+			var answer api.PreviewAnswer
 			err := s.Question(cmd, "preview the unwind", "plan.preview", q, &answer)
 			if err != nil {
 				return err
@@ -58,7 +58,7 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 }
 
 // endsWell reports whether an unwind would leave nothing to an owner.
-func endsWell(v view.Preview) bool {
+func endsWell(v api.Preview) bool {
 	return v.Refused == "" &&
 		slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed, ledger.StateOpen},
 			v.End)
@@ -73,7 +73,7 @@ func endsWell(v view.Preview) bool {
 //	                      to travel: irreversible: mail.send has no inverse
 //	left until its owner has answered: 1
 //	would: 1 semantic, 1 to its owner travel · 0 in doubt · ends quarantined
-func writePreview(w io.Writer, p cli.Pen, v view.Preview, now time.Time) {
+func writePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 	v = cli.ForPeople(v)
 	to := ""
 	if v.To != "" {
@@ -115,10 +115,10 @@ func writePreview(w io.Writer, p cli.Pen, v view.Preview, now time.Time) {
 
 // waitsBehind names what an unwind would not come to, because it came before
 // something that goes to its owner.
-func waitsBehind(v view.Preview) string {
+func waitsBehind(v api.Preview) string {
 	var names []string
 	for _, action := range v.Outstanding {
-		parked := slices.ContainsFunc(v.Steps, func(s view.PreviewStep) bool {
+		parked := slices.ContainsFunc(v.Steps, func(s api.PreviewStep) bool {
 			return s.Step == stepQuarantine && s.Action == action && s.Plan == v.Plan
 		})
 		if !parked {
@@ -133,14 +133,14 @@ var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", stepSk
 	stepQuarantine: "31;1"}
 
 // numberOf names an action: of a child plan together with it.
-func numberOf(plan string, step view.PreviewStep) string {
+func numberOf(plan string, step api.PreviewStep) string {
 	if step.Plan != plan {
 		return fmt.Sprintf("%s/%d", step.Plan, step.Number)
 	}
 	return fmt.Sprint(step.Number)
 }
 
-func callText(step view.PreviewStep) string {
+func callText(step api.PreviewStep) string {
 	capability := step.Capability
 	if capability == "" {
 		capability = step.Action // a child plan
@@ -163,7 +163,7 @@ func validText(ns int64, now time.Time) string {
 
 // stepNotes are the lines below a step: its arguments, and what is to be said.
 // probed says that a step before has asked the world.
-func stepNotes(step view.PreviewStep, probed bool) (notes []string) {
+func stepNotes(step api.PreviewStep, probed bool) (notes []string) {
 	if text := argumentsText(step.Arguments); text != "" {
 		notes = append(notes, text)
 	}
@@ -180,7 +180,7 @@ func stepNotes(step view.PreviewStep, probed bool) (notes []string) {
 	return notes
 }
 
-func doubtful(step view.PreviewStep) bool {
+func doubtful(step api.PreviewStep) bool {
 	return step.Outcome == "unknown" || step.Outcome == "in_doubt"
 }
 
@@ -203,7 +203,7 @@ func argumentsText(raw json.RawMessage) string {
 }
 
 // wouldLine sums a preview up: each action once, by what would become of it.
-func wouldLine(p cli.Pen, v view.Preview) string {
+func wouldLine(p cli.Pen, v api.Preview) string {
 	kinds := map[string]int{}
 	doubts := map[string]bool{}
 	for _, step := range v.Steps {

@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestPreviewEndsWellOrIsToBeLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		shown view.Preview
+		shown api.Preview
 		good  bool
 	}{
-		{view.Preview{End: ledger.StateCompensated}, true},
-		{view.Preview{End: ledger.StateFailed}, true},
-		{view.Preview{End: ledger.StateOpen}, true},
-		{view.Preview{End: ledger.StateQuarantined}, false},
-		{view.Preview{End: ledger.StateUnwinding}, false},
-		{view.Preview{End: ledger.StateOpen, Refused: "no"}, false},
+		{api.Preview{End: ledger.StateCompensated}, true},
+		{api.Preview{End: ledger.StateFailed}, true},
+		{api.Preview{End: ledger.StateOpen}, true},
+		{api.Preview{End: ledger.StateQuarantined}, false},
+		{api.Preview{End: ledger.StateUnwinding}, false},
+		{api.Preview{End: ledger.StateOpen, Refused: "no"}, false},
 	} {
 		if endsWell(c.shown) != c.good {
 			t.Errorf("%+v ends well: %v", c.shown, !c.good)
@@ -31,8 +31,8 @@ func TestPreviewEndsWellOrIsToBeLookedAt(t *testing.T) {
 
 func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	shown := view.Preview{Plan: "p1", State: "open", End: "compensated", Owner: "travel",
-		Steps: []view.PreviewStep{
+	shown := api.Preview{Plan: "p1", State: "open", End: "compensated", Owner: "travel",
+		Steps: []api.PreviewStep{
 			{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate,
 				Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown",
 				ClosesNs: now.Add(26 * time.Hour).UnixNano()},

@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestProgressCountsWhatIsSettled(t *testing.T) {
-	plan := view.Plan{Plan: "p", State: ledger.StateUnwinding, Quarantined: 1, Actions: []view.Action{
+	plan := api.Plan{Plan: "p", State: ledger.StateUnwinding, Quarantined: 1, Actions: []api.Action{
 		{Undo: "held"}, {Undo: "compensated"}, {Undo: "skipped"}, {Undo: "dispatched"},
 		{Undo: "dispatched", NoWorker: true},
 		{Undo: "waiting"}, {Undo: cli.UndoQuarantined}, {Undo: "owed"}, {Undo: "retired"},
@@ -19,7 +19,7 @@ func TestProgressCountsWhatIsSettled(t *testing.T) {
 		"quarantined"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := progressText(view.Plan{Plan: "p", State: ledger.StateOpen}); got != "open" {
+	if got := progressText(api.Plan{Plan: "p", State: ledger.StateOpen}); got != "open" {
 		t.Errorf("%q", got)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -56,7 +56,7 @@ func follow(ctx context.Context, s *cli.Settings, w io.Writer, plan string) (sto
 }
 
 // progressText is how far an unwind is, in one line.
-func progressText(plan view.Plan) string {
+func progressText(plan api.Plan) string {
 	settled, all, working, lost, waiting := 0, 0, 0, 0, 0
 	for _, a := range plan.Actions {
 		switch a.Undo {

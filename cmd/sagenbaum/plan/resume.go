@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -138,7 +137,7 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 
 // cutsMeant are the leases that an answer is about; none is a conflict, before
 // anything is sent. The log has the last word.
-func cutsMeant(plan view.Plan, action, lease string) ([]view.Cut, error) {
+func cutsMeant(plan api.Plan, action, lease string) ([]api.Cut, error) {
 	next := "sagenbaum plan why " + plan.Plan
 	if len(plan.Cuts) == 0 {
 		return nil, cli.Fail(cli.ExitConflict, next,
@@ -146,14 +145,14 @@ func cutsMeant(plan view.Plan, action, lease string) ([]view.Cut, error) {
 	}
 	id, what := action, "lease "+lease
 	if at := slices.IndexFunc(plan.Cuts,
-		func(c view.Cut) bool {
+		func(c api.Cut) bool {
 			return c.Action != "" &&
 				fmt.Sprint(c.Number) == action
 		}); at >= 0 {
 		id = plan.Cuts[at].Action
 	} else if action != "" &&
 		!slices.ContainsFunc(plan.Cuts,
-			func(c view.Cut) bool { return c.Action == action }) {
+			func(c api.Cut) bool { return c.Action == action }) {
 		a, err := render.FindAction(plan, action)
 		if err != nil {
 			return nil, err
@@ -174,7 +173,7 @@ func cutsMeant(plan view.Plan, action, lease string) ([]view.Cut, error) {
 }
 
 // cutsOf are the cuts of an action's leases, of leases of a name, or of both.
-func cutsOf(plan view.Plan, id, lease string) (list []view.Cut) {
+func cutsOf(plan api.Plan, id, lease string) (list []api.Cut) {
 	for _, cut := range plan.Cuts {
 		if (id == "" || cut.Action == id) && (lease == "" || cut.Lease == lease) {
 			list = append(list, cut)
@@ -191,18 +190,18 @@ func cascadeVerb(resume bool) string {
 }
 
 // resumeCommand is the command line of an answer.
-func resumeCommand(plan string, cuts []view.Cut, resume bool) string {
+func resumeCommand(plan string, cuts []api.Cut, resume bool) string {
 	line := fmt.Sprintf("sagenbaum plan %s %s --reason WHY --actor NAME", cascadeVerb(resume), plan)
 	if len(cuts) > 1 {
 		line += " [--lease LEASE]"
-		if slices.ContainsFunc(cuts, func(c view.Cut) bool { return c.Action != "" }) {
+		if slices.ContainsFunc(cuts, func(c api.Cut) bool { return c.Action != "" }) {
 			line += " [--action ACTION]"
 		}
 	}
 	return line
 }
 
-func writeCascadeAnswered(cmd *cobra.Command, p cli.Pen, r cascadeAnswered, plan view.Plan,
+func writeCascadeAnswered(cmd *cobra.Command, p cli.Pen, r cascadeAnswered, plan api.Plan,
 	w *cascadeWord) {
 	r = cli.ForPeople(r)
 	out, leases := cmd.OutOrStdout(), "lease "+strings.Join(r.Leases, ", ")

@@ -5,10 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-	"github.com/sagenbaum/sagenbaum/ledger"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // writeStory prints what an undo waits for and the records that caused an unwind, each with
@@ -20,7 +18,7 @@ import (
 //	             because of plan_failed@9.0-547ab179
 //	             plan.status == "failed"
 //	             read plan.status = "failed" (sequence 9)
-func writeStory(w io.Writer, p cli.Pen, why view.Why) {
+func writeStory(w io.Writer, p cli.Pen, why api.Why) {
 	for _, wait := range why.Waits {
 		fmt.Fprintf(w, "action %d %s is %s and waits for %s\n", wait.Number, wait.Action,
 			p.State(wait.Undo), wait.For)
@@ -49,7 +47,7 @@ func writeStory(w io.Writer, p cli.Pen, why view.Why) {
 	}
 }
 
-func writeStoryLine(w io.Writer, p cli.Pen, why view.Why, line ledger.StoryLine,
+func writeStoryLine(w io.Writer, p cli.Pen, why api.Why, line api.StoryLine,
 	width int) {
 	text := line.Text
 	switch {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -165,7 +164,7 @@ func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) err
 func (v unwinding) partly() bool { return v.to != "" || v.action != "" }
 
 // actionOf is the id of an action of a plan that is named by its id or number.
-func actionOf(plan view.Plan, name string) (string, error) {
+func actionOf(plan api.Plan, name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
@@ -184,7 +183,7 @@ func actionOf(plan view.Plan, name string) (string, error) {
 }
 
 // hasSavepoint refuses a savepoint that a plan does not have.
-func hasSavepoint(plan view.Plan, name string) error {
+func hasSavepoint(plan api.Plan, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -249,7 +248,7 @@ const (
 
 // awaitRewound asks until a plan has gone back to a savepoint and is open again, or
 // stopped on the way, for at most limit. Before is the plan as it was asked.
-func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, v unwinding,
+func awaitRewound(ctx context.Context, c *cli.Client, before api.Plan, v unwinding,
 	sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for delay := rewoundAskMin; ; delay = min(2*delay, rewoundAskMax) {
@@ -277,9 +276,9 @@ func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, v unwind
 
 // wentBack reports whether nothing is held any more of what a plan had done after
 // a savepoint, or of an action, when it was asked to go back.
-func wentBack(before, plan view.Plan, v unwinding) bool {
+func wentBack(before, plan api.Plan, v unwinding) bool {
 	if v.action != "" {
-		return !slices.ContainsFunc(plan.Actions, func(a view.Action) bool {
+		return !slices.ContainsFunc(plan.Actions, func(a api.Action) bool {
 			return a.Action == v.action && slices.Contains(unsettledUndos, a.Undo)
 		})
 	}
@@ -290,7 +289,7 @@ func wentBack(before, plan view.Plan, v unwinding) bool {
 		}
 	}
 	last := len(before.Actions)
-	return !slices.ContainsFunc(plan.Actions, func(a view.Action) bool {
+	return !slices.ContainsFunc(plan.Actions, func(a api.Action) bool {
 		return a.Number > kept && a.Number <= last && slices.Contains(unsettledUndos, a.Undo)
 	})
 }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func newPlanWhy(s *cli.Settings) *cobra.Command {
@@ -35,7 +35,7 @@ the commands that answer it; exit code 1 then.`,
 		Args: planAndAction,
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			why, err := why(cmd.Context(), c,
-				view.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
+				api.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
 			if err != nil {
 				return cli.Failed("tell why", err)
 			}
@@ -54,8 +54,8 @@ func planAndAction(cmd *cobra.Command, args []string) error {
 }
 
 // why asks for the plan first, which waits until what was acknowledged is folded.
-func why(ctx context.Context, c *cli.Client, q view.WhyQuery) (view.Why, error) {
-	var answer view.WhyAnswer
+func why(ctx context.Context, c *cli.Client, q api.WhyQuery) (api.Why, error) {
+	var answer api.WhyAnswer
 	plan, err := c.Plan(ctx, q.Plan, 0)
 	if err != nil {
 		return answer.Why, err
@@ -79,7 +79,7 @@ func why(ctx context.Context, c *cli.Client, q view.WhyQuery) (view.Why, error) 
 //	2 the undo of action 3 of plan a asserted fact stock/7 (15.0-0a935aa2)
 //	  that turned lease low of plan b, and its plan was undone (16.2-0fd319a7)
 //	  condition: facts["stock/7"] < 1
-func writeWhy(w io.Writer, p cli.Pen, why view.Why) {
+func writeWhy(w io.Writer, p cli.Pen, why api.Why) {
 	why = cli.ForPeople(why)
 	fmt.Fprintf(w, "%s  %s%s\n", p.Bold(why.Plan), p.State(why.State), render.Because(why.Reason))
 	if why.UndoneAs != "" {
@@ -99,7 +99,7 @@ func writeWhy(w io.Writer, p cli.Pen, why view.Why) {
 		fmt.Fprintln(w, p.Dim("more came before; these are the last 64 leases"))
 	}
 	for i, step := range why.Steps {
-		before := view.WhyStep{}
+		before := api.WhyStep{}
 		if i > 0 {
 			before = why.Steps[i-1]
 		}
@@ -122,16 +122,16 @@ func writeWhy(w io.Writer, p cli.Pen, why view.Why) {
 }
 
 // writeAnswers says what the owner has answered to leases that were cut.
-func writeAnswers(w io.Writer, p cli.Pen, why view.Why) {
+func writeAnswers(w io.Writer, p cli.Pen, why api.Why) {
 	for _, a := range why.Answers {
-		name := render.CutName(view.Cut{Action: a.Action, Lease: a.Lease})
+		name := render.CutName(api.Cut{Action: a.Action, Lease: a.Lease})
 		fmt.Fprintf(w, "%s was cut %s, %s; %s, %s\n", name, p.Dim("("+a.Cut+")"), a.Why,
 			answeredText(p, a.Word), cli.Moment(a.AtNs))
 	}
 }
 
 // answeredText says "given up by ana: reason (18.0-0fd319a7)".
-func answeredText(p cli.Pen, a view.Word) string {
+func answeredText(p cli.Pen, a api.Word) string {
 	said := "given up"
 	if a.Answer == cascadeVerb(true) {
 		said = "resumed"
@@ -140,7 +140,7 @@ func answeredText(p cli.Pen, a view.Word) string {
 }
 
 // whyLines tell one step: what turned the lease, and that it fired, or is held.
-func whyLines(p cli.Pen, step, before view.WhyStep, held bool) []string {
+func whyLines(p cli.Pen, step, before api.WhyStep, held bool) []string {
 	lease := fmt.Sprintf("lease %s of plan %s", step.Lease, step.Plan)
 	if step.Action != "" {
 		lease = fmt.Sprintf("lease %s of action %s of plan %s", step.Lease, step.Action, step.Plan)
@@ -182,7 +182,7 @@ func whyLines(p cli.Pen, step, before view.WhyStep, held bool) []string {
 	return []string{whyBegan(p, step), turned}
 }
 
-func undoneText(step view.WhyStep) string {
+func undoneText(step api.WhyStep) string {
 	if step.Undone == "" {
 		return "an action"
 	}
@@ -190,7 +190,7 @@ func undoneText(step view.WhyStep) string {
 }
 
 // whyFact tells the last fact that the condition of the first lease read.
-func whyFact(p cli.Pen, step view.WhyStep) string {
+func whyFact(p cli.Pen, step api.WhyStep) string {
 	text := "fact " + p.Bold(step.Key) + " was asserted" +
 		bySource(step.Source) + colon(cli.Clip(step.Value, 80))
 	if step.Retracted {
@@ -212,7 +212,7 @@ func bySource(name string) string {
 }
 
 // whyBegan says in words what the first lease of a chain turned at.
-func whyBegan(p cli.Pen, step view.WhyStep) string {
+func whyBegan(p cli.Pen, step api.WhyStep) string {
 	plan := "plan " + step.Plan
 	said := by(step.Actor) + colon(cli.Clip(step.Reason, 160)) + address(p, step.At)
 	switch {
@@ -265,7 +265,7 @@ func colon(text string) string {
 
 // writeCuts says what of a plan waits for its owner after a cascade, and what to
 // type.
-func writeCuts(w io.Writer, p cli.Pen, why view.Why) {
+func writeCuts(w io.Writer, p cli.Pen, why api.Why) {
 	for _, cut := range why.Cuts {
 		fmt.Fprintf(w, "%s %s since %s: %s, owner %s\n", render.CutName(cut), p.In("31;1", "waits"),
 			cli.Moment(cut.AtNs), render.CutText(cut), cli.Dash(why.Owner))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -150,7 +149,7 @@ func answerQuarantine(cmd *cobra.Command, s *cli.Settings, id, action string,
 
 // pointsBack is what an answer refers to: the registration, and the quarantine that
 // it answers, so that it never meets a later one.
-func pointsBack(a view.Action) (about, cause *pb.Address, err error) {
+func pointsBack(a api.Action) (about, cause *pb.Address, err error) {
 	if render.IsOrphan(a) || a.QuarantinedAt == "" {
 		return nil, nil, nil
 	}
@@ -201,7 +200,7 @@ func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action s
 
 // answerable says why an answer cannot be given as things are, before anything
 // is sent. The log has the last word.
-func answerable(plan view.Plan, a view.Action, w cli.OwnerWord,
+func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	now time.Time) error {
 	show := fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
 	switch {
@@ -253,7 +252,7 @@ func proposal(ctx context.Context, c *cli.Client, id, action string, sequence ui
 	return a.Proposal, nil
 }
 
-func writeAnswered(cmd *cobra.Command, p cli.Pen, a view.Action, r Answered,
+func writeAnswered(cmd *cobra.Command, p cli.Pen, a api.Action, r Answered,
 	w cli.OwnerWord) {
 	out := cmd.OutOrStdout()
 	name := fmt.Sprintf("%s action %d (%s)", r.Plan, a.Number, render.CapabilityOf(a))
@@ -298,7 +297,7 @@ func writeAnswered(cmd *cobra.Command, p cli.Pen, a view.Action, r Answered,
 }
 
 // confirmation is the command by which a second operator says the same.
-func confirmation(plan string, a view.Action, w cli.OwnerWord) string {
+func confirmation(plan string, a api.Action, w cli.OwnerWord) string {
 	return answerCommand(plan, a, w.As) + flagsOf(w)
 }
 
@@ -317,7 +316,7 @@ func flagsOf(w cli.OwnerWord) (flags string) {
 }
 
 // answerCommand is the command line of an answer.
-func answerCommand(plan string, a view.Action, as string) string {
+func answerCommand(plan string, a api.Action, as string) string {
 	action := fmt.Sprint(a.Number)
 	if render.IsOrphan(a) {
 		action = a.Action

@@ -6,10 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum quarantine` with all below it.
@@ -26,7 +25,7 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newQuarantineLs(s *cli.Settings) *cobra.Command {
-	return cli.List[view.Plan]{
+	return cli.List[api.Plan]{
 		Command: &cobra.Command{
 			Use: "ls",
 			Short: "List the actions and cut leases that wait for their owner (exit code 1 when " +
@@ -37,7 +36,7 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 		},
 		Doing: "list the quarantine", Name: "plan", Filter: `plan.owner == "travel"`,
 		Most: "at most `N` plans", From: "start after this `PLAN`",
-		Ask: cli.PlanBatch("quarantine.ls", &view.Filter{}), Place: cli.PlaceOfPlan,
+		Ask: cli.PlanBatch("quarantine.ls", &api.Filter{}), Place: cli.PlaceOfPlan,
 		Data:  cli.PlansData,
 		Empty: "nothing is quarantined",
 		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"},
@@ -46,7 +45,7 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 		GoOn: func(next string) string {
 			return "sagenbaum quarantine ls --after " + cli.Printable(next)
 		},
-		More: func(plans []view.Plan) string {
+		More: func(plans []api.Plan) string {
 			for _, plan := range plans {
 				if command := lookNext(cli.ForPeople(plan)); command != "" {
 					return "  next: " + command
@@ -54,11 +53,11 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 			}
 			return ""
 		},
-		Look: func(view.Plan) bool { return true },
+		Look: func(api.Plan) bool { return true },
 	}.New(s)
 }
 
-func addQuarantined(t *cli.Table, plan view.Plan) {
+func addQuarantined(t *cli.Table, plan api.Plan) {
 	plan = cli.ForPeople(plan)
 	for _, a := range render.Parked(plan) {
 		t.Add(plan.Plan, fmt.Sprint(a.Number), render.CapabilityOf(a), cli.Dash(plan.Owner),
@@ -76,7 +75,7 @@ func addQuarantined(t *cli.Table, plan view.Plan) {
 
 // lookNext is the command that shows the first thing of a plan that waits for its owner;
 // empty where only orphans wait.
-func lookNext(plan view.Plan) string {
+func lookNext(plan api.Plan) string {
 	for _, a := range render.Parked(plan) {
 		if a.Child == "" {
 			return fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)

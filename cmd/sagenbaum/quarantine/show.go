@@ -9,18 +9,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Obligation is one quarantined action in full: what happened, what was tried,
 // and what each answer of its owner would do.
 type Obligation struct {
-	Plan     view.Plan   `json:"plan"` // without its actions
-	Action   view.Action `json:"action"`
-	Attempts []view.Undo `json:"attempts"` // of its undo, in order
+	Plan     api.Plan   `json:"plan"` // without its actions
+	Action   api.Action `json:"action"`
+	Attempts []api.Undo `json:"attempts"` // of its undo, in order
 	// actions that are undone once it is answered, unless with --halt
 	Waiting []string      `json:"waiting"`
 	Answers []ownerChoice `json:"answers"` // empty when it is not quarantined
@@ -72,12 +71,12 @@ func obligation(ctx context.Context, c *cli.Client, id, action string) (Obligati
 }
 
 // ObligationOf asks for the attempts of an action's undo and says what its owner can answer.
-func ObligationOf(ctx context.Context, c *cli.Client, plan view.Plan,
-	a view.Action) (Obligation, error) {
-	o := Obligation{Action: a, Attempts: []view.Undo{}, Waiting: waitingFor(plan, a),
+func ObligationOf(ctx context.Context, c *cli.Client, plan api.Plan,
+	a api.Action) (Obligation, error) {
+	o := Obligation{Action: a, Attempts: []api.Undo{}, Waiting: waitingFor(plan, a),
 		Answers: choices(plan, a, time.Now())}
 	if !render.IsOrphan(a) {
-		answer, err := c.Undos(ctx, view.UndoQuery{Plan: plan.Plan, Action: a.Action},
+		answer, err := c.Undos(ctx, api.UndoQuery{Plan: plan.Plan, Action: a.Action},
 			undosOfOne)
 		if err != nil {
 			return Obligation{}, err
@@ -95,7 +94,7 @@ const undosOfOne = 1000
 
 // waitingFor are the actions that an unwind has not come to because they came
 // before this one, the latest first.
-func waitingFor(plan view.Plan, a view.Action) []string {
+func waitingFor(plan api.Plan, a api.Action) []string {
 	before := map[int]bool{}
 	for _, n := range a.After {
 		before[n] = true
@@ -117,7 +116,7 @@ func waitingFor(plan view.Plan, a view.Action) []string {
 }
 
 // choices are the answers to a quarantined action, and what each would do.
-func choices(plan view.Plan, a view.Action, now time.Time) []ownerChoice {
+func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 	list := []ownerChoice{}
 	if a.Undo != cli.UndoQuarantined && !a.Owed || a.Child != "" {
 		return list
@@ -147,7 +146,7 @@ func choices(plan view.Plan, a view.Action, now time.Time) []ownerChoice {
 
 // retryText is what a retry would do: it may be the first try, where an owner's word
 // was asked for.
-func retryText(a view.Action) string {
+func retryText(a api.Action) string {
 	again, anew := "", ""
 	if a.Attempt > 0 {
 		again, anew = " again", "; with --new-key under another one, and perhaps twice"
@@ -195,7 +194,7 @@ func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 	}
 }
 
-func ownerText(plan view.Plan) string {
+func ownerText(plan api.Plan) string {
 	text := plan.Owner
 	if text == "" {
 		text = "no one is named"
@@ -206,7 +205,7 @@ func ownerText(plan view.Plan) string {
 	return text
 }
 
-func writeForward(w io.Writer, p cli.Pen, a view.Action, now time.Time) {
+func writeForward(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	fmt.Fprintf(w, "\n%s\n", p.Bold("what happened"))
 	l := render.Lines{W: w, Width: 11, Indent: "  "}
 	l.Line("outcome", "%s", render.OutcomeText(a))
@@ -246,7 +245,7 @@ func writeUndo(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 }
 
 // attemptText is one attempt as a sentence: when, how it ended and how long it took.
-func attemptText(u view.Undo) string {
+func attemptText(u api.Undo) string {
 	text := fmt.Sprintf("%s %s", cli.Moment(u.DispatchedNs), u.State)
 	if u.EndedNs != 0 {
 		text += " after " + render.Lasted(u.EndedNs-u.DispatchedNs)

@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum rebuild` with all below it.
@@ -48,7 +47,7 @@ byte; it changes nothing. Exit code 1 when they differ.`,
 // rebuild drops the state and waits until it is there again.
 func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	start := time.Now()
-	var dropped view.DroppedAnswer
+	var dropped api.DroppedAnswer
 	if err := s.Administer(cmd, limit, "drop the state", "rebuild", struct{}{},
 		&dropped); err != nil {
 		return err
@@ -56,13 +55,13 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	return s.With(func(c *cli.Client) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 		defer cancel()
-		var status view.Status
+		var status api.Status
 		var err error
 		for again := true; again; {
 			if status, err = c.Status(ctx); err != nil {
 				return cli.Failed("see how the rebuild goes", err)
 			}
-			again = status.Mode == view.ModeStarting || status.Mode != view.ModeHalted &&
+			again = status.Mode == api.ModeStarting || status.Mode != api.ModeHalted &&
 				status.Applied < dropped.Applied
 			if !again {
 				break
@@ -75,7 +74,7 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 			case <-time.After(cli.TenantPause):
 			}
 		}
-		if status.Mode == view.ModeHalted {
+		if status.Mode == api.ModeHalted {
 			return cli.Fail(cli.ExitLook, render.HaltedNext(status.Halted), "tenant %s is halted: %s",
 				status.Tenant, status.Problem)
 		}
@@ -93,7 +92,7 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	return s.With(func(c *cli.Client) error {
 		c.Timeout = limit
-		var answer view.RebuildAnswer
+		var answer api.RebuildAnswer
 		if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
 			return cli.Failed("rebuild", cli.LateRebuild(err))
 		}
@@ -102,7 +101,7 @@ func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) erro
 	})
 }
 
-func writeRebuild(cmd *cobra.Command, p cli.Pen, answer view.RebuildAnswer) {
+func writeRebuild(cmd *cobra.Command, p cli.Pen, answer api.RebuildAnswer) {
 	out := cmd.OutOrStdout()
 	word := p.State("ok")
 	if !answer.Equal {

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TenantErasureText says that a tenant was erased, by whom and why, and what its ledger was.
-func TenantErasureText(e view.TenantErasure) string {
+func TenantErasureText(e api.TenantErasure) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tenant %s was erased by %s (%s): %s\n", e.Tenant, e.Actor, cli.Moment(e.AtNs),
 		e.Reason)

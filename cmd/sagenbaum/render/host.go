@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // KeepLedger is what to do first when the ledger is damaged: look what a repair
@@ -15,7 +15,7 @@ const KeepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\" " 
 	"(docs/guide/repair.md)"
 
 // HaltedNext says what the guard asks for that has halted a tenant; nil: it is not known.
-func HaltedNext(halt *view.Halt) string {
+func HaltedNext(halt *api.Halt) string {
 	if halt == nil {
 		return KeepLedger
 	}
@@ -40,7 +40,7 @@ func HaltedNext(halt *view.Halt) string {
 }
 
 // UnpagedText counts the pages that no one has taken and names the oldest.
-func UnpagedText(v view.Status, now time.Time) string {
+func UnpagedText(v api.Status, now time.Time) string {
 	text := cli.CountOf(v.Unpaged, "page") + " that no one has taken"
 	if o := v.OldestPage; o != nil {
 		text += fmt.Sprintf("; the oldest, %s of plan %s", o.Kind, o.Plan)
@@ -53,7 +53,7 @@ func UnpagedText(v view.Status, now time.Time) string {
 }
 
 // FreePercent is how much of a disk is free, 0 to 100; 100 where its size is not known.
-func FreePercent(d view.Disk) int {
+func FreePercent(d api.Disk) int {
 	if d.TotalBytes == 0 {
 		return 100
 	}
@@ -61,7 +61,7 @@ func FreePercent(d view.Disk) int {
 }
 
 // DiskText says how much of a disk is free.
-func DiskText(d view.Disk) string {
+func DiskText(d api.Disk) string {
 	return fmt.Sprintf("%s of %s are free for the %s (%d %%)", BytesText(d.FreeBytes),
 		BytesText(d.TotalBytes), d.Store, FreePercent(d))
 }
@@ -80,7 +80,7 @@ func BytesText(n uint64) string {
 }
 
 // HolderText is who holds a tenant, and since when.
-func HolderText(v view.Status, now time.Time) string {
+func HolderText(v api.Status, now time.Time) string {
 	text := fmt.Sprintf("%s, term %d", cli.Dash(v.Holder), v.Term)
 	if v.SinceNs != 0 {
 		text += fmt.Sprintf(" since %s (%s)", cli.Moment(v.SinceNs), cli.Relative(v.SinceNs, now))
@@ -89,7 +89,7 @@ func HolderText(v view.Status, now time.Time) string {
 }
 
 // CheckpointText is the line of status about checkpoints.
-func CheckpointText(p cli.Pen, v view.Checkpoint, records uint64, now time.Time) string {
+func CheckpointText(p cli.Pen, v api.Checkpoint, records uint64, now time.Time) string {
 	text := "none signed yet"
 	if v.Size > 0 {
 		text = fmt.Sprintf("%d of %d records, signed %s", v.Size, records,
@@ -113,7 +113,7 @@ func CheckpointText(p cli.Pen, v view.Checkpoint, records uint64, now time.Time)
 }
 
 // CopyText says how far the second copy is and when it was held against the stream.
-func CopyText(v view.Copy, now time.Time) string {
+func CopyText(v api.Copy, now time.Time) string {
 	parts := []string{fmt.Sprintf("tiles up to %d, %s", v.Last,
 		cli.CountOf(int(v.Records), "record"))}
 	switch {
@@ -132,7 +132,7 @@ func CopyText(v view.Copy, now time.Time) string {
 }
 
 // FoldingText is how far a host is that catches up with its ledger.
-func FoldingText(v view.Folding) string {
+func FoldingText(v api.Folding) string {
 	text := fmt.Sprintf("%s: %d of %d commits", v.What, v.At, v.To)
 	if v.To > v.From {
 		text += fmt.Sprintf(" (%d %%)", 100*(v.At-v.From)/(v.To-v.From))

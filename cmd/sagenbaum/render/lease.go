@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // ErasureText says "erased by ana at 9.0-0fd319a7: ticket 4711; its key was destroyed (10.0-...)".
-func ErasureText(e *view.Erasure) string {
+func ErasureText(e *api.Erasure) string {
 	text := fmt.Sprintf("erased by %s (%s): %s; ", e.By, e.At, e.Reason)
 	if e.Destroyed == "" {
 		return text + "its key is about to be destroyed"
@@ -42,7 +42,7 @@ func askingText(question string) string {
 }
 
 // WriteExplain prints leases with their conditions and what each reads.
-func WriteExplain(w io.Writer, p cli.Pen, e view.Explain, now time.Time) {
+func WriteExplain(w io.Writer, p cli.Pen, e api.Explain, now time.Time) {
 	fmt.Fprintf(w, "plan %s is %s; answers as of %s by the executor's clock\n", p.Bold(e.Plan),
 		p.State(e.State), cli.Moment(e.TimeNs))
 	for _, l := range e.Leases {
@@ -88,7 +88,7 @@ func otherLeases(n uint64) string {
 
 // readingText is one thing that a condition read: a value, that there is a fact of
 // which it asked no more, or that there is none.
-func readingText(r view.Reading) string {
+func readingText(r api.Reading) string {
 	from := ""
 	if r.Sequence != 0 {
 		from = fmt.Sprintf("(record %d)", r.Sequence)
@@ -110,13 +110,13 @@ func readingText(r view.Reading) string {
 }
 
 // asked reports whether the condition of a lease is still asked by itself.
-func asked(l view.Lease) bool {
+func asked(l api.Lease) bool {
 	return !l.Fired && !l.Moot && l.Retired == "" && l.Suspended == "" && l.Cascade != "cut" &&
 		l.Cascade != "given up"
 }
 
 // mootWhy says why a moot lease never fires.
-func mootWhy(l view.Lease) string {
+func mootWhy(l api.Lease) string {
 	if len(l.MootWhy) == 0 {
 		return "no future makes it true"
 	}
@@ -124,7 +124,7 @@ func mootWhy(l view.Lease) string {
 }
 
 // LeaseWord is what became of a lease, or what its condition answers.
-func LeaseWord(l view.Lease) string {
+func LeaseWord(l api.Lease) string {
 	turned := l.Truth == triggers.True.String()
 	switch {
 	case l.Fired:

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // CutNames are the leases that a cascade limit holds, with commas between them.
-func CutNames(cuts []view.Cut) string {
+func CutNames(cuts []api.Cut) string {
 	var names []string
 	for _, cut := range cuts {
 		names = append(names, CutName(cut))
@@ -21,7 +21,7 @@ func CutNames(cuts []view.Cut) string {
 }
 
 // CutName names a lease that a cascade limit holds.
-func CutName(cut view.Cut) string {
+func CutName(cut api.Cut) string {
 	if cut.Action != "" {
 		return "lease " + cut.Lease + " of action " + cut.Action
 	}
@@ -29,7 +29,7 @@ func CutName(cut view.Cut) string {
 }
 
 // CutText says why a lease is held, and what an owner has proposed.
-func CutText(cut view.Cut) string {
+func CutText(cut api.Cut) string {
 	text := "cascade cut, " + cut.Why
 	if cut.Proposal != "" {
 		text += "; proposed: " + cut.Proposal + ", waits for a second operator"
@@ -38,7 +38,7 @@ func CutText(cut view.Cut) string {
 }
 
 // cutLines are what plan show and tree say of leases that are cut.
-func cutLines(w io.Writer, p cli.Pen, plan view.Plan, now time.Time) {
+func cutLines(w io.Writer, p cli.Pen, plan api.Plan, now time.Time) {
 	for _, cut := range plan.Cuts {
 		fmt.Fprintf(w, "%s is held for its owner since %s: %s\n", p.In("31;1", CutName(cut)),
 			cli.Relative(cut.AtNs, now), CutText(cut))
@@ -52,7 +52,7 @@ func cutLines(w io.Writer, p cli.Pen, plan view.Plan, now time.Time) {
 const WhyOrphan = "its record was refused: it may have happened, and nothing undoes it"
 
 // Parked are the actions of a plan that wait for their owner, in order.
-func Parked(plan view.Plan) (actions []view.Action) {
+func Parked(plan api.Plan) (actions []api.Action) {
 	for _, a := range plan.Actions {
 		if a.Undo == cli.UndoQuarantined {
 			actions = append(actions, a)
@@ -62,7 +62,7 @@ func Parked(plan view.Plan) (actions []view.Action) {
 }
 
 // WhyParked says why an action waits for its owner, and what one has proposed.
-func WhyParked(a view.Action) string {
+func WhyParked(a api.Action) string {
 	why := a.Note
 	if why == "" {
 		why = a.Failure
@@ -76,14 +76,14 @@ func WhyParked(a view.Action) string {
 }
 
 // ProposalOf splits the answer of a first approver, as "done by ana at 12.0…".
-func ProposalOf(a view.Action) (answer, operator string) {
+func ProposalOf(a api.Action) (answer, operator string) {
 	answer, rest, _ := strings.Cut(a.Proposal, " by ")
 	operator, _, _ = strings.Cut(rest, " at ")
 	return answer, operator
 }
 
 // CapabilityOf names what an entry of a plan did: a capability, or a whole plan.
-func CapabilityOf(a view.Action) string {
+func CapabilityOf(a api.Action) string {
 	switch {
 	case a.Child != "":
 		return "plan " + a.Child
@@ -95,7 +95,7 @@ func CapabilityOf(a view.Action) string {
 
 // FindAction finds an action by its number or, where no number is meant, its id; a
 // act whose record was refused has an id only.
-func FindAction(plan view.Plan, name string) (view.Action, error) {
+func FindAction(plan api.Plan, name string) (api.Action, error) {
 	if slices.Contains(plan.Orphans, name) {
 		return Orphan(name), nil
 	}
@@ -111,21 +111,21 @@ func FindAction(plan view.Plan, name string) (view.Action, error) {
 			return a, nil
 		}
 	}
-	return view.Action{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
+	return api.Action{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
 		"plan %s has no action %q; it has %s", plan.Plan, name,
 		cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
 }
 
 // Orphan names an act whose record was refused.
-func Orphan(id string) view.Action {
-	return view.Action{Action: id, Undo: cli.UndoQuarantined, Note: WhyOrphan}
+func Orphan(id string) api.Action {
+	return api.Action{Action: id, Undo: cli.UndoQuarantined, Note: WhyOrphan}
 }
 
 // IsOrphan reports whether an action is one of those.
-func IsOrphan(a view.Action) bool { return a.Number == 0 }
+func IsOrphan(a api.Action) bool { return a.Number == 0 }
 
 // Alive reports whether an attempt without an answer may still be at work.
-func Alive(a view.Action, now time.Time) bool { return a.AliveNs > now.UnixNano() }
+func Alive(a api.Action, now time.Time) bool { return a.AliveNs > now.UnixNano() }
 
 // AnswerWord is an owner's answer as a noun, as in "a retry".
 func AnswerWord(as string) string {
@@ -148,7 +148,7 @@ func Because(reason string) string {
 }
 
 // EvidenceText names the evidence of an answer; empty where there is none.
-func EvidenceText(a view.Action) string {
+func EvidenceText(a api.Action) string {
 	if a.Evidence == "" {
 		return ""
 	}
@@ -170,7 +170,7 @@ func (l Lines) Line(name, format string, args ...any) {
 }
 
 // OutcomeText says in words what is known of a forward.
-func OutcomeText(a view.Action) string {
+func OutcomeText(a api.Action) string {
 	switch a.Outcome {
 	case "unknown":
 		return "unknown: its agent has not said; it may have happened"
@@ -184,7 +184,7 @@ func OutcomeText(a view.Action) string {
 }
 
 // PresenceText says what a probe found; empty where none looked.
-func PresenceText(a view.Action) string {
+func PresenceText(a api.Action) string {
 	switch a.Presence {
 	case "":
 		return ""
@@ -196,7 +196,7 @@ func PresenceText(a view.Action) string {
 }
 
 // ClassText is the class of an action's effect and what qualifies it.
-func ClassText(a view.Action) string {
+func ClassText(a api.Action) string {
 	parts := []string{a.Class}
 	for _, part := range []struct {
 		is   bool
@@ -211,7 +211,7 @@ func ClassText(a view.Action) string {
 }
 
 // WindowText says when the window for an undo closes; empty where it has none.
-func WindowText(a view.Action, now time.Time) string {
+func WindowText(a api.Action, now time.Time) string {
 	switch {
 	case a.ClosesNs == 0:
 		return ""

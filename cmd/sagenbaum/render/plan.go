@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // WritePlan prints everything that is known of a plan: the tree, then every action
@@ -48,14 +48,14 @@ func WritePlan(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 	}
 }
 
-func refusedWord(r view.Refused) string {
+func refusedWord(r api.Refused) string {
 	if r.Void {
 		return "void"
 	}
 	return "refused"
 }
 
-func writeAction(w io.Writer, p cli.Pen, a view.Action, now time.Time) {
+func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	l := Lines{W: w, Width: 11, Indent: "    "}
 	if a.Child != "" {
 		fmt.Fprintf(w, "\n%s  %s\n", p.Bold(EntryText(a)), p.State(a.Undo))
@@ -107,7 +107,7 @@ func writeAction(w io.Writer, p cli.Pen, a view.Action, now time.Time) {
 	writeLeases(w, p, "    ", a.Leases)
 }
 
-func writeLeases(w io.Writer, p cli.Pen, indent string, leases []view.Lease) {
+func writeLeases(w io.Writer, p cli.Pen, indent string, leases []api.Lease) {
 	for _, l := range leases {
 		fmt.Fprintf(w, "%slease %s: %s  %s", indent, l.Name, cli.Clip(l.Condition, 120),
 			p.Bold(LeaseWord(l)))
@@ -131,6 +131,6 @@ func writeLeases(w io.Writer, p cli.Pen, indent string, leases []view.Lease) {
 }
 
 // EntryText names an action of a plan by number and capability.
-func EntryText(a view.Action) string {
+func EntryText(a api.Action) string {
 	return fmt.Sprintf("%d %s", a.Number, CapabilityOf(a))
 }

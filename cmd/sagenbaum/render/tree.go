@@ -8,10 +8,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // WriteTree prints a plan as its actions in order: what is known of each forward,
@@ -50,9 +50,9 @@ func WriteTree(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 }
 
 // errorLines marks a plan with leases in error.
-func errorLines(w io.Writer, p cli.Pen, plan view.Plan) {
+func errorLines(w io.Writer, p cli.Pen, plan api.Plan) {
 	var names []string
-	note := func(of string, leases []view.Lease) {
+	note := func(of string, leases []api.Lease) {
 		for _, l := range leases {
 			if l.Error != "" && !l.Moot && !l.Fired {
 				names = append(names, of+l.Name)
@@ -81,7 +81,7 @@ type treeWriter struct {
 }
 
 // actions draws the actions of one plan after a prefix of branches.
-func (t treeWriter) actions(plan view.Plan, prefix string) {
+func (t treeWriter) actions(plan api.Plan, prefix string) {
 	var forward, outcome int
 	for _, a := range plan.Actions {
 		forward = max(forward, utf8.RuneCountInString(EntryText(a)))
@@ -123,7 +123,7 @@ func (t treeWriter) actions(plan view.Plan, prefix string) {
 }
 
 // savepoints draws those that were set when a plan had so many actions.
-func (t treeWriter) savepoints(plan view.Plan, prefix string, actions int) {
+func (t treeWriter) savepoints(plan api.Plan, prefix string, actions int) {
 	for _, sp := range plan.Savepoints {
 		if sp.Actions == actions {
 			fmt.Fprintln(t.w, prefix+t.p.Dim("├┄ savepoint "+sp.Name))
@@ -131,7 +131,7 @@ func (t treeWriter) savepoints(plan view.Plan, prefix string, actions int) {
 	}
 }
 
-func (t treeWriter) lastSavepoints(plan view.Plan, prefix string, from int) {
+func (t treeWriter) lastSavepoints(plan api.Plan, prefix string, from int) {
 	for _, sp := range plan.Savepoints {
 		if sp.Actions >= from {
 			fmt.Fprintln(t.w, prefix+t.p.Dim("   savepoint "+sp.Name))
@@ -144,7 +144,7 @@ func padded(text string, width int) string {
 }
 
 // outcome is the word for a forward; for a child plan, the state of that.
-func (t treeWriter) outcome(a view.Action) string {
+func (t treeWriter) outcome(a api.Action) string {
 	if a.Child == "" {
 		return outcomeWord(a)
 	}
@@ -154,7 +154,7 @@ func (t treeWriter) outcome(a view.Action) string {
 	return "plan"
 }
 
-func (t treeWriter) undo(p cli.Pen, a view.Action, room int) string {
+func (t treeWriter) undo(p cli.Pen, a api.Action, room int) string {
 	line := undoText(p, a, t.now, room)
 	if child := t.family.Children[a.Child]; child.Label != "" {
 		line += p.Dim("  " + cli.Clip(child.Label, 40))
@@ -164,14 +164,14 @@ func (t treeWriter) undo(p cli.Pen, a view.Action, room int) string {
 
 // asLeft says of what a plan that has ended still owes that nothing waits for it any
 // more: an answer of its owner said halt.
-func asLeft(plan view.Plan, a view.Action) view.Action {
+func asLeft(plan api.Plan, a api.Action) api.Action {
 	if a.Undo == "owed" && plan.State == ledger.StateResolved {
 		a.Note, a.WaitsFor = "left as it is, as its owner said", ""
 	}
 	return a
 }
 
-func stateLine(p cli.Pen, plan view.Plan, now time.Time) string {
+func stateLine(p cli.Pen, plan api.Plan, now time.Time) string {
 	line := p.State(plan.State)
 	switch {
 	case plan.EndedNs != 0:
@@ -194,16 +194,16 @@ func stateLine(p cli.Pen, plan view.Plan, now time.Time) string {
 	return line + Because(plan.Reason)
 }
 
-func outcomeWord(a view.Action) string { return strings.ReplaceAll(a.Outcome, "_", " ") }
+func outcomeWord(a api.Action) string { return strings.ReplaceAll(a.Outcome, "_", " ") }
 
 // UndoLine is undoText with its marks.
-func UndoLine(p cli.Pen, a view.Action, now time.Time, room int) string {
+func UndoLine(p cli.Pen, a api.Action, now time.Time, room int) string {
 	return undoText(p, a, now, room) + p.Dim(markText(undoMarks(a, now)))
 }
 
 // undoText says what became of one action's compensation and why, in about so
 // many columns.
-func undoText(p cli.Pen, a view.Action, now time.Time, room int) string {
+func undoText(p cli.Pen, a api.Action, now time.Time, room int) string {
 	plain := undoWord(a, now)
 	why := a.Note
 	if why == "" && a.Undo != "compensated" {
@@ -220,7 +220,7 @@ func undoText(p cli.Pen, a view.Action, now time.Time, room int) string {
 }
 
 // undoWord is the state of an undo with what belongs to it.
-func undoWord(a view.Action, now time.Time) string {
+func undoWord(a api.Action, now time.Time) string {
 	line := a.Undo
 	switch a.Undo {
 	case "held":
@@ -276,7 +276,7 @@ func markText(marks []string) (text string) {
 }
 
 // undoMarks are what is to be said of an action beside the state of its undo.
-func undoMarks(a view.Action, now time.Time) (marks []string) {
+func undoMarks(a api.Action, now time.Time) (marks []string) {
 	answer, operator := ProposalOf(a)
 	for _, mark := range []struct {
 		is   bool
@@ -311,7 +311,7 @@ func joinNumbers(numbers []int) string {
 	return strings.Join(texts, ", ")
 }
 
-func countLine(plan view.Plan) string {
+func countLine(plan api.Plan) string {
 	line := fmt.Sprintf("held %d · compensated %d · skipped %d · quarantined %d", plan.Held,
 		plan.Compensated, plan.Skipped, plan.Quarantined)
 	if plan.Owner != "" {

@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
-	child := view.Plan{Plan: "c1", State: "committed", Label: "the hotel", Actions: []view.Action{
+	child := api.Plan{Plan: "c1", State: "committed", Label: "the hotel", Actions: []api.Action{
 		{Number: 1, Action: "1", Capability: "hotel.book", Class: "compensable", Outcome: "completed", Undo: "held",
 			Fidelity: "semantic"},
 	}}
-	plan := view.Plan{
+	plan := api.Plan{
 		Plan: "p1", Label: "to the sea", State: "unwinding", ToSavepoint: "paid", Reason: "wrong dates (ana)",
 		Parent: "p0", Owner: "travel",
 		OnUndoFailure: "continue", SecondApprover: true, Held: 5,
-		Savepoints: []view.Savepoint{{Name: "begun"}, {Name: "paid", Actions: 2}, {Name: "last", Actions: 7}},
-		Actions: []view.Action{
+		Savepoints: []api.Savepoint{{Name: "begun"}, {Name: "paid", Actions: 2}, {Name: "last", Actions: 7}},
+		Actions: []api.Action{
 			{Number: 1, Action: "1", Capability: "card.charge", Class: "compensable", Outcome: "completed",
 				Undo: "held", Fidelity: "semantic", ClosesNs: at(2 * time.Hour), Pivot: true},
 			{Number: 2, Action: "plan:c1", Child: "c1", Class: "undeclared", Outcome: "unknown", Undo: "held",
@@ -40,7 +40,7 @@ func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
 		},
 	}
 	var out strings.Builder
-	WriteTree(&out, cli.Pen{}, cli.Family{Root: plan, Children: map[string]view.Plan{"c1": child}}, now)
+	WriteTree(&out, cli.Pen{}, cli.Family{Root: plan, Children: map[string]api.Plan{"c1": child}}, now)
 	want := `p1  to the sea  unwinding back to savepoint paid, part of p0 (wrong dates (ana))
 ├┄ savepoint begun
 ├─ 1 card.charge  completed  ── held, semantic, window closes in 2h00m (pivot)
@@ -68,16 +68,16 @@ held 5 · compensated 0 · skipped 0 · quarantined 0 · owner travel · answers
 func TestTheTreeOfAResolvedPlanWaitsForNothing(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	at := now.Add(-time.Minute).UnixNano()
-	plan := view.Plan{Plan: "p1", State: "resolved", EndedNs: at, Actions: []view.Action{
+	plan := api.Plan{Plan: "p1", State: "resolved", EndedNs: at, Actions: []api.Action{
 		{Number: 1, Action: "1", Capability: "a.b", Class: "compensable", Outcome: "completed", Undo: "owed",
 			WaitsFor: "what came after it"},
 		{Number: 2, Action: "plan:c1", Child: "c1", Undo: "resolved", SettledNs: at, After: []int{1}},
 		{Number: 3, Action: "3", Capability: "mail.send", Class: "irreversible", Outcome: "completed", Undo: "resolved",
 			Resolution: "skipped", ResolvedBy: "ana", SettledNs: at, After: []int{2}},
 	}}
-	child := view.Plan{Plan: "c1", State: "resolved"}
+	child := api.Plan{Plan: "c1", State: "resolved"}
 	var out strings.Builder
-	WriteTree(&out, cli.Pen{}, cli.Family{Root: plan, Children: map[string]view.Plan{"c1": child}}, now)
+	WriteTree(&out, cli.Pen{}, cli.Family{Root: plan, Children: map[string]api.Plan{"c1": child}}, now)
 	want := `p1  resolved since 11:59:00Z
 ├─ 1 a.b        completed  ── owed: left as it is, as its owner said
 ├─ 2 plan c1    resolved   ── resolved 11:59:00Z

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // No word about a lease promises what does not come.
 func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
-	for want, l := range map[string]view.Lease{
+	for want, l := range map[string]api.Lease{
 		"true, it fires as soon as the clock allows":    {Truth: "true"},
 		"true, held: the cascade was cut, see plan why": {Truth: "true", Cascade: "cut"},
 		"given up":                                  {Truth: "true", Cascade: "given up"},
@@ -28,14 +28,14 @@ func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
 		}
 		var shown strings.Builder
 		l.Name, l.Condition, l.Waits = "n", "c", []string{"fact k"}
-		writeLeases(&shown, cli.Pen{}, "", []view.Lease{l})
+		writeLeases(&shown, cli.Pen{}, "", []api.Lease{l})
 		if !strings.HasPrefix(shown.String(), "lease n: c  "+want) ||
 			strings.Contains(shown.String(), "waits for") != asked(l) {
 			t.Errorf("plan show says %q, want %q", shown.String(), want)
 		}
 	}
 	for want, moot := range map[string][]string{"no future makes it true": nil, "a; b": {"a", "b"}} {
-		if got := mootWhy(view.Lease{MootWhy: moot}); got != want {
+		if got := mootWhy(api.Lease{MootWhy: moot}); got != want {
 			t.Errorf("moot because %q, want %q", got, want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
 
 // What was not read is not called unknown.
 func TestAReadingSaysWhetherThereIsSuchAFact(t *testing.T) {
-	for want, r := range map[string]view.Reading{
+	for want, r := range map[string]api.Reading{
 		`facts["k"] = 7  (record 14)`:     {Name: `facts["k"]`, Present: true, Value: "7", Sequence: 14},
 		`facts["k"]: present (record 14)`: {Name: `facts["k"]`, Present: true, Sequence: 14},
 		`facts["k"]: no such fact`:        {Name: `facts["k"]`},

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // WriteUndos prints attempts as a table, with their plans when those differ.
-func WriteUndos(w io.Writer, p cli.Pen, undos []view.Undo, plans bool) {
+func WriteUndos(w io.Writer, p cli.Pen, undos []api.Undo, plans bool) {
 	t := cli.Table{Head: []string{"#", "ACTION", "UNDO BY", "TRY", "STATE", "DISPATCHED", "WAITED",
 		"QUEUED", "WORK", "SETUP", "TOOL", "LLM", "WORKER", "CODE"},
 		Elastic: []string{"UNDO BY", "WORKER", "CODE"},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -45,15 +44,15 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 // ask asks for one batch.
-func ask(in cli.Listing) ([]view.Review, string, error) {
-	var answer view.ReviewAnswer
-	err := in.Client.Ask(in.Ctx, "review.ls", view.ReviewQuery{After: in.After, Limit: in.Limit},
+func ask(in cli.Listing) ([]api.Review, string, error) {
+	var answer api.ReviewAnswer
+	err := in.Client.Ask(in.Ctx, "review.ls", api.ReviewQuery{After: in.After, Limit: in.Limit},
 		&answer)
 	return answer.Reviews, answer.Next, err
 }
 
 func newLs(s *cli.Settings) *cobra.Command {
-	return cli.List[view.Review]{
+	return cli.List[api.Review]{
 		Command: &cobra.Command{
 			Use: "ls",
 			Short: "List the actions that wait for a verdict (exit code 1 when there are any), the " +
@@ -63,30 +62,30 @@ func newLs(s *cli.Settings) *cobra.Command {
 		},
 		Doing: "list the reviews", Name: "review", Filter: `review.agent == "coder"`,
 		Most: "at most `N` actions, and all of the last plan", Ask: ask,
-		Data: func(reviews []view.Review, next string) any {
-			return view.ReviewAnswer{Reviews: reviews, Next: next}
+		Data: func(reviews []api.Review, next string) any {
+			return api.ReviewAnswer{Reviews: reviews, Next: next}
 		},
 		Empty: "no action waits for a verdict",
 		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "AGENT", "SINCE", "INPUT"},
 			Elastic: []string{"INPUT"}, Spare: []string{"SINCE"}},
-		Row: func(t *cli.Table, v view.Review) {
+		Row: func(t *cli.Table, v api.Review) {
 			v = cli.ForPeople(v)
 			t.Add(v.Plan, v.Action, v.Capability, v.Agent, cli.Relative(v.SinceNs, time.Now()),
 				cli.Clip(inputText(v), 100))
 		},
-		More: func(reviews []view.Review) string {
+		More: func(reviews []api.Review) string {
 			if len(reviews) == 0 {
 				return ""
 			}
 			first := cli.ForPeople(reviews[0])
 			return "  next: sagenbaum review show " + first.Plan + " " + first.Action
 		},
-		Look: func(view.Review) bool { return true },
+		Look: func(api.Review) bool { return true },
 	}.New(s)
 }
 
 // inputText is the input of an action for people.
-func inputText(v view.Review) string {
+func inputText(v api.Review) string {
 	switch {
 	case v.Omitted:
 		return "(too large to be shown)"
@@ -97,7 +96,7 @@ func inputText(v view.Review) string {
 }
 
 func newShow(s *cli.Settings) *cobra.Command {
-	return cli.Show[view.Review]{
+	return cli.Show[api.Review]{
 		Command: &cobra.Command{
 			Use:     "show PLAN ACTION",
 			Short:   "Show an action that waits for a verdict, with its input",
@@ -105,7 +104,7 @@ func newShow(s *cli.Settings) *cobra.Command {
 			Args:    cli.Exactly("PLAN", "ACTION"),
 		},
 		Doing: "show the review",
-		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Review, error) {
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Review, error) {
 			all, _, err := cli.Batches("review.ls", cli.Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
 				ask, nil)
 			for _, v := range all {
@@ -117,9 +116,9 @@ func newShow(s *cli.Settings) *cobra.Command {
 				err = cli.Fail(cli.ExitFailed, "sagenbaum review ls",
 					"no action %s of plan %s waits for a verdict", args[1], args[0])
 			}
-			return view.Review{}, err
+			return api.Review{}, err
 		},
-		Write: func(out io.Writer, p cli.Pen, v view.Review) {
+		Write: func(out io.Writer, p cli.Pen, v api.Review) {
 			v = cli.ForPeople(v)
 			fmt.Fprintf(out, "%s %s\n", p.Bold(v.Plan), p.Bold(v.Action))
 			cli.PrintLines(out, [][2]string{{"capability", v.Capability}, {"class", v.Class},
@@ -127,7 +126,7 @@ func newShow(s *cli.Settings) *cobra.Command {
 				{"since", cli.Moment(v.SinceNs)}, {"deadline", cli.Moment(v.DeadlineNs)},
 				{"input", inputText(v)}})
 		},
-		Next: func(v view.Review) string {
+		Next: func(v api.Review) string {
 			return fmt.Sprintf("  next: sagenbaum review allow|block|redirect %s %s",
 				cli.Printable(v.Plan), cli.Printable(v.Action))
 		},

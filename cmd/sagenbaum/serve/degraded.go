@@ -13,8 +13,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // While a disk cannot be written `serve` stays: whoever asks for the status of a tenant
@@ -61,7 +61,7 @@ func (v *serving) standIn(conn *nats.Conn, disks []observe.Disk, external bool, 
 	tenants := make([]host.TenantHealth, 0, len(v.names()))
 	for _, tenant := range v.names() {
 		tenants = append(tenants,
-			host.TenantHealth{Tenant: tenant, Mode: view.ModeDegraded, Problem: cause.Error()})
+			host.TenantHealth{Tenant: tenant, Mode: api.ModeDegraded, Problem: cause.Error()})
 	}
 	v.watch.degraded.Store(&tenants)
 	s, err := host.NewStandIn(host.StandInConfig{

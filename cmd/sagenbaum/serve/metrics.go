@@ -18,9 +18,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // logText is the format of the log for people.
@@ -184,8 +184,8 @@ func (w *Watching) Health() health {
 	answer := health{OK: true, Tenants: h.Health()}
 	for _, t := range answer.Tenants {
 		answer.OK = answer.OK &&
-			(t.Mode == view.ModeHolding || t.Mode == view.ModeErased ||
-				t.Mode == view.ModeStandby && t.Problem != "")
+			(t.Mode == api.ModeHolding || t.Mode == api.ModeErased ||
+				t.Mode == api.ModeStandby && t.Problem != "")
 	}
 	return answer
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/tenancy"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -56,14 +55,14 @@ func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	reply, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
-	var answer view.StatusAnswer
+	var answer api.StatusAnswer
 	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
 		return false
 	}
 	switch status := answer.Status; status.Mode {
-	case "", view.ModeStarting:
+	case "", api.ModeStarting:
 		return false
-	case view.ModeStandby:
+	case api.ModeStandby:
 		return status.Problem != "" // held by another one; without, it is about to take the tenant
 	default:
 		return true

@@ -10,10 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum status` with all below it.
@@ -50,20 +49,20 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 }
 
 // WantsLook reports whether someone should look at a tenant.
-func WantsLook(v view.Status) bool {
-	if v.Mode == view.ModeErased {
+func WantsLook(v api.Status) bool {
+	if v.Mode == api.ModeErased {
 		return v.Erased == nil || v.Erased.Done == nil
 	}
-	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != view.ModeHolding ||
+	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != api.ModeHolding ||
 		v.Problem != ""
 }
 
 // TenantStatus is a tenant's status with the plans that wait for their owner, some
 // of them when there are many.
 type TenantStatus struct {
-	view.Status
-	Hosts []view.Host `json:"hosts,omitempty"` // that answered, by name
-	Stuck []view.Plan `json:"stuck,omitempty"` // with the actions that wait
+	api.Status
+	Hosts []api.Host `json:"hosts,omitempty"` // that answered, by name
+	Stuck []api.Plan `json:"stuck,omitempty"` // with the actions that wait
 }
 
 // StuckShown bounds the stuck plans that status and doctor name.
@@ -76,7 +75,7 @@ func statusInFull(ctx context.Context, c *cli.Client) (v TenantStatus, err error
 	if v.Hosts, err = c.Hosts(ctx); err != nil || v.Quarantined+v.Cut == 0 {
 		return v, err
 	}
-	answer, err := c.Plans(ctx, "quarantine.ls", view.Filter{}, StuckShown)
+	answer, err := c.Plans(ctx, "quarantine.ls", api.Filter{}, StuckShown)
 	v.Stuck = answer.Plans
 	return v, err
 }
@@ -92,7 +91,7 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	if v.Problem != "" {
 		line("problem", "%s", p.In("31", v.Problem))
 	}
-	if v.Mode == view.ModeDegraded && v.Records == 0 { // no host has the state open
+	if v.Mode == api.ModeDegraded && v.Records == 0 { // no host has the state open
 		for _, d := range v.Disks {
 			line("disk", "%s", render.DiskText(d))
 		}
@@ -170,8 +169,8 @@ func writeStuck(line func(name, format string, args ...any), p cli.Pen, v Tenant
 }
 
 // uncountedTexts say what of workers' answers did not count.
-func uncountedTexts(v view.Status, now time.Time) (texts []string) {
-	text := func(r *view.RefusedReplies, what, of string) {
+func uncountedTexts(v api.Status, now time.Time) (texts []string) {
+	text := func(r *api.RefusedReplies, what, of string) {
 		if r != nil {
 			texts = append(texts, fmt.Sprintf("%s %s, the last %s, of %s: %s",
 				cli.CountOf(int(r.Count), what), of, cli.Relative(r.Last.AtNs, now), r.Last.Capability,
@@ -184,7 +183,7 @@ func uncountedTexts(v view.Status, now time.Time) (texts []string) {
 }
 
 // usesText says what a tenant uses of what it may; empty: nothing is limited.
-func usesText(may *view.TenantMay) string {
+func usesText(may *api.TenantMay) string {
 	if may == nil {
 		return ""
 	}
@@ -197,7 +196,7 @@ func usesText(may *view.TenantMay) string {
 }
 
 // obligationNames are what of a plan waits for its owner, short.
-func obligationNames(plan view.Plan) (names []string) {
+func obligationNames(plan api.Plan) (names []string) {
 	for _, a := range render.Parked(plan) {
 		names = append(names, render.EntryText(a))
 	}
@@ -212,7 +211,7 @@ func obligationNames(plan view.Plan) (names []string) {
 }
 
 // Unserved counts the commands that no worker has taken.
-func Unserved(v view.Status) (n int) {
+func Unserved(v api.Status) (n int) {
 	for _, waiting := range v.Waiting {
 		if !waiting.Working {
 			n++

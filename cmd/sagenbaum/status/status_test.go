@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // A plan of which only a child plan waits is stuck on something, too.
 func TestAStuckParentNamesWhatItWaitsFor(t *testing.T) {
 	var out strings.Builder
-	v := TenantStatus{Status: view.Status{Quarantined: 1},
-		Stuck: []view.Plan{{Plan: "p", Owner: "ana"}}}
+	v := TenantStatus{Status: api.Status{Quarantined: 1},
+		Stuck: []api.Plan{{Plan: "p", Owner: "ana"}}}
 	WriteStatus(&out, cli.Pen{}, v, time.Now())
 	if !strings.Contains(out.String(), "stuck        p, owner ana: a plan that is part of it\n") {
 		t.Errorf("the status is\n%s", out.String())
@@ -23,9 +23,9 @@ func TestAStuckParentNamesWhatItWaitsFor(t *testing.T) {
 func TestTheStatusNamesWhatOfAnswersDoesNotCount(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(1_900_000_000, 0)
-	last := view.RefusedReply{AtNs: now.UnixNano(), Capability: "file.delete", Problem: "refused: reply.code"}
-	WriteStatus(&out, cli.Pen{}, TenantStatus{Status: view.Status{
-		UnreadFields: &view.RefusedReplies{Count: 2, Last: last}}}, now)
+	last := api.RefusedReply{AtNs: now.UnixNano(), Capability: "file.delete", Problem: "refused: reply.code"}
+	WriteStatus(&out, cli.Pen{}, TenantStatus{Status: api.Status{
+		UnreadFields: &api.RefusedReplies{Count: 2, Last: last}}}, now)
 	if got := out.String(); !strings.Contains(got, "2 fields of workers' answers unread") ||
 		!strings.Contains(got, "of file.delete: refused: reply.code") {
 		t.Errorf("the status is\n%s", got)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -24,7 +23,7 @@ import (
 const eraseWait = 2 * time.Minute
 
 func newTenantErase(s *cli.Settings) *cobra.Command {
-	var q view.TenantErasureQuery
+	var q api.TenantErasureQuery
 	var confirm string
 	var limit time.Duration
 	cmd := &cobra.Command{
@@ -55,7 +54,7 @@ on when it starts, and one that is away erases its part then. Erasing twice is h
 				return err
 			}
 			s.Tenant = q.Tenant
-			var answer view.TenantErasureAnswer
+			var answer api.TenantErasureAnswer
 			if err := s.Administer(cmd, max(s.Timeout, limit), "erase the tenant", "tenant.erase", q,
 				&answer); err != nil {
 				return err
@@ -79,7 +78,7 @@ on when it starts, and one that is away erases its part then. Erasing twice is h
 	return cmd
 }
 
-func checkErasure(q view.TenantErasureQuery, limit time.Duration) error {
+func checkErasure(q api.TenantErasureQuery, limit time.Duration) error {
 	switch {
 	case !ledger.ValidToken(q.Tenant):
 		return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%q is no tenant", q.Tenant)
@@ -112,7 +111,7 @@ func confirmed(cmd *cobra.Command, tenant, given string) error {
 
 // erasureOf is the erasure of a tenant that no host serves; nil: it was not erased, or may not
 // be asked for.
-func erasureOf(ctx context.Context, s *cli.Settings, tenant string) (erased *view.TenantErasure) {
+func erasureOf(ctx context.Context, s *cli.Settings, tenant string) (erased *api.TenantErasure) {
 	s.Everywhere(true)
 	err := s.With(func(c *cli.Client) error {
 		var answer api.ErasedAnswer

@@ -13,8 +13,8 @@ import (
 	ledgercmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum tenant` with all below it.
@@ -30,9 +30,9 @@ func Command(s *cli.Settings) *cobra.Command {
 
 // tenantListed is a tenant as `tenant ls` tells it.
 type tenantListed struct {
-	Tenant  string       `json:"tenant"`
-	Problem string       `json:"problem,omitempty"` // why its status cannot be told
-	Status  *view.Status `json:"status,omitempty"`
+	Tenant  string      `json:"tenant"`
+	Problem string      `json:"problem,omitempty"` // why its status cannot be told
+	Status  *api.Status `json:"status,omitempty"`
 }
 
 func newTenantLs(s *cli.Settings) *cobra.Command {
@@ -119,7 +119,7 @@ func newTenantShow(s *cli.Settings) *cobra.Command {
 			if erased == nil {
 				return err
 			}
-			return s.Print(cmd, view.Status{Tenant: args[0], Mode: view.ModeErased, Erased: erased},
+			return s.Print(cmd, api.Status{Tenant: args[0], Mode: api.ModeErased, Erased: erased},
 				func() {
 					fmt.Fprintln(cmd.OutOrStdout(), render.TenantErasureText(cli.ForPeople(*erased)))
 				})

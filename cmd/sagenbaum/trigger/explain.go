@@ -5,14 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func newTriggerExplain(s *cli.Settings) *cobra.Command {
-	var q view.ExplainQuery
+	var q api.ExplainQuery
 	cmd := &cobra.Command{
 		Use:   "explain PLAN",
 		Short: "Say what the held conditions of a plan answer now, and what they wait for",
@@ -25,7 +24,7 @@ are conditions like any other.`,
 		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan = args[0]
-			var answer view.ExplainAnswer
+			var answer api.ExplainAnswer
 			if err := s.Question(cmd, "explain the triggers", "trigger.explain", q,
 				&answer); err != nil {
 				return err

@@ -11,11 +11,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func newUndoShow(s *cli.Settings) *cobra.Command {
-	return cli.Show[view.UndosAnswer]{
+	return cli.Show[api.UndosAnswer]{
 		Command: &cobra.Command{
 			Use:     "show PLAN ACTION",
 			Short:   "Show every attempt to undo one action in full",
@@ -23,18 +23,18 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 			Args:    cli.Exactly("PLAN", "ACTION"),
 		},
 		Doing: "show the undo",
-		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.UndosAnswer, error) {
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.UndosAnswer, error) {
 			plan, err := c.Plan(ctx, args[0], 0)
 			if err != nil {
-				return view.UndosAnswer{}, err
+				return api.UndosAnswer{}, err
 			}
 			a, err := render.FindAction(plan, args[1])
 			if err != nil {
-				return view.UndosAnswer{}, err
+				return api.UndosAnswer{}, err
 			}
-			return c.Undos(ctx, view.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
+			return c.Undos(ctx, api.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
 		},
-		Write: func(out io.Writer, p cli.Pen, answer view.UndosAnswer) {
+		Write: func(out io.Writer, p cli.Pen, answer api.UndosAnswer) {
 			for i, u := range cli.ForPeople(answer).Undos {
 				if i > 0 {
 					fmt.Fprintln(out)
@@ -42,13 +42,13 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 				writeAttempt(out, p, u)
 			}
 		},
-		Next: func(answer view.UndosAnswer) string {
+		Next: func(answer api.UndosAnswer) string {
 			return map[bool]string{true: "nothing was dispatched"}[len(answer.Undos) == 0]
 		},
 	}.New(s)
 }
 
-func writeAttempt(out io.Writer, p cli.Pen, u view.Undo) {
+func writeAttempt(out io.Writer, p cli.Pen, u api.Undo) {
 	ended := "-"
 	if u.Ended != "" {
 		ended = u.Ended + " at " + cli.Moment(u.EndedNs)

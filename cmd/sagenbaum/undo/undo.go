@@ -6,10 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum undo` with all below it.
@@ -23,7 +22,7 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newUndoLs(s *cli.Settings) *cobra.Command {
-	var q view.UndoQuery
+	var q api.UndoQuery
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the attempts of undos: of a plan, of an action, or of a capability",
@@ -43,12 +42,12 @@ of one action of it, or of everything that a capability did.
 	cmd.Flags().StringVar(&q.Capability, "capability", "",
 		"attempts to undo what this `CAPABILITY` did, in the order of dispatch")
 	named := false // q.Action is an id
-	return cli.List[view.Undo]{
+	return cli.List[api.Undo]{
 		Command: cmd, Doing: "list undos", Name: "undo", Filter: `undo.state == "failed"`,
 		Most:  "at most `N` attempts",
 		From:  "go on after this `PLACE`, as printed when there are more",
 		Check: func() error { return cli.CheckUndoQuery(q) },
-		Ask: func(in cli.Listing) ([]view.Undo, string, error) {
+		Ask: func(in cli.Listing) ([]api.Undo, string, error) {
 			if q.Action != "" && !named {
 				plan, err := in.Client.Plan(in.Ctx, q.Plan, 0)
 				if err != nil {
@@ -62,11 +61,11 @@ of one action of it, or of everything that a capability did.
 			}
 			return cli.UndoBatch(&q)(in)
 		},
-		Data: func(undos []view.Undo, next string) any {
-			return view.UndosAnswer{Undos: undos, Next: next}
+		Data: func(undos []api.Undo, next string) any {
+			return api.UndosAnswer{Undos: undos, Next: next}
 		},
 		Empty: "nothing was dispatched",
-		Write: func(out io.Writer, p cli.Pen, undos []view.Undo) {
+		Write: func(out io.Writer, p cli.Pen, undos []api.Undo) {
 			render.WriteUndos(out, p, cli.ForPeople(undos), q.Plan == "")
 		},
 		GoOn: func(next string) string { return "--after " + next },

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Command is `sagenbaum worker` with all below it.
@@ -24,8 +24,8 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newWorkerLs(s *cli.Settings) *cobra.Command {
-	var answer view.WorkersAnswer
-	return cli.List[view.Worker]{
+	var answer api.WorkersAnswer
+	return cli.List[api.Worker]{
 		Command: &cobra.Command{
 			Use: "ls",
 			Short: "List the capabilities of undos that are held, and who serves them (exit code 1 " +
@@ -39,11 +39,11 @@ serves one of them.`,
 				"\"yes\"' -o json",
 		},
 		Doing: "list workers", Name: "worker", Filter: `worker.served != "yes"`,
-		Ask: func(in cli.Listing) (_ []view.Worker, _ string, err error) {
+		Ask: func(in cli.Listing) (_ []api.Worker, _ string, err error) {
 			answer, err = in.Client.Workers(in.Ctx)
 			return answer.Workers, "", err
 		},
-		Data: func(workers []view.Worker, _ string) any {
+		Data: func(workers []api.Worker, _ string) any {
 			answer.Workers = workers
 			return answer
 		},
@@ -52,11 +52,11 @@ serves one of them.`,
 		Paint: func(p cli.Pen, cell string) string {
 			return p.In(map[string]string{"yes": "32", "no": "31;1", "listener": "31;1"}[cell], cell)
 		},
-		Row: func(t *cli.Table, w view.Worker) {
+		Row: func(t *cli.Table, w api.Worker) {
 			t.Add(w.Capability, w.Served, fmt.Sprint(w.Held), fmt.Sprint(w.Due),
 				cli.Relative(w.HeardNs, time.Now()), w.Plan)
 		},
-		More: func([]view.Worker) string {
+		More: func([]api.Worker) string {
 			return map[bool]string{true: "there are more plans than one look reads: these are the " +
 				"counts of the first"}[answer.Partial]
 		},
@@ -65,12 +65,12 @@ serves one of them.`,
 }
 
 // missing reports whether no worker serves a capability, as far as is known.
-func missing(w view.Worker) bool {
-	return w.Served == view.ServedNo || w.Served == view.ServedListener
+func missing(w api.Worker) bool {
+	return w.Served == api.ServedNo || w.Served == api.ServedListener
 }
 
 func newWorkerShow(s *cli.Settings) *cobra.Command {
-	return cli.Show[view.Worker]{
+	return cli.Show[api.Worker]{
 		Command: &cobra.Command{
 			Use:     "show CAPABILITY",
 			Short:   "Show who serves one capability of undos, and what is held that it undoes",
@@ -78,20 +78,20 @@ func newWorkerShow(s *cli.Settings) *cobra.Command {
 			Args:    cli.Exactly("CAPABILITY"),
 		},
 		Doing: "show the worker",
-		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Worker, error) {
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Worker, error) {
 			answer, err := c.Workers(ctx)
 			if err != nil {
-				return view.Worker{}, err
+				return api.Worker{}, err
 			}
 			at := slices.IndexFunc(answer.Workers,
-				func(w view.Worker) bool { return w.Capability == args[0] })
+				func(w api.Worker) bool { return w.Capability == args[0] })
 			if at < 0 {
-				return view.Worker{}, cli.Fail(cli.ExitFailed, "sagenbaum worker ls",
+				return api.Worker{}, cli.Fail(cli.ExitFailed, "sagenbaum worker ls",
 					"nothing is held that %s would undo", args[0])
 			}
 			return answer.Workers[at], nil
 		},
-		Write: func(out io.Writer, _ cli.Pen, w view.Worker) {
+		Write: func(out io.Writer, _ cli.Pen, w api.Worker) {
 			cli.PrintLines(out, [][2]string{{"capability", w.Capability}, {"served", w.Served},
 				{"held", cli.CountOf(int(w.Held), "action")}, {"due", fmt.Sprint(w.Due)},
 				{"last heard", cli.Relative(w.HeardNs, time.Now())}, {"in plan", w.Plan}})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -18,7 +17,7 @@ func TestOnlyOneRebuildRuns(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Shared: new(Shared)})
 	d.Shared.rebuilding.Store(true)
-	if answer, ok := d.rebuild().(view.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
+	if answer, ok := d.rebuild().(api.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
 		t.Fatalf("%+v", answer)
 	}
 }
@@ -115,7 +114,7 @@ func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
 			if v.asked != nil {
 				answer = func(d *Desk, body []byte) any { return v.asked(d, "ana", body) }
 			}
-			if got, ok := answer(d, []byte(body)).(view.ErrorAnswer); !ok || got.Field != field || got.Want == "" {
+			if got, ok := answer(d, []byte(body)).(api.ErrorAnswer); !ok || got.Field != field || got.Want == "" {
 				t.Errorf("%s with %s: %+v, want field %s", name, body, got, field)
 			}
 		}
@@ -123,12 +122,12 @@ func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"plan":"p","plan":"q"}`: "request.plan", `{"plan":null}`: "request.plan",
 	} {
-		if got, ok := tried["plan.show"].answer(d, []byte(body)).(view.ErrorAnswer); !ok || got.Field != field {
+		if got, ok := tried["plan.show"].answer(d, []byte(body)).(api.ErrorAnswer); !ok || got.Field != field {
 			t.Errorf("plan.show with %s: %+v", body, got)
 		}
 	}
 	body := []byte(`{"tenant":"t","reason":"r","actor":"a","Tenant":"other"}`)
-	if got, ok := tried["admin tenant.erase"].answer(d, body).(view.ErrorAnswer); !ok || got.Field != "request.Tenant" {
+	if got, ok := tried["admin tenant.erase"].answer(d, body).(api.ErrorAnswer); !ok || got.Field != "request.Tenant" {
 		t.Errorf("tenant.erase of two tenants: %+v", got)
 	}
 }

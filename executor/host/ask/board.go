@@ -9,8 +9,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Board is what the loop of a tenant shows of itself to the questions beside it, and the
@@ -25,12 +25,12 @@ type Board struct {
 	mu        sync.Mutex
 	mode      string
 	problem   string
-	halt      *view.Halt          // in ModeHalted
-	erased    *view.TenantErasure // in ModeErased
-	sinceNs   int64               // stamp of the term in the ledger; 0: none yet
-	elsewhere bool                // halted here, and another host holds the tenant
-	refusal   string              // why the stream refuses appends now
-	records   ledger.Store        // nil before it is open
+	halt      *api.Halt          // in ModeHalted
+	erased    *api.TenantErasure // in ModeErased
+	sinceNs   int64              // stamp of the term in the ledger; 0: none yet
+	elsewhere bool               // halted here, and another host holds the tenant
+	refusal   string             // why the stream refuses appends now
+	records   ledger.Store       // nil before it is open
 	copies    *tiles.Files
 	last      uint64 // last sequence known to be in the stream
 	folded    uint64 // last sequence that is folded
@@ -38,8 +38,8 @@ type Board struct {
 	attached  bool   // a session goes on: it folds, and answers what is asked about outcomes
 	waiters   []*waiter
 	outcomes  outcomes
-	waiting   func() []view.Waiting // commands that found no worker; nil: none are sent
-	wanted    chan struct{}         // buffered 1: a question waits for the loop
+	waiting   func() []api.Waiting // commands that found no worker; nil: none are sent
+	wanted    chan struct{}        // buffered 1: a question waits for the loop
 }
 
 // Modes counts the modes of tenants: *observe.Meter.
@@ -56,7 +56,7 @@ const waitersMax = 10_000
 
 // NewBoard is the board of a tenant that starts.
 func NewBoard(meter Modes) *Board {
-	b := &Board{meter: meter, asking: asking{gone: make(chan struct{})}, mode: view.ModeStarting,
+	b := &Board{meter: meter, asking: asking{gone: make(chan struct{})}, mode: api.ModeStarting,
 		wanted: make(chan struct{}, 1), outcomes: outcomes{of: map[string][]*outcome{}}}
 	b.meter.Mode("", b.mode)
 	return b
@@ -66,8 +66,8 @@ func NewBoard(meter Modes) *Board {
 func (b *Board) Enter(mode, problem string) { b.enter(mode, problem, nil) }
 
 // Erased enters ModeErased: nothing of the tenant is shown any more but that.
-func (b *Board) Erased(e *view.TenantErasure) {
-	b.enter(view.ModeErased, "", nil)
+func (b *Board) Erased(e *api.TenantErasure) {
+	b.enter(api.ModeErased, "", nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.erased, b.refusal, b.records, b.copies, b.waiting = e, "", nil, nil, nil
@@ -75,7 +75,7 @@ func (b *Board) Erased(e *view.TenantErasure) {
 }
 
 // erasure is that of the tenant; nil: it was not erased.
-func (b *Board) erasure() *view.TenantErasure {
+func (b *Board) erasure() *api.TenantErasure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.erased
@@ -83,11 +83,11 @@ func (b *Board) erasure() *view.TenantErasure {
 
 // Halt enters ModeHalted for what a guard has found.
 func (b *Board) Halt(h *ledger.Halted) {
-	b.enter(view.ModeHalted, h.Error(),
-		&view.Halt{Guard: h.Guard, Sequence: h.Sequence, Problem: h.Problem})
+	b.enter(api.ModeHalted, h.Error(),
+		&api.Halt{Guard: h.Guard, Sequence: h.Sequence, Problem: h.Problem})
 }
 
-func (b *Board) enter(mode, problem string, halt *view.Halt) {
+func (b *Board) enter(mode, problem string, halt *api.Halt) {
 	b.mu.Lock()
 	same := b.mode == mode && b.problem == problem
 	b.meter.Mode(b.mode, mode)
@@ -159,7 +159,7 @@ func (b *Board) Copies() *tiles.Files {
 }
 
 // Sending shows what commands wait for, while this host holds the tenant; nil: it does not.
-func (b *Board) Sending(waiting func() []view.Waiting) {
+func (b *Board) Sending(waiting func() []api.Waiting) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = waiting
@@ -339,7 +339,7 @@ func (b *Board) head() {
 	b.mu.Lock()
 	records, mode := b.records, b.mode
 	b.mu.Unlock()
-	if records == nil || mode == view.ModeHolding || mode == view.ModeGuard {
+	if records == nil || mode == api.ModeHolding || mode == api.ModeGuard {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -360,7 +360,7 @@ const (
 func (b *Board) awaitHalt(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, alarmMax)
 	defer cancel()
-	for pause.For(ctx, alarmPoll) && b.Mode() != view.ModeHalted {
+	for pause.For(ctx, alarmPoll) && b.Mode() != api.ModeHalted {
 	}
 }
 
@@ -368,12 +368,12 @@ func (b *Board) awaitHalt(ctx context.Context) {
 func (b *Board) silent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	stopped := b.mode == view.ModeHalted || b.mode == view.ModeDegraded
-	return b.mode == view.ModeStandby && b.problem != "" || stopped && b.elsewhere
+	stopped := b.mode == api.ModeHalted || b.mode == api.ModeDegraded
+	return b.mode == api.ModeStandby && b.problem != "" || stopped && b.elsewhere
 }
 
 // unserved are the commands that found no worker yet.
-func (b *Board) unserved() []view.Waiting {
+func (b *Board) unserved() []api.Waiting {
 	b.mu.Lock()
 	waiting := b.waiting
 	b.mu.Unlock()

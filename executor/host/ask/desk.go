@@ -51,14 +51,14 @@ type Config struct {
 	Meter    Meter
 	Shared   *Shared
 
-	Released func()               // called when another host has given the tenant back
-	Erased   func()               // called when another host erases the tenant
-	Folding  func() *view.Folding // how far the session has folded what came before; nil: all
-	Disks    func() []view.Disk   // of this host
+	Released func()              // called when another host has given the tenant back
+	Erased   func()              // called when another host erases the tenant
+	Folding  func() *api.Folding // how far the session has folded what came before; nil: all
+	Disks    func() []api.Disk   // of this host
 	// Room is what the ledger takes on disk, the limit of it (0: none), and whether it is full.
 	Room func() (used, most uint64, full bool)
 
-	Cascade     view.Cascade
+	Cascade     api.Cascade
 	MemoryBytes int64  // of working memory; 0: no limit
 	Lossy       bool   // the server need not sync every write
 	Durable     string // as in jetstream.Config: DurableServer
@@ -74,15 +74,15 @@ type Keyring interface {
 
 // Signer signs checkpoints: *proof.Signer.
 type Signer interface {
-	View(v view.Checkpoint) view.Checkpoint
+	View(v api.Checkpoint) api.Checkpoint
 	KeyProblem(named string, last []byte) string
 }
 
 // Scrubber holds the stream against the tiles: *repair.Scrubber.
 type Scrubber interface {
 	Scrub(ctx context.Context, records ledger.Store, copies *tiles.Files,
-		slowly bool) (view.ScrubAnswer, error)
-	View(v *view.Copy)
+		slowly bool) (api.ScrubAnswer, error)
+	View(v *api.Copy)
 }
 
 // Meter counts what is refused: *observe.Meter.
@@ -110,9 +110,9 @@ func New(cfg Config) *Desk { return &Desk{Config: cfg, requests: make(chan Reque
 // Request is what an operator asks of a tenant's loop.
 type Request struct {
 	Verb     string
-	Repair   view.RepairQuery
-	Rotation view.RotationQuery
-	Erasure  view.TenantErasureQuery
+	Repair   api.RepairQuery
+	Rotation api.RotationQuery
+	Erasure  api.TenantErasureQuery
 	Answer   chan any // buffered 1
 }
 
@@ -246,7 +246,7 @@ func (d *Desk) fromOwnAccount(m *nats.Msg) error {
 }
 
 // Ask answers one question of the query API (docs/cli.md) as its NATS subject does: the
-// answer is one of package view, of the verb or a view.ErrorAnswer. The error says that the
+// answer is one of package view, of the verb or a api.ErrorAnswer. The error says that the
 // host is stopping, or that q is no JSON.
 func (d *Desk) Ask(verb string, q any) (any, error) {
 	data, err := json.Marshal(q)
@@ -261,7 +261,7 @@ func (d *Desk) Ask(verb string, q any) (any, error) {
 }
 
 // Pulse is how far the fold has come, as Ask finds it.
-func (d *Desk) Pulse() (pulse view.Pulse, err error) {
+func (d *Desk) Pulse() (pulse api.Pulse, err error) {
 	if !d.Board.asking.enter() {
 		return pulse, fmt.Errorf("cannot ask about tenant %s: the host is stopping", d.Tenant)
 	}
@@ -300,16 +300,16 @@ func (d *Desk) answered(name string, v verb, user string, body []byte) (answer a
 				// question its answer; the actor will see for itself.
 				d.Log.Error("a question met what is impossible",
 					"verb", name, "panic", r, "stack", string(debug.Stack()))
-				answer = view.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", name, r)}
+				answer = api.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", name, r)}
 				return
 			}
-			answer = view.ErrorAnswer{Error: broken.Error()}
+			answer = api.ErrorAnswer{Error: broken.Error()}
 		}
 	}()
 	if erased := d.Board.erasure(); erased != nil && !v.always && name != "status" &&
 		name != "tenant.erase" {
 		const text = "tenant %s was erased by %s: %s"
-		return view.ErrorAnswer{Error: fmt.Sprintf(text, d.Tenant, erased.Actor, erased.Reason)}
+		return api.ErrorAnswer{Error: fmt.Sprintf(text, d.Tenant, erased.Actor, erased.Reason)}
 	}
 	if v.asked != nil {
 		return v.asked(d, user, body)
@@ -358,7 +358,7 @@ func (d *Desk) respond(m *nats.Msg, name string, v verb) {
 	err = m.Respond(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		const text = "the answer takes %d bytes, more than the server passes on; ask for less"
-		answer := view.ErrorAnswer{Error: fmt.Sprintf(text, len(body))}
+		answer := api.ErrorAnswer{Error: fmt.Sprintf(text, len(body))}
 		if body, err = json.Marshal(answer); err == nil {
 			err = m.Respond(body)
 		}
@@ -369,9 +369,9 @@ func (d *Desk) respond(m *nats.Msg, name string, v verb) {
 }
 
 // refuse is the answer to a request whose body is not what its verb takes.
-func (d *Desk) refuse(err error) view.ErrorAnswer {
+func (d *Desk) refuse(err error) api.ErrorAnswer {
 	d.Meter.RefusedRequest(observe.RefusedBody)
-	answer := view.ErrorAnswer{Error: err.Error()}
+	answer := api.ErrorAnswer{Error: err.Error()}
 	var refused *ledger.Refused
 	if errors.As(err, &refused) {
 		answer.Field, answer.Want = refused.Field, refused.Want
@@ -400,14 +400,14 @@ func (d *Desk) handOver(r Request) any {
 		select {
 		case d.requests <- r:
 		case <-ctx.Done():
-			return view.ErrorAnswer{Error: "the tenant is at something else; ask again"}
+			return api.ErrorAnswer{Error: "the tenant is at something else; ask again"}
 		}
 		select {
 		case answer := <-r.Answer:
 			return answer
 		case <-ctx.Done():
 			const text = "the host has stopped before it was done; look at sagenbaum status"
-			return view.ErrorAnswer{Error: text}
+			return api.ErrorAnswer{Error: text}
 		}
 	})
 }

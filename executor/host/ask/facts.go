@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Bounds of an answer about facts.
@@ -16,8 +17,8 @@ const (
 	eventSizeMin  = 512       // that one event takes beside its value
 )
 
-func (d *Desk) fact(q view.FactQuery) any {
-	var answer view.FactAnswer
+func (d *Desk) fact(q api.FactQuery) any {
+	var answer api.FactAnswer
 	if answer.Error = d.Board.unfolded(q.Sequence, sequenceWait); answer.Error != "" {
 		return answer
 	}
@@ -35,8 +36,8 @@ func (d *Desk) fact(q view.FactQuery) any {
 	return answer
 }
 
-func (d *Desk) history(q view.FactQuery) any {
-	answer := view.HistoryAnswer{Events: []view.FactEvent{}}
+func (d *Desk) history(q api.FactQuery) any {
+	answer := api.FactHistoryAnswer{Events: []api.FactEvent{}}
 	var places []rows.Place
 	d.look(func(r *view.Reader) { places, answer.More = r.Chronicle(q.Key, q.Limit) })
 	if len(places) == 0 {
@@ -45,7 +46,7 @@ func (d *Desk) history(q view.FactQuery) any {
 	}
 	events, omitted, err := eventsAt(d.Tenant, d.Board.Records(), places)
 	if err != nil {
-		return view.ErrorAnswer{Error: err.Error()}
+		return api.ErrorAnswer{Error: err.Error()}
 	}
 	answer.Events, answer.More = append(answer.Events, events...), answer.More || omitted
 	return answer
@@ -53,7 +54,7 @@ func (d *Desk) history(q view.FactQuery) any {
 
 // eventsAt reads what is at places of a ledger, the latest of them as far as they fit into one
 // answer.
-func eventsAt(tenant string, records ledger.Store, places []rows.Place) (events []view.FactEvent,
+func eventsAt(tenant string, records ledger.Store, places []rows.Place) (events []api.FactEvent,
 	omitted bool, err error) {
 	if records == nil {
 		return nil, false, errors.New("the ledger is not open yet")
@@ -78,20 +79,20 @@ func eventsAt(tenant string, records ledger.Store, places []rows.Place) (events 
 			break
 		}
 		if ok {
-			events = append([]view.FactEvent{event}, events...)
+			events = append([]api.FactEvent{event}, events...)
 		}
 	}
 	return events, omitted, nil
 }
 
 func (d *Desk) memory() any {
-	var answer view.MemoryAnswer
+	var answer api.MemoryAnswer
 	d.look(func(r *view.Reader) { answer.Memory = r.Memory(d.MemoryBytes) })
 	return answer
 }
 
-func (d *Desk) queue(q view.QueueQuery) any {
-	answer := view.QueueAnswer{Next: []view.Fact{}, Latest: []view.FactEvent{}}
+func (d *Desk) queue(q api.QueueQuery) any {
+	answer := api.QueueAnswer{Next: []api.Fact{}, Latest: []api.FactEvent{}}
 	var places []rows.Place
 	d.look(func(r *view.Reader) {
 		next, latest := r.Queue(q, d.MemoryBytes)
@@ -100,7 +101,7 @@ func (d *Desk) queue(q view.QueueQuery) any {
 	})
 	events, _, err := eventsAt(d.Tenant, d.Board.Records(), places)
 	if err != nil {
-		return view.ErrorAnswer{Error: err.Error()}
+		return api.ErrorAnswer{Error: err.Error()}
 	}
 	answer.Latest = append(answer.Latest, events...)
 	return answer

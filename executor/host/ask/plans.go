@@ -12,9 +12,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-func (d *Desk) plan(q view.PlanQuery) any {
+func (d *Desk) plan(q api.PlanQuery) any {
 	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return view.PlanAnswer{Error: problem}
+		return api.PlanAnswer{Error: problem}
 	}
 	answer, known := d.seenPlan(q.Plan)
 	if !known && d.Board.catchUp() { // its first record may have been acknowledged just now
@@ -23,9 +23,9 @@ func (d *Desk) plan(q view.PlanQuery) any {
 	return answer
 }
 
-func (d *Desk) seenPlan(id string) (answer view.PlanAnswer, known bool) {
+func (d *Desk) seenPlan(id string) (answer api.PlanAnswer, known bool) {
 	d.look(func(r *view.Reader) {
-		var shown view.Plan
+		var shown api.Plan
 		if shown, known = r.Plan(id); !known {
 			answer.Error = r.NoPlan(id)
 			return
@@ -37,7 +37,7 @@ func (d *Desk) seenPlan(id string) (answer view.PlanAnswer, known bool) {
 }
 
 // showWaiting says which of a plan's commands have found no worker.
-func (d *Desk) showWaiting(shown *view.Plan) {
+func (d *Desk) showWaiting(shown *api.Plan) {
 	for _, w := range d.Board.unserved() {
 		for i := range shown.Actions {
 			action := &shown.Actions[i]
@@ -62,7 +62,7 @@ func (d *Desk) showWaiting(shown *view.Plan) {
 }
 
 // ownersFrom says when a command that no worker takes becomes its owner's.
-func ownersFrom(w view.Waiting) string {
+func ownersFrom(w api.Waiting) string {
 	if w.UnservedNs == 0 {
 		return ""
 	}
@@ -72,7 +72,7 @@ func ownersFrom(w view.Waiting) string {
 // historyOf answers an agent about a plan of its own.
 func (d *Desk) historyOf(agent string, q api.HistoryQuery) any {
 	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return view.ErrorAnswer{Error: problem}
+		return api.ErrorAnswer{Error: problem}
 	}
 	var answer api.HistoryAnswer
 	read := func() { d.look(func(r *view.Reader) { answer = r.History(agent, q) }) }
@@ -86,31 +86,31 @@ func (d *Desk) historyOf(agent string, q api.HistoryQuery) any {
 
 // preview decides nothing and appends nothing: it says what an unwind would do
 // at this host's clock.
-func (d *Desk) preview(q view.PreviewQuery) any {
+func (d *Desk) preview(q api.PreviewQuery) any {
 	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return view.PreviewAnswer{Error: problem, Behind: true}
+		return api.PreviewAnswer{Error: problem, Behind: true}
 	}
-	preview, problem := looked(d, func(r *view.Reader) (view.Preview, error) {
+	preview, problem := looked(d, func(r *view.Reader) (api.Preview, error) {
 		return r.Preview(q, d.Now().UnixNano())
 	})
-	return view.PreviewAnswer{Preview: preview, Error: problem}
+	return api.PreviewAnswer{Preview: preview, Error: problem}
 }
 
 // previewOf answers an agent about a plan of its own. What is sealed in the ledger is sealed in
 // the arguments of calls.
 func (d *Desk) previewOf(agent string, q api.PreviewQuery) any {
 	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return view.PreviewAnswer{Error: problem, Behind: true}
+		return api.PreviewAnswer{Error: problem, Behind: true}
 	}
-	preview, problem := looked(d, func(r *view.Reader) (view.Preview, error) {
+	preview, problem := looked(d, func(r *view.Reader) (api.Preview, error) {
 		return r.PreviewOf(agent, q, d.Now().UnixNano())
 	})
-	return view.PreviewAnswer{Preview: preview, Error: problem}
+	return api.PreviewAnswer{Preview: preview, Error: problem}
 }
 
 // explain says what leases answer now.
-func (d *Desk) explain(q view.ExplainQuery) any {
-	explained, problem := looked(d, func(r *view.Reader) (view.Explain, error) {
+func (d *Desk) explain(q api.ExplainQuery) any {
+	explained, problem := looked(d, func(r *view.Reader) (api.Explain, error) {
 		shown, err := r.Explain(q)
 		var refused *ledger.Refused
 		if errors.As(err, &refused) {
@@ -118,24 +118,24 @@ func (d *Desk) explain(q view.ExplainQuery) any {
 		}
 		return shown, err
 	})
-	return view.ExplainAnswer{Explain: explained, Error: problem}
+	return api.ExplainAnswer{Explain: explained, Error: problem}
 }
 
 // dueUnservedMax is how many entries an answer of due.ls may have because of commands that
 // no one takes, where it has fewer of its own.
 const dueUnservedMax = 20
 
-func (d *Desk) upcoming(q view.ListQuery) any {
-	var answer view.UpcomingAnswer
+func (d *Desk) upcoming(q api.ListQuery) any {
+	var answer api.UpcomingAnswer
 	d.look(func(r *view.Reader) { answer.Upcoming = r.Upcoming(q.Limit) })
 	due := answer.Upcoming.Due
 	limit := max(len(due), dueUnservedMax)
 	for _, w := range d.Board.unserved() {
 		if w.UnservedNs != 0 && !w.Working && w.Problem == "" {
-			due = append(due, view.Due{Ns: w.UnservedNs, Kind: "unserved", Plan: w.Plan, Action: w.Action})
+			due = append(due, api.Due{Ns: w.UnservedNs, Kind: "unserved", Plan: w.Plan, Action: w.Action})
 		}
 	}
-	slices.SortStableFunc(due, func(a, b view.Due) int {
+	slices.SortStableFunc(due, func(a, b api.Due) int {
 		return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Plan, b.Plan),
 			cmp.Compare(a.Action, b.Action))
 	})

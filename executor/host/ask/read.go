@@ -7,23 +7,23 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // read reads messages out of the tiles, for clients that may not use JetStream: only hosts
 // should. The tiles have what was folded, byte for byte, also while the tenant is
 // halted and of a ledger whose stream was repaired.
-func (d *Desk) read(q view.ReadQuery) any {
+func (d *Desk) read(q api.ReadQuery) any {
 	if err := checkRead(q); err != nil {
 		return d.refuse(err)
 	}
 	tiles := d.Board.Copies()
 	switch {
 	case tiles == nil:
-		return view.ErrorAnswer{Error: "cannot read: the ledger is not open yet"}
-	case q.From == 0 && d.Board.Mode() != view.ModeHalted:
+		return api.ErrorAnswer{Error: "cannot read: the ledger is not open yet"}
+	case q.From == 0 && d.Board.Mode() != api.ModeHalted:
 		d.Board.catchUp() // what was acknowledged is a part of it
 	case q.From > tiles.Last() && q.WaitMs > 0:
 		wait := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
@@ -32,7 +32,7 @@ func (d *Desk) read(q view.ReadQuery) any {
 	}
 	answer, err := tiles.StoredFrom(q)
 	if err != nil {
-		return view.ErrorAnswer{Error: "cannot read: " + err.Error()}
+		return api.ErrorAnswer{Error: "cannot read: " + err.Error()}
 	}
 	return answer
 }
@@ -47,9 +47,9 @@ func (d *Desk) stream() any {
 	reply, err := d.Conn.RequestWithContext(ctx,
 		"$JS.API.STREAM.INFO."+jetstream.StreamName(d.Tenant), nil)
 	if err != nil {
-		return view.ErrorAnswer{Error: "cannot ask JetStream: " + err.Error()}
+		return api.ErrorAnswer{Error: "cannot ask JetStream: " + err.Error()}
 	}
-	answer := view.StreamAnswer{Stream: reply.Data}
+	answer := api.StreamAnswer{Stream: reply.Data}
 	var info struct {
 		Cluster struct {
 			Leader string `json:"leader"`
@@ -65,7 +65,7 @@ func (d *Desk) stream() any {
 	return answer
 }
 
-func checkRead(q view.ReadQuery) error {
+func checkRead(q api.ReadQuery) error {
 	switch {
 	case q.Limit < 0 || q.Limit > tiles.ReadLimitMax:
 		want := fmt.Sprintf("1 to %d messages, or 0 for %d", tiles.ReadLimitMax, tiles.ReadLimitDefault)
@@ -82,14 +82,14 @@ func checkRead(q view.ReadQuery) error {
 
 // export reads the tiles for a client that writes a bundle of them. It needs no session, and
 // changes nothing: whoever asks goes on from where the last answer ended.
-func (d *Desk) export(q view.ExportQuery) any {
+func (d *Desk) export(q api.ExportQuery) any {
 	tiles := d.Board.Copies()
 	if tiles == nil {
-		return view.ErrorAnswer{Error: "cannot export: the ledger is not open yet"}
+		return api.ErrorAnswer{Error: "cannot export: the ledger is not open yet"}
 	}
 	answer, err := tiles.Export(q)
 	if err != nil {
-		return view.ErrorAnswer{Error: "cannot export: " + err.Error()}
+		return api.ErrorAnswer{Error: "cannot export: " + err.Error()}
 	}
 	return answer
 }

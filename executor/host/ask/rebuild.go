@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // differencesMax bounds the rows that a rebuild names.
@@ -34,21 +35,21 @@ func DropRebuilds(dir string) error {
 // time.
 func (d *Desk) rebuild() any {
 	if !d.Shared.rebuilding.CompareAndSwap(false, true) {
-		return view.ErrorAnswer{Error: "another rebuild is under way"}
+		return api.ErrorAnswer{Error: "another rebuild is under way"}
 	}
 	defer d.Shared.rebuilding.Store(false)
 	return d.bounded(func(ctx context.Context) any {
 		start := time.Now()
 		answer, err := d.refoldBeside(ctx)
 		if err != nil {
-			return view.ErrorAnswer{Error: "cannot rebuild: " + err.Error()}
+			return api.ErrorAnswer{Error: "cannot rebuild: " + err.Error()}
 		}
 		answer.TookMs = time.Since(start).Milliseconds()
 		return answer
 	})
 }
 
-func (d *Desk) refoldBeside(ctx context.Context) (answer view.RebuildAnswer, err error) {
+func (d *Desk) refoldBeside(ctx context.Context) (answer api.RebuildAnswer, err error) {
 	records := d.Board.Records()
 	if records == nil {
 		return answer, errors.New("the ledger is not open yet")

@@ -19,7 +19,7 @@ import (
 const keyTimeout = 5 * time.Second
 
 // reveal shows an operator a plan with its sealed values.
-func (d *Desk) reveal(q view.PlanQuery) any {
+func (d *Desk) reveal(q api.PlanQuery) any {
 	shown, known := d.seenPlan(q.Plan)
 	if !known {
 		return shown
@@ -34,7 +34,7 @@ func (d *Desk) reveal(q view.PlanQuery) any {
 			&action.Arguments} {
 			opened, _, err := d.Keys.Open(ctx, *document, []string{plan}, nil)
 			if err != nil {
-				return view.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v",
+				return api.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v",
 					action.Action, seen.Plan, err)}
 			}
 			*document = opened

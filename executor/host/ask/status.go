@@ -6,12 +6,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func (d *Desk) status() any {
-	var shown view.Status
+	var shown api.Status
 	if erased := d.Board.erasure(); erased != nil {
-		return view.StatusAnswer{Status: view.Status{Tenant: d.Tenant, Mode: view.ModeErased,
+		return api.StatusAnswer{Status: api.Status{Tenant: d.Tenant, Mode: api.ModeErased,
 			Erased: erased, Holder: erased.Holder}}
 	}
 	d.look(func(r *view.Reader) {
@@ -45,19 +46,19 @@ func (d *Desk) status() any {
 			shown.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
 		}
 	}
-	return view.StatusAnswer{Status: shown}
+	return api.StatusAnswer{Status: shown}
 }
 
 // showRoom adds what the ledger takes of what it may, and reports whether it is full.
-func (d *Desk) showRoom(shown *view.Status) (full bool) {
+func (d *Desk) showRoom(shown *api.Status) (full bool) {
 	used, most, full := d.Room()
 	if most == 0 {
 		return false
 	}
 	if shown.May == nil { // its holder has not said it yet
-		shown.May = &view.TenantMay{}
+		shown.May = &api.TenantMay{}
 	}
-	shown.May.Limits = append(shown.May.Limits, view.LimitUse{Limit: "bytes", Used: used, Most: most})
+	shown.May.Limits = append(shown.May.Limits, api.LimitUse{Limit: "bytes", Used: used, Most: most})
 	return full
 }
 
@@ -65,7 +66,7 @@ func (d *Desk) showRoom(shown *view.Status) (full bool) {
 func (d *Desk) scrub(ctx context.Context) any {
 	answer, err := d.Scrubber.Scrub(ctx, d.Board.Records(), d.Board.Copies(), false)
 	if err != nil {
-		return view.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
+		return api.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
 	}
 	if answer.Differs != 0 {
 		d.Board.awaitHalt(ctx)
@@ -74,12 +75,12 @@ func (d *Desk) scrub(ctx context.Context) any {
 }
 
 // showCopy is what status says of the tiles.
-func (d *Desk) showCopy(shown *view.Status) {
+func (d *Desk) showCopy(shown *api.Status) {
 	tiles := d.Board.Copies()
 	if tiles == nil {
 		return
 	}
-	copies := view.Copy{Records: tiles.Size(), Last: tiles.Last()}
+	copies := api.Copy{Records: tiles.Size(), Last: tiles.Last()}
 	d.look(func(r *view.Reader) { copies.Repairs = r.Repairs() })
 	d.Scrubber.View(&copies)
 	shown.Copy = &copies
@@ -95,7 +96,7 @@ func (d *Desk) host() any {
 	b := d.Board
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return view.HostAnswer{Host: view.Host{
+	return api.HostAnswer{Host: api.Host{
 		Host: d.Holder, Mode: b.mode, Problem: b.problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
 	}}

@@ -112,7 +112,7 @@ func questionVerb(name string) verb {
 		return slow(taking(func(d *Desk, q api.PreviewQuery) any { return d.previewOf(agent, q) }))
 	}
 	return quick(func(*Desk, []byte) any {
-		return view.ErrorAnswer{Error: "unknown question " + name}
+		return api.ErrorAnswer{Error: "unknown question " + name}
 	})
 }
 
@@ -122,14 +122,14 @@ var administered = map[string]verb{
 	"ledger.export": slow(taking((*Desk).export)),
 	"ledger.sign":   slow(bare(handingOver("ledger.sign"))),
 	"rebuild":       slow(bare(handingOver("rebuild"))),
-	"ledger.repair": slow(taking(func(d *Desk, q view.RepairQuery) any {
+	"ledger.repair": slow(taking(func(d *Desk, q api.RepairQuery) any {
 		return d.handOver(Request{Verb: "ledger.repair", Repair: q})
 	})),
-	"tenant.erase": slow(taking(func(d *Desk, q view.TenantErasureQuery) any {
+	"tenant.erase": slow(taking(func(d *Desk, q api.TenantErasureQuery) any {
 		d.Board.catchUp() // a plan that was opened just now counts
 		return d.handOver(Request{Verb: "tenant.erase", Erasure: q})
 	})),
-	"key.rotate": slow(taking(func(d *Desk, q view.RotationQuery) any {
+	"key.rotate": slow(taking(func(d *Desk, q api.RotationQuery) any {
 		return d.handOver(Request{Verb: "key.rotate", Rotation: q})
 	})),
 }
@@ -140,7 +140,7 @@ func adminVerb(name string) verb {
 		return v
 	}
 	return quick(func(*Desk, []byte) any {
-		return view.ErrorAnswer{Error: "unknown request " + name}
+		return api.ErrorAnswer{Error: "unknown request " + name}
 	})
 }
 

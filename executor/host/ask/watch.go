@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -17,10 +17,10 @@ const (
 
 // Change is what the turns since the last one have touched.
 type Change struct {
-	Pulse view.Pulse `json:"pulse"`
-	Plans []string   `json:"plans"` // that records were about, at most 256
-	Facts bool       `json:"facts"` // records were about facts
-	All   bool       `json:"all"`   // there were more plans than that
+	Pulse api.Pulse `json:"pulse"`
+	Plans []string  `json:"plans"` // that records were about, at most 256
+	Facts bool      `json:"facts"` // records were about facts
+	All   bool      `json:"all"`   // there were more plans than that
 }
 
 // Watch follows the fold of one tenant. What happens while its owner is busy is added
@@ -54,7 +54,7 @@ func (w *Watch) Close() {
 	w.feed.watched.Store(len(w.feed.watches) > 0)
 }
 
-func (w *Watch) add(pulse view.Pulse, plans []string, facts, all bool) {
+func (w *Watch) add(pulse api.Pulse, plans []string, facts, all bool) {
 	w.mu.Lock()
 	w.pending.Pulse, w.pending.Facts, w.pending.All = pulse, w.pending.Facts || facts, w.pending.All ||
 		all
@@ -123,7 +123,7 @@ func (f *Feed) Touch(r *pb.Record) {
 }
 
 // Publish ends a turn, with the counters of the state.
-func (f *Feed) Publish(now view.Pulse) {
+func (f *Feed) Publish(now api.Pulse) {
 	if !f.watched.Load() {
 		return
 	}
@@ -136,7 +136,7 @@ func (f *Feed) Publish(now view.Pulse) {
 }
 
 // watch begins to follow; nil: watchesMax follow already.
-func (f *Feed) watch(pulse view.Pulse) *Watch {
+func (f *Feed) watch(pulse api.Pulse) *Watch {
 	w := &Watch{feed: f, ready: make(chan struct{}, 1), seen: map[string]bool{}}
 	w.pending.Pulse = pulse
 	f.mu.Lock()

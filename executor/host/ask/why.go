@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // What one story may cost: messages that are read on the way from a plan's opening to
@@ -24,9 +25,9 @@ const (
 
 // why tells what led to an unwind: from the state what turned and what waits, from
 // the ledger every record of it.
-func (d *Desk) why(q view.WhyQuery) any {
+func (d *Desk) why(q api.WhyQuery) any {
 	var trail view.Trail
-	told, problem := looked(d, func(r *view.Reader) (view.Why, error) {
+	told, problem := looked(d, func(r *view.Reader) (api.Why, error) {
 		shown, err := r.Why(q)
 		if err == nil {
 			trail = r.Trail(q)
@@ -38,7 +39,7 @@ func (d *Desk) why(q view.WhyQuery) any {
 		return shown, err
 	})
 	if problem != "" {
-		return view.WhyAnswer{Error: problem}
+		return api.WhyAnswer{Error: problem}
 	}
 	story := &story{tenant: d.Tenant, store: d.Board.Records(), trail: trail,
 		entries: map[rows.Place]ledger.Entry{}, read: map[rows.Place]bool{}, plan: q.Plan}
@@ -48,7 +49,7 @@ func (d *Desk) why(q view.WhyQuery) any {
 	if err != nil {
 		told.Left = "what the ledger did not give: " + err.Error()
 	}
-	return view.WhyAnswer{Why: told}
+	return api.WhyAnswer{Why: told}
 }
 
 // story gathers the records that a plan's story is told from. It belongs to one
@@ -193,7 +194,7 @@ func (s *story) known(at rows.Place) bool {
 }
 
 // tell orders and words what was gathered, as much as fits into one answer.
-func (s *story) tell(r *view.Reader) []ledger.StoryLine {
+func (s *story) tell(r *view.Reader) []api.StoryLine {
 	records := make([]ledger.Told, 0, len(s.entries))
 	for _, e := range s.entries {
 		records = append(records, r.Told(e))
@@ -205,8 +206,8 @@ func (s *story) tell(r *view.Reader) []ledger.StoryLine {
 		if size += len(text); err != nil || size > storyBytesMax || i == storyLinesMax {
 			s.left = fmt.Sprintf("%d further records; name an action, or read them: sagenbaum ledger tail "+
 				"--since %d --plan %s", len(lines)-i, lines[i].Sequence, lines[i].Plan)
-			return append([]ledger.StoryLine{}, lines[:i]...)
+			return append([]api.StoryLine{}, lines[:i]...)
 		}
 	}
-	return append([]ledger.StoryLine{}, lines...)
+	return append([]api.StoryLine{}, lines...)
 }

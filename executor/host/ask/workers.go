@@ -40,13 +40,13 @@ type Workers struct {
 // notCounted are answers, or parts of them, that did not count.
 type notCounted struct {
 	count  uint64
-	last   view.RefusedReply
+	last   api.RefusedReply
 	logged time.Time // when the last one went into the log
 	silent uint64    // since then
 }
 
 // add reports whether the log gets a line of it, and of how many it has none.
-func (n *notCounted) add(last view.RefusedReply) (silent uint64, loud bool) {
+func (n *notCounted) add(last api.RefusedReply) (silent uint64, loud bool) {
 	n.count++
 	n.last = last
 	silent, loud = n.silent, time.Since(n.logged) >= refusalLogPause
@@ -59,11 +59,11 @@ func (n *notCounted) add(last view.RefusedReply) (silent uint64, loud bool) {
 }
 
 // view is what status says; nil: there was nothing.
-func (n *notCounted) view() *view.RefusedReplies {
+func (n *notCounted) view() *api.RefusedReplies {
 	if n.count == 0 {
 		return nil
 	}
-	return &view.RefusedReplies{Count: n.count, Last: n.last}
+	return &api.RefusedReplies{Count: n.count, Last: n.last}
 }
 
 // NewWorkers knows of no worker yet.
@@ -116,7 +116,7 @@ func (w *Workers) Refused(r actuators.Refusal) {
 		of, text = &w.unread, "a field of a worker's answer cannot be read; the rest of it counts"
 	}
 	c := r.Command
-	last := view.RefusedReply{
+	last := api.RefusedReply{
 		AtNs: w.now().UnixNano(), Capability: c.Capability, Plan: c.Plan, Action: c.Action,
 		Worker: clipText(r.Worker), Problem: r.Err.Error(),
 	}
@@ -140,7 +140,7 @@ func (w *Workers) Read(e ledger.Entry) {
 
 // notCounted is what status says of answers that did not count, and of parts of those that
 // did; nil: there were none.
-func (w *Workers) notCounted() (refused, unread *view.RefusedReplies) {
+func (w *Workers) notCounted() (refused, unread *api.RefusedReplies) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.refused.view(), w.unread.view()
@@ -155,7 +155,7 @@ func clipText(text string) string {
 }
 
 func (d *Desk) workers() any {
-	answer := view.WorkersAnswer{Workers: []view.Worker{}}
+	answer := api.WorkersAnswer{Workers: []api.Worker{}}
 	d.look(func(r *view.Reader) {
 		views, partial := r.Workers()
 		answer.Workers, answer.Partial = append(answer.Workers, views...), partial
@@ -182,25 +182,25 @@ func (d *Desk) services(subjects []string) []actuators.Service {
 func (d *Desk) served(s actuators.Service, heardNs int64) string {
 	switch {
 	case s == actuators.ServiceWorker:
-		return view.ServedYes
+		return api.ServedYes
 	case s == actuators.ServiceHeard && d.Now().UnixNano()-heardNs < int64(actuators.PlainKept):
-		return view.ServedYes
+		return api.ServedYes
 	case s == actuators.ServiceHeard:
-		return view.ServedListener
+		return api.ServedListener
 	case s == actuators.ServiceNone:
-		return view.ServedNo
+		return api.ServedNo
 	default:
-		return view.ServedUnknown
+		return api.ServedUnknown
 	}
 }
 
 // whoServes says which calls have a worker, also of contracts without registrations.
-func (d *Desk) whoServes(q view.ServedQuery) any {
+func (d *Desk) whoServes(q api.ServedQuery) any {
 	if len(q.Calls) > servedMax {
 		problem := fmt.Sprintf("calls: %d; want at most %d", len(q.Calls), servedMax)
-		return view.ErrorAnswer{Error: problem}
+		return api.ErrorAnswer{Error: problem}
 	}
-	answer := view.ServedAnswer{Calls: []view.Served{}}
+	answer := api.ServedAnswer{Calls: []api.Served{}}
 	waiting := d.Board.unserved()
 	subjects := make([]string, len(q.Calls))
 	for i, call := range q.Calls {
@@ -212,15 +212,15 @@ func (d *Desk) whoServes(q view.ServedQuery) any {
 	services := d.services(subjects)
 	for i, call := range q.Calls {
 		heardNs := d.Workers.at(call.Capability)
-		shown := view.Served{ServedCall: call, HeardNs: heardNs,
+		shown := api.Served{ServedCall: call, HeardNs: heardNs,
 			Served: d.served(services[i], heardNs)}
 		for _, w := range waiting { // as good as asked: the last try has found no one
 			if w.Capability == call.Capability && !w.Working && w.Problem == "" &&
-				shown.Served == view.ServedUnknown {
-				shown.Served = view.ServedNo
+				shown.Served == api.ServedUnknown {
+				shown.Served = api.ServedNo
 			}
 		}
-		if shown.Served != view.ServedNo && call.Version != "" {
+		if shown.Served != api.ServedNo && call.Version != "" {
 			shown.OtherVersion = d.Workers.otherVersion(call.Capability, call.Version)
 		}
 		answer.Calls = append(answer.Calls, shown)

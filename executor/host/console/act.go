@@ -12,7 +12,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -124,13 +123,13 @@ func (v *visit) reason() (string, error) {
 	return reason, nil
 }
 
-func (v *visit) askPlan(id string) (view.Plan, error) {
+func (v *visit) askPlan(id string) (api.Plan, error) {
 	if !ledger.ValidDerived(id) {
-		return view.Plan{}, failed(
+		return api.Plan{}, failed(
 			http.StatusNotFound, "Look among the plans.", "%q is no plan id", id,
 		)
 	}
-	answer, err := ask[view.PlanAnswer](v, "plan.show", view.PlanQuery{Plan: id})
+	answer, err := ask[api.PlanAnswer](v, "plan.show", api.PlanQuery{Plan: id})
 	if err == nil && answer.Error != "" {
 		err = failed(http.StatusNotFound, "", "%s", answer.Error)
 	}
@@ -138,7 +137,7 @@ func (v *visit) askPlan(id string) (view.Plan, error) {
 }
 
 // askAction is the action that the page's address names, with its plan.
-func (v *visit) askAction() (plan view.Plan, a view.Action, err error) {
+func (v *visit) askAction() (plan api.Plan, a api.Action, err error) {
 	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
 		a, err = findAction(plan, v.r.PathValue("action"))
 	}
@@ -146,7 +145,7 @@ func (v *visit) askAction() (plan view.Plan, a view.Action, err error) {
 }
 
 // aboutPlan is the plan that an operator acts on, and why.
-func (v *visit) aboutPlan() (plan view.Plan, reason string, err error) {
+func (v *visit) aboutPlan() (plan api.Plan, reason string, err error) {
 	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
 		reason, err = v.reason()
 	}
@@ -169,14 +168,14 @@ func (v *visit) unwind() error {
 		return err
 	}
 	to := v.r.PostFormValue("to")
-	named := func(sp view.Savepoint) bool { return sp.Name == to }
+	named := func(sp api.Savepoint) bool { return sp.Name == to }
 	if to != "" && !slices.ContainsFunc(plan.Savepoints, named) {
 		return failed(
 			http.StatusBadRequest, "Choose one that the plan has.", "the plan has no savepoint %q", to,
 		)
 	}
 	action := v.r.PostFormValue("action")
-	switch called := func(a view.Action) bool { return a.Action == action }; {
+	switch called := func(a api.Action) bool { return a.Action == action }; {
 	case action != "" && to != "":
 		return failed(http.StatusBadRequest, "Choose one of the two.",
 			"an action and a savepoint are two parts of a plan")
@@ -220,7 +219,7 @@ func (v *visit) cascade() error {
 		return err
 	}
 	cut := v.r.PostFormValue("cut")
-	at := slices.IndexFunc(plan.Cuts, func(c view.Cut) bool { return c.Cut == cut })
+	at := slices.IndexFunc(plan.Cuts, func(c api.Cut) bool { return c.Cut == cut })
 	resume := v.r.PostFormValue("word") == "resume"
 	switch {
 	case at < 0:
@@ -265,7 +264,7 @@ func (v *visit) answer() error {
 	return v.act(record, "quarantine", plan.Plan, v.r.PathValue("action"))
 }
 
-func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
+func (v *visit) ownerWord(plan api.Plan, a api.Action) (*pb.Record, error) {
 	reason, err := v.reason()
 	if err != nil {
 		return nil, err
@@ -316,7 +315,7 @@ func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
 }
 
 // retryRefused says why the undo of a quarantined action cannot be tried again now.
-func retryRefused(a view.Action, force bool, now time.Time) string {
+func retryRefused(a api.Action, force bool, now time.Time) string {
 	switch {
 	case a.Number == 0:
 		return "there is nothing to retry: its record was refused"
@@ -339,7 +338,7 @@ func (v *visit) move() error {
 	if err != nil {
 		return err
 	}
-	if _, err := ask[view.FactAnswer](v, "fact.get", view.FactQuery{Key: key}); err != nil {
+	if _, err := ask[api.FactAnswer](v, "fact.get", api.FactQuery{Key: key}); err != nil {
 		return err
 	}
 	record := &pb.Record{
@@ -360,8 +359,8 @@ func (v *visit) move() error {
 	if err != nil {
 		return err
 	}
-	answer, err := ask[view.FactAnswer](
-		v, "fact.get", view.FactQuery{Key: key, Sequence: sequence},
+	answer, err := ask[api.FactAnswer](
+		v, "fact.get", api.FactQuery{Key: key, Sequence: sequence},
 	)
 	if err != nil {
 		return err
@@ -386,7 +385,7 @@ func (v *visit) confirmClock() error {
 	if err != nil {
 		return err
 	}
-	if v.page.Mode != view.ModeGuard {
+	if v.page.Mode != api.ModeGuard {
 		return failed(
 			http.StatusConflict, "", "the clock guard does not hold: the tenant is %s", v.page.Mode,
 		)

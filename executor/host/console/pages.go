@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // start leads to the tenant of a host that has one, and else to all of them.
@@ -27,7 +27,7 @@ func (v *visit) tenants() error {
 	for _, tenant := range v.page.Tenants {
 		row := web.Tenant{Tenant: tenant, Rate: v.s.rates.of(tenant)}
 		answer, err := v.host.Ask(tenant, "host", struct{}{})
-		if h, ok := answer.(view.HostAnswer); ok && err == nil {
+		if h, ok := answer.(api.HostAnswer); ok && err == nil {
 			row.Mode, row.Problem = h.Host.Mode, h.Host.Problem
 		}
 		if row.Pulse, err = v.host.Pulse(tenant); err != nil {
@@ -43,22 +43,22 @@ const overviewRows = 6
 
 func (v *visit) overview() error {
 	body := web.Overview{Rate: v.s.rates.of(v.page.Tenant)}
-	status := look[view.StatusAnswer](v, "status", struct{}{})
+	status := look[api.StatusAnswer](v, "status", struct{}{})
 	body.Status, body.Waiting = status.Status, status.Status.Waiting
 	body.Waiting = body.Waiting[:min(len(body.Waiting), overviewRows)]
-	body.Upcoming = look[view.UpcomingAnswer](
-		v, "due.ls", view.ListQuery{Limit: overviewRows},
+	body.Upcoming = look[api.UpcomingAnswer](
+		v, "due.ls", api.ListQuery{Limit: overviewRows},
 	).Upcoming
 	for _, list := range []struct {
-		to    *[]view.Plan
-		query view.FindQuery
+		to    *[]api.Plan
+		query api.FindQuery
 	}{
-		{&body.Parked, view.FindQuery{State: ledger.StateQuarantined}},
-		{&body.Moving, view.FindQuery{State: ledger.StateUnwinding}},
-		{&body.Latest, view.FindQuery{}},
+		{&body.Parked, api.FindQuery{State: ledger.StateQuarantined}},
+		{&body.Moving, api.FindQuery{State: ledger.StateUnwinding}},
+		{&body.Latest, api.FindQuery{}},
 	} {
 		list.query.Limit = overviewRows
-		*list.to = look[view.FindAnswer](v, "plan.find", list.query).Plans
+		*list.to = look[api.FindAnswer](v, "plan.find", list.query).Plans
 	}
 	v.live()
 	return v.show("Overview", "overview", body)
@@ -77,7 +77,7 @@ var planStates = []string{
 
 func (v *visit) plans() error {
 	query := v.r.URL.Query()
-	q := view.FindQuery{
+	q := api.FindQuery{
 		State: query.Get("state"), Agent: query.Get("agent"), Capability: query.Get("capability"),
 		Label: query.Get("label"), Text: query.Get("q"), After: query.Get("after"), Limit: pageRows,
 	}
@@ -89,7 +89,7 @@ func (v *visit) plans() error {
 	case age < 0:
 		q.UntilNs = now.Add(age).UnixNano()
 	}
-	answer := look[view.FindAnswer](v, "plan.find", q)
+	answer := look[api.FindAnswer](v, "plan.find", q)
 	v.filtered(answer.Error)
 	body.Plans, body.Paused = answer.Plans, answer.Paused
 	body.Filtered = q.State+q.Agent+q.Capability+q.Label+q.Text+body.Age != ""
@@ -128,11 +128,11 @@ func with(query url.Values, name, value string) string {
 const dueRows = 100
 
 func (v *visit) leases() error {
-	upcoming := look[view.UpcomingAnswer](v, "due.ls", view.ListQuery{Limit: dueRows})
-	status := look[view.StatusAnswer](v, "status", struct{}{})
+	upcoming := look[api.UpcomingAnswer](v, "due.ls", api.ListQuery{Limit: dueRows})
+	status := look[api.StatusAnswer](v, "status", struct{}{})
 	body := web.Leases{Upcoming: upcoming.Upcoming, Faulty: status.Status.FaultyPlans}
 	if status.Status.Cut > 0 {
-		parked := look[view.PlansAnswer](v, "quarantine.ls", view.ListQuery{Limit: pageRows})
+		parked := look[api.PlansAnswer](v, "quarantine.ls", api.ListQuery{Limit: pageRows})
 		for _, p := range parked.Plans {
 			if len(p.Cuts) > 0 {
 				body.Cut = append(body.Cut, p)
@@ -145,16 +145,16 @@ func (v *visit) leases() error {
 
 func (v *visit) memory() error {
 	query := v.r.URL.Query()
-	q := view.FactsQuery{
+	q := api.FactsQuery{
 		Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"),
 		Limit: pageRows,
 	}
-	memory := look[view.MemoryAnswer](v, "memory.status", struct{}{})
-	facts := look[view.FactsAnswer](v, "fact.ls", q)
+	memory := look[api.MemoryAnswer](v, "memory.status", struct{}{})
+	facts := look[api.FactsAnswer](v, "fact.ls", q)
 	v.filtered(facts.Error)
 	body := web.Memory{
 		Memory: memory.Memory, Query: q, Facts: facts.Facts,
-		States: []string{view.FactInMemory, view.FactEvicted, view.FactRetracted},
+		States: []string{api.FactInMemory, api.FactEvicted, api.FactRetracted},
 	}
 	body.Next, body.First = v.paging(facts.Next)
 	return v.show("Working memory", "memory", body)
@@ -162,9 +162,9 @@ func (v *visit) memory() error {
 
 func (v *visit) fact() error {
 	key := v.r.URL.Query().Get("key")
-	fact := look[view.FactAnswer](v, "fact.get", view.FactQuery{Key: key})
+	fact := look[api.FactAnswer](v, "fact.get", api.FactQuery{Key: key})
 	v.said(fact.Error)
-	history := look[view.HistoryAnswer](v, "fact.history", view.FactQuery{Key: key})
+	history := look[api.FactHistoryAnswer](v, "fact.history", api.FactQuery{Key: key})
 	v.said(history.Error)
 	slices.Reverse(history.Events)
 	v.live()
@@ -172,10 +172,10 @@ func (v *visit) fact() error {
 }
 
 func (v *visit) capabilities() error {
-	list := look[view.CapabilitiesAnswer](v, "capability.ls", struct{}{})
-	status := look[view.StatusAnswer](v, "status", struct{}{})
+	list := look[api.CapabilitiesAnswer](v, "capability.ls", struct{}{})
+	status := look[api.StatusAnswer](v, "status", struct{}{})
 	body := web.Capabilities{
-		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]view.Waiting{},
+		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]api.Waiting{},
 	}
 	for _, w := range status.Status.Waiting {
 		if len(body.Waiting[w.Capability]) == 0 {
@@ -194,9 +194,9 @@ func (v *visit) capabilities() error {
 const refusedBack = 5000
 
 func (v *visit) health() error {
-	status := look[view.StatusAnswer](v, "status", struct{}{})
-	memory := look[view.MemoryAnswer](v, "memory.status", struct{}{})
-	refused := look[view.RefusedAnswer](v, "refused.ls", view.ListQuery{
+	status := look[api.StatusAnswer](v, "status", struct{}{})
+	memory := look[api.MemoryAnswer](v, "memory.status", struct{}{})
+	refused := look[api.RefusedAnswer](v, "refused.ls", api.ListQuery{
 		AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows,
 	})
 	slices.Reverse(refused.Refused)

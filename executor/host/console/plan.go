@@ -7,9 +7,9 @@ import (
 	"strconv"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const undoQuarantined = "quarantined"
@@ -28,8 +28,8 @@ func (v *visit) plan() error {
 	from, _ := strconv.Atoi(v.r.URL.Query().Get("from"))
 	maker := &treeMaker{v: v}
 	body := web.Plan{Tree: *maker.tree(seen, max(from, 0), 0)}
-	body.Undos = v.undos(view.UndoQuery{Plan: seen.Plan, Limit: attemptsShown})
-	why := look[view.WhyAnswer](v, "plan.why", view.WhyQuery{Plan: seen.Plan})
+	body.Undos = v.undos(api.UndoQuery{Plan: seen.Plan, Limit: attemptsShown})
+	why := look[api.WhyAnswer](v, "plan.why", api.WhyQuery{Plan: seen.Plan})
 	v.said(why.Error)
 	body.Why = why.Why
 	for _, l := range seen.Leases {
@@ -40,7 +40,7 @@ func (v *visit) plan() error {
 			body.Leases = append(body.Leases, web.Lease{Action: a.Action, Number: a.Number, Lease: l})
 		}
 	}
-	body.Sealed = slices.ContainsFunc(seen.Actions, func(a view.Action) bool {
+	body.Sealed = slices.ContainsFunc(seen.Actions, func(a api.Action) bool {
 		return a.Sealed || seal.Sealed(a.Input) || seal.Sealed(a.Output) || seal.Sealed(a.Before)
 	})
 	v.live(maker.shown...)
@@ -48,15 +48,15 @@ func (v *visit) plan() error {
 }
 
 // undos are attempts of undos of a plan.
-func (v *visit) undos(query view.UndoQuery) []view.Undo {
-	answer := look[view.UndosAnswer](v, "undo.ls", query)
+func (v *visit) undos(query api.UndoQuery) []api.Undo {
+	answer := look[api.UndosAnswer](v, "undo.ls", query)
 	v.said(answer.Error)
 	return answer.Undos
 }
 
 // tree makes the picture of a plan from action number from on, with its child plans
 // inside as far as childDepth.
-func (m *treeMaker) tree(seen view.Plan, from, depth int) *web.Tree {
+func (m *treeMaker) tree(seen api.Plan, from, depth int) *web.Tree {
 	m.shown = append(m.shown, seen.Plan)
 	t := web.NewTree(seen, from)
 	for i, a := range t.Rows {
@@ -75,8 +75,8 @@ func (v *visit) preview() error {
 	if err != nil {
 		return err
 	}
-	answer := look[view.PreviewAnswer](
-		v, "plan.preview", view.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to"),
+	answer := look[api.PreviewAnswer](
+		v, "plan.preview", api.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to"),
 			Action: v.r.URL.Query().Get("action")},
 	)
 	v.said(answer.Error)
@@ -86,8 +86,8 @@ func (v *visit) preview() error {
 
 func (v *visit) quarantine() error {
 	after := v.r.URL.Query().Get("after")
-	answer := look[view.PlansAnswer](
-		v, "quarantine.ls", view.ListQuery{After: after, Limit: pageRows},
+	answer := look[api.PlansAnswer](
+		v, "quarantine.ls", api.ListQuery{After: after, Limit: pageRows},
 	)
 	body := web.Quarantine{}
 	for _, p := range answer.Plans {
@@ -110,12 +110,12 @@ func (v *visit) quarantine() error {
 // whyOrphan is why an act whose record was refused is its owner's.
 const whyOrphan = "its record was refused: it may have happened, and nothing undoes it"
 
-func orphan(id string) view.Action {
-	return view.Action{Action: id, Undo: undoQuarantined, Note: whyOrphan}
+func orphan(id string) api.Action {
+	return api.Action{Action: id, Undo: undoQuarantined, Note: whyOrphan}
 }
 
 // findAction finds an action by its number or, where no number is meant, its id.
-func findAction(plan view.Plan, name string) (view.Action, error) {
+func findAction(plan api.Plan, name string) (api.Action, error) {
 	if slices.Contains(plan.Orphans, name) {
 		return orphan(name), nil
 	}
@@ -124,7 +124,7 @@ func findAction(plan view.Plan, name string) (view.Action, error) {
 			return a, nil
 		}
 	}
-	return view.Action{}, failed(
+	return api.Action{}, failed(
 		http.StatusNotFound, "Look at the plan's actions.", "plan %s has no action %q", plan.Plan, name,
 	)
 }
@@ -138,7 +138,7 @@ func (v *visit) obligation() error {
 	body := web.Obligation{Plan: plan, Action: a, Waiting: waitingFor(plan, a)}
 	if a.Number != 0 {
 		body.Attempts = v.undos(
-			view.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown},
+			api.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown},
 		)
 	}
 	now := v.now()
@@ -146,8 +146,8 @@ func (v *visit) obligation() error {
 	body.Forced = body.NoRetry != "" && retryRefused(a, true, now) == ""
 	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting ||
 		plan.State == ledger.StateUnwinding {
-		if answer, err := ask[view.PreviewAnswer](
-			v, "plan.preview", view.PreviewQuery{Plan: plan.Plan},
+		if answer, err := ask[api.PreviewAnswer](
+			v, "plan.preview", api.PreviewQuery{Plan: plan.Plan},
 		); err == nil {
 			body.Preview = answer.Preview
 		}
@@ -158,7 +158,7 @@ func (v *visit) obligation() error {
 
 // waitingFor are the actions that an unwind has not come to because they came before
 // this one, the latest first.
-func waitingFor(plan view.Plan, a view.Action) (waiting []view.Action) {
+func waitingFor(plan api.Plan, a api.Action) (waiting []api.Action) {
 	before := map[int]bool{}
 	for _, n := range a.After {
 		before[n] = true

@@ -18,8 +18,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -185,9 +185,9 @@ func (s *stage) everyState() {
 		ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
 	} {
 		until(s.t, "a plan that is "+state, func() bool {
-			answer, err := s.host.Ask(tenant, "plan.find", view.FindQuery{State: state})
+			answer, err := s.host.Ask(tenant, "plan.find", api.FindQuery{State: state})
 			must(s.t, err)
-			return len(answer.(view.FindAnswer).Plans) > 0
+			return len(answer.(api.FindAnswer).Plans) > 0
 		})
 	}
 }
@@ -249,10 +249,10 @@ func TestAPrintedValueOfGoIsFound(t *testing.T) {
 	}
 	n := 1
 	values := map[string]any{
-		"struct": view.Savepoint{Name: "a", Actions: 2}, "pointer": &view.Savepoint{}, "map": map[string]int{"a": 1},
+		"struct": api.Savepoint{Name: "a", Actions: 2}, "pointer": &api.Savepoint{}, "map": map[string]int{"a": 1},
 		"address": &n,
 		"nil":     nil, "error": error(nil), "bytes": []byte("ab"), "time": time.Unix(0, 0), "now": time.Now(),
-		"message": &pb.FactAsserted{Key: "k"}, "structs": []view.Savepoint{{Name: "a"}}, "func": printed,
+		"message": &pb.FactAsserted{Key: "k"}, "structs": []api.Savepoint{{Name: "a"}}, "func": printed,
 		"record": &pb.Record{Plan: "p"},
 	}
 	for name, value := range values {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // policy lets a page load from this console only, and no script or style within it: a text
@@ -277,7 +277,7 @@ func (v *visit) enter() error {
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
-	if h, ok := answer.(view.HostAnswer); ok {
+	if h, ok := answer.(api.HostAnswer); ok {
 		v.page.Mode, v.page.Problem = h.Host.Mode, h.Host.Problem
 	}
 	if v.page.Pulse, err = v.host.Pulse(tenant); err != nil {
@@ -293,7 +293,7 @@ func ask[T any](v *visit, verb string, question any) (answer T, err error) {
 	if err != nil {
 		return answer, failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
-	if problem, ok := got.(view.ErrorAnswer); ok {
+	if problem, ok := got.(api.ErrorAnswer); ok {
 		return answer, failed(http.StatusNotFound, "", "%s", problem.Error)
 	}
 	answer, ok := got.(T)

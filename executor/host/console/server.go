@@ -20,16 +20,16 @@ import (
 	hostask "github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Source is the host that the pages are about; *host.Host is one.
 type Source interface {
 	Ask(tenant, verb string, question any) (any, error)
 	Watch(tenant string) (*hostask.Watch, error)
-	Pulse(tenant string) (view.Pulse, error)
+	Pulse(tenant string) (api.Pulse, error)
 	Ledger(tenant string) (ledger.Store, error)
 	Copied(tenant string, sequence uint64, records int) (tiles.Copy, error)
 	Tenants() []string

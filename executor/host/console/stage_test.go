@@ -24,7 +24,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -423,11 +422,11 @@ func (s *stage) direct() *httptest.Server {
 }
 
 // plan is a plan as the host has it.
-func (s *stage) plan(id string) view.Plan {
+func (s *stage) plan(id string) api.Plan {
 	s.t.Helper()
-	answer, err := s.host.Ask(tenant, "plan.show", view.PlanQuery{Plan: id})
+	answer, err := s.host.Ask(tenant, "plan.show", api.PlanQuery{Plan: id})
 	must(s.t, err)
-	return answer.(view.PlanAnswer).Plan
+	return answer.(api.PlanAnswer).Plan
 }
 
 // settle waits until all that these plans have said is folded, and returns the last sequence.

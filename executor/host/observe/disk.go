@@ -4,14 +4,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Disks asks the file systems of folders; one that tells nothing is left out.
-func Disks(disks []Disk) (views []view.Disk) {
+func Disks(disks []Disk) (views []api.Disk) {
 	for _, d := range disks {
 		if usage, err := vfs.Default.GetDiskUsage(d.Dir); err == nil {
-			views = append(views, view.Disk{Store: d.Store, FreeBytes: usage.AvailBytes,
+			views = append(views, api.Disk{Store: d.Store, FreeBytes: usage.AvailBytes,
 				TotalBytes: usage.TotalBytes})
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // However many tenants there are, the series are bounded; those without numbers of
@@ -19,7 +19,7 @@ func TestMetricsOfManyTenantsAreBounded(t *testing.T) {
 	m := NewMetrics()
 	for n := range 3 * tenantsMetered {
 		meter := m.Tenant(fmt.Sprintf("t%d", n))
-		meter.Mode("", view.ModeHolding)
+		meter.Mode("", api.ModeHolding)
 		meter.level(Levels{}, Levels{Held: 2, NextDueNs: 5e9})
 		if again := m.Tenant(fmt.Sprintf("t%d", n)); again != meter {
 			t.Fatalf("tenant %d has two meters", n)
@@ -40,7 +40,7 @@ func TestMetricsOfManyTenantsAreBounded(t *testing.T) {
 	}
 	others := m.Tenant("t299")
 	others.level(Levels{Held: 2, NextDueNs: 5e9}, Levels{})
-	others.Mode(view.ModeHolding, "")
+	others.Mode(api.ModeHolding, "")
 	if body := testenv.Scrape(t, m.Handler()); !strings.Contains(body, fmt.Sprintf(`sagenbaum_held{tenant="(others)"} %d`, 2*2*tenantsMetered-2)) || !strings.Contains(body, fmt.Sprintf(`sagenbaum_tenants{mode="holding"} %d`, 3*tenantsMetered-1)) {
 		t.Error("a tenant that is not run any more is still counted")
 	}
@@ -57,7 +57,7 @@ func TestNumbersThatStayCostNothing(t *testing.T) {
 	var none *Metrics
 	off := none.Tenant("t")
 	off.level(Levels{}, is)
-	off.Mode("", view.ModeHolding)
+	off.Mode("", api.ModeHolding)
 	off.Flying(1, 1)
 	off.Stored(time.Now(), nil)
 	off.Page(nil)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -97,7 +97,7 @@ type Signer struct {
 	rotate *rotationAsked // under way
 
 	mu    sync.Mutex // guards all below, and the file
-	shown view.Checkpoint
+	shown api.Checkpoint
 }
 
 // stateDigest is the digest of the state that was folded from the first records.
@@ -158,7 +158,7 @@ func (s *Signer) Close() {
 	if s.rotate != nil {
 		const problem = "the host let the tenant go before the rotation was folded; " +
 			"look at sagenbaum status"
-		s.rotate.answer <- view.RotationAnswer{Error: problem}
+		s.rotate.answer <- api.RotationAnswer{Error: problem}
 		s.rotate = nil
 	}
 }
@@ -234,12 +234,12 @@ func (s *Signer) Sign(holding bool, write func() error) error {
 
 // Soon lets the next checkpoint be signed at the end of this turn, for an operator about
 // to export the ledger, and says how many records it will cover.
-func (s *Signer) Soon(holding bool) view.SignAnswer {
+func (s *Signer) Soon(holding bool) api.SignAnswer {
 	if !holding || s.since.IsZero() {
-		return view.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
+		return api.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
 	}
 	s.since = s.since.Add(-s.cfg.Times.After)
-	return view.SignAnswer{Size: s.tiles.Edge.Size()}
+	return api.SignAnswer{Size: s.tiles.Edge.Size()}
 }
 
 // start signs the tree as it is, or that of a digest, on a goroutine that ends with the
@@ -354,7 +354,7 @@ func (s *Signer) Records(term uint64, epochNs int64) (records []*pb.Record) {
 
 // View adds to what the ledger says of checkpoints what this host knows. Any goroutine may
 // call it.
-func (s *Signer) View(v view.Checkpoint) view.Checkpoint {
+func (s *Signer) View(v api.Checkpoint) api.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.Key, v.Problem, v.Alarm = s.shown.Key, s.shown.Problem, s.shown.Alarm

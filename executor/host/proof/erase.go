@@ -13,16 +13,16 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // erasureTitle is the first line of what is signed of an erasure, so that it is never taken
-// for a checkpoint. The second line is the JSON of a view.TenantErasure without its notes.
+// for a checkpoint. The second line is the JSON of a api.TenantErasure without its notes.
 const erasureTitle = "sagenbaum/erased/v1"
 
 // ErasureNote is what is signed of an erasure.
-func ErasureNote(e view.TenantErasure) (string, error) {
+func ErasureNote(e api.TenantErasure) (string, error) {
 	e.Notes = nil
 	text, err := json.Marshal(e)
 	return erasureTitle + "\n" + string(text) + "\n", err
@@ -30,7 +30,7 @@ func ErasureNote(e view.TenantErasure) (string, error) {
 
 // Erase completes what is said of an erasure with how the ledger is now, and signs it with the
 // key in force. It is for the goroutine of the tenant's loop.
-func (s *Signer) Erase(e *view.TenantErasure) error {
+func (s *Signer) Erase(e *api.TenantErasure) error {
 	root, tenant := s.cfg.KeysDir, s.cfg.Tenant
 	key, err := inForce(root, tenant, s.state.Key(), lastNote(s.state.Signed().GetSigned()))
 	if errors.Is(err, errNoKey) {
@@ -49,7 +49,7 @@ func (s *Signer) Erase(e *view.TenantErasure) error {
 
 // SignErasure signs an erasure again, with the key that has signed it before, where it is in
 // the folder still; else it reports that it has not.
-func SignErasure(root string, e *view.TenantErasure) (signed bool, err error) {
+func SignErasure(root string, e *api.TenantErasure) (signed bool, err error) {
 	keys, err := Keys(root, e.Tenant)
 	if err != nil {
 		return false, err
@@ -61,7 +61,7 @@ func SignErasure(root string, e *view.TenantErasure) (signed bool, err error) {
 	return true, keys[at].signErasure(e)
 }
 
-func (k Key) signErasure(e *view.TenantErasure) error {
+func (k Key) signErasure(e *api.TenantErasure) error {
 	signer, err := k.Signer()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (k Key) signErasure(e *view.TenantErasure) error {
 
 // OpenErasure reads what was signed of an erasure, and checks the signature. The error says
 // what is wrong.
-func OpenErasure(tenant, verifier, signed string) (e view.TenantErasure, err error) {
+func OpenErasure(tenant, verifier, signed string) (e api.TenantErasure, err error) {
 	if _, err := ledger.OpenKey("key", tenant, verifier); err != nil {
 		return e, err
 	}

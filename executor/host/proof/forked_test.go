@@ -14,8 +14,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -144,7 +144,7 @@ func TestADigestOfBeforeARotationIsNotSigned(t *testing.T) {
 	}
 	fold(factAt(t, 2))
 	answer := make(chan any, 1)
-	s.Rotate(view.RotationQuery{Reason: "it is time", Actor: "eve"}, true, answer)
+	s.Rotate(api.RotationQuery{Reason: "it is time", Actor: "eve"}, true, answer)
 	records := s.Records(1, 3)
 	if len(records) != 1 || records[0].GetKeyRotated() == nil {
 		t.Fatalf("no rotation: %v, %v", records, answer)

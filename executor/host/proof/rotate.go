@@ -3,8 +3,8 @@ package proof
 import (
 	"errors"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -18,10 +18,10 @@ type rotationAsked struct {
 }
 
 // Rotate makes a new key and has the old one sign that it takes over. The answer, a
-// view.RotationAnswer, is given when the record of the rotation is folded, or when there is
+// api.RotationAnswer, is given when the record of the rotation is folded, or when there is
 // to be none; answer takes it without blocking.
-func (s *Signer) Rotate(q view.RotationQuery, holding bool, answer chan<- any) {
-	refuse := func(text string) { answer <- view.RotationAnswer{Error: text} }
+func (s *Signer) Rotate(q api.RotationQuery, holding bool, answer chan<- any) {
+	refuse := func(text string) { answer <- api.RotationAnswer{Error: text} }
 	switch {
 	case !holding:
 		refuse("this host does not hold the tenant now; ask again")
@@ -42,7 +42,7 @@ func (s *Signer) Rotate(q view.RotationQuery, holding bool, answer chan<- any) {
 }
 
 // newRotation makes the key and the record of a rotation.
-func (s *Signer) newRotation(q view.RotationQuery) (*pb.KeyRotated, Key, error) {
+func (s *Signer) newRotation(q api.RotationQuery) (*pb.KeyRotated, Key, error) {
 	root, tenant, named := s.cfg.KeysDir, s.cfg.Tenant, s.state.Key()
 	k := &pb.KeyRotated{OldKey: q.Lost, Size: s.tiles.Edge.Size(), Reason: q.Reason, Actor: q.Actor}
 	var old Key
@@ -86,10 +86,10 @@ func (s *Signer) rotated(k *pb.KeyRotated, effective bool, reason string) {
 		if err := r.key.drop(); err != nil {
 			s.cfg.Log.Warn("a key that is not used is not removed", "file", r.key.Path, "error", err)
 		}
-		r.answer <- view.RotationAnswer{Error: "the rotation has no effect: " + reason}
+		r.answer <- api.RotationAnswer{Error: "the rotation has no effect: " + reason}
 		return
 	}
-	r.answer <- view.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size,
+	r.answer <- api.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size,
 		Signed: len(k.Signature) > 0}
 }
 

@@ -20,9 +20,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -98,17 +98,17 @@ func New(cfg Config, t *tiles.Writer) *Repairer {
 
 // Halted repairs the ledger of a halted tenant on request. It returns when the repair is
 // carried out, also where it could not be; a repair that ctx cuts off goes on at the next start.
-func Halted(ctx context.Context, cfg Config, q view.RepairQuery,
-	halted *ledger.Halted) view.RepairAnswer {
+func Halted(ctx context.Context, cfg Config, q api.RepairQuery,
+	halted *ledger.Halted) api.RepairAnswer {
 	if q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax {
-		return view.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
+		return api.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
 	}
 	plan, err := New(cfg, nil).repair(ctx, q, halted)
 	if err != nil {
 		cfg.Log.Error("repair not done", "error", err)
-		return view.RepairAnswer{Error: "cannot repair: " + err.Error()}
+		return api.RepairAnswer{Error: "cannot repair: " + err.Error()}
 	}
-	return view.RepairAnswer{
+	return api.RepairAnswer{
 		DryRun: q.DryRun, Problem: plan.Problem, Tiles: plan.Tiles, Through: plan.Through,
 		Size: plan.Size, Root: hex.EncodeToString(plan.Root),
 		OldLast: plan.OldLast, Lost: ledger.FormatRanges(plan.Lost),
@@ -117,7 +117,7 @@ func Halted(ctx context.Context, cfg Config, q view.RepairQuery,
 	}
 }
 
-func (r *Repairer) repair(ctx context.Context, q view.RepairQuery,
+func (r *Repairer) repair(ctx context.Context, q api.RepairQuery,
 	halted *ledger.Halted) (plan Plan, err error) {
 	release, err := r.lead(ctx)
 	if err != nil {

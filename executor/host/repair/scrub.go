@@ -12,8 +12,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // scrubbedName says when the last full pass ended, beside the tiles.
@@ -93,7 +93,7 @@ func (s *Scrubber) Daily(ctx context.Context, records ledger.Store, copies *tile
 // Scrub reads the stream against the tiles, up to where they end now. A difference is an
 // alarm. Damaged tiles are an error: they are no witness.
 func (s *Scrubber) Scrub(ctx context.Context, records ledger.Store, copies *tiles.Files,
-	slowly bool) (answer view.ScrubAnswer, err error) {
+	slowly bool) (answer api.ScrubAnswer, err error) {
 	s.one.Lock()
 	defer s.one.Unlock()
 	if records == nil || copies == nil {
@@ -165,7 +165,7 @@ func (s *Scrubber) scrubbed(copies *tiles.Files) error {
 }
 
 // View adds to what is shown of the tiles when they were scrubbed, and are to be.
-func (s *Scrubber) View(v *view.Copy) {
+func (s *Scrubber) View(v *api.Copy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.Scrubbing = s.at

@@ -9,14 +9,14 @@ import (
 	"os"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Export reads entries, and the tree before them if that is asked for, within the bounds of\none
 // answer.
-func (t *Files) Export(q view.ExportQuery) (answer view.ExportAnswer, err error) {
+func (t *Files) Export(q api.ExportQuery) (answer api.ExportAnswer, err error) {
 	answer.Size, answer.Last = t.Size(), t.Last()
 	answer.Index = q.Index
 	if q.Sequence > 0 {
@@ -68,7 +68,7 @@ func (t *Files) entriesFrom(index, size uint64, room int) (entries []byte, err e
 }
 
 // nodes are the perfect subtrees that the first records make, from the left.
-func (t *Files) nodes(size uint64) (nodes []view.ExportNode, err error) {
+func (t *Files) nodes(size uint64) (nodes []api.ExportNode, err error) {
 	edge, err := t.openEdge(size)
 	if err != nil {
 		return nil, err
@@ -86,14 +86,14 @@ func (t *Files) nodes(size uint64) (nodes []view.ExportNode, err error) {
 		}
 	}
 	for _, n := range tree.Nodes() {
-		nodes = append(nodes, view.ExportNode{Level: n.Level, Hash: n.Hash[:]})
+		nodes = append(nodes, api.ExportNode{Level: n.Level, Hash: n.Hash[:]})
 	}
 	return nodes, nil
 }
 
 // StoredFrom are the messages from a sequence on, within the bounds of the question.
-func (t *Files) StoredFrom(q view.ReadQuery) (view.ReadAnswer, error) {
-	answer := view.ReadAnswer{Last: t.Last(), Messages: []view.StoredMessage{}}
+func (t *Files) StoredFrom(q api.ReadQuery) (api.ReadAnswer, error) {
+	answer := api.ReadAnswer{Last: t.Last(), Messages: []api.StoredMessage{}}
 	if q.From == 0 {
 		return answer, nil
 	}
@@ -112,7 +112,7 @@ func (t *Files) StoredFrom(q view.ReadQuery) (view.ReadAnswer, error) {
 		if len(answer.Messages) > 0 && room < 0 {
 			break
 		}
-		answer.Messages = append(answer.Messages, view.StoredMessage{
+		answer.Messages = append(answer.Messages, api.StoredMessage{
 			Sequence: m.Sequence, StampNs: m.StampNs, Subject: m.Subject,
 			ContentType: m.ContentType, Data: m.Data,
 		})

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -297,7 +297,7 @@ func (t *Writer) wantWholeOrNothing(test *testing.T, want []ledger.Message) (fou
 		test.Fatalf("%d messages", n)
 	}
 	for index := uint64(0); index < t.Size(); {
-		answer, err := t.Export(view.ExportQuery{Index: index, BytesMax: exportMax})
+		answer, err := t.Export(api.ExportQuery{Index: index, BytesMax: exportMax})
 		if err != nil {
 			if !found {
 				test.Errorf("readers find nothing, and the export %v", err)

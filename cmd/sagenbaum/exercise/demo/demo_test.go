@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -19,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 	doctorcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	ledgercmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const demoMax = time.Minute
@@ -53,11 +53,11 @@ func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
 }
 
 func readLists(t *testing.T, s *cmdtest.Served) {
-	all := cmdtest.Decoded[view.PlansAnswer](t, s.Ask(t, demo.Tenant, "plan", "ls", "-o", "json"))
+	all := cmdtest.Decoded[api.PlansAnswer](t, s.Ask(t, demo.Tenant, "plan", "ls", "-o", "json"))
 	if len(all.Plans) != 4 {
 		t.Errorf("plan ls has %d plans, want 4", len(all.Plans))
 	}
-	one := cmdtest.Decoded[view.PlansAnswer](t,
+	one := cmdtest.Decoded[api.PlansAnswer](t,
 		s.Ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
 	if len(one.Plans) != 1 || one.Plans[0].Plan != "act-three" {
 		t.Errorf("resolved plans are %+v, want act-three", one.Plans)
@@ -67,7 +67,7 @@ func readLists(t *testing.T, s *cmdtest.Served) {
 	if lines := strings.Count(short.Stdout, "\n"); lines != 4 {
 		t.Errorf("plan ls --limit 3 prints %d lines, want a head and 3", lines)
 	}
-	empty := cmdtest.Decoded[view.PlansAnswer](t,
+	empty := cmdtest.Decoded[api.PlansAnswer](t,
 		s.Ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
 	if empty.Plans == nil || len(empty.Plans) != 0 {
 		t.Errorf("no open plans must be an empty list, not %v", empty.Plans)
@@ -75,7 +75,7 @@ func readLists(t *testing.T, s *cmdtest.Served) {
 	s.Ask(t, demo.Tenant, "quarantine", "ls").Wants(t, "quarantine ls", cli.ExitGood, "nothing is quarantined")
 	status := s.Ask(t, demo.Tenant, "status", "-o", "json")
 	status.Wants(t, "status", cli.ExitGood)
-	if v := cmdtest.Decoded[view.Status](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != view.ModeHolding {
+	if v := cmdtest.Decoded[api.Status](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != api.ModeHolding {
 		t.Errorf("status is %+v", v)
 	}
 	doctor := s.Ask(t, demo.Tenant, "doctor", "-o", "json")
@@ -88,7 +88,7 @@ func readLists(t *testing.T, s *cmdtest.Served) {
 }
 
 func readPlans(t *testing.T, s *cmdtest.Served) {
-	plan := cmdtest.Decoded[view.Plan](t, s.Ask(t, demo.Tenant, "plan", "show", "act-one", "-o", "json"))
+	plan := cmdtest.Decoded[api.Plan](t, s.Ask(t, demo.Tenant, "plan", "show", "act-one", "-o", "json"))
 	if len(plan.Actions) != 5 || plan.State != ledger.StateCompensated {
 		t.Errorf("act-one is %+v", plan)
 	}
@@ -99,7 +99,7 @@ func readPlans(t *testing.T, s *cmdtest.Served) {
 		t.Errorf("the tree of act-three is\n%s", tree.Stdout)
 	}
 	show := s.Ask(t, demo.Tenant, "plan", "show", "act-three").Stdout
-	for _, a := range cmdtest.Decoded[view.Plan](t,
+	for _, a := range cmdtest.Decoded[api.Plan](t,
 		s.Ask(t, demo.Tenant, "plan", "show", "act-three", "-o", "json")).Actions {
 		if !strings.Contains(show, a.Registered) || !strings.Contains(show, a.Key) {
 			t.Errorf("plan show leaves out the address or key of action %d", a.Number)

@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // readOnly makes a mounted disk read-only, or writable again. Nobody may write on it.
@@ -163,8 +162,8 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			go func() { ended <- command.Wait() }() // ends with the process
 			t.Cleanup(func() { _ = command.Process.Kill() })
 			degradedUntil(t, ctx, s, "read-only file system")
-			status := cmdtest.Decoded[view.Status](t, s.Ask(t, "default", "status", "-o", "json"))
-			if status.Mode != view.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") ||
+			status := cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json"))
+			if status.Mode != api.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") ||
 				len(status.Disks) == 0 {
 				t.Errorf("the status is %+v", status)
 			}
@@ -223,7 +222,7 @@ func scraped(t *testing.T, address, page string) string {
 // A holder that cannot go on is not said to be fine.
 func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
 	t.Parallel()
-	full := view.Status{Mode: view.ModeHolding, Problem: "the disk of the tiles is full"}
+	full := api.Status{Mode: api.ModeHolding, Problem: "the disk of the tiles is full"}
 	if f := doctor.ExamineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) ||
 		f.Next == "" {
 		t.Errorf("doctor says %+v", f)
@@ -231,7 +230,7 @@ func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
 	if !status.WantsLook(full) {
 		t.Error("status ends with 0")
 	}
-	if f := doctor.ExamineMode(view.Status{Mode: view.ModeDegraded, Problem: "x"},
+	if f := doctor.ExamineMode(api.Status{Mode: api.ModeDegraded, Problem: "x"},
 		time.Now()); f.State != "FAIL" || f.Next == "" {
 		t.Errorf("doctor says of a degraded one %+v", f)
 	}

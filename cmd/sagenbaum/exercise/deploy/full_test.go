@@ -13,12 +13,12 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // The disk runs full: nothing is acknowledged that is not stored, and when there
@@ -65,7 +65,7 @@ func TestServeGoesOnAfterTheDiskWasFull(t *testing.T) {
 		t.Error(err)
 	}
 	for _, id := range []string{"before", "during"} {
-		p := cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", id, "-o", "json"))
+		p := cmdtest.Decoded[api.Plan](t, s.Ask(t, "default", "plan", "show", id, "-o", "json"))
 		if p.ActionCount != 1 || p.Held != 1 {
 			t.Errorf("plan %s has %d actions, %d held, want one", id, p.ActionCount, p.Held)
 		}

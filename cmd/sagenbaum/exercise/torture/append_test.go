@@ -15,7 +15,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -95,11 +94,11 @@ func killedAfter(t *testing.T, n int) bool {
 		killed <- true
 	})
 	said := playInBackground(ctx, agentConn, world, act)
-	ended := make(chan view.Plan, 1)
+	ended := make(chan api.Plan, 1)
 	go func() { ended <- awaitCompensated(ctx, c, act.Plan) }() // ends with ctx
 
 	hit := false
-	var plan view.Plan
+	var plan api.Plan
 	select {
 	case hit = <-killed:
 		server.Command.Wait()
@@ -181,7 +180,7 @@ func playInBackground(ctx context.Context, conn *nats.Conn, world demo.World, ac
 }
 
 // awaitCompensated asks, over restarts of the server, until the plan has ended.
-func awaitCompensated(ctx context.Context, c *cli.Client, id string) view.Plan {
+func awaitCompensated(ctx context.Context, c *cli.Client, id string) api.Plan {
 	for ctx.Err() == nil {
 		plan, err := c.Plan(ctx, id, 0)
 		if err == nil && hasEnded(plan.State) {
@@ -192,7 +191,7 @@ func awaitCompensated(ctx context.Context, c *cli.Client, id string) view.Plan {
 		case <-time.After(demo.AgainPause):
 		}
 	}
-	return view.Plan{}
+	return api.Plan{}
 }
 
 // checkOnce wants each of the four undos under one key and with one record of

@@ -16,8 +16,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -156,7 +156,7 @@ func sentinel(t *testing.T, s *cmdtest.Served, id string) {
 }
 
 // awaitMode waits until the executor says that it is in a mode.
-func awaitMode(t *testing.T, ctx context.Context, c *cli.Client, mode string) (status view.Status) {
+func awaitMode(t *testing.T, ctx context.Context, c *cli.Client, mode string) (status api.Status) {
 	t.Helper()
 	cmdtest.Until(t, ctx, "the executor is "+mode, func() (is bool) {
 		var err error
@@ -197,13 +197,13 @@ func strikeClock(r *rig) {
 	forward := r.dice.IntN(2) == 0
 	if forward {
 		r.clock.set(r.t, hour)
-		awaitMode(r.t, r.ctx, c, view.ModeGuard)
+		awaitMode(r.t, r.ctx, c, api.ModeGuard)
 	} else {
 		r.clock.set(r.t, -hour)
 	}
 	watchTime(r.t, r.ctx, c, id, time.Second)
 	r.clock.set(r.t, 0)
-	awaitMode(r.t, r.ctx, c, view.ModeHolding)
+	awaitMode(r.t, r.ctx, c, api.ModeHolding)
 	watchTime(r.t, r.ctx, c, id, time.Second)
 	r.started = time.Now()
 }
@@ -299,7 +299,7 @@ func (j *jumping) forward() {
 	j.clock.set(j.t, hour)
 	j.append() // an executor with nothing to do does not look at its clock
 	c := tortureClient(j.t, j.s)
-	awaitMode(j.t, j.ctx, c, view.ModeGuard)
+	awaitMode(j.t, j.ctx, c, api.ModeGuard)
 	watchTime(j.t, j.ctx, c, "p", time.Second)
 	doctor := j.s.Ask(j.t, tortureTenant, "doctor")
 	if doctor.Wants(j.t, "doctor", cli.ExitLook); !strings.Contains(doctor.Stdout, "ahead of the monotonic clock") {
@@ -327,7 +327,7 @@ func (j *jumping) serverAgain() {
 		return err == nil
 	})
 	j.append()
-	awaitMode(j.t, j.ctx, c, view.ModeGuard)
+	awaitMode(j.t, j.ctx, c, api.ModeGuard)
 	watchTime(j.t, j.ctx, c, "p", time.Second)
 }
 
@@ -335,7 +335,7 @@ func (j *jumping) serverAgain() {
 func (j *jumping) to(seconds int64) {
 	j.t.Helper()
 	j.clock.set(j.t, seconds)
-	awaitMode(j.t, j.ctx, tortureClient(j.t, j.s), view.ModeHolding)
+	awaitMode(j.t, j.ctx, tortureClient(j.t, j.s), api.ModeHolding)
 	j.append()
 }
 

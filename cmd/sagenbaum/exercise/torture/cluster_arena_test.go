@@ -160,26 +160,26 @@ func (o *orders) firstAfter(term uint64) (at time.Time, ok bool) {
 
 // holder waits until somebody other than this host holds the tenant in a term
 // above this one.
-func (a *arena) holder(t *testing.T, ctx context.Context, not string, above uint64) view.Status {
+func (a *arena) holder(t *testing.T, ctx context.Context, not string, above uint64) api.Status {
 	t.Helper()
-	var status view.Status
+	var status api.Status
 	what := fmt.Sprintf("another host than %q holds the tenant in a term above %d", not, above)
 	cmdtest.Until(t, ctx, what, func() bool {
 		var err error
 		status, err = a.client.Status(ctx)
-		return err == nil && status.Mode == view.ModeHolding && status.Holder != not && status.Term > above
+		return err == nil && status.Mode == api.ModeHolding && status.Holder != not && status.Term > above
 	})
 	return status
 }
 
 // lose notes that a holder is about to be lost.
-func (a *arena) lose(how string, status view.Status) {
+func (a *arena) lose(how string, status api.Status) {
 	a.losses = append(a.losses, loss{time.Now(), status.Term, how, takeOverMax})
 }
 
 // takenOver waits until another host has sent commands in a later term, and some
 // more work is done.
-func (a *arena) takenOver(t *testing.T, ctx context.Context, was view.Status) view.Status {
+func (a *arena) takenOver(t *testing.T, ctx context.Context, was api.Status) api.Status {
 	t.Helper()
 	status := a.holder(t, ctx, was.Holder, was.Term)
 	cmdtest.Until(t, ctx, "the next holder sends a command", func() bool {
@@ -341,7 +341,7 @@ func (a *arena) checkVoid(t *testing.T, ctx context.Context, messages []ledger.M
 				continue
 			}
 			plan, err := a.client.Plan(ctx, e.Record.Plan, 0)
-			shown := slices.ContainsFunc(plan.Refused, func(r view.Refused) bool {
+			shown := slices.ContainsFunc(plan.Refused, func(r api.Refused) bool {
 				return r.Void && r.Sequence == e.Address.Sequence && r.Index == e.Address.Index && r.Reason != ""
 			})
 			if err != nil || !shown {

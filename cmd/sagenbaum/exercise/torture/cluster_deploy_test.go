@@ -20,9 +20,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -124,7 +124,7 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 	shows(t, healthy(), `executor +tenant default is held by host-a, term 1 since`,
 		`hosts +1 host would take over`, `host-b: standby`)
 	status := cmdtest.Decoded[status.TenantStatus](t, asked.Ask(t, tortureTenant, "status", "-o", "json"))
-	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != view.ModeStandby ||
+	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != api.ModeStandby ||
 		time.Since(time.Unix(0, status.SinceNs)) > torturePace {
 		t.Errorf("the status in JSON is %+v", status)
 	}
@@ -262,10 +262,10 @@ func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
 		running[m.name] = m.start(t)
 	}
 	asked := &cmdtest.Served{URL: c.urls("")}
-	signed := func(by string, least uint64) (v view.Checkpoint) {
+	signed := func(by string, least uint64) (v api.Checkpoint) {
 		t.Helper()
 		cmdtest.Until(t, ctx, by+" signs a checkpoint", func() bool {
-			var status view.Status
+			var status api.Status
 			r := asked.Ask(t, "default", "status", "-o", "json")
 			if r.Code != cli.ExitGood || json.Unmarshal([]byte(r.Stdout), &status) != nil || status.Holder != by ||
 				status.Checkpoint == nil {

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // One bit of one replica's ledger flips on the disk, and that server leads
@@ -53,23 +53,23 @@ func flipRound(t *testing.T, n int) {
 
 	// A host without any state reads everything. It may be served by any replica.
 	fresh := a.start(t, "host-b")
-	var seen view.Host
+	var seen api.Host
 	cmdtest.Until(t, ctx, "the fresh host has folded everything or halted", func() bool {
 		hosts, err := a.client.Hosts(ctx)
-		i := slices.IndexFunc(hosts, func(h view.Host) bool { return h.Host == "host-b" })
+		i := slices.IndexFunc(hosts, func(h api.Host) bool { return h.Host == "host-b" })
 		if err != nil || i < 0 {
 			return false
 		}
 		seen = hosts[i]
-		return seen.Mode == view.ModeHalted || seen.Applied >= uint64(len(whole))
+		return seen.Mode == api.ModeHalted || seen.Applied >= uint64(len(whole))
 	})
 	missing, other := a.leaderLacks(t, ctx, whole)
 	t.Logf("bit flipped at %s behind %s; its server leads: %v, lacks %v and has something else at %v; a fresh host "+
 		"is %s at %d of %d %s", at, how, followed, missing, other, seen.Mode, seen.Applied, len(whole), seen.Problem)
-	if seen.Mode == view.ModeHalted {
+	if seen.Mode == api.ModeHalted {
 		cmdtest.Until(t, ctx, "the halted host leaves questions to the holder", func() bool {
 			for range 10 {
-				if status, err := a.client.Status(ctx); err != nil || status.Mode != view.ModeHolding {
+				if status, err := a.client.Status(ctx); err != nil || status.Mode != api.ModeHolding {
 					return false
 				}
 			}

@@ -13,7 +13,6 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -126,7 +125,7 @@ var termSubject = ledger.Source{Tenant: tortureTenant, Class: ledger.ClassExecut
 
 // refuseOldTerm does what a zombie of this term does, late: its append is refused
 // by the fence, and its last command by the worker, which has heard a later term.
-func (a *arena) refuseOldTerm(t *testing.T, ctx context.Context, was view.Status, fence uint64) {
+func (a *arena) refuseOldTerm(t *testing.T, ctx context.Context, was api.Status, fence uint64) {
 	t.Helper()
 	appender, err := jetstream.Attach(a.conn, tortureTenant)
 	if err != nil {

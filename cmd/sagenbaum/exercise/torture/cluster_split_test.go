@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // The holder is cut off from NATS: first its connections hang, then they break and
@@ -85,8 +84,8 @@ func (a *arena) awaitStandby(t *testing.T, ctx context.Context, name string) {
 	cmdtest.Until(t, ctx, name+" stands by", func() bool {
 		a.supervise(t)
 		hosts, err := a.client.Hosts(ctx)
-		return err == nil && slices.ContainsFunc(hosts, func(h view.Host) bool {
-			return h.Host == name && h.Mode == view.ModeStandby
+		return err == nil && slices.ContainsFunc(hosts, func(h api.Host) bool {
+			return h.Host == name && h.Mode == api.ModeStandby
 		})
 	})
 }

@@ -22,7 +22,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -122,12 +121,12 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 	defer c.Close()
 	undone, stop := noteUndos(t, s)
 	defer stop()
-	var status view.Status
+	var status api.Status
 	cmdtest.Until(t, ctx, "the executor holds or has halted", func() bool {
 		var err error
 		status, err = c.Status(ctx)
 		return s.Ended() || err == nil &&
-			(status.Mode == view.ModeHalted || status.Mode == view.ModeHolding && status.Applied == status.Last)
+			(status.Mode == api.ModeHalted || status.Mode == api.ModeHolding && status.Applied == status.Last)
 	})
 	if s.Ended() {
 		_ = s.Command.Wait() // it says with which code
@@ -137,7 +136,7 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 		}
 		return f.withoutBlock(t, ctx)
 	}
-	if status.Mode == view.ModeHalted {
+	if status.Mode == api.ModeHalted {
 		verdict = flipHalted
 		if things := undone.sorted(); len(things) != 0 {
 			t.Errorf("%s: undone by a tenant that is halted: %v", f, things)
@@ -246,7 +245,7 @@ func (f flipTrial) repaired(t *testing.T, ctx context.Context, s *cmdtest.Served
 		s.KillGroup(t)
 		t.Fatalf("%s: repair ended with %d: %s\nthe server said:\n%s", f, done.Code, done.Stderr, s.Stderr)
 	}
-	answer := cmdtest.Decoded[view.RepairAnswer](t, done)
+	answer := cmdtest.Decoded[api.RepairAnswer](t, done)
 	// What the flip has made of its own record is kept in the file, as one of another history.
 	whole := answer.Lost == "none" && answer.Carried == "none" && !strings.ContainsAny(answer.Dropped, ",-")
 	if answer.Through < f.folded || !whole && f.folded == uint64(len(f.before)) {

@@ -16,12 +16,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // tortureDeadline undoes the plan of an agent that vanished.
@@ -88,7 +88,7 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	world := newProvider()
 	maker := world.serveUnmake(t, cmdtest.Dial(t, server.URL))
 	c, agentConn := tortureClient(t, server), cmdtest.Dial(t, server.URL)
-	ended := make(chan view.Plan, 1)
+	ended := make(chan api.Plan, 1)
 	hit := make(chan struct{})
 	strike := func() {
 		server.Command.Process.Kill()
@@ -237,7 +237,7 @@ func playFive(ctx context.Context, conn *nats.Conn, world *provider, vanish bool
 var errSoldOut = errors.New("sold out")
 
 // checkEnd wants the same end as without a crash.
-func checkEnd(t *testing.T, n int, plan view.Plan, world *provider, v killVariant) {
+func checkEnd(t *testing.T, n int, plan api.Plan, world *provider, v killVariant) {
 	t.Helper()
 	world.checkOnce(t, map[string]bool{})
 	world.mu.Lock()

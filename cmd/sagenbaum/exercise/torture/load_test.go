@@ -15,12 +15,12 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -228,7 +228,7 @@ func (l *load) finish(t *testing.T, ctx context.Context, s *cmdtest.Served) {
 		t.Errorf("acknowledged and lost: %v", missing)
 	}
 	standing, held := l.checkPlans(t, f)
-	plans, _ := f.reader.Plans(view.Filter{Limit: 1000})
+	plans, _ := f.reader.Plans(api.Filter{Limit: 1000})
 	again := l.world.checkOnce(t, standing)
 	if status.Held != uint64(held) || status.Quarantined != 0 {
 		t.Errorf("%d held, %d quarantined, want %d and none", status.Held, status.Quarantined, held)
@@ -268,7 +268,7 @@ func (l *load) checkPlans(t *testing.T, f refolded) (standing map[string]bool, h
 	return standing, held
 }
 
-func (l *load) checkHeld(t *testing.T, plan view.Plan) {
+func (l *load) checkHeld(t *testing.T, plan api.Plan) {
 	t.Helper()
 	want := 0
 	if plan.State == ledger.StateOpen {

@@ -16,13 +16,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -356,7 +356,7 @@ func (g *gitPlay) finish(r *rig) {
 	c := r.client(demo.Tenant)
 	defer c.Close()
 	id := demo.Scripts["one"][0].Plan
-	var plan view.Plan
+	var plan api.Plan
 	cmdtest.Until(r.t, r.ctx, "the git plan has ended", func() bool {
 		var err error
 		plan, err = c.Plan(r.ctx, id, 0)

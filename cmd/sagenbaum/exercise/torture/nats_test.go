@@ -17,11 +17,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
-
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // soleServer starts a NATS server of its own on an address, over what it has stored in dir, and
@@ -82,7 +81,7 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 		c := tortureClient(t, s)
 		cmdtest.Until(t, ctx, "the executor holds its tenant again", func() bool {
 			status, err := c.Status(ctx)
-			return err == nil && status.Mode == view.ModeHolding
+			return err == nil && status.Mode == api.ModeHolding
 		})
 	}
 	t.Logf("2 times gone for %v; to the first new acknowledgement: %s", goneFor, spread(working))

@@ -20,7 +20,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -173,7 +172,7 @@ func tortureClient(t *testing.T, s *cmdtest.Served) *cli.Client {
 }
 
 // settled waits until everything stored is folded and nothing unwinds.
-func settled(t *testing.T, ctx context.Context, c *cli.Client) (status view.Status) {
+func settled(t *testing.T, ctx context.Context, c *cli.Client) (status api.Status) {
 	t.Helper()
 	cmdtest.Until(t, ctx, "the executor has folded and undone everything", func() (ok bool) {
 		status, ok = isSettled(ctx, c)
@@ -183,7 +182,7 @@ func settled(t *testing.T, ctx context.Context, c *cli.Client) (status view.Stat
 }
 
 // isSettled reports whether everything stored is folded and nothing unwinds.
-func isSettled(ctx context.Context, c *cli.Client) (status view.Status, ok bool) {
+func isSettled(ctx context.Context, c *cli.Client) (status api.Status, ok bool) {
 	store, err := c.Store(ctx)
 	if err != nil {
 		return status, false
@@ -193,7 +192,7 @@ func isSettled(ctx context.Context, c *cli.Client) (status view.Status, ok bool)
 		return status, false
 	}
 	status, err = c.Status(ctx)
-	return status, err == nil && status.Mode == view.ModeHolding &&
+	return status, err == nil && status.Mode == api.ModeHolding &&
 		status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
 }
 

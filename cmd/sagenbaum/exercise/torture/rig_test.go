@@ -30,6 +30,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // The rig of the mixed torture: the server on a disk of its own, agents and a
@@ -515,7 +516,7 @@ func plansOf(actions map[string]bool) map[string]bool {
 }
 
 // checkPlans wants each plan as its agent was told, in the ledger and outside.
-func (r *rig) checkPlans(said *notes, status view.Status) {
+func (r *rig) checkPlans(said *notes, status api.Status) {
 	r.t.Helper()
 	standing := r.world.things()
 	held := uint64(0)
@@ -555,7 +556,7 @@ func (r *rig) checkPlans(said *notes, status view.Status) {
 
 // checkThings wants what a plan made to stand or not as its state says, and takes
 // it out of what stands.
-func (r *rig) checkThings(id string, plan view.Plan, said *notes, standing map[string]bool) {
+func (r *rig) checkThings(id string, plan api.Plan, said *notes, standing map[string]bool) {
 	r.t.Helper()
 	for a := range loadActions {
 		thing := fmt.Sprintf("%s/a%d", id, a)

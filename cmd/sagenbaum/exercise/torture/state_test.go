@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // damage is one way to break the folded state of a stopped server.
@@ -192,7 +192,7 @@ func judgeState(t *testing.T, ctx context.Context, dir, listen string, before []
 	}
 	calls, stop := countUndos(t, s)
 	status := awaitFolded(t, ctx, s)
-	if status.Mode == view.ModeHalted {
+	if status.Mode == api.ModeHalted {
 		if n := calls.Load(); n != 0 {
 			t.Errorf("%d undos by a tenant that is halted", n)
 		}
@@ -230,8 +230,8 @@ func judgeState(t *testing.T, ctx context.Context, dir, listen string, before []
 // undone, and it says of every plan what the fold says, or until it has ended.
 func awaitUndone(t *testing.T, ctx context.Context, s *cmdtest.Served, before []ledger.Message) {
 	t.Helper()
-	awaitStatus(t, ctx, s, func(status view.Status) bool {
-		return status.Mode == view.ModeHolding && status.Applied == status.Last && status.InFlight == 0 &&
+	awaitStatus(t, ctx, s, func(status api.Status) bool {
+		return status.Mode == api.ModeHolding && status.Applied == status.Last && status.InFlight == 0 &&
 			status.Unwinding == 0
 	})
 	if s.Ended() {
@@ -261,16 +261,16 @@ func awaitUndone(t *testing.T, ctx context.Context, s *cmdtest.Served, before []
 }
 
 // awaitFolded waits until the executor has folded all, or has halted, or is no more.
-func awaitFolded(t *testing.T, ctx context.Context, s *cmdtest.Served) view.Status {
+func awaitFolded(t *testing.T, ctx context.Context, s *cmdtest.Served) api.Status {
 	t.Helper()
-	return awaitStatus(t, ctx, s, func(status view.Status) bool {
-		return status.Mode == view.ModeHalted || status.Mode == view.ModeHolding &&
+	return awaitStatus(t, ctx, s, func(status api.Status) bool {
+		return status.Mode == api.ModeHalted || status.Mode == api.ModeHolding &&
 			status.Applied == status.Last
 	})
 }
 
 func awaitStatus(t *testing.T, ctx context.Context, s *cmdtest.Served,
-	is func(view.Status) bool) (status view.Status) {
+	is func(api.Status) bool) (status api.Status) {
 	t.Helper()
 	c := tortureClient(t, s)
 	defer c.Close()

@@ -16,9 +16,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -181,10 +181,10 @@ func (l *life) play(t *testing.T) []string {
 	agentConn := cmdtest.Dial(t, l.s.URL, up)
 	c := &cli.Client{Conn: cmdtest.Dial(t, l.s.URL, up), Tenant: tortureTenant, Server: l.s.URL, Timeout: 5 * time.Second}
 	played := make(chan error, 1)
-	ended := make(chan view.Plan, 1)
+	ended := make(chan api.Plan, 1)
 	go func() { played <- playFive(ctx, agentConn, world, false) }() // ends with the plan or ctx
 	go func() { ended <- awaitCompensated(ctx, c, "p") }()           // ends with ctx
-	var plan view.Plan
+	var plan api.Plan
 	for waiting := 2; waiting > 0; {
 		select {
 		case plan = <-ended:

@@ -16,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -107,14 +106,14 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	s.End(t).Wants(t, "this version", cli.ExitGood)
 
 	s = serveLater(t, later, dir)
-	if v := cmdtest.Decoded[view.Status](t,
-		s.Ask(t, "default", "status", "-o", "json")); v.Mode != view.ModeHolding || v.Held != 1 {
+	if v := cmdtest.Decoded[api.Status](t,
+		s.Ask(t, "default", "status", "-o", "json")); v.Mode != api.ModeHolding || v.Held != 1 {
 		t.Fatalf("under the later version: %+v", v)
 	}
 	// Nobody serves the undo yet: whoever holds the tenant next has a command to send.
 	s.Ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out").Wants(t, "cancel", cli.ExitGood)
 	cmdtest.Until(t, t.Context(), "the plan unwinds", func() bool {
-		return cmdtest.Decoded[view.Status](t, s.Ask(t, "default", "status", "-o", "json")).InFlight == 1
+		return cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json")).InFlight == 1
 	})
 	s.End(t).Wants(t, "the later version", cli.ExitGood)
 
@@ -145,7 +144,7 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	s = serveLater(t, later, dir)
 	calls := serveUndos(t, cmdtest.Dial(t, s.URL))
 	cmdtest.Until(t, t.Context(), "the plan is undone", func() bool {
-		plan := cmdtest.Decoded[view.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
+		plan := cmdtest.Decoded[api.Plan](t, s.Ask(t, "default", "plan", "show", "p1", "-o", "json"))
 		return plan.State == ledger.StateCompensated
 	})
 	if n := calls.Load(); n != 1 {

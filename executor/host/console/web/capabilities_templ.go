@@ -3,7 +3,7 @@
 package web
 
 import (
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 //go:noinline
@@ -43,7 +43,7 @@ func (b Capabilities) body(p *Page) component {
 // waiting is a command without an answer.
 //
 //go:noinline
-func (p *Page) waiting(w view.Waiting) component {
+func (p *Page) waiting(w api.Waiting) component {
 	return func(out *out) {
 		out.markup("<article class=\"row\">")
 		out.markup("<span class=\"")
@@ -78,7 +78,7 @@ func (p *Page) waiting(w view.Waiting) component {
 }
 
 //go:noinline
-func (p *Page) capability(c view.Capability) component {
+func (p *Page) capability(c api.Capability) component {
 	return func(out *out) {
 		out.markup("<article class=\"row capability\"><div class=\"capname\"><a class=\"plan\" href=\"")
 		out.link(p.find("plans", "capability", c.Capability))

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Rate is what happened in a second, on average, over a time.
@@ -21,26 +21,26 @@ type Tenants []Tenant
 // Tenant is a line of Tenants.
 type Tenant struct {
 	Tenant, Mode, Problem string
-	Pulse                 view.Pulse
+	Pulse                 api.Pulse
 	Rate                  Rate
 }
 
 // Overview is how a tenant is, and the few of each list that matter first.
 type Overview struct {
-	Status   view.Status
-	Upcoming view.Upcoming
+	Status   api.Status
+	Upcoming api.Upcoming
 	Rate     Rate
-	Parked   []view.Plan // waiting for their owners
-	Moving   []view.Plan // unwinding
-	Latest   []view.Plan
-	Waiting  []view.Waiting
+	Parked   []api.Plan // waiting for their owners
+	Moving   []api.Plan // unwinding
+	Latest   []api.Plan
+	Waiting  []api.Waiting
 }
 
 // Plans is a list of plans and the filters that it comes from.
 type Plans struct {
-	Query    view.FindQuery
+	Query    api.FindQuery
 	Age      string
-	Plans    []view.Plan
+	Plans    []api.Plan
 	Next     string // URL; empty: no more
 	First    string // URL of the first page; empty: this is it
 	Paused   bool   // there may be more that the filters select
@@ -51,8 +51,8 @@ type Plans struct {
 // Plan is one plan in full.
 type Plan struct {
 	Tree
-	Undos  []view.Undo // every attempt
-	Why    view.Why
+	Undos  []api.Undo // every attempt
+	Why    api.Why
 	Leases []Lease
 	Sealed bool // it has sealed values
 }
@@ -61,12 +61,12 @@ type Plan struct {
 type Lease struct {
 	Action string // empty: the plan
 	Number int
-	view.Lease
+	api.Lease
 }
 
 // Tree is a plan and its actions, with their places in the picture.
 type Tree struct {
-	Plan  view.Plan
+	Plan  api.Plan
 	Rows  []Row
 	Lanes int
 	More  string // URL of the actions after these; empty: none
@@ -75,17 +75,17 @@ type Tree struct {
 
 // Row is one action of a Tree.
 type Row struct {
-	view.Action
+	api.Action
 	Graph     graph
-	Savepoint []view.Savepoint // set after it
-	Tree      *Tree            // of the child plan; nil: none, or not shown
+	Savepoint []api.Savepoint // set after it
+	Tree      *Tree           // of the child plan; nil: none, or not shown
 }
 
 // stepsShown is how many actions of one plan a page shows at once.
 const stepsShown = 200
 
 // NewTree makes the picture of a plan from the action at index from on.
-func NewTree(seen view.Plan, from int) *Tree {
+func NewTree(seen api.Plan, from int) *Tree {
 	t := &Tree{Plan: seen}
 	last := min(len(seen.Actions), from+stepsShown)
 	from = min(from, last)
@@ -112,8 +112,8 @@ func NewTree(seen view.Plan, from int) *Tree {
 
 // Preview is what an unwind of a plan would do now.
 type Preview struct {
-	Preview view.Preview
-	Plan    view.Plan
+	Preview api.Preview
+	Plan    api.Plan
 }
 
 // Quarantine is the inbox: what waits for its owner.
@@ -125,35 +125,35 @@ type Quarantine struct {
 
 // Quarantined is one entry of the inbox.
 type Quarantined struct {
-	Plan   view.Plan
-	Action view.Action
-	Cut    *view.Cut // it is a lease that a cascade limit holds
-	Orphan string    // its record was refused
+	Plan   api.Plan
+	Action api.Action
+	Cut    *api.Cut // it is a lease that a cascade limit holds
+	Orphan string   // its record was refused
 }
 
 // Obligation is one quarantined action in full, and the form that answers it.
 type Obligation struct {
-	Plan     view.Plan
-	Action   view.Action
-	Attempts []view.Undo
-	Waiting  []view.Action // undone once it is answered
-	NoRetry  string        // why it cannot be tried again now
-	Forced   bool          // it could, with force
-	Preview  view.Preview
+	Plan     api.Plan
+	Action   api.Action
+	Attempts []api.Undo
+	Waiting  []api.Action // undone once it is answered
+	NoRetry  string       // why it cannot be tried again now
+	Forced   bool         // it could, with force
+	Preview  api.Preview
 }
 
 // Leases are what falls due next, and the leases that need a look.
 type Leases struct {
-	Upcoming view.Upcoming
+	Upcoming api.Upcoming
 	Faulty   []string // plans with leases in error
-	Cut      []view.Plan
+	Cut      []api.Plan
 }
 
 // Memory is a list of facts.
 type Memory struct {
-	Memory view.Memory
-	Query  view.FactsQuery
-	Facts  []view.Fact
+	Memory api.Memory
+	Query  api.FactsQuery
+	Facts  []api.Fact
 	Next   string // URL; empty: no more
 	First  string
 	States []string
@@ -161,8 +161,8 @@ type Memory struct {
 
 // Fact is one fact and its history.
 type Fact struct {
-	Fact    view.Fact
-	History view.HistoryAnswer
+	Fact    api.Fact
+	History api.FactHistoryAnswer
 }
 
 // Ledger is a list of commits.
@@ -172,7 +172,7 @@ type Ledger struct {
 	From, Until uint64 // of this page
 	Older       uint64 // Until of the page before; 0: none
 	Newer       uint64
-	Copy        *view.Copy
+	Copy        *api.Copy
 }
 
 // Commit is one commit and its records in full.
@@ -215,17 +215,17 @@ type Record struct {
 
 // Capabilities are what workers undo, and who waits for them.
 type Capabilities struct {
-	List    []view.Capability
+	List    []api.Capability
 	Omitted bool
-	Waiting map[string][]view.Waiting // by the capability that is asked
-	None    []string                  // of these, in order
+	Waiting map[string][]api.Waiting // by the capability that is asked
+	None    []string                 // of these, in order
 }
 
 // Health is how the executor of a tenant is.
 type Health struct {
-	Status  view.Status
-	Memory  view.Memory
-	Refused []view.Refused
+	Status  api.Status
+	Memory  api.Memory
+	Refused []api.Refused
 	Rate    Rate
 	Version string
 }

@@ -5,7 +5,7 @@ package web
 import (
 	"cmp"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 //go:noinline
@@ -93,7 +93,7 @@ func (b Fact) now(p *Page) component {
 }
 
 //go:noinline
-func (p *Page) factEvent(e view.FactEvent) component {
+func (p *Page) factEvent(e api.FactEvent) component {
 	return func(out *out) {
 		out.markup("<b>")
 		escaped(out, kind(e.Kind))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // graph is the part of the picture of a plan beside one action: its own place, and the
@@ -21,7 +21,7 @@ const lanesMax = 8
 
 // draw places actions in lanes. Each step from an action to one that came after it has a
 // lane from the one to the other; the first keeps the lane of the action.
-func draw(actions []view.Action) (rows []graph, width int) {
+func draw(actions []api.Action) (rows []graph, width int) {
 	shown := map[int]bool{}
 	for _, a := range actions {
 		shown[a.Number] = true

@@ -2,7 +2,7 @@
 
 package web
 
-import "github.com/sagenbaum/sagenbaum/executor/view"
+import "github.com/sagenbaum/sagenbaum/proto/api"
 
 //go:noinline
 func (b Health) body(p *Page) component {
@@ -223,7 +223,7 @@ func (b Health) holder(p *Page) component {
 }
 
 //go:noinline
-func (p *Page) refusedLine(r view.Refused) component {
+func (p *Page) refusedLine(r api.Refused) component {
 	return func(out *out) {
 		out.markup("<article class=\"row\">")
 		refused(r.Void)(out)

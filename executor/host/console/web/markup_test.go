@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // bodies are one of each page.
@@ -234,9 +234,9 @@ func TestAValueIsEscapedForItsPlace(t *testing.T) {
 		{p.planLink("../../a b?c#d"), `href="/t/default/plans/..%2F..%2Fa%20b%3Fc%23d"`},
 		{p.factLink(`a&b=c#d e+"%41`), `href="/t/default/memory/fact?key=a%26b%3Dc%23d+e%2B%22%2541"`},
 		{Failure{Status: 401}.body(p), `href="/login?next=%2Ft%2Fdefault%2F%3Fa%3Db%26c+d"`},
-		{Plan{Tree: Tree{Plan: view.Plan{State: "open", Plan: "javascript:x"}}}.act(&Page{Operator: "ana", Acts: true}),
+		{Plan{Tree: Tree{Plan: api.Plan{State: "open", Plan: "javascript:x"}}}.act(&Page{Operator: "ana", Acts: true}),
 			`formaction="/t//plans/javascript:x/cancel"`},
-		{(&Tree{Rows: []Row{{Action: view.Action{Action: hostile}}}}).tree(p), `<span class="id v">` + quoted},
+		{(&Tree{Rows: []Row{{Action: api.Action{Action: hostile}}}}).tree(p), `<span class="id v">` + quoted},
 		{payload("raw", json.RawMessage(`</pre><script>`)), "&lt;/pre&gt;&lt;script&gt;</pre>"},
 	} {
 		if got := rendered(c.part); !strings.Contains(got, c.want) {

@@ -19,7 +19,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Page is the frame of every page.
@@ -36,7 +36,7 @@ type Page struct {
 	CSRF     string
 	Mode     string // of the tenant on this host
 	Problem  string
-	Pulse    view.Pulse
+	Pulse    api.Pulse
 	Live     string // where the events of this page are; empty: it does not change
 	NowNs    int64
 

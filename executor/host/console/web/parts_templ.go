@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // time is an instant, as far from now; the page's script keeps it going.
@@ -48,7 +48,7 @@ func (p *Page) addr(at string) component {
 // planName leads to a plan.
 //
 //go:noinline
-func (p *Page) planName(plan view.Plan) component {
+func (p *Page) planName(plan api.Plan) component {
 	return func(out *out) {
 		out.markup("<a class=\"plan\" href=\"")
 		out.link(p.href("plans", plan.Plan))
@@ -203,7 +203,7 @@ func banner(tone, state, text string) component {
 }
 
 //go:noinline
-func (p *Page) planRows(plans []view.Plan) component {
+func (p *Page) planRows(plans []api.Plan) component {
 	return func(out *out) {
 		out.markup("<div class=\"rows\">")
 		for _, plan := range plans {
@@ -463,7 +463,7 @@ func payload(name string, raw json.RawMessage) component {
 // due is an instant that is waited for.
 //
 //go:noinline
-func (p *Page) due(d view.Due) component {
+func (p *Page) due(d api.Due) component {
 	return func(out *out) {
 		out.markup("<article class=\"row due\"><span class=\"state due\">")
 		switch d.Kind {
@@ -498,7 +498,7 @@ func (p *Page) due(d view.Due) component {
 // steps are what an unwind would do.
 //
 //go:noinline
-func (p *Page) steps(preview view.Preview) component {
+func (p *Page) steps(preview api.Preview) component {
 	return func(out *out) {
 		out.markup("<ol class=\"steps\">")
 		for _, s := range preview.Steps {

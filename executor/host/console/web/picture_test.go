@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestBranchesHaveLanesOfTheirOwn draws plans, an action a word: "4<2,3" came after 2 and 3.
@@ -21,9 +21,9 @@ func TestBranchesHaveLanesOfTheirOwn(t *testing.T) {
 		"1 2<1 3<1 4<1 5<2,3,4 6<5": "1@0 in[] out[0 1 2] pass[] · 2@0 in[0] out[0] pass[1 2] · 3@1 in[1] out[1] pass[0 2] " +
 			"· 4@2 in[2] out[2] pass[0 1] · 5@0 in[0 1 2] out[0] pass[] · 6@0 in[0] out[] pass[]",
 	} {
-		var actions []view.Action
+		var actions []api.Action
 		for _, word := range strings.Fields(plan) {
-			var a view.Action
+			var a api.Action
 			number, after, _ := strings.Cut(word, "<")
 			_, _ = fmt.Sscan(number, &a.Number)
 			for _, n := range strings.FieldsFunc(after, func(r rune) bool { return r == ',' }) {
@@ -47,7 +47,7 @@ func TestBranchesHaveLanesOfTheirOwn(t *testing.T) {
 func TestATimelineKeepsItsBarsWithinItAndItsRetriesInOrder(t *testing.T) {
 	const ms = 1_000_000
 	now := int64(5000 * ms)
-	undos := []view.Undo{
+	undos := []api.Undo{
 		{
 			Number: 2, Compensation: "b", Attempt: 2, State: "dispatched", DispatchedNs: 1500 * ms, WaitedNs: 500 * ms,
 			Dispatched: "9.0-00000000",
@@ -62,7 +62,7 @@ func TestATimelineKeepsItsBarsWithinItAndItsRetriesInOrder(t *testing.T) {
 		},
 	}
 	line := newTimeline(
-		view.Plan{Actions: []view.Action{{Number: 1, Undo: "compensated"}, {Number: 2, Undo: "dispatched"}}},
+		api.Plan{Actions: []api.Action{{Number: 1, Undo: "compensated"}, {Number: 2, Undo: "dispatched"}}},
 		undos, now,
 	)
 	if !line.Running || line.FromNs != 0 || line.UntilNs != now || len(line.Lines) != 2 || line.Lines[0].Number != 2 ||
@@ -85,7 +85,7 @@ func TestATimelineKeepsItsBarsWithinItAndItsRetriesInOrder(t *testing.T) {
 			}
 		}
 	}
-	if newTimeline(view.Plan{}, nil, now) != nil {
+	if newTimeline(api.Plan{}, nil, now) != nil {
 		t.Error("a timeline of nothing")
 	}
 }

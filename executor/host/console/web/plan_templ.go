@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 //go:noinline
@@ -78,7 +78,7 @@ func (b Plan) body(p *Page) component {
 // refusedRecord leads to the commit of a refused or void record.
 //
 //go:noinline
-func (p *Page) refusedRecord(r view.Refused) component {
+func (p *Page) refusedRecord(r api.Refused) component {
 	return func(out *out) {
 		out.markup("<a class=\"addr\" href=\"")
 		out.link(p.href("ledger", r.Sequence))
@@ -198,7 +198,7 @@ func (p *Page) when(name string, ns int64, at string) component {
 }
 
 //go:noinline
-func (b Plan) cut(p *Page, cut view.Cut) component {
+func (b Plan) cut(p *Page, cut api.Cut) component {
 	return func(out *out) {
 		out.markup("<article class=\"row\">")
 		state("cut")(out)
@@ -275,7 +275,7 @@ func (b Plan) why(p *Page) component {
 }
 
 //go:noinline
-func (b Plan) whyStep(p *Page, s view.WhyStep) component {
+func (b Plan) whyStep(p *Page, s api.WhyStep) component {
 	return func(out *out) {
 		out.markup("<b class=\"v\">")
 		escaped(out, s.Lease)

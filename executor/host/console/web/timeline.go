@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // timeline is an unwind in time: a line for each action, a bar for each attempt.
@@ -36,7 +36,7 @@ type bar struct {
 const timelineWidth = 1000
 
 // newTimeline places attempts in time; nil when there are none.
-func newTimeline(plan view.Plan, undos []view.Undo, nowNs int64) *timeline {
+func newTimeline(plan api.Plan, undos []api.Undo, nowNs int64) *timeline {
 	if len(undos) == 0 {
 		return nil
 	}
@@ -49,7 +49,7 @@ func newTimeline(plan view.Plan, undos []view.Undo, nowNs int64) *timeline {
 		t.FromNs, t.UntilNs = min(t.FromNs, begun), max(t.UntilNs, ended)
 	}
 	t.UntilNs = max(t.UntilNs, t.FromNs+1)
-	slices.SortStableFunc(undos, func(a, b view.Undo) int {
+	slices.SortStableFunc(undos, func(a, b api.Undo) int {
 		return int(
 			min(max(a.DispatchedNs-b.DispatchedNs, -1), 1),
 		)
@@ -70,7 +70,7 @@ func newTimeline(plan view.Plan, undos []view.Undo, nowNs int64) *timeline {
 	return t
 }
 
-func undoOf(plan view.Plan, number int) string {
+func undoOf(plan api.Plan, number int) string {
 	for _, a := range plan.Actions {
 		if a.Number == number {
 			return a.Undo
@@ -80,7 +80,7 @@ func undoOf(plan view.Plan, number int) string {
 }
 
 // add draws one attempt: what it waited, its way to the worker and back, and the work.
-func (t *timeline) add(l *timeLine, u view.Undo, nowNs int64) {
+func (t *timeline) add(l *timeLine, u api.Undo, nowNs int64) {
 	l.Attempts++
 	ended := u.EndedNs
 	if ended == 0 {
@@ -120,7 +120,7 @@ func (t *timeline) add(l *timeLine, u view.Undo, nowNs int64) {
 	l.Bars = append(l.Bars, b)
 }
 
-func (t *timeline) bar(from, until int64, kind string, u view.Undo, title string) bar {
+func (t *timeline) bar(from, until int64, kind string, u api.Undo, title string) bar {
 	span := float64(t.UntilNs - t.FromNs)
 	at := int(float64(from-t.FromNs) / span * timelineWidth)
 	end := int(float64(until-t.FromNs) / span * timelineWidth)

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // undoable are the states in which a plan can be undone.
@@ -69,7 +69,7 @@ func (p *Page) unwindOf(plan, action string) string {
 const partsMax = 50
 
 // partsOf names the actions of a plan that can be undone with what came after them.
-func partsOf(p view.Plan) (ids []string) {
+func partsOf(p api.Plan) (ids []string) {
 	if p.State != ledger.StateOpen && p.State != ledger.StateCommitted &&
 		p.State != ledger.StateCommitting {
 		return nil
@@ -86,7 +86,7 @@ func (b Plan) parts() []string { return partsOf(b.Plan) }
 
 func (b Preview) parts() []string { return partsOf(b.Plan) }
 
-func progress(p view.Plan) string {
+func progress(p api.Plan) string {
 	switch p.State {
 	case ledger.StateUnwinding:
 		return fmt.Sprintf("%d undone, %d to go", p.Compensated, p.Held)
@@ -101,7 +101,7 @@ func counted(before string, n int, after string) string {
 	return when(n != 0, before+strconv.Itoa(n)+after)
 }
 
-func leaseState(l view.Lease) string {
+func leaseState(l api.Lease) string {
 	switch {
 	case l.Cascade == "cut":
 		return "cut"
@@ -113,15 +113,15 @@ func leaseState(l view.Lease) string {
 	return l.Truth
 }
 
-func dueAnchor(d view.Due) string {
+func dueAnchor(d api.Due) string {
 	return when(d.Kind == "lease", "#leases")
 }
 
-func dueName(d view.Due) string { return cmp.Or(d.Lease, d.Action, d.Plan) }
+func dueName(d api.Due) string { return cmp.Or(d.Lease, d.Action, d.Plan) }
 
-func dueOf(d view.Due) string { return cmp.Or(clip(d.Label, 80), d.Plan) }
+func dueOf(d api.Due) string { return cmp.Or(clip(d.Label, 80), d.Plan) }
 
-func handledBy(w view.Waiting) string {
+func handledBy(w api.Waiting) string {
 	switch {
 	case w.Handler != "":
 		return w.Handler
@@ -131,22 +131,22 @@ func handledBy(w view.Waiting) string {
 	return fmt.Sprintf("no worker serves it, asked %d times", w.Tries)
 }
 
-func factValue(f view.Fact) string { return cmp.Or(clip(string(f.Value), 80), "–") }
+func factValue(f api.Fact) string { return cmp.Or(clip(string(f.Value), 80), "–") }
 
-func memorySize(m view.Memory) string {
+func memorySize(m api.Memory) string {
 	return bytesText(m.Bytes) + when(m.Capacity != 0, " of "+bytesText(m.Capacity))
 }
 
-func stepNumber(p view.Preview, s view.PreviewStep) string {
+func stepNumber(p api.Preview, s api.PreviewStep) string {
 	return when(s.Plan != p.Plan, s.Plan+"/") + strconv.Itoa(s.Number)
 }
 
-func stepUndoes(s view.PreviewStep) string {
+func stepUndoes(s api.PreviewStep) string {
 	return when(s.Inverse != "", "undoes "+s.Capability) + prefixed(", ", s.Fidelity)
 }
 
 // whyRead says how the fact came into a step.
-func whyRead(s view.WhyStep) string {
+func whyRead(s api.WhyStep) string {
 	if s.By == "fact" {
 		return " the undo of " + s.Undone + " made "
 	}
@@ -154,18 +154,18 @@ func whyRead(s view.WhyStep) string {
 }
 
 // whyIs leads from the key of that fact to its value, if there is one.
-func whyIs(s view.WhyStep) string {
+func whyIs(s api.WhyStep) string {
 	if s.Value != "" {
 		return " = "
 	}
 	return when(s.Retracted, ", retracted")
 }
 
-func round(c *view.Cycle) string {
+func round(c *api.Cycle) string {
 	return fmt.Sprintf("It repeats: %s, %d times", strings.Join(c.Plans, " → "), c.Rounds)
 }
 
-func took(u view.Undo) string {
+func took(u api.Undo) string {
 	if u.EndedNs == 0 {
 		return "–"
 	}

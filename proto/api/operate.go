@@ -1,7 +1,4 @@
-package view
-
-// The bodies of what operators ask on api.AdminSubject, answered in JSON by the
-// host of the tenant.
+package api
 
 // RepairQuery asks for a new stream in place of a halted tenant's (ledger.repair).
 type RepairQuery struct {
@@ -65,34 +62,4 @@ type ScrubAnswer struct {
 	Problem string `json:"problem,omitempty"`
 	TookMs  int64  `json:"took_ms"`
 	Error   string `json:"error,omitempty"`
-}
-
-// Copy is what status says of a tenant's tiles.
-type Copy struct {
-	Records uint64 `json:"records"`
-	Last    uint64 `json:"last"` // sequence
-	// ScrubbedNs: when the last full pass of the scrub ended.
-	ScrubbedNs  int64 `json:"scrubbed_ns,omitempty"`
-	NextScrubNs int64 `json:"next_scrub_ns,omitempty"` // when the next one begins
-	// Scrubbing: sequence that a pass under way has reached.
-	Scrubbing uint64   `json:"scrubbing,omitempty"`
-	Repairs   []Repair `json:"repairs,omitempty"`
-}
-
-// Repair is one repair of the ledger.
-type Repair struct {
-	At           string `json:"at"` // address of its record
-	StampNs      int64  `json:"stamp_ns"`
-	Through      uint64 `json:"through"` // last sequence that only the tiles have
-	Size         uint64 `json:"size"`    // records up to there
-	Root         []byte `json:"root"`
-	OldCreatedNs int64  `json:"old_created_ns"`
-	NewCreatedNs int64  `json:"new_created_ns"`
-	OldLast      uint64 `json:"old_last"`
-	Lost         string `json:"lost"` // sequences of the old stream, as in "3, 7-9"
-	Carried      string `json:"carried"`
-	Dropped      string `json:"dropped"`
-	Problem      string `json:"problem,omitempty"`
-	Reason       string `json:"reason"`
-	Actor        string `json:"actor"`
 }

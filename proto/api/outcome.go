@@ -1,0 +1,93 @@
+package api
+
+// Notice is the body of a message on NoticeSubject.
+type Notice struct {
+	Plan   string `json:"plan"`
+	State  string `json:"state"` // of the plan: open, unwinding, compensated, ...
+	Reason string `json:"reason,omitempty"`
+	// Action, Verdict and By are set when a supervisor has given a verdict.
+	Action  string `json:"action,omitempty"`
+	Verdict string `json:"verdict,omitempty"` // allow, block, redirect
+	By      string `json:"by,omitempty"`
+	// Savepoint is set when the plan was rewound to it and is open again.
+	Savepoint string `json:"savepoint,omitempty"`
+	// FromAction is set while this action and what came after it are undone, and when that is
+	// over and the plan goes on.
+	FromAction string `json:"from_action,omitempty"`
+	// Parts is how often it went on so.
+	Parts uint32 `json:"parts,omitempty"`
+	// Asked is the sequence of the request that had the plan rewound; 0: a lease had, or it is
+	// not known.
+	Asked uint64 `json:"asked,omitempty"`
+	// At is the sequence of the record that opened the plan again: what was stored after it was
+	// not undone.
+	At uint64 `json:"at,omitempty"`
+	// Writer is set when the plan was resumed: the process that its records are taken
+	// from now on.
+	Writer string `json:"writer,omitempty"`
+}
+
+// OutcomeQuery asks, on QuerySubject(tenant, "plan.outcome"), what became of a
+// plan once the record at Sequence has been folded.
+type OutcomeQuery struct {
+	Plan     string `json:"plan"`
+	Sequence uint64 `json:"sequence"`
+	// Action asks for the verdict on this action too.
+	Action string `json:"action,omitempty"`
+	// Parts is of how many parts of the plan that were undone the agent was told.
+	Parts uint32 `json:"parts,omitempty"`
+	// Ended waits for the plan's end instead; the answer comes when it is there
+	// or after WaitMs.
+	Ended  bool  `json:"ended,omitempty"`
+	WaitMs int64 `json:"wait_ms,omitempty"`
+}
+
+// OutcomeAnswer is the answer to an OutcomeQuery. Error is set instead when the
+// plan is unknown or the sequence was not folded in time.
+type OutcomeAnswer struct {
+	State       string   `json:"state,omitempty"`
+	Reason      string   `json:"reason,omitempty"`
+	Outstanding []string `json:"outstanding,omitempty"`
+	// Doubts are the actions of the tree that its commit waits for, while it is committing.
+	Doubts []Doubt `json:"doubts,omitempty"`
+	// Refused says why records of the commit at Sequence were refused or void.
+	Refused []string `json:"refused,omitempty"`
+	// Turned: a lease of the plan, which is open, has turned true, and is about to fire.
+	Turned bool `json:"turned,omitempty"`
+	// Whole: all of the plan is being undone, and it is not open again afterwards.
+	Whole   bool   `json:"whole,omitempty"`
+	Applied uint64 `json:"applied"`
+	// Writer is the process whose records the plan takes.
+	Writer string `json:"writer,omitempty"`
+	// Parts is how often an action and what came after it were undone, and the plan went on;
+	// FromAction and PartReason are of the last time.
+	Parts      uint32 `json:"parts,omitempty"`
+	FromAction string `json:"from_action,omitempty"`
+	PartReason string `json:"part_reason,omitempty"`
+	// Undone are those after Parts of the query, in order; of the last 64 it is known what was
+	// undone.
+	Undone []UndonePart `json:"undone,omitempty"`
+	// Verdict, VerdictReason and VerdictBy are those of the action that was asked for.
+	Verdict       string `json:"verdict,omitempty"`
+	VerdictReason string `json:"verdict_reason,omitempty"`
+	VerdictBy     string `json:"verdict_by,omitempty"`
+	Error         string `json:"error,omitempty"`
+}
+
+// UndonePart is what was undone of a plan that went on.
+type UndonePart struct {
+	Number uint32 `json:"number"` // of the parts of the plan, from 1
+	Action string `json:"action"` // and what came after it
+	Reason string `json:"reason,omitempty"`
+	// sequence of the record that opened the plan again: what was stored after it was not undone
+	At uint64 `json:"at,omitempty"`
+}
+
+// Doubt is what a commit waits for: an action of which it is not known whether it happened,
+// or an act that a refused record claims.
+type Doubt struct {
+	Action string `json:"action"` // of a child plan: plan/action
+	// it waits for its owner's word; false: for an answer of the world
+	Owner bool   `json:"owner,omitempty"`
+	Waits string `json:"waits"` // for what, for people
+}

@@ -1,0 +1,35 @@
+package api
+
+import "encoding/json"
+
+// ReviewQuery asks for the actions that wait for a verdict (review.ls).
+type ReviewQuery struct {
+	After string `json:"after,omitempty"` // Next of the batch before
+	Limit int    `json:"limit,omitempty"` // 1..1000, default 100
+}
+
+// ReviewAnswer answers review.ls. The last plan of a batch is whole in it.
+type ReviewAnswer struct {
+	Reviews []Review `json:"reviews"`
+	Next    string   `json:"next,omitempty"` // goes into After; empty: no more
+	// Paused is set where the batch ends because it has looked at enough plans, not
+	// because it is full.
+	Paused bool   `json:"paused,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Review is an action that waits for a supervisor's verdict before its forward runs.
+type Review struct {
+	Plan       string          `json:"plan"`
+	Action     string          `json:"action"`
+	Number     int             `json:"number"` // of the action in its plan
+	Capability string          `json:"capability"`
+	Class      string          `json:"class"` // compensable, irreversible, effectless
+	Agent      string          `json:"agent"`
+	Label      string          `json:"label,omitempty"` // of the plan
+	Owner      string          `json:"owner,omitempty"`
+	SinceNs    int64           `json:"since_ns"`              // when it was registered, unix ns
+	DeadlineNs int64           `json:"deadline_ns,omitempty"` // of the plan
+	Input      json.RawMessage `json:"input,omitempty"`       // sealed values stay sealed
+	Omitted    bool            `json:"omitted,omitempty"`     // Input is left out: it is too large
+}
