@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -40,20 +41,16 @@ func (v *vault) unlock(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.confirmTimeout)
 	defer cancel()
-	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent),
-		mustJSON(api.KeyQuery{Plan: v.plan}))
-	if errors.Is(err, ErrConnectionClosed) {
-		return err
+	answer, err := v.ask(ctx)
+	for delay := askDelay; err == nil && answer.Again; delay = min(2*delay, askDelayMax) {
+		if pause.For(ctx, delay); ctx.Err() != nil {
+			break
+		}
+		answer, err = v.ask(ctx)
 	}
-	if err != nil {
-		return ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give it: %v",
-			v.c.tenant, err), "an executor that answers; call again")
-	}
-	var answer api.KeyAnswer
-	switch err := json.Unmarshal(reply, &answer); {
+	switch {
 	case err != nil:
-		return ledger.Refuse("plan.key", "the answer of the executor is not JSON",
-			"an executor of this version")
+		return err
 	case answer.Erased != "":
 		return fmt.Errorf("%w: plan %q, %s", ErrErased, v.plan, answer.Erased)
 	case answer.Error != "":
@@ -65,6 +62,23 @@ func (v *vault) unlock(ctx context.Context) error {
 	}
 	v.key = (*seal.Key)(answer.Key)
 	return nil
+}
+
+// ask asks for the key once. Errors: *Refused, ErrConnectionClosed.
+func (v *vault) ask(ctx context.Context) (answer api.KeyAnswer, err error) {
+	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent),
+		mustJSON(api.KeyQuery{Plan: v.plan}))
+	switch {
+	case errors.Is(err, ErrConnectionClosed):
+		return answer, err
+	case err != nil:
+		return answer, ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give "+
+			"it: %v", v.c.tenant, err), "an executor that answers; call again")
+	case json.Unmarshal(reply, &answer) != nil:
+		return answer, ledger.Refuse("plan.key", "the answer of the executor is not JSON",
+			"an executor of this version")
+	}
+	return answer, nil
 }
 
 // unlock asks for the key of the plan, unless it is there. Its opening is stored before, because

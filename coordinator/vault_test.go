@@ -10,11 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -171,5 +175,41 @@ func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 	var refused *ledger.Refused
 	if !errors.As(err, &refused) || refused.Field != "plan.key" || last(t, store) != 1 { // that it was opened
 		t.Errorf("%v, %d commits", err, last(t, store))
+	}
+}
+
+// TestAKeyThatIsNotThereYetIsAskedForAgain: hosts that start may be about to make the tenant's.
+func TestAKeyThatIsNotThereYetIsAskedForAgain(t *testing.T) {
+	_, root, _ := serve(t)
+	asked := map[string]int{} // by plan
+	if _, err := root.Subscribe(api.KeySubject("default", "a1"), func(m *nats.Msg) {
+		var q api.KeyQuery
+		_ = json.Unmarshal(m.Data, &q)
+		answer := api.KeyAnswer{Key: make([]byte, seal.KeySize)}
+		if asked[q.Plan]++; q.Plan == "q" {
+			answer = api.KeyAnswer{Error: "never"}
+		} else if asked[q.Plan] < 3 {
+			answer = api.KeyAnswer{Error: "no other host gave it", Again: true}
+		}
+		body, _ := json.Marshal(answer)
+		_ = m.Respond(body)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := coordinator.New(coordinator.Config{Conn: root, Tenant: "default", Agent: "a1",
+		Contracts: []contract.Contract{{Capability: "pay.charge", Class: contract.Effectless, Sensitive: []string{"input"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	for id, want := range map[string]string{"p": "", "q": "never"} {
+		p, err := c.Begin(t.Context(), coordinator.PlanSpec{ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Report(t.Context(), coordinator.Action{Capability: "pay.charge", Input: 1}, coordinator.Outcome{})
+		if (err == nil) != (want == "") || want != "" && !strings.Contains(err.Error(), want) {
+			t.Errorf("plan %s: %v, want %q", id, err, want)
+		}
 	}
 }

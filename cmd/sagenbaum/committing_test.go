@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/quarantine"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -36,6 +37,13 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "plan ls --state committing"), "p1")
 	says(t, s.run(t, cli.ExitGood, "plan preview p1"), "safe.shut")
 	says(t, s.Ask(t, "default", "quarantine", "ls"), "p1", "safe.open")
+	shown := s.run(t, cli.ExitLook, "quarantine show p1 2 -o json")
+	for _, answer := range cmdtest.Decoded[quarantine.Obligation](t, shown).Answers {
+		fits := answer.Answer != cli.AnswerLost && answer.Answer != cli.AnswerRetry // it has no probe
+		if offered := answer.Command != ""; offered != fits {
+			t.Errorf("quarantine show offers %+v", answer)
+		}
+	}
 	s.run(t, cli.ExitConflict, "quarantine resolve p1 2 --as lost --evidence t --reason x --actor ana", "want accepted")
 	says(t, s.run(t, cli.ExitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"),
 		"plan now committed")

@@ -84,11 +84,16 @@ func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer) {
 	return answer
 }
 
-// planKey is sealKey until there is a key: at a start, hosts may be about to make the tenant's.
+// planKey is sealKey until there is a key, as an agent asks: at a start, hosts may be about to make
+// the tenant's.
 func (r *rig) planKey(agent, plan string) (key []byte) {
 	r.t.Helper()
 	r.eventually("a key of plan "+plan, func() bool {
-		key = r.sealKey(agent, plan).Key
+		answer := r.sealKey(agent, plan)
+		if len(answer.Key) == 0 && !answer.Again {
+			r.t.Fatalf("no key, and none to come: %+v", answer)
+		}
+		key = answer.Key
 		return len(key) > 0
 	})
 	return key

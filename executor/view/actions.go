@@ -64,6 +64,8 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		seen.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
 	seen.WaitsFor = r.waitOf(p, a)
+	seen.ForCommit = row.Undo == rowspb.Undo_UNDO_QUARANTINED && p.Committing()
+	seen.Probe = a.Fixed.Compensation.GetProbe().GetCall().GetCapability()
 	return seen
 }
 

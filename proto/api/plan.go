@@ -108,6 +108,10 @@ type Action struct {
 	// QuarantinedAt: likewise: the record that an answer points back to.
 	QuarantinedAt string `json:"quarantined_at,omitempty"`
 	WaitsFor      string `json:"waits_for,omitempty"` // worker or action it waits for now
+	// ForCommit: the commit of its plan waits for its owner's word; nothing is being undone.
+	ForCommit bool `json:"for_commit,omitempty"`
+	// Probe: the capability that is asked whether it has happened.
+	Probe string `json:"probe,omitempty"`
 	// NoWorker: no worker serves its undo, or no process offers its handler.
 	NoWorker bool `json:"no_worker,omitempty"`
 

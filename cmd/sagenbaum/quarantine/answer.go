@@ -211,8 +211,17 @@ func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	case a.Undo != cli.UndoQuarantined && !a.Owed:
 		return cli.Fail(cli.ExitConflict, "sagenbaum plan tree "+plan.Plan,
 			"action %d of %s is %s: nothing of it is owed", a.Number, plan.Plan, a.Undo)
+	case a.ForCommit && w.As == cli.AnswerLost:
+		return cli.Fail(cli.ExitConflict, show, "nothing of plan %s is being undone: its commit waits; "+
+			"want accepted (it is there, and stays), done (it is not there) or skipped", plan.Plan)
 	case w.As != cli.AnswerRetry:
 		return nil
+	case a.ForCommit && a.Probe == "":
+		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no probe",
+			a.Capability)
+	case a.ForCommit && w.NewKey:
+		return cli.Fail(cli.ExitConflict, show, "nothing of plan %s is being undone: its commit waits",
+			plan.Plan)
 	case render.IsOrphan(a):
 		return cli.Fail(cli.ExitFailed,
 			"sagenbaum quarantine resolve, or sagenbaum quarantine skip",

@@ -128,6 +128,10 @@ func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 		cli.AnswerAccepted: "records that the effect stays, deliberately",
 		cli.AnswerSkipped:  "claims nothing about the effect, which may remain",
 	}
+	if a.ForCommit {
+		does[cli.AnswerDone] = "records that it is not there, so that the plan is committed without it"
+		does[cli.AnswerAccepted] = "records that it is there, and stays"
+	}
 	for _, as := range []string{cli.AnswerRetry, cli.AnswerDone, cli.AnswerLost, cli.AnswerAccepted,
 		cli.AnswerSkipped} {
 		choice := ownerChoice{Answer: as, Does: does[as], Command: answerCommand(plan.Plan, a, as)}
@@ -147,6 +151,9 @@ func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 // retryText is what a retry would do: it may be the first try, where an owner's word
 // was asked for.
 func retryText(a api.Action) string {
+	if a.ForCommit {
+		return "asks " + a.Probe + " once more whether it has happened"
+	}
 	again, anew := "", ""
 	if a.Attempt > 0 {
 		again, anew = " again", "; with --new-key under another one, and perhaps twice"

@@ -72,7 +72,7 @@ func (d *Desk) key(agent string, q api.KeyQuery) any {
 		return api.KeyAnswer{Erased: "its key was destroyed"}
 	case err != nil:
 		d.Log.Warn("no key for an agent", "plan", q.Plan, "agent", agent, "error", err)
-		return api.KeyAnswer{Error: err.Error()}
+		return api.KeyAnswer{Error: err.Error(), Again: vault.MayPass(err)}
 	}
 	return api.KeyAnswer{Key: key[:]}
 }

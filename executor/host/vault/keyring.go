@@ -45,6 +45,13 @@ var (
 	ErrTenantErased = errors.New("the tenant was erased")
 )
 
+// MayPass reports whether the same question may have a better answer soon: another host may be
+// making the key of the tenant, or have it and not answer yet.
+func MayPass(err error) bool {
+	var refused *ledger.Refused
+	return !errors.As(err, &refused) && !errors.Is(err, errNoMasterKey) && !Gone(err)
+}
+
 // Bounds of a Keyring: keys that are kept in memory, the time of one question, and the pause
 // after a tenant's key could not be had.
 const (
