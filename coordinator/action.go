@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Action declares one action of a plan for Do or Report.
@@ -477,6 +478,14 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
 	}
 	id := a.call.Action
+	if d.happened == nil {
+		if err := d.contract.CheckTriggers(func() triggers.Scope {
+			return triggers.Scope{Plan: p.readable(), Action: &triggers.Action{ID: id,
+				Capability: d.Capability, Input: lifted}}
+		}); err != nil {
+			return nil, err
+		}
+	}
 	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo),
 		&pb.ForwardRegistered{
 			Capability: d.Capability, After: slices.Clone(
@@ -501,6 +510,17 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 		a.reviewTimeout = cmp.Or(d.contract.ReviewTimeout, p.c.reviewTimeout)
 	}
 	return []*pb.Record{forward, inverse}, nil
+}
+
+// readable is what conditions read of a plan and does not change.
+func (p *Plan) readable() triggers.Plan {
+	read := triggers.Plan{ID: p.id, Status: ledger.StateOpen, Label: p.opened.Label,
+		Owner: p.opened.Owner, Agent: p.c.agent, DeadlineNs: p.opened.DeadlineNs,
+		Labels: map[string]string{}}
+	for _, l := range p.opened.Labels {
+		read.Labels[l.Key] = l.Value
+	}
+	return read
 }
 
 // giveUp queues that a registered action was never called, so that no one has to

@@ -290,6 +290,24 @@ func (c *Condition) Foregone() (Truth, error) {
 	}
 }
 
+// Stuck returns the error with which every evaluation in a scope ends, whatever becomes known, as
+// where a text is added to a number of the input; nil: it may answer, as far as can be told. What
+// time or a fact could end, and what changes in the scope by itself, is not counted on.
+func (c *Condition) Stuck(s Scope) error {
+	if c.shape.extent.closed || c.shape.extent.member || c.ReadsClock() ||
+		c.Reads("plan.status", "plan.actions", "plan.step", "plan.opened_at", "action.at") {
+		return nil
+	}
+	return c.Evaluate(s, nothing{}).Err
+}
+
+// nothing is a View in which nothing is known.
+type nothing struct{}
+
+func (nothing) Fact(string) *Fact { return nil }
+
+func (nothing) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
+
 // blankFunction answers for every function of time what is known before anything
 // has happened: nothing, but for what is wrong whatever happens.
 func (e *evaluation) blankFunction(name string) (functions.LateBoundOp, bool) {

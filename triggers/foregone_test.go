@@ -48,6 +48,35 @@ func TestForegoneAnswersAreKnownFromTheText(t *testing.T) {
 	}
 }
 
+// TestWhatIsStuckIsAnErrorForEver: and what could be ended by a fact, a time or an outcome is not.
+func TestWhatIsStuckIsAnErrorForEver(t *testing.T) {
+	scope := Scope{Plan: Plan{ID: "p", Status: "open", Actions: 1},
+		Action: &Action{ID: "a", Capability: "x.y", Input: []byte(`{"order":1042,"name":"o7"}`)}}
+	for expression, want := range map[string]bool{
+		`facts["paid/" + action.order] == true`:                               true,
+		`seen("paid/" + action.order)`:                                        false, // as far as can be told
+		`action.name > 5 && seen("k")`:                                        false, // unknown counts first
+		`action.name > 5`:                                                     true,
+		`facts["paid/" + action.name] == true`:                                false,
+		`facts["paid/" + string(action.order)] == true`:                       false,
+		`facts["k"] == true || facts["paid/" + action.order] == true`:         false,
+		`!("k" in facts) && facts["paid/" + action.order] == true`:            false, // false once k is there
+		`1 / (plan.actions - 1) == 1`:                                         false, // it has two actions next
+		`facts["paid/" + action.output.id] == true`:                           false,
+		`facts["paid/" + action.order] == true && after(plan.deadline)`:       false,
+		`has(facts["k"]) && facts["paid/" + action.order] == true`:            false,
+		`facts["paid/" + action.order] == true && verdict.outcome == "block"`: false,
+	} {
+		c, err := Compile(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Stuck(scope); (err != nil) != want {
+			t.Errorf("%s: %v, want an error: %v", expression, err, want)
+		}
+	}
+}
+
 // What is foregone is what every random timeline shows.
 func TestNoTimelineContradictsWhatIsForegone(t *testing.T) {
 	found := map[Truth]int{}

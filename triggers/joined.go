@@ -141,6 +141,7 @@ func (s *shape) add(t *shape, literal int) term {
 	s.arming = s.arming || t.arming
 	s.extent.nodes += t.extent.nodes
 	s.extent.closed = s.extent.closed || t.extent.closed
+	s.extent.member = s.extent.member || t.extent.member
 	s.terms = append(s.terms, t)
 	return added
 }

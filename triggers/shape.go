@@ -373,6 +373,7 @@ type extent struct {
 	nodes  int  // of the checked expression
 	costly bool // it may take more steps than it has nodes
 	closed bool // it asks what is known now
+	member bool // it asks what is among the facts, or in a list
 
 	patterns int // regular expressions
 }
@@ -385,6 +386,8 @@ func extentOf(root ast.Expr) extent {
 			switch e.AsCall().FunctionName() {
 			case hasFunction, operators.OptIndex, operators.OptSelect:
 				x.closed = true
+			case operators.In:
+				x.member = true
 			case "matches":
 				x.patterns++
 			}

@@ -91,6 +91,7 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	out.Digest = ledger.ContractDigest(out.Canonical)
 	out.inverse = x.registration(c)
 	out.inverse.Sealed = x.checkSensitive(c, out)
+	out.own = x.conditions(c)
 	out.reads, out.readsReference = x.outcomeReads(out.inverse)
 	if c.Before != nil {
 		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts,

@@ -39,9 +39,35 @@ type Compiled struct {
 	before     []bound
 	reads      [][]string // paths of the output that its calls and readers read
 	validUntil *triggers.Binding
+	own        []held // conditions that read the action
 
 	readsReference bool // they read meta.external_ref
 }
+
+// held is a condition that is held for each action.
+type held struct {
+	name      string
+	condition *triggers.Condition
+}
+
+// CheckTriggers refuses an action whose values make a condition an error for ever: it would be held,
+// and never answer. What has happened is not refused for it. The error is a *ledger.Refused.
+func (c *Compiled) CheckTriggers(scope func() triggers.Scope) error {
+	if len(c.own) == 0 {
+		return nil
+	}
+	s := scope()
+	for _, t := range c.own {
+		if err := t.condition.Stuck(s); err != nil {
+			return ledger.Refuse("action.input", fmt.Sprintf("trigger %s of %s can never answer for it: %v",
+				t.name, c.Capability, err), stuckWanted)
+		}
+	}
+	return nil
+}
+
+// stuckWanted is what to do about a condition that is an error for ever.
+const stuckWanted = "a condition that takes such values, as with string(action.order)"
 
 type bound struct {
 	name    string

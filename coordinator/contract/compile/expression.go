@@ -69,6 +69,16 @@ func (x *compiler) checkTriggers(conditions map[string]string) {
 	}
 }
 
+// conditions are those of a checked contract that read the action.
+func (x *compiler) conditions(c contract.Contract) (list []held) {
+	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
+		if condition, err := x.programs.Condition(c.Triggers[name]); err == nil && condition.ReadsAction() {
+			list = append(list, held{name, condition})
+		}
+	}
+	return list
+}
+
 func (x *compiler) expressionError(field, text string, err error, want string) {
 	p := problem{field: field, message: err.Error(), want: want, text: text}
 	errors.As(err, &p.cause)

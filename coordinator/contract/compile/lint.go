@@ -267,6 +267,10 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 			Input: l.lifted(c, example.Input)},
 		NowNs: sampleNs, ArmedNs: sampleNs,
 	}
+	if err := condition.Stuck(scope); err != nil {
+		l.fail(field, "can never answer for an action as in the examples: "+err.Error(), stuckWanted)
+		return true
+	}
 	result := condition.Evaluate(scope, noFacts{})
 	if result.Truth == triggers.True {
 		l.fail(field, "fires at once: it is true of an action that was just registered",
