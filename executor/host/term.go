@@ -88,13 +88,13 @@ func (a *actor) mayRun(term uint64) func() bool {
 func (o *outbound) send(r turn.Ready,
 	expected func(plan string, n uint32, purpose string, attempt uint32) bool,
 	begin func(executor.Command) executor.Command) {
-	o.dispatch.prune(r.Looked, expected)
+	o.dispatch.prune(r.Touched, expected)
 	for _, e := range r.Erased {
 		if e.Destroyed {
 			o.eraser.Recorded(e.Plan)
 		}
 	}
-	for _, s := range r.Hold {
+	for _, s := range r.Ahead {
 		s.Command = begin(s.Command)
 		o.dispatch.hold(s)
 	}

@@ -322,12 +322,12 @@ func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 		h.clock.confirm()
 	}
 	if h.flights != nil {
-		for _, of := range r.Looked {
+		for _, of := range r.Touched {
 			if x := h.flights.Prune(of, h.state.Expected); x != nil && x.Command.Behind != "" {
 				h.w.options.Seen.run("called back on its way")
 			}
 		}
-		for _, s := range r.Hold {
+		for _, s := range r.Ahead {
 			h.flights.Hold(s)
 			h.w.options.Seen.run("held")
 			h.w.hasty(s.Command)

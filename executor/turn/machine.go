@@ -36,7 +36,7 @@ type Machine struct {
 	folded   bool // since the last step
 	messages int  // folded since the last step
 	bytes    int
-	news     news
+	noted    noted
 
 	unwritten   int   // bytes folded since the last write; 0: none
 	unwrittenNs int64 // monotonic, of the first step since; 0: there was none yet
@@ -102,7 +102,7 @@ func (m *Machine) Begin(sequence uint64, bytes int) error {
 func (m *Machine) Fold(e ledger.Entry) executor.Result {
 	result := m.state.Apply(e)
 	if result.Verdict == executor.Effective {
-		m.news.note(e, m.attached)
+		m.noted.note(e, m.attached)
 	}
 	return result
 }

@@ -20,14 +20,14 @@ type Ready struct {
 	Up bool
 	// Confirmed: an operator has confirmed the clock since the session began.
 	Confirmed bool
-	// Looked are actions of which something was folded: what flies for one that
+	// Touched are actions of which something was folded: what flies for one that
 	// State.Expected denies waits for no answer any more, and is dropped.
-	Looked []About
+	Touched []About
 	// Erased are plans of whose erasure something was folded: their keys are forgotten.
 	Erased []Erased
-	// Hold are commands that were recorded ahead. They are known before any of Send leaves, and
+	// Ahead are commands that were recorded ahead. They are known before any of Send leaves, and
 	// may be sent as Flights says.
-	Hold []Sending
+	Ahead []Sending
 	// Send are commands that became valid; each is sent at least once, under its key.
 	Send []Sending
 	// Taken and Closed are pages that are settled, by a record that a hook took them and
@@ -90,9 +90,9 @@ type Erased struct {
 	Destroyed bool // its key is gone
 }
 
-// news is what the shell has to know of records that were folded since the last step.
-type news struct {
-	looked    []About
+// noted is what the shell has to know of records that were folded since the last step.
+type noted struct {
+	touched   []About
 	taken     []Taken
 	erased    []Erased
 	confirmed bool
@@ -100,7 +100,7 @@ type news struct {
 
 // note takes what an effective record says to the shell; what it means to the plan is
 // the fold's.
-func (n *news) note(e ledger.Entry, attached uint64) {
+func (n *noted) note(e ledger.Entry, attached uint64) {
 	of := About{Plan: e.Record.Plan, Action: e.Record.Action}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_OwnerPaged:
@@ -110,8 +110,8 @@ func (n *news) note(e ledger.Entry, attached uint64) {
 	case *pb.Record_ClockConfirmed:
 		n.confirmed = n.confirmed || e.Address.Sequence > attached
 	}
-	if of.Action != "" && (len(n.looked) == 0 || n.looked[len(n.looked)-1] != of) {
-		n.looked = append(n.looked, of)
+	if of.Action != "" && (len(n.touched) == 0 || n.touched[len(n.touched)-1] != of) {
+		n.touched = append(n.touched, of)
 	}
 }
 
@@ -120,21 +120,21 @@ func (m *Machine) deliver(r *Ready) {
 	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(),
 		m.state.Closed()
 	erasures := m.state.Erasures()
-	m.news.looked = append(m.news.looked, m.state.Landed()...)
+	m.noted.touched = append(m.noted.touched, m.state.Landed()...)
 	held := m.holding
 	// First: whoever is fenced by what was folded sends nothing of the next holder's.
 	r.Up = m.applyTerm()
 	r.Down, m.down = m.down, nil
-	r.Confirmed, r.Erased, r.Looked, r.Taken = m.news.confirmed, m.news.erased, m.news.looked,
-		m.news.taken
+	r.Confirmed, r.Erased, r.Touched, r.Taken = m.noted.confirmed, m.noted.erased, m.noted.touched,
+		m.noted.taken
 	r.Folded, r.Notices, r.Tells = true, notices, held && m.holding
-	m.news = news{}
+	m.noted = noted{}
 	switch {
 	case r.Up:
 		r.Send = m.outstanding(m.state.InFlight(), true) // unanswered before: the same keys again
 		r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()
 	case r.Tells:
-		r.Hold, r.Send = m.ahead(commands), m.outstanding(commands, false)
+		r.Ahead, r.Send = m.ahead(commands), m.outstanding(commands, false)
 		r.Closed, r.Pages, r.Erase = closed, pages, erasures
 	}
 }

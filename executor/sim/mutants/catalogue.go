@@ -472,7 +472,7 @@ var catalogue = []mutant{
 		"n.confirmed = n.confirmed || e.Address.Sequence > attached",
 		"n.confirmed = n.confirmed || attached > 0"},
 	{"a clock is confirmed twice by one word", "executor/turn/ready.go",
-		"m.news = news{}", "m.news = news{confirmed: m.news.confirmed}"},
+		"m.noted = noted{}", "m.noted = noted{confirmed: m.noted.confirmed}"},
 	{"a halted tenant goes on after a restart", "executor/turn/halt.go",
 		"if h.CreatedNs != head.CreatedNs || h.Sequence == 0 || h.Sequence > copied {",
 		"if h.CreatedNs != head.CreatedNs || h.Sequence <= copied {"},
