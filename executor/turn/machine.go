@@ -24,10 +24,12 @@ type Config struct {
 	Secret []byte
 	// Decided is told of each decision; nil: no one is. It is for those who check it.
 	Decided func(executor.Input, []*pb.Record)
+	// Sent is told that a holder's commands of a step have left, and nothing else of it was done;
+	// nil: no one is. It is for those who end a process there.
+	Sent func()
 }
 
-// Machine is one session of one tenant: from the attachment to the ledger until it ends.
-// It belongs to one goroutine.
+// Machine folds, decides, and holds the term, for one [Session]. It belongs to one goroutine.
 type Machine struct {
 	config   Config
 	state    *executor.State
@@ -36,7 +38,7 @@ type Machine struct {
 	folded   bool // since the last step
 	messages int  // folded since the last step
 	bytes    int
-	news     news
+	noted    noted
 
 	unwritten   int   // bytes folded since the last write; 0: none
 	unwrittenNs int64 // monotonic, of the first step since; 0: there was none yet
@@ -102,7 +104,7 @@ func (m *Machine) Begin(sequence uint64, bytes int) error {
 func (m *Machine) Fold(e ledger.Entry) executor.Result {
 	result := m.state.Apply(e)
 	if result.Verdict == executor.Effective {
-		m.news.note(e, m.attached)
+		m.noted.note(e, m.attached)
 	}
 	return result
 }

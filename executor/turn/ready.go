@@ -8,50 +8,67 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Ready is what the shell carries out after a step, field by field in this order.
-// Nothing of it is lost with the process: what was not carried out is found again in the
-// state, in the ledger, or by whoever waits for it.
+// Ready is what a step asks for. [Session] carries it out field by field, in this order; each
+// field says what must have been done before it, and where the order does not matter.
+//
+// A step either hands on what was folded, which is all down to Tells, or it decides, which is
+// Settled, Append and the wake; Down may come with both. So a command in Send never waits for an
+// append of the same step: the record that allows it was read back from the ledger.
+//
+// Nothing is lost with the process. What was not carried out is found again in the state, in the
+// ledger, or by whoever waits for it.
 type Ready struct {
-	// Down: this host decides and sends nothing more of its term. What it has on its way
-	// ends before anything below is done; nil: no change.
+	// Down says that this host does not hold the tenant any more; nil: it is as it was. What the
+	// host has on its way is given up before anything else, as the next holder, which may be this
+	// one, sends it again.
 	Down *Down
-	// Up: the term of this host was read back. What it sends with is opened first; if
-	// that fails, the session ends.
+	// Up says that the record which begins a term of this host was read back. What it sends with
+	// is opened before anything is sent; if that fails, the session ends. Send, Pages and Erase
+	// have all that is outstanding then, also what an earlier holder has sent.
 	Up bool
-	// Confirmed: an operator has confirmed the clock since the session began.
+	// Confirmed says that an operator has confirmed the clock since the session began. The clocks
+	// are set right before the next step reads them.
 	Confirmed bool
-	// Looked are actions of which something was folded: what flies for one that
-	// State.Expected denies waits for no answer any more, and is dropped.
-	Looked []About
-	// Erased are plans of whose erasure something was folded: their keys are forgotten.
+	// Erased are plans that are to be erased, or were. Their keys are forgotten before Send, so
+	// that no command is opened with one. Those whose key is recorded as destroyed are on their
+	// way no more. A plan is erased once, so none of these is in Erase.
 	Erased []Erased
-	// Hold are commands that were recorded ahead. They are known before any of Send leaves, and
-	// may be sent as Flights says.
-	Hold []Sending
-	// Send are commands that became valid; each is sent at least once, under its key.
+	// Touched are actions of which something was folded. What is on its way for one of them is
+	// dropped if State.Expected says that no one waits for its answer. Ahead and Send have only
+	// what is waited for, so that nothing of them is dropped whenever this is done.
+	Touched []About
+	// Ahead are commands that were recorded before their turn. Each may leave when the command
+	// that it goes behind is done. They are known before Send: the answer to a command may come
+	// before the next line is carried out, and what is not known by then has to wait for its turn.
+	Ahead []Sending
+	// Send are commands whose records were read back. Each is sent at least once, under its key,
+	// as [Flights] has it. It takes the place of an earlier one for the same action.
 	Send []Sending
-	// Taken and Closed are pages that are settled, by a record that a hook took them and
-	// by their owner's answer. They come before what was asked for since.
+	// Taken and Closed are pages that have ended: a record says that a hook has taken one, or its
+	// owner has answered. They end before Pages are sent, of which one may be about the same.
 	Taken  []Taken
 	Closed []executor.Page
-	// Pages go to their hooks until one takes them.
+	// Pages are sent until a hook takes them, as [Pages] has it. Commands, pages and keys do not
+	// depend on each other: nothing changes with the order of Send, Pages and Erase.
 	Pages []executor.Page
-	// Erase are plans whose keys are to be destroyed.
+	// Erase are plans whose keys are to be destroyed, as [Erasures] has it.
 	Erase []string
-	// Folded: something was folded; State is what whoever asks is told.
+	// Folded says that the state has changed: whoever asks is answered from it.
 	Folded bool
 	// Notices are what agents may want to know. The holder tells them, best effort: Tells.
 	Notices []executor.Notice
 	Tells   bool
-	// Settled: the pages and keys of this step's Inputs need no record any more.
+	// Settled says that the pages and keys among the Inputs of this step need no record. They are
+	// given up before the next step, which would get them again.
 	Settled bool
-	// Append is the next append; its result goes to Acknowledged. At most one is in flight.
+	// Append is the next append; its result goes to Acknowledged. At most one is on its way, and
+	// the next one is made when it was read back.
 	Append *Append
-	// Wakes: time alone calls for a step, in so many ns; an earlier wake is replaced. If
-	// not, an earlier one may stay.
+	// Wakes says that time alone calls for a step, in so many ns; an earlier wake is replaced. If
+	// it is not set, no wake is needed, and one too many does no harm.
 	Wakes    bool
 	WakeInNs int64
-	// More: the next step is to be taken at once.
+	// More says that the next step is to be taken at once.
 	More bool
 }
 
@@ -90,17 +107,17 @@ type Erased struct {
 	Destroyed bool // its key is gone
 }
 
-// news is what the shell has to know of records that were folded since the last step.
-type news struct {
-	looked    []About
+// noted is what a session has to know of records that were folded since the last step.
+type noted struct {
+	touched   []About
 	taken     []Taken
 	erased    []Erased
 	confirmed bool
 }
 
-// note takes what an effective record says to the shell; what it means to the plan is
+// note takes what an effective record says to the session; what it means to the plan is
 // the fold's.
-func (n *news) note(e ledger.Entry, attached uint64) {
+func (n *noted) note(e ledger.Entry, attached uint64) {
 	of := About{Plan: e.Record.Plan, Action: e.Record.Action}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_OwnerPaged:
@@ -110,8 +127,8 @@ func (n *news) note(e ledger.Entry, attached uint64) {
 	case *pb.Record_ClockConfirmed:
 		n.confirmed = n.confirmed || e.Address.Sequence > attached
 	}
-	if of.Action != "" && (len(n.looked) == 0 || n.looked[len(n.looked)-1] != of) {
-		n.looked = append(n.looked, of)
+	if of.Action != "" && (len(n.touched) == 0 || n.touched[len(n.touched)-1] != of) {
+		n.touched = append(n.touched, of)
 	}
 }
 
@@ -120,21 +137,21 @@ func (m *Machine) deliver(r *Ready) {
 	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(),
 		m.state.Closed()
 	erasures := m.state.Erasures()
-	m.news.looked = append(m.news.looked, m.state.Landed()...)
+	m.noted.touched = append(m.noted.touched, m.state.Landed()...)
 	held := m.holding
 	// First: whoever is fenced by what was folded sends nothing of the next holder's.
 	r.Up = m.applyTerm()
 	r.Down, m.down = m.down, nil
-	r.Confirmed, r.Erased, r.Looked, r.Taken = m.news.confirmed, m.news.erased, m.news.looked,
-		m.news.taken
+	r.Confirmed, r.Erased, r.Touched, r.Taken = m.noted.confirmed, m.noted.erased, m.noted.touched,
+		m.noted.taken
 	r.Folded, r.Notices, r.Tells = true, notices, held && m.holding
-	m.news = news{}
+	m.noted = noted{}
 	switch {
 	case r.Up:
 		r.Send = m.outstanding(m.state.InFlight(), true) // unanswered before: the same keys again
 		r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()
 	case r.Tells:
-		r.Hold, r.Send = m.ahead(commands), m.outstanding(commands, false)
+		r.Ahead, r.Send = m.ahead(commands), m.outstanding(commands, false)
 		r.Closed, r.Pages, r.Erase = closed, pages, erasures
 	}
 }
