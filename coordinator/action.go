@@ -480,7 +480,7 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 	id := a.call.Action
 	if d.happened == nil {
 		if err := d.contract.CheckTriggers(func() triggers.Scope {
-			return triggers.Scope{Plan: p.readable(), Action: &triggers.Action{ID: id,
+			return triggers.Scope{Plan: readable(p), Action: &triggers.Action{ID: id,
 				Capability: d.Capability, Input: lifted}}
 		}); err != nil {
 			return nil, err
@@ -513,7 +513,7 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 }
 
 // readable is what conditions read of a plan and does not change.
-func (p *Plan) readable() triggers.Plan {
+func readable(p *Plan) triggers.Plan {
 	read := triggers.Plan{ID: p.id, Status: ledger.StateOpen, Label: p.opened.Label,
 		Owner: p.opened.Owner, Agent: p.c.agent, DeadlineNs: p.opened.DeadlineNs,
 		Labels: map[string]string{}}

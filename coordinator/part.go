@@ -145,7 +145,7 @@ func undoneAfter(answer api.OutcomeAnswer, known uint32) []api.UndonePart {
 
 // tellAgain has the next call tell of every part that was undone: no one knows whether an earlier
 // process has, nor whether its agent has heard it. What they are of is known from the history.
-func (p *Plan) tellAgain(ctx context.Context) error {
+func tellAgain(ctx context.Context, p *Plan) error {
 	if p.knownParts() == 0 {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (c *Coordinator) recalled(ctx context.Context, id string) (*Recalled, error
 	if err != nil {
 		return nil, err
 	}
-	if err := p.tellAgain(ctx); err != nil {
+	if err := tellAgain(ctx, p); err != nil {
 		p.Forget()
 		return nil, err
 	}

@@ -19,8 +19,9 @@
 //
 // # Commits
 //
-// A message is one commit of 1 to 1,024 records. Of a pair, a forward and its compensation, both are
-// in one commit, and neither counts without the other. Without a Content-Type it is, in the encoding of protobuf,
+// A message is one commit of 1 to 1,024 records. Of a pair, a forward and its compensation, both
+// are in one commit, and neither counts without the other. Without a Content-Type it is, in the
+// encoding of protobuf,
 //
 //	08 V                   min_reader: the version of the reader that it needs, from 1
 //	12 L record            for each record: its length in bytes, and a Record of record.proto
@@ -32,8 +33,8 @@
 //	{"minReader": V, "records": [...]}
 //
 // without further fields, names in another spelling, and names that are given twice. A commit of
-// the executor with a min_reader above ReaderVersion halts the reader (Halted); of anyone else it is
-// refused, and so is all that cannot be read: a message is never skipped, it has a leaf.
+// the executor with a min_reader above ReaderVersion halts the reader (Halted); of anyone else
+// it is refused, and so is all that cannot be read: a message is never skipped, it has a leaf.
 //
 // # Leaves
 //
@@ -56,11 +57,11 @@
 // # Tree and checkpoints
 //
 // The tree is that of RFC 6962 over these leaves: SHA-256 of a zero byte and the leaf data is a
-// leaf's hash, of a one byte and the hashes of both children a node's; with no record it is SHA-256
-// of nothing. A checkpoint is a C2SP tlog-checkpoint, signed as a C2SP signed note by the key of the
-// tenant, with the origin "sagenbaum/TENANT" and no further lines (Checkpoint says which key). Its
-// size counts records, not messages. Tiles are those of C2SP tlog-tiles, but for entries/, where an
-// entry is u32 length and leaf data.
+// leaf's hash, of a one byte and the hashes of both children a node's; with no record it is
+// SHA-256 of nothing. A checkpoint is a C2SP tlog-checkpoint, signed as a C2SP signed note by
+// the key of the tenant, with the origin "sagenbaum/TENANT" and no further lines (Checkpoint
+// says which key). Its size counts records, not messages. Tiles are those of C2SP tlog-tiles,
+// but for entries/, where an entry is u32 length and leaf data.
 //
 // The address of a record is written SEQUENCE.INDEX-HASH, with the hash of its leaf in hex
 // (FormatFullAddress).

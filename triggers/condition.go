@@ -306,7 +306,9 @@ type nothing struct{}
 
 func (nothing) Fact(string) *Fact { return nil }
 
-func (nothing) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
+func (nothing) Occurrences(string, int64, int64) iter.Seq[int64] {
+	return func(func(int64) bool) {}
+}
 
 // blankFunction answers for every function of time what is known before anything
 // has happened: nothing, but for what is wrong whatever happens.

@@ -86,22 +86,7 @@ func TestCloseWaitsForNoServer(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	started, finish := make(chan struct{}), make(chan struct{})
-	works := func(handler Handler) *Worker {
-		w, err := New(Config{Conn: conn, Tenant: "default", Name: "w1"})
-		if err == nil {
-			err = w.Handle("mail.unsend", handler)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
-	}
-	idle := works(func(context.Context, api.Command) (Result, error) { return Result{}, nil })
-	serves(t, server, "mail.unsend")
-	if err := idle.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	busy := works(func(context.Context, api.Command) (Result, error) {
+	busy := works(t, conn, func(context.Context, api.Command) (Result, error) {
 		close(started)
 		<-finish
 		return Result{}, nil
@@ -117,17 +102,7 @@ func TestCloseWaitsForNoServer(t *testing.T) {
 	<-started
 	closed := make(chan error, 1)
 	go func() { closed <- busy.Close(context.Background()) }()
-	for end := time.Now().Add(testenv.Patience); ; <-time.After(time.Millisecond) {
-		busy.mu.Lock()
-		begun := busy.closed
-		busy.mu.Unlock()
-		if begun {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("Close has not begun")
-		}
-	}
+	busy.begins(t)
 	gone := conn.StatusChanged(nats.RECONNECTING)
 	server.Close()
 	<-gone
@@ -140,7 +115,7 @@ func TestCloseWaitsForNoServer(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Errorf("the server went while it was closed: %v", err)
 	}
-	late := works(func(context.Context, api.Command) (Result, error) { return Result{}, nil })
+	late := works(t, conn, func(context.Context, api.Command) (Result, error) { return Result{}, nil })
 	if err := late.Close(t.Context()); err != nil {
 		t.Errorf("the server went before: %v", err)
 	}
@@ -148,6 +123,34 @@ func TestCloseWaitsForNoServer(t *testing.T) {
 	case <-flushed:
 		t.Error("it has waited for the server")
 	default:
+	}
+}
+
+// works is a worker that serves one capability.
+func works(t *testing.T, conn *nats.Conn, handler Handler) *Worker {
+	t.Helper()
+	w, err := New(Config{Conn: conn, Tenant: "default", Name: "w1"})
+	if err == nil {
+		err = w.Handle("mail.unsend", handler)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// begins waits until Close has begun.
+func (w *Worker) begins(t *testing.T) {
+	t.Helper()
+	closed := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.closed
+	}
+	for end := time.Now().Add(testenv.Patience); !closed(); <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("Close has not begun")
+		}
 	}
 }
 

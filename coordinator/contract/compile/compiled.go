@@ -50,8 +50,8 @@ type held struct {
 	condition *triggers.Condition
 }
 
-// CheckTriggers refuses an action whose values make a condition an error for ever: it would be held,
-// and never answer. What has happened is not refused for it. The error is a *ledger.Refused.
+// CheckTriggers refuses an action whose values make a condition an error for ever: it would be
+// held, and never answer. What has happened is not refused for it. The error is a *ledger.Refused.
 func (c *Compiled) CheckTriggers(scope func() triggers.Scope) error {
 	if len(c.own) == 0 {
 		return nil
@@ -59,8 +59,8 @@ func (c *Compiled) CheckTriggers(scope func() triggers.Scope) error {
 	s := scope()
 	for _, t := range c.own {
 		if err := t.condition.Stuck(s); err != nil {
-			return ledger.Refuse("action.input", fmt.Sprintf("trigger %s of %s can never answer for it: %v",
-				t.name, c.Capability, err), stuckWanted)
+			return ledger.Refuse("action.input", fmt.Sprintf("trigger %s of %s can never answer for it: "+
+				"%v", t.name, c.Capability, err), stuckWanted)
 		}
 	}
 	return nil

@@ -72,7 +72,8 @@ func (x *compiler) checkTriggers(conditions map[string]string) {
 // conditions are those of a checked contract that read the action.
 func (x *compiler) conditions(c contract.Contract) (list []held) {
 	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
-		if condition, err := x.programs.Condition(c.Triggers[name]); err == nil && condition.ReadsAction() {
+		condition, err := x.programs.Condition(c.Triggers[name])
+		if err == nil && condition.ReadsAction() {
 			list = append(list, held{name, condition})
 		}
 	}
