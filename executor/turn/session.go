@@ -24,7 +24,7 @@ type Effects interface {
 	// Open makes what a host sends with during a term, and sets it in out. The session ends with
 	// its error.
 	Open(out *Outbound) error
-	// Close ends what Open has made: when it returns, nothing more of the term leaves.
+	// Close ends what Open has made: nothing more of the term begins to leave.
 	Close(d Down)
 	// Confirm takes the wall clock as right.
 	Confirm()
@@ -134,17 +134,20 @@ func (s *Session) send(r Ready, now Instant, fx Effects) {
 func (s *Session) page(r Ready) {
 	p, by := &s.out.Pages, s.out.Pager
 	by.Lock()
-	defer by.Unlock()
 	for _, t := range r.Taken {
 		p.End(PageKey{About: t.About, Kind: t.Kind}, by)
 	}
 	for _, c := range r.Closed {
 		p.End(KeyOf(c.Page), by)
 	}
+	freed := p.Freed()
+	by.Unlock()
 	pages := r.Pages
-	if p.Freed() {
+	if freed {
 		pages = slices.Concat(pages, s.state.Unpaged())
 	}
+	by.Lock()
+	defer by.Unlock()
 	for _, page := range pages {
 		p.Send(page, false, by)
 	}
