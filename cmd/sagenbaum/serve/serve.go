@@ -515,6 +515,10 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	if number == 0 {
 		number = -1 // a free one
 	}
+	if address == "" { // everywhere the same: neither a name for a certificate nor for clients
+		address = "127.0.0.1"
+		v.listen = net.JoinHostPort(address, port)
+	}
 	config := embedded.Config{
 		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync,
 		MaxStore:    v.maxStore,
