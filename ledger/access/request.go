@@ -2,6 +2,7 @@ package access
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -48,7 +49,9 @@ func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 			err = d.Add(r.User)
 		}
 	case api.UserRotate:
-		r.User, err = d.Rotate(r.Tenant, r.Name, r.Key, r.Expires)
+		if err = d.checkRotate(r.User, time.Now()); err == nil {
+			r.User, err = d.Rotate(r.Tenant, r.Name, r.Key, r.Expires)
+		}
 	case api.UserRm:
 		if r.Role = Local; r.Tenant == AllTenants && r.Name == LocalUser {
 			err = ledger.Refuse("name", "it is the user that runs the server",
@@ -73,9 +76,12 @@ const LocalUser = "local"
 // checkNew refuses a user that could never get in, or is not for a client.
 func checkNew(u User, tenants []string) error {
 	switch {
+	case !slices.Contains(Roles(), u.Role):
+		return ledger.Refuse("role", fmt.Sprintf("%.80q is no role", u.Role),
+			rolesText(RolesToAdd(false)))
 	case u.Role == Local || !u.Role.client():
 		return ledger.Refuse("role", string(u.Role)+" is not for users of an embedded server",
-			"agent, worker, source, supervisor, auditor, operator or pager")
+			rolesText(RolesToAdd(false)))
 	case u.Expired(u.Created):
 		return ledger.Refuse("expires", "it has passed", "a time to come")
 	case u.Tenant != AllTenants && !slices.Contains(tenants, u.Tenant):
@@ -87,9 +93,31 @@ func checkNew(u User, tenants []string) error {
 
 // checkFile is checkNew for users of servers that run elsewhere.
 func checkFile(u User) error {
-	if u.Role == Local {
+	switch {
+	case !slices.Contains(Roles(), u.Role):
+		return ledger.Refuse("role", fmt.Sprintf("%.80q is no role", u.Role),
+			rolesText(RolesToAdd(true)))
+	case u.Role == Local:
 		return ledger.Refuse("role", "local is the user that runs an embedded server",
 			"operator, of all tenants")
+	case u.Expired(u.Created):
+		return ledger.Refuse("expires", "it has passed", "a time to come")
+	}
+	return nil
+}
+
+// checkRotate refuses a new key for a user whose time is over: it would be refused, too.
+func (d *Directory) checkRotate(r User, now time.Time) error {
+	u, err := d.Find(r.Tenant, r.Name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !r.Expires.IsZero() && r.Expired(now):
+		return ledger.Refuse("expires", "it has passed", "a time to come")
+	case r.Expires.IsZero() && u.Expired(now):
+		return ledger.Refuse("expires", "the user expired at "+u.Expires.Format(time.RFC3339)+
+			", and its new key would be refused as well", "a time to come")
 	}
 	return nil
 }

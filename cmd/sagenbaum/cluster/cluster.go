@@ -95,7 +95,7 @@ a year before they end: what is there is kept. With --server, --host or --tenant
 those are added; --store-dir replaces what was given before.`,
 		Example: `  sagenbaum cluster config cluster --server nats-1=192.0.2.1 --server nats-2=192.0.2.2 \
     --server nats-3=192.0.2.3 --host host-a --host host-b --tenant default
-  sagenbaum user add coder --role agent --file cluster/users > coder.creds
+  sagenbaum user add coder --role agent --file cluster/users --out coder.creds
   sagenbaum cluster config cluster`,
 		Args: cli.Exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
