@@ -13,6 +13,27 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
+// refusedLine is a command line that is refused, and what it is told.
+type refusedLine struct {
+	creds, line string // creds: a file; empty: who runs the server
+	code        int
+	says, next  string
+}
+
+// usersThatCannotBe are those that no one is given credentials for. The user late has expired.
+var usersThatCannotBe = []refusedLine{
+	{"", "user add " + strings.Repeat("a", 10_000) + " --role agent", cli.ExitFailed, "is no name", "1 to 64 letters"},
+	{"", "user add x --role agent --tenant nowhere", cli.ExitFailed, "does not serve it", "sagenbaum tenant ls"},
+	{"", "user rotate late", cli.ExitFailed, "the user expired at", "--expires: a time to come"},
+	{"", "user add x --role agnet", cli.ExitFailed, `"agnet" is no role`,
+		"--role: one of agent, worker, source, supervisor, auditor, operator, pager\n"},
+	{"", "user add x --role agent --ask git..x", cli.ExitFailed, "no capability", "next: --ask: dotted names"},
+	{"", "user add x --role worker --serve git..x", cli.ExitFailed, "no capability", "next: --serve: dotted names"},
+	{"", "user add x --role agent --out nowhere/x.creds", cli.ExitFailed, "cannot write to nowhere", "--out"},
+	{"", "user add x --role agent --out .", cli.ExitUsage, "is no file", "--out"},
+	{"", "user add x --role host", cli.ExitFailed, "not for users of an embedded server", "agent, worker"},
+}
+
 // TestCredentialsThatMayNotAreToldTheNextStep: those of another tenant, of another role, expired,
 // revoked, with an old key, and users, tenants and limits that cannot be. Nothing is changed by any.
 func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
@@ -35,11 +56,7 @@ func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 		return r.Stderr, strings.Contains(r.Stderr, "does not let us in")
 	})
 	long := strings.Repeat("a", 10_000)
-	for _, c := range []struct {
-		creds, line string
-		code        int
-		says, next  string
-	}{
+	for _, c := range append([]refusedLine{
 		{clerk, "plan ls --tenant default", cli.ExitNotAllowed,
 			"operator clerk is of tenant shop, and not of default", "--tenant shop, or credentials of tenant default"},
 		{clerk, "tenant limits shop --facts 1 --actor clerk", cli.ExitNotAllowed, "role operator gives clerk",
@@ -54,17 +71,7 @@ func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 		{rotated, "status", cli.ExitNotAllowed, "revoked", "sagenbaum user rotate"},
 		{"", "tenant limits shop --open-plans 0", cli.ExitUsage, "want 1 to 100000000 plans", "tenant limits --help"},
 		{"", "tenant add " + long, cli.ExitUsage, "cannot be a tenant", "1 to 64 letters"},
-		{"", "user add " + long + " --role agent", cli.ExitFailed, "is no name", "1 to 64 letters"},
-		{"", "user add x --role agent --tenant nowhere", cli.ExitFailed, "does not serve it", "sagenbaum tenant ls"},
-		{"", "user rotate late", cli.ExitFailed, "the user expired at", "--expires: a time to come"},
-		{"", "user add x --role agnet", cli.ExitFailed, `"agnet" is no role`,
-			"--role: one of agent, worker, source, supervisor, auditor, operator, pager\n"},
-		{"", "user add x --role agent --ask git..x", cli.ExitFailed, "no capability", "next: --ask: dotted names"},
-		{"", "user add x --role worker --serve git..x", cli.ExitFailed, "no capability", "next: --serve: dotted names"},
-		{"", "user add x --role agent --out nowhere/x.creds", cli.ExitFailed, "cannot write to nowhere", "--out"},
-		{"", "user add x --role agent --out .", cli.ExitUsage, "is no file", "--out"},
-		{"", "user add x --role host", cli.ExitFailed, "not for users of an embedded server", "agent, worker"},
-	} {
+	}, usersThatCannotBe...) {
 		args := append(strings.Fields(c.line), "--server", s.URL)
 		if c.creds != "" {
 			args = append(args, "--creds", c.creds)

@@ -91,7 +91,8 @@ func TestServeOnAllAddressesIsReachedEveryWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := cmdtest.Sagenbaum(t, "plan", "ls", "--server", strings.Replace(again.URL, "tls://127.0.0.1", "nats://localhost", 1))
+	ask := cmdtest.Sagenbaum(t, "plan", "ls", "--server",
+		strings.Replace(again.URL, "tls://127.0.0.1", "nats://localhost", 1))
 	ask.Env = cmdtest.Environment(command.Dir) // the home of who runs it, and no more
 	cmdtest.Finished(t, ask).Wants(t, "by the context", cli.ExitGood)
 	if err := again.Command.Process.Signal(syscall.SIGTERM); err != nil {

@@ -358,8 +358,10 @@ type Ready struct {
 	ReadyMs int64    `json:"ready_ms"`
 	Metrics string   `json:"metrics,omitempty"` // address of --metrics
 	Console string   `json:"console,omitempty"` // URL
-	HTTP    string   `json:"http,omitempty"`    // URL of the door
-	Creds   string   `json:"creds,omitempty"`   // file of the credentials of who runs it
+	// ConsoleToken is the file with the token of the admin that the console's first start makes.
+	ConsoleToken string `json:"console_token,omitempty"`
+	HTTP         string `json:"http,omitempty"`  // URL of the door
+	Creds        string `json:"creds,omitempty"` // file of the credentials of who runs it
 }
 
 // serve runs until the context ends. When the embedded server stops answering it is
@@ -386,7 +388,7 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		if !announced {
 			announced, r.Metrics, r.HTTP = true, v.watch.bound, v.webURL
 			if v.shown != nil {
-				r.Console = v.shown.URL()
+				r.Console, r.ConsoleToken = v.shown.URL(), v.tokenFile()
 			}
 			writeReady(cmd.OutOrStdout(), s.JSON(), r)
 		}
@@ -413,7 +415,7 @@ func writeReady(out io.Writer, asJSON bool, r Ready) {
 		metrics = " · metrics http://" + r.Metrics + "/metrics"
 	}
 	fmt.Fprintf(out, "nats %s%s%s · data %s · tenants %s%s · ready in %s\n", r.URL,
-		doorText(r.HTTP), consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics,
+		doorText(r.HTTP), consoleText(r), r.Data, strings.Join(r.Tenants, ", "), metrics,
 		time.Duration(r.ReadyMs)*time.Millisecond)
 }
 

@@ -245,8 +245,8 @@ func (d *describing) limits(cmd *cobra.Command) {
 		"12h, or a date; default never")
 	cmd.Flags().StringVar(&d.url, "url", "", "`URL` of the server in the credentials; default the "+
 		"one that it gives")
-	cmd.Flags().StringVar(&d.out, "out", "", "`FILE` for the credentials, which only you may read; it "+
-		"is written when all is done, and is left as it is otherwise (default: they are printed)")
+	cmd.Flags().StringVar(&d.out, "out", "", "`FILE` for the credentials, which only you may read; "+
+		"it is written when all is done, and is left as it is otherwise (default: they are printed)")
 }
 
 // listed is a user as it is told.
