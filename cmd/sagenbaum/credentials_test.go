@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -156,5 +158,24 @@ func TestAChangeOfUsersWithoutAnAnswerMayBeDone(t *testing.T) {
 			strings.Contains(r.Stderr, "sagenbaum user ls shows") != says {
 			t.Errorf("%s: %s", line, r.Stderr)
 		}
+	}
+}
+
+// TestCredentialsOfAnotherRoleAreRefusedAtOnce, before a server is asked: here there is none.
+func TestCredentialsOfAnotherRoleAreRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	users := testenv.Users(t, access.User{Name: "coder", Role: access.Agent, Tenant: "default"},
+		access.User{Name: "h1", Role: access.Host, Tenant: access.AllTenants})
+	coder, host := users.File("coder"), users.File("h1")
+	const nowhere = "nats://127.0.0.1:1"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--creds", coder}, "coder, a user with role agent, and role host is needed"},
+		{[]string{"--creds", host, "--system-creds", coder}, "coder, a user with role agent, and role system"},
+	} {
+		args := append([]string{"serve", "--data", cmdtest.DataDir(t), "--console", "off", "--nats", nowhere}, c.args...)
+		cmdtest.Run(t, args...).Wants(t, strings.Join(c.args, " "), cli.ExitNotAllowed, c.want, "next: --")
 	}
 }

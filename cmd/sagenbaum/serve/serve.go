@@ -557,6 +557,9 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 	if err != nil {
 		return err
 	}
+	if err := checkHost(s); err != nil {
+		return err
+	}
 	setup := hostSetup{
 		giveUp: ctx.Done(), external: true,
 		connect: func() (*nats.Conn, error) {
