@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -100,5 +101,35 @@ func TestEachRowOfTheTableOfRolesHolds(t *testing.T) {
 			}
 		}
 	}
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
+// TestTheDoctorOfEveryRole finds nothing broken where it may not look, finds the key of who runs
+// the server, which the Unix user of the test can read, and tells that one of a damaged file.
+func TestTheDoctorOfEveryRole(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir)
+	local := filepath.Join(dir, "auth", "local.creds")
+	for role, flags := range map[string][]string{"agent": nil, "source": nil, "supervisor": nil, "auditor": nil,
+		"worker": {"--serve", "a.b"}, "pager": nil} {
+		r := cmdtest.Run(t, "doctor", "--server", s.URL, "--creds", s.User(t, role, role, flags...))
+		if strings.Contains(r.Stdout, "FAIL") ||
+			runtime.GOOS == "linux" && (r.Code != cli.ExitLook || !strings.Contains(r.Stdout, local)) {
+			t.Errorf("%s: code %d: %s%s", role, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	users := filepath.Join(dir, "auth", "users")
+	if r := s.Ask(t, "default", "doctor"); !strings.Contains(r.Stdout, "7 users, as their file has it") {
+		t.Errorf("%s", r.Stdout)
+	}
+	if err := os.WriteFile(users, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Ask(t, "default", "doctor"); r.Code != cli.ExitLook ||
+		!strings.Contains(r.Stdout, "no change of their file is taken") {
+		t.Errorf("code %d: %s", r.Code, r.Stdout)
+	}
+	s.Ask(t, "default", "user", "ls").Wants(t, "user ls", cli.ExitGood, "these are the users of before")
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

@@ -23,6 +23,8 @@ type Answer struct {
 	Servers string `json:"server,omitempty"`
 	CA      string `json:"ca,omitempty"`
 	Door    string `json:"door,omitempty"`
+	// Stale says why the file of users is not read: Users are those of before.
+	Stale string `json:"stale,omitempty"`
 
 	Error string `json:"error,omitempty"`
 	Field string `json:"field,omitempty"` // of the request, where it is what is wrong
@@ -60,7 +62,12 @@ func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 			err = d.Remove(r.Tenant, r.Name)
 		}
 	case api.UserLs:
-		return Answer{Users: d.Users()}
+		answer := Answer{}
+		if _, err := d.Refresh(); err != nil {
+			answer.Stale = err.Error()
+		}
+		answer.Users = d.Users()
+		return answer
 	default:
 		err = ledger.Refuse("verb", verb+" is none", "user.add, user.ls, user.rotate or user.rm")
 	}

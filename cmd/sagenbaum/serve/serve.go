@@ -128,10 +128,13 @@ func (v *serving) elsewhere(s *cli.Settings, cmd *cobra.Command) error {
 	return nil
 }
 
+// DataDefault is the data folder where no one says another.
+const DataDefault = "sagenbaum-data"
+
 // flags adds the flags of serve.
 func (v *serving) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&v.data, "data", "sagenbaum-data", "`DIR` of all data; made if missing")
+	f.StringVar(&v.data, "data", DataDefault, "`DIR` of all data; made if missing")
 	f.StringVar(&v.listen, "listen", "127.0.0.1:4222",
 		"`HOST:PORT` of the embedded server; port 0 takes a free one")
 	f.StringArrayVar(&v.tenants, "tenant", []string{"default"},

@@ -264,6 +264,7 @@ func listing(u access.User) listed {
 }
 
 func newLs(s *cli.Settings, p *place) *cobra.Command {
+	stale := ""
 	return cli.List[listed]{
 		Command: &cobra.Command{
 			Use:     "ls",
@@ -273,6 +274,7 @@ func newLs(s *cli.Settings, p *place) *cobra.Command {
 		Offline: true, Name: "user", Filter: `user.role == "agent"`, Doing: "list users",
 		Ask: func(in cli.Listing) (all []listed, next string, err error) {
 			a, err := p.ask(in.Ctx, s, api.UserLs, access.Request{})
+			stale = a.Stale
 			for _, u := range a.Users {
 				all = append(all, listing(u))
 			}
@@ -285,6 +287,12 @@ func newLs(s *cli.Settings, p *place) *cobra.Command {
 		Row: func(t *cli.Table, u listed) {
 			t.Add(u.Name, tenantText(u.Tenant), string(u.Role), cli.Dash(rights(u.User)),
 				expiresText(u))
+		},
+		More: func([]listed) string {
+			if stale == "" {
+				return ""
+			}
+			return "  these are the users of before: their file cannot be read: " + cli.Printable(stale)
 		},
 	}.New(s)
 }
