@@ -111,15 +111,15 @@ func Local(server string) (c Saved, ok bool) {
 	slices.Sort(files)
 	for _, file := range files {
 		c, err := Context(strings.TrimSuffix(filepath.Base(file), ".json"))
-		if err == nil && c.Serve && sameServer(c.Server, server) {
+		if err == nil && c.Serve && SameServer(c.Server, server) {
 			return c, true
 		}
 	}
 	return Saved{}, false
 }
 
-// sameServer compares two URLs of servers of this machine, whatever they call it.
-func sameServer(a, b string) bool {
+// SameServer compares two URLs of servers of this machine, whatever they call it.
+func SameServer(a, b string) bool {
 	place := func(server string) string {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || u.Host == "" {

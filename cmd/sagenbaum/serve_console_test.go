@@ -34,6 +34,9 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 	if err != nil || len(tokens) != 1 {
 		t.Fatalf("%v, %v", tokens, err)
 	}
+	if !strings.Contains(s.Said, `"console_token":"`+tokens[0]+`"`) {
+		t.Errorf("serve says %s, and the token is in %s", s.Said, tokens[0])
+	}
 	for _, file := range []string{users, tokens[0]} {
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm() != 0o600 {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,6 +59,45 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.End(t).Wants(t, "serve after SIGTERM", cli.ExitGood)
+}
+
+// TestServeOnAllAddressesIsReachedEveryWay that documents name: by what serve says, by its context,
+// and by the credentials of a user.
+func TestServeOnAllAddressesIsReachedEveryWay(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir, "--listen", "0.0.0.0:0")
+	if !strings.HasPrefix(s.URL, "tls://127.0.0.1:") {
+		t.Errorf("serve says %s", s.URL)
+	}
+	local := filepath.Join(dir, "auth", "local.creds")
+	s.Ask(t, "default", "plan", "ls").Wants(t, "by its URL", cli.ExitGood)
+	cmdtest.Run(t, "plan", "ls", "--creds", local).Wants(t, "by local.creds", cli.ExitGood)
+	user := s.User(t, "reader", "auditor")
+	args := []string{"plan", "ls", "--creds", user}
+	if name, err := os.Hostname(); err != nil {
+		t.Fatal(err)
+	} else if _, err := net.DefaultResolver.LookupHost(t.Context(), name); err != nil {
+		args = append(args, "--server", s.URL) // this machine does not know its own name
+	}
+	cmdtest.Run(t, args...).Wants(t, "by a user's credentials", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+
+	// Not started by a program, it also makes a context, which is found without a setting.
+	command := cmdtest.Sagenbaum(t, "serve", "--data", dir, "--console", "off", "--http", "off", "--listen",
+		"0.0.0.0:0", "-o", "json")
+	again, err := cmdtest.StartServed(dir, command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := cmdtest.Sagenbaum(t, "plan", "ls", "--server",
+		strings.Replace(again.URL, "tls://127.0.0.1", "nats://localhost", 1))
+	ask.Env = cmdtest.Environment(command.Dir) // the home of who runs it, and no more
+	cmdtest.Finished(t, ask).Wants(t, "by the context", cli.ExitGood)
+	if err := again.Command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	again.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {

@@ -27,6 +27,8 @@ type Error struct {
 	Want    string `json:"want,omitempty" doc:"what would be right"`
 	Limit   string `json:"limit,omitempty" doc:"name of the limit that is reached"`
 	Stored  string `json:"stored" enum:"nothing,all,unknown" doc:"whether anything of the request is in the ledger; unknown: ask again with the same ids"`
+
+	retryAfter string // seconds; empty: 1
 }
 
 // Error reads as a *ledger.Refused does.

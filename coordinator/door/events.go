@@ -18,6 +18,7 @@ import (
 func (w *Web) events(out http.ResponseWriter, r *http.Request) {
 	who := Caller{Tenant: r.PathValue("tenant"), Name: r.PathValue("name")}
 	plan := r.PathValue("plan")
+	changed := w.changed()
 	d, err := w.admit(r, who, "plan.wait")
 	if err == nil && r.ContentLength != 0 {
 		err = ledger.Refuse("body", "given", "none")
@@ -39,10 +40,12 @@ func (w *Web) events(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer w.streams.Add(-1)
-	w.follow(out, r, d, who, plan)
+	guarded, _, stop := w.guarded(r, who, "plan.wait", changed)
+	defer stop()
+	w.follow(out, guarded, d, who, plan)
 }
 
-// follow writes the events of a plan.
+// follow writes the events of a plan, until the request ends.
 func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Caller, plan string) {
 	t, err := d.tenant(who.Tenant)
 	if err != nil {
@@ -61,7 +64,6 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 	h.Set("Cache-Control", "no-store")
 	control := http.NewResponseController(out)
 	var last []byte
-	checked := time.Now()
 	for end := time.Now().Add(streamTime); time.Now().Before(end); {
 		s, err := d.stateOf(r.Context(), who, plan, 0)
 		if err != nil {
@@ -80,12 +82,6 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 		}
 		if !w.next(out, r, d, news) {
 			return
-		}
-		if time.Since(checked) >= w.pulse {
-			if w.allowed(r, who, "plan.wait") != nil {
-				return // the token is not good any more
-			}
-			checked = time.Now()
 		}
 	}
 }

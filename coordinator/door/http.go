@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ type Web struct {
 	streams atomic.Int64
 	conns   atomic.Int64
 	pulse   time.Duration // of a stream of events in which nothing happens
+	guesses guesses
 	http    *http.Server
 	running sync.WaitGroup
 }
@@ -38,6 +40,8 @@ type Web struct {
 type WebConfig struct {
 	// Authenticate finds the user of a token; nil: whoever reaches it may do everything.
 	Authenticate func(token string) (access.User, error)
+	// Changed gives what is closed at the next change of the users; nil: Web looks now and then.
+	Changed func() <-chan struct{}
 
 	Version string       // of the program, in the OpenAPI document
 	Logger  *slog.Logger // nil: discards
@@ -156,6 +160,7 @@ func bodyOf(out http.ResponseWriter, r *http.Request) ([]byte, error) {
 func (w *Web) verb(out http.ResponseWriter, r *http.Request) {
 	who := Caller{Tenant: r.PathValue("tenant"), Name: r.PathValue("name")}
 	name := r.PathValue("verb")
+	changed := w.changed()
 	d, err := w.admit(r, who, name)
 	if err == nil {
 		err = isJSON(r)
@@ -166,7 +171,12 @@ func (w *Web) verb(out http.ResponseWriter, r *http.Request) {
 	}
 	var answer any
 	if err == nil {
-		answer, err = d.Do(r.Context(), who, name, body)
+		guarded, refused, stop := w.guarded(r, who, name, changed)
+		answer, err = d.Do(guarded.Context(), who, name, body)
+		if e := refused(); e != nil {
+			err = e
+		}
+		stop()
 	}
 	if err != nil {
 		refuse(out, explain(err))
@@ -189,7 +199,7 @@ func refuse(out http.ResponseWriter, e *Error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="sagenbaum"`)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		h.Set("Retry-After", "1")
+		h.Set("Retry-After", cmp.Or(e.retryAfter, "1"))
 	}
 	out.WriteHeader(e.Status)
 	_, _ = out.Write(append(failed(e), '\n'))
@@ -214,7 +224,7 @@ func isJSON(r *http.Request) error {
 // name.
 func (w *Web) admit(r *http.Request, who Caller, verb string) (*Door, error) {
 	if err := w.allowed(r, who, verb); err != nil {
-		return nil, err
+		return nil, w.guessed(r, err)
 	}
 	d := w.door.Load()
 	if d == nil {

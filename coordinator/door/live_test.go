@@ -115,9 +115,10 @@ func newLive(t testing.TB) *live {
 	for _, c := range contracts() {
 		l.publish(c)
 	}
-	l.web = door.NewWeb(door.WebConfig{Version: "test", Authenticate: func(token string) (access.User, error) {
-		return l.users.Authenticate(token, time.Now())
-	}})
+	l.web = door.NewWeb(door.WebConfig{Version: "test", Changed: l.users.Changed,
+		Authenticate: func(token string) (access.User, error) {
+			return l.users.Authenticate(token, time.Now())
+		}})
 	t.Cleanup(l.web.Close)
 	l.http = httptest.NewServer(l.web.Handler())
 	t.Cleanup(l.http.Close)

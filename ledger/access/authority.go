@@ -16,8 +16,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
+
+// authorityName begins the names of the authority's own files.
+const authorityName = "ca"
 
 // How long certificates are good for, and how long before its end a server's is made again.
 const (
@@ -38,7 +44,8 @@ type Authority struct {
 // OpenAuthority finds the authority in a folder, or makes it.
 func OpenAuthority(dir string, now time.Time) (*Authority, error) {
 	a := &Authority{dir: dir}
-	certFile, keyFile := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key")
+	certFile, keyFile := filepath.Join(dir, authorityName+".pem"),
+		filepath.Join(dir, authorityName+".key")
 	if _, err := os.Stat(certFile); errors.Is(err, fs.ErrNotExist) { // it is written last
 		template := &x509.Certificate{
 			Subject: pkix.Name{CommonName: "Sagenbaum " + filepath.Base(filepath.Dir(dir))},
@@ -84,6 +91,10 @@ func parseCertificate(text []byte) (*x509.Certificate, error) {
 // other hosts, of another authority or ends within a year is replaced.
 func (a *Authority) Certificate(name string, hosts []string, now time.Time) (certFile,
 	keyFile string, err error) {
+	if strings.EqualFold(name, authorityName) {
+		return "", "", ledger.Refuse("name", fmt.Sprintf("%.80q is the authority's own", name),
+			"another name: its certificate would replace the authority")
+	}
 	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},

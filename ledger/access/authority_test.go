@@ -1,12 +1,15 @@
 package access_test
 
 import (
+	"bytes"
 	"crypto/tls"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
@@ -48,4 +51,23 @@ func TestAKeyWithoutItsCertificateIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair(open())
+}
+
+// A server that is named as the authority would replace it with a certificate that signs nothing.
+func TestNoCertificateTakesTheAuthoritysFiles(t *testing.T) {
+	dir := t.TempDir()
+	authority, err := access.OpenAuthority(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *ledger.Refused
+	for _, name := range []string{"ca", "CA"} {
+		_, _, err := authority.Certificate(name, []string{"localhost"}, time.Now())
+		if !errors.As(err, &refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "ca.pem")); err != nil || !bytes.Equal(text, authority.PEM) {
+		t.Errorf("the authority is another one: %v", err)
+	}
 }

@@ -25,8 +25,9 @@ func TestAServerWithACalloutHoldsTheMatrix(t *testing.T) {
 	seed, _ := issuer.Seed()
 	key, _ := issuer.PublicKey()
 	var rules []callout.Rule
-	keyed := []access.User{{Name: "callout", Role: access.Callout, Tenant: access.AllTenants}}
-	for _, u := range outside() {
+	var keyed []access.User
+	all := castWithout(access.Local, access.Door)
+	for _, u := range all {
 		switch {
 		case u.Tenant == access.AllTenants || u.Reveal:
 			keyed = append(keyed, u)
@@ -55,7 +56,7 @@ func TestAServerWithACalloutHoldsTheMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answering := dial(t, server.ClientURL(), users.As("callout")...)
+	answering := dial(t, server.ClientURL(), users.As("c1")...)
 	if _, err := c.Serve(answering); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestAServerWithACalloutHoldsTheMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold(t, site{
-		users: outside(),
+		users: all,
 		hub:   func(t *testing.T) *nats.Conn { return dial(t, server.ClientURL(), root.As("root")...) },
 		connect: func(t *testing.T, u access.User, options ...nats.Option) *nats.Conn {
 			if _, err := users.Find(u.Tenant, u.Name); err == nil {

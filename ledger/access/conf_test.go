@@ -3,7 +3,6 @@ package access_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ import (
 // outside are the users of servers that run elsewhere, and one that may do everything in the
 // hub, for the eyes of the test.
 func outside() []access.User {
-	return slices.DeleteFunc(cast(), func(u access.User) bool { return u.Role == access.Local })
+	return castWithout(access.Local, access.Door, access.Callout)
 }
 
 // runConf runs a real server with a configuration.

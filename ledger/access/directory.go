@@ -29,6 +29,7 @@ type Directory struct {
 	users []User // in the order of Compare
 	byKey map[string]User
 	stamp fileStamp
+	news  chan struct{} // closed at the next change; nil: no one waits for it
 }
 
 // fileStamp tells whether a file is another one than the one that was read.
@@ -62,7 +63,9 @@ func (d *Directory) refresh() (bool, error) {
 	info, err := os.Stat(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		changed := len(d.users) > 0
-		d.keep(nil, fileStamp{})
+		if changed || d.stamp != (fileStamp{}) {
+			d.keep(nil, fileStamp{})
+		}
 		return changed, nil
 	}
 	if err != nil {
@@ -110,8 +113,22 @@ func parseUsers(text []byte) ([]User, error) {
 	return file.Users, nil
 }
 
+// Changed is closed when the users are next changed, or read again from another file.
+func (d *Directory) Changed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.news == nil {
+		d.news = make(chan struct{})
+	}
+	return d.news
+}
+
 // keep holds users in memory.
 func (d *Directory) keep(users []User, stamp fileStamp) {
+	if d.news != nil {
+		close(d.news)
+		d.news = nil
+	}
 	slices.SortFunc(users, Compare)
 	d.users, d.stamp, d.byKey = users, stamp, make(map[string]User, len(users))
 	for _, u := range users {

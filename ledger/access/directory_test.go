@@ -200,3 +200,38 @@ func TestCredentialsAreReadAsTheyWereWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestADirectorySaysWhenItChanges: by a request, by another hand in its file, and at no other time.
+func TestADirectorySaysWhenItChanges(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	d, err := access.OpenDirectory(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := func(what string, want bool, change func() error) {
+		t.Helper()
+		news := d.Changed()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-news:
+			if !want {
+				t.Errorf("%s: it says that it has changed", what)
+			}
+		default:
+			if want {
+				t.Errorf("%s: it does not say that it has changed", what)
+			}
+		}
+	}
+	refresh := func() error { _, err := d.Refresh(); return err }
+	u := access.User{Name: "a", Role: access.Agent, Tenant: "t"}
+	if _, err := access.NewCredentials(&u); err != nil {
+		t.Fatal(err)
+	}
+	changed("no file", false, refresh)
+	changed("a user more", true, func() error { return d.Add(u) })
+	changed("the same file", false, refresh)
+	changed("no file any more", true, func() error { return errors.Join(os.Remove(file), refresh()) })
+}

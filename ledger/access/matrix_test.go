@@ -34,7 +34,8 @@ type site struct {
 	connect func(t *testing.T, u access.User, options ...nats.Option) *nats.Conn
 }
 
-// users of the matrix, of tenant t1 or of all; the second of t2 is there to be reached.
+// users of the matrix, of tenant t1 or of all; the second of t2 is there to be reached. Each role
+// there is has one.
 func cast() []access.User {
 	return []access.User{
 		{Name: "a1", Role: access.Agent, Tenant: "t1", Capabilities: []string{"git.show"}},
@@ -53,11 +54,28 @@ func cast() []access.User {
 		{Name: "h2", Role: access.Host, Tenant: access.AllTenants, Provision: true},
 		{Name: "m1", Role: access.Provisioner, Tenant: access.AllTenants},
 		{Name: "y1", Role: access.System, Tenant: access.AllTenants},
+		{Name: "c1", Role: access.Callout, Tenant: access.AllTenants},
+		{Name: "$door", Role: access.Door, Tenant: "t1"}, // as the embedded server names it
 		{Name: "a9", Role: access.Agent, Tenant: "t2", Run: true},
 	}
 }
 
-// verbs of the hosts; a test in executor/host/ask holds access to the real ones.
+// castWithout is the cast of a site that has no users of some roles.
+func castWithout(roles ...access.Role) []access.User {
+	return slices.DeleteFunc(cast(), func(u access.User) bool { return slices.Contains(roles, u.Role) })
+}
+
+// TestEveryRoleIsInTheCast, and its users are held to the table by a site at least.
+func TestEveryRoleIsInTheCast(t *testing.T) {
+	for _, role := range append(access.Roles(), access.Door) {
+		if !slices.ContainsFunc(cast(), func(u access.User) bool { return u.Role == role }) {
+			t.Errorf("role %s has no user in the matrix", role)
+		}
+	}
+}
+
+// verbs of the hosts. TestTheMatrixHasEveryVerb in executor/host/ask finds each of the real ones in
+// testdata/matrix.txt, as what l1 may ask.
 var (
 	questions = []string{"plan.ls", "plan.find", "plan.show", "plan.why", "plan.outcome",
 		"plan.preview", "trigger.explain", "undo.ls", "contract.ls", "quarantine.ls", "refused.ls",
@@ -107,7 +125,7 @@ func published() (all []string) {
 		all = append(all, "$JS.API."+call)
 	}
 	return append(all, "server.user.add", "server.user.ls",
-		"server.user.rm", "server.tenant.ls", "server.tenant.erased", "server.tenant.show",
+		"server.user.rotate", "server.user.rm", "server.tenant.ls", "server.tenant.erased", "server.tenant.show",
 		"server.tenant.add", "server.tenant.limits", "server.tenant.suspend", "server.tenant.resume",
 		"_INBOX.a1.x", "_INBOX.other.x", "_R_.x",
 		"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.JSZ",
@@ -132,7 +150,8 @@ func subscribed() (all []string) {
 		all = append(all, "_INBOX."+u.Name+".x", "_INBOX."+u.Name+".>")
 	}
 	return append(all, ">", "*.>", "_INBOX.>", "_INBOX.*", "_R_.>", "$JS.>", "$JS.API.>", "$KV.>", "$SYS.>",
-		"server.>", "server.tenant.*", "server.tenant.ls", "server.user.*", "tenant.>", "$JS.EVENT.>")
+		"server.>", "server.tenant.*", "server.tenant.ls", "server.user.*", "tenant.>", "$JS.EVENT.>",
+		"$SYS.REQ.USER.AUTH")
 }
 
 // matrix runs every cell against a site; the lines are those that were allowed.
@@ -307,8 +326,8 @@ func hold(t *testing.T, s site) {
 }
 
 func TestTheEmbeddedServerHoldsTheMatrix(t *testing.T) {
-	inside := slices.DeleteFunc(cast(), func(u access.User) bool { return u.Role == access.System })
-	users := testenv.Users(t, inside...)
+	inside := castWithout(access.System, access.Callout)
+	users := testenv.Users(t, castWithout(access.System, access.Callout, access.Door)...)
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +337,15 @@ func TestTheEmbeddedServerHoldsTheMatrix(t *testing.T) {
 		users: inside,
 		hub:   func(t *testing.T) *nats.Conn { return dial(t, server.URL(), server.InProcess()) },
 		connect: func(t *testing.T, u access.User, options ...nats.Option) *nats.Conn {
-			if u.Role == access.Local {
+			switch u.Role {
+			case access.Door:
+				conn, err := server.ConnectDoor(u.Tenant, options...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(conn.Close)
+				return conn
+			case access.Local:
 				options = append(options, nats.UserInfo("t1", "")) // the tenant that it wants to reach
 			}
 			return dial(t, server.URL(), append(users.As(u.Name), options...)...)
@@ -365,14 +392,17 @@ func (v *violations) has(what, subject string) bool {
 }
 
 // settled waits until the server has said all that it has to say about what was sent: errors
-// come to the handler in order, and the last is about a subject that nobody has.
+// come to the handler in order, and the last is about a subject that nobody may listen to. Who
+// answers servers about tokens may publish everything, where no one else is.
 func (v *violations) settled(t *testing.T, conn *nats.Conn) {
 	t.Helper()
 	last := "_LAST." + nats.NewInbox()
-	if err := conn.Publish(last, nil); err != nil {
+	sub, err := conn.SubscribeSync(last)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(testenv.Patience); !v.has("Publish", last); {
+	defer func() { _ = sub.Unsubscribe() }() // refused ones have none
+	for end := time.Now().Add(testenv.Patience); !v.has("Subscription", last); {
 		if err := conn.Flush(); err != nil || time.Now().After(end) {
 			t.Fatalf("the server says nothing of %s: %v", last, err)
 		}

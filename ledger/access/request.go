@@ -2,6 +2,7 @@ package access
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,6 +23,8 @@ type Answer struct {
 	Servers string `json:"server,omitempty"`
 	CA      string `json:"ca,omitempty"`
 	Door    string `json:"door,omitempty"`
+	// Stale says why the file of users is not read: Users are those of before.
+	Stale string `json:"stale,omitempty"`
 
 	Error string `json:"error,omitempty"`
 	Field string `json:"field,omitempty"` // of the request, where it is what is wrong
@@ -48,7 +51,9 @@ func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 			err = d.Add(r.User)
 		}
 	case api.UserRotate:
-		r.User, err = d.Rotate(r.Tenant, r.Name, r.Key, r.Expires)
+		if err = d.checkRotate(r.User, time.Now()); err == nil {
+			r.User, err = d.Rotate(r.Tenant, r.Name, r.Key, r.Expires)
+		}
 	case api.UserRm:
 		if r.Role = Local; r.Tenant == AllTenants && r.Name == LocalUser {
 			err = ledger.Refuse("name", "it is the user that runs the server",
@@ -57,7 +62,12 @@ func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 			err = d.Remove(r.Tenant, r.Name)
 		}
 	case api.UserLs:
-		return Answer{Users: d.Users()}
+		answer := Answer{}
+		if _, err := d.Refresh(); err != nil {
+			answer.Stale = err.Error()
+		}
+		answer.Users = d.Users()
+		return answer
 	default:
 		err = ledger.Refuse("verb", verb+" is none", "user.add, user.ls, user.rotate or user.rm")
 	}
@@ -73,9 +83,12 @@ const LocalUser = "local"
 // checkNew refuses a user that could never get in, or is not for a client.
 func checkNew(u User, tenants []string) error {
 	switch {
+	case !slices.Contains(Roles(), u.Role):
+		return ledger.Refuse("role", fmt.Sprintf("%.80q is no role", u.Role),
+			rolesText(RolesToAdd(false)))
 	case u.Role == Local || !u.Role.client():
 		return ledger.Refuse("role", string(u.Role)+" is not for users of an embedded server",
-			"agent, worker, source, supervisor, auditor, operator or pager")
+			rolesText(RolesToAdd(false)))
 	case u.Expired(u.Created):
 		return ledger.Refuse("expires", "it has passed", "a time to come")
 	case u.Tenant != AllTenants && !slices.Contains(tenants, u.Tenant):
@@ -87,9 +100,31 @@ func checkNew(u User, tenants []string) error {
 
 // checkFile is checkNew for users of servers that run elsewhere.
 func checkFile(u User) error {
-	if u.Role == Local {
+	switch {
+	case !slices.Contains(Roles(), u.Role):
+		return ledger.Refuse("role", fmt.Sprintf("%.80q is no role", u.Role),
+			rolesText(RolesToAdd(true)))
+	case u.Role == Local:
 		return ledger.Refuse("role", "local is the user that runs an embedded server",
 			"operator, of all tenants")
+	case u.Expired(u.Created):
+		return ledger.Refuse("expires", "it has passed", "a time to come")
+	}
+	return nil
+}
+
+// checkRotate refuses a new key for a user whose time is over: it would be refused, too.
+func (d *Directory) checkRotate(r User, now time.Time) error {
+	u, err := d.Find(r.Tenant, r.Name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !r.Expires.IsZero() && r.Expired(now):
+		return ledger.Refuse("expires", "it has passed", "a time to come")
+	case r.Expires.IsZero() && u.Expired(now):
+		return ledger.Refuse("expires", "the user expired at "+u.Expires.Format(time.RFC3339)+
+			", and its new key would be refused as well", "a time to come")
 	}
 	return nil
 }

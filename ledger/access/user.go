@@ -47,6 +47,14 @@ func Roles() []Role {
 		Provisioner, System, Callout}
 }
 
+// RolesToAdd are the roles that a user may be added with: to an embedded server those of clients,
+// and elsewhere those of hosts and servers, too.
+func RolesToAdd(elsewhere bool) []Role {
+	return slices.DeleteFunc(Roles(), func(r Role) bool {
+		return r == Local || !elsewhere && !r.client()
+	})
+}
+
 // AllTenants is the tenant of a user that may reach all of them.
 const AllTenants = "*"
 
@@ -87,7 +95,7 @@ func (u User) Check() error {
 	case !ledger.ValidToken(u.Name):
 		return ledger.Refuse("name", fmt.Sprintf("%.80q is no name", u.Name), token)
 	case !slices.Contains(Roles(), u.Role):
-		return ledger.Refuse("role", fmt.Sprintf("%.80q is no role", u.Role), rolesText())
+		return ledger.Refuse("role", fmt.Sprintf("%.80q is no role", u.Role), rolesText(Roles()))
 	case u.Tenant == AllTenants && !slices.Contains(forAll, u.Role):
 		return ledger.Refuse("tenant", fmt.Sprintf("a user with role %s is of one tenant", u.Role),
 			"the name of a tenant")
@@ -135,12 +143,14 @@ func (u User) checkCapabilities() error {
 	return nil
 }
 
-func rolesText() string {
+// rolesText lists roles, as in a, b or c.
+func rolesText(roles []Role) string {
 	var names []string
-	for _, r := range Roles() {
+	for _, r := range roles {
 		names = append(names, string(r))
 	}
-	return strings.Join(names, ", ")
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // ID is the user's name with its tenant: unique among all users, and how servers list it.

@@ -81,14 +81,14 @@ func (s *Settings) notLetIn(server string, err error) error {
 	switch {
 	case s.Creds == "":
 		return Fail(ExitNotAllowed, "who runs the server: sagenbaum user add NAME --role ROLE "+
-			"> NAME.creds; you: --creds NAME.creds, or SAGENBAUM_CREDS",
+			"--out NAME.creds; you: --creds NAME.creds, or SAGENBAUM_CREDS",
 			"%s lets no one in without credentials: %v", server, err)
 	case errors.Is(err, nats.ErrAuthExpired):
-		return Fail(ExitNotAllowed, "who runs the server: sagenbaum user rotate NAME > NAME.creds",
+		return Fail(ExitNotAllowed, "who runs the server: sagenbaum user rotate NAME --out NAME.creds",
 			"%s: the credentials %s have expired: %v", server, s.Creds, err)
 	default:
 		return Fail(ExitNotAllowed, "look at sagenbaum user ls as who runs the server, then "+
-			"sagenbaum user rotate NAME > NAME.creds",
+			"sagenbaum user rotate NAME --out NAME.creds",
 			"%s does not let us in with %s: they were revoked, have expired, or are of another "+
 				"server: %v", server, s.Creds, err)
 	}

@@ -96,6 +96,17 @@ func ReadSecret(given, path string) ([]byte, error) {
 	return text, nil
 }
 
+// CheckRole refuses a file of credentials of a user with another role than the one that a flag is
+// for: the server would refuse it subject by subject. Those that name no role are tried.
+func CheckRole(flag, file string, c access.Credentials, want access.Role) error {
+	if c.Role == "" || c.Role == want {
+		return nil
+	}
+	return Fail(ExitNotAllowed, fmt.Sprintf("%s FILE of a user with role %s: sagenbaum user add NAME "+
+		"--role %s --file USERS --out FILE (docs/security.md)", flag, want, want),
+		"%s is of %s, a user with role %s, and role %s is needed", file, c.Name, c.Role, want)
+}
+
 // Failed turns any error of a command into a failure of exit code 2, unless it
 // already says more.
 func Failed(verb string, err error) error {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -54,13 +56,54 @@ func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (
 		api.OutcomeQuery{Plan: record.Plan, Sequence: sequence,
 			WaitMs: c.Timeout.Milliseconds() / 2})
 	if err != nil {
-		return answer, sequence, err
+		return answer, sequence, Stored(sequence, err)
 	}
 	if len(answer.Refused) > 0 {
 		return answer, sequence, Fail(ExitConflict, "sagenbaum plan show "+record.Plan,
 			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
 	}
 	return answer, sequence, nil
+}
+
+// Refusals asks why the record at a sequence, which may be of a plan, was refused; none: it was
+// not. Whoever may append may ask that, and reads nothing else by it.
+func (c *Client) Refusals(ctx context.Context, plan string, sequence uint64) ([]string, error) {
+	reply, err := c.request(ctx, api.QuerySubject(c.Tenant, "plan.outcome"), api.OutcomeQuery{
+		Plan: plan, Sequence: sequence, WaitMs: c.Timeout.Milliseconds() / 2})
+	if err != nil {
+		return nil, Stored(sequence, c.Explain("plan.outcome", err))
+	}
+	var answer api.OutcomeAnswer
+	err = json.Unmarshal(reply.Data, &answer)
+	// There may be no such plan, or none is named: what was folded is known all the same.
+	if err == nil && answer.Applied < sequence {
+		err = errors.New(answer.Error)
+	}
+	if err != nil {
+		return nil, Stored(sequence, Fail(ExitFailed, "sagenbaum status", "%v", err))
+	}
+	return answer.Refused, nil
+}
+
+// Stored is a failure of what follows an append, which says that the record is there: who runs the
+// command again would write another one.
+func Stored(sequence uint64, err error) error {
+	var f *Failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	return Fail(f.Code, f.Hint, "record %d is stored, and what became of it is not known: %s",
+		sequence, f.Text)
+}
+
+// May reports whether the role of the credentials lets us ask a verb; where they do not say who we
+// are, the server decides.
+func (c *Client) May(verb string) bool {
+	if c.self == nil || c.self.Role == "" {
+		return true
+	}
+	self := access.User{Name: c.self.Name, Role: c.self.Role, Tenant: c.self.Tenant}
+	return self.Publishes(api.QuerySubject(c.Tenant, verb))
 }
 
 // AppendRecords checks the records of one source, and appends them as one commit.

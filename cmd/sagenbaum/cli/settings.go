@@ -47,7 +47,8 @@ func (s *Settings) sign(cmd *cobra.Command) error {
 	if s.Self == nil {
 		return nil
 	}
-	flag := map[access.Role]string{access.Operator: "actor", access.Source: "source"}[s.Self.Role]
+	flag := map[access.Role]string{access.Operator: "actor", access.Source: "source",
+		access.Supervisor: "by"}[s.Self.Role]
 	if f := cmd.Flags().Lookup(flag); f != nil && !f.Changed {
 		return f.Value.Set(s.Self.Name)
 	}

@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"cmp"
 	_ "embed" // of the unit
 	"encoding/json"
 	"errors"
@@ -40,6 +41,8 @@ type layout struct {
 	Servers []server `json:"servers"`
 	Hosts   []string `json:"hosts"`
 	Tenants []string `json:"tenants"`
+	// StoreDir is the folder of the servers' data, on the servers.
+	StoreDir string `json:"store_dir,omitempty"`
 }
 
 // server is one NATS server: its name, and the address by which all others reach it.
@@ -53,6 +56,9 @@ const (
 	clientPort = 4222
 	routePort  = 6222
 )
+
+// storeDefault is the folder of a server's data where no one says another.
+const storeDefault = "/var/lib/nats"
 
 // The files of a cluster's folder.
 const (
@@ -69,7 +75,7 @@ const (
 
 func newConfig() *cobra.Command {
 	var servers, hosts, tenants []string
-	store := ""
+	var store string
 	cmd := &cobra.Command{
 		Use:   "config DIR",
 		Short: "Write the configuration of three NATS servers and of the hosts that use them",
@@ -86,17 +92,18 @@ credentials. Nothing has a password. Keep the folder as you keep a master key.
 
 Run it again without flags after 'user add --file DIR/users', or to renew certificates
 a year before they end: what is there is kept. With --server, --host or --tenant
-those are added.`,
+those are added; --store-dir replaces what was given before.`,
 		Example: `  sagenbaum cluster config cluster --server nats-1=192.0.2.1 --server nats-2=192.0.2.2 \
     --server nats-3=192.0.2.3 --host host-a --host host-b --tenant default
-  sagenbaum user add coder --role agent --file cluster/users > coder.creds
+  sagenbaum user add coder --role agent --file cluster/users --out coder.creds
   sagenbaum cluster config cluster`,
 		Args: cli.Exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f := folder{dir: args[0], store: store, now: time.Now()}
+			f := folder{dir: args[0], now: time.Now()}
 			if err := f.read(); err != nil {
 				return err
 			}
+			f.StoreDir = cmp.Or(store, f.StoreDir, storeDefault)
 			if err := f.add(servers, hosts, tenants); err != nil {
 				return err
 			}
@@ -118,7 +125,8 @@ those are added.`,
 	f.StringArrayVar(&hosts, "host", nil,
 		"`NAME` of a host that runs sagenbaum serve; give two or more")
 	f.StringArrayVar(&tenants, "tenant", nil, "`TENANT` that the hosts serve (default default)")
-	f.StringVar(&store, "store-dir", "/var/lib/nats", "`DIR` of the servers' data, on the servers")
+	f.StringVar(&store, "store-dir", "", "`DIR` of the servers' data, on the servers (default the "+
+		"one that was given before, or "+storeDefault+")")
 	return cmd
 }
 
@@ -129,8 +137,8 @@ var unit []byte
 
 // folder is a cluster's folder.
 type folder struct {
-	dir, store string
-	now        time.Time
+	dir string
+	now time.Time
 	layout
 }
 
@@ -193,15 +201,21 @@ func (f *folder) add(servers, hosts, tenants []string) error {
 	return f.check()
 }
 
+// reservedNames are those of no server and no host: their files, folders or users are others'.
+// A server's certificate is beside the authority's, under its name.
+var reservedNames = []string{"ca", keysFolder, usersFile, systemUser, operatorUser}
+
 func (f *folder) check() error {
-	folders := slices.Clone(f.Hosts)
+	// Some file systems do not tell letters from capital ones.
+	var folders []string
+	for _, name := range f.Hosts {
+		folders = append(folders, strings.ToLower(name))
+	}
 	for _, s := range f.Servers {
-		folders = append(folders, s.Name)
+		folders = append(folders, strings.ToLower(s.Name))
 	}
 	slices.Sort(folders)
-	reserved := func(name string) bool {
-		return name == keysFolder || name == usersFile || name == systemUser || name == operatorUser
-	}
+	reserved := func(name string) bool { return slices.Contains(reservedNames, name) }
 	switch {
 	case len(f.Servers) == 0 || len(f.Servers)%2 == 0:
 		return cli.Fail(cli.ExitUsage, "--server NAME=ADDRESS three times, or five",
@@ -212,7 +226,7 @@ func (f *folder) check() error {
 	case len(slices.Compact(slices.Clone(folders))) != len(folders) ||
 		slices.ContainsFunc(folders, reserved):
 		return cli.Fail(cli.ExitUsage,
-			"names that are used once, and not keys, users, system or operator",
+			"names that are used once, and not "+strings.Join(reservedNames, ", "),
 			"servers and hosts are folders here: their names collide")
 	}
 	return nil
@@ -238,6 +252,9 @@ func validAddress(address string) bool {
 
 // write writes all files; those that are there and hold are kept.
 func (f *folder) write() error {
+	if err := f.checkUsers(); err != nil {
+		return err
+	}
 	text, err := json.MarshalIndent(f.layout, "", "  ")
 	if err != nil {
 		return err
@@ -275,6 +292,23 @@ func (f *folder) write() error {
 	for _, host := range f.Hosts {
 		if err := f.writeHost(host); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkUsers refuses a host that has the name of a user with another role: its key would be
+// replaced by one that the host has.
+func (f *folder) checkUsers() error {
+	directory, err := access.OpenDirectory(f.path(usersFile))
+	if err != nil {
+		return err
+	}
+	for _, host := range f.Hosts {
+		u, err := directory.Find(access.AllTenants, host)
+		if err == nil && u.Role != access.Host {
+			return ledger.Refuse("host", fmt.Sprintf("%s is a user already, with role %s", host, u.Role),
+				"--host with another name")
 		}
 	}
 	return nil
@@ -397,7 +431,7 @@ cluster {
   name: sagenbaum
   listen: %q
   routes: [
-`, s.Name, net.JoinHostPort(s.Address, fmt.Sprint(clientPort)), f.store,
+`, s.Name, net.JoinHostPort(s.Address, fmt.Sprint(clientPort)), f.StoreDir,
 		net.JoinHostPort(s.Address, fmt.Sprint(routePort)))
 	for _, other := range f.Servers {
 		if other.Name != s.Name {

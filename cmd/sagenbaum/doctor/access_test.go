@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // A password in the arguments of a program, and an agent beside the key of who runs the server,
@@ -37,7 +39,7 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 	for pid, p := range map[string][2]string{
 		"1": {"sagenbaum\x00serve\x00--nats\x00nats://host:s3cret@nats-1:4222", ""},
 		"2": {"coder", "A=1\x00SAGENBAUM_CREDS=" + agent}, "3": {"git", "SAGENBAUM_CREDS=" + worker},
-		"4": {"nats\x00--server\x00nats://nats-1:4222", ""},
+		"4": {"nats\x00--server\x00nats://nats-1:4222", ""}, "5": {"git\x00--creds=" + worker, ""},
 	} {
 		folder := filepath.Join(proc, pid)
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -50,13 +52,13 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 		}
 	}
 	all := programs(proc)
-	if len(all) != 4 {
+	if len(all) != 5 {
 		t.Fatalf("%d programs", len(all))
 	}
 	arguments := judgeArguments(all)
 	found := clientsBeside(all, local)
-	if len(found) != 2 || found[0].pid != "2" || found[1].pid != "3" {
-		t.Fatalf("clients: %+v, want processes 2 and 3", found)
+	if len(found) != 3 || found[0].pid != "2" || found[1].pid != "3" || found[2].pid != "5" {
+		t.Fatalf("clients: %+v, want processes 2, 3 and 5", found)
 	}
 	seed := judgeSeed(found, local, users)
 	if arguments.State != "warn" || !strings.HasSuffix(arguments.Text, "arguments of process 1") ||
@@ -70,6 +72,74 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 		judgeSeed(found, local, users[1:])} { // the server does not know coder
 		if f.State != "ok" {
 			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// Each kind of secret is found in the arguments, and is not told again; what looks alike is none.
+func TestSecretsInArgumentsAreFound(t *testing.T) {
+	u := access.User{Name: "coder", Role: access.Agent, Tenant: "default"}
+	c, err := access.NewCredentials(&u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arguments, want := range map[string]string{
+		"tool --token " + c.Token:                       "a token of the door",
+		"curl -H Authorization:\\ Bearer\\ " + c.Token:  "a token of the door",
+		"tool --seed " + string(c.Seed):                 "a seed",
+		"tool --seed=" + string(c.Seed):                 "a seed",
+		"nats --server nats://s3cret@nats-1:4222 sub x": "a password or a token in a URL",
+		"nats -s tls://u:p@a:1,tls://u:p@b:1":           "a password or a token in a URL",
+		"nats -s nats://a:1,nats://b:1 sub x@y":         "",
+		"sagenbaum user show " + c.Key():                "",
+		"git clone ssh://git@example.com/x":             "",
+		"grep sbt1_ SUMMARY":                            "",
+	} {
+		f := judgeArguments([]program{{pid: "7", arguments: arguments}})
+		if (f.State == "warn") != (want != "") || !strings.Contains(f.Text, want) ||
+			strings.Contains(f.Text, "s3cret") || strings.Contains(f.Text, string(c.Seed)) {
+			t.Errorf("%s: %+v", arguments, f)
+		}
+	}
+}
+
+// The key of who runs the server is found in a data folder that we can read, whatever our
+// role is, and that of another server is none.
+func TestAKeyThatAnyoneCanReadIsFound(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	u := access.User{Name: access.LocalUser, Role: access.Local, Tenant: access.AllTenants}
+	c, err := access.NewCredentials(&u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Servers, c.CA = "tls://127.0.0.1:4222", "its authority"
+	text, err := c.Format()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "auth", "local.creds")
+	if err := access.WriteSecret(file, text); err != nil {
+		t.Fatal(err)
+	}
+	serving := program{pid: "1", local: file}
+	for _, x := range []struct {
+		all    []program
+		server string
+		ca     string
+		state  string
+	}{
+		{[]program{serving}, "nats://localhost:4222", "", "warn"},
+		{[]program{serving}, "tls://db-1:4222", "its authority", "warn"}, // under another name
+		{[]program{{pid: "2", creds: []string{file}}}, "nats://localhost:4222", "", "warn"},
+		{[]program{serving}, "nats://localhost:4223", "", "ok"},
+		{[]program{serving}, "tls://db-2:4222", "another authority", "ok"},
+		{nil, "nats://localhost:4222", "", "ok"},
+	} {
+		self := access.Credentials{Name: "coder", Role: access.Agent, CA: x.ca}
+		f := judgeLocal(self, localKey(x.all, &cli.Settings{Server: x.server, Self: &self}))
+		if f.State != x.state || f.State == "warn" && !strings.Contains(f.Text, "agent coder can do everything") {
+			t.Errorf("%s: %+v", x.server, f)
 		}
 	}
 }

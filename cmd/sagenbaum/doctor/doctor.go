@@ -317,11 +317,8 @@ func examineServer(ctx context.Context, c *cli.Client, info streamInfo) Finding 
 }
 
 func examineLedger(info streamInfo, tenant string, err error) Finding {
-	var f *cli.Failure
 	name, at := jetstream.StreamName(tenant), info.State
 	switch {
-	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed:
-		return skipped("ledger", "", "not checked (no permission): %s", f.Text)
 	case err != nil:
 		return problem("ledger", err)
 	case info.Error != nil:
@@ -337,10 +334,14 @@ func examineLedger(info streamInfo, tenant string, err error) Finding {
 	return ok("ledger", "stream %s holds %d commits without a gap", name, at.Last)
 }
 
-// problem turns the error of a check into its finding.
+// problem turns the error of a check into its finding. That this user may not ask is nothing that
+// is wrong with what it asks about.
 func problem(check string, err error) Finding {
 	var f *cli.Failure
-	if errors.As(err, &f) {
+	switch {
+	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed:
+		return skipped(check, "", "not checked (no permission): %s", f.Text)
+	case f != nil:
 		return broken(check, f.Hint, "%s", f.Text)
 	}
 	return broken(check, "", "%v", err)

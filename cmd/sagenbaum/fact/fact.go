@@ -109,8 +109,9 @@ func (v putting) record(args []string) (*pb.Record, error) {
 
 // written is a record about a fact and what the fold made of it.
 type written struct {
-	Record uint64   `json:"record"` // sequence
-	Fact   api.Fact `json:"fact"`
+	Record uint64 `json:"record"` // sequence
+	// Fact is what there is of it now; nil: we may write facts, and not read them.
+	Fact *api.Fact `json:"fact,omitempty"`
 }
 
 func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key string,
@@ -122,22 +123,27 @@ func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key str
 	}
 	return s.Print(cmd, result, func() {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d%s\n", KeyText(key, KeyWhole),
-			s.Pen(cmd).State(stateOf(result.Fact)), result.Record, unchanged(record, result))
+			s.Pen(cmd).State(stateOf(record, result)), result.Record, unchanged(record, result))
 	})
 }
 
 // stateOf is the state of a fact; a key that was never asserted has none.
-func stateOf(v api.Fact) string {
-	if v.State == "" {
+func stateOf(record *pb.Record, result written) string {
+	switch {
+	case result.Fact == nil && record.GetFactRetracted() != nil:
+		return api.FactRetracted
+	case result.Fact == nil:
+		return "asserted"
+	case result.Fact.State == "":
 		return "never was a fact"
 	}
-	return v.State
+	return result.Fact.State
 }
 
 // unchanged says that a retraction ended nothing.
 func unchanged(record *pb.Record, result written) string {
 	switch v := result.Fact; {
-	case record.GetFactRetracted() == nil:
+	case record.GetFactRetracted() == nil || v == nil:
 		return ""
 	case v.State == "":
 		return " changes nothing: there is nothing to retract"
@@ -178,23 +184,26 @@ func KeyArg(key string) string {
 }
 
 // Write appends one record about a fact and waits until it is folded. A refusal
-// there means that the log decided otherwise.
+// there means that the log decided otherwise. A source may ask for refusals, and reads no facts.
 func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	record *pb.Record) (written, error) {
 	sequence, err := c.AppendRecords(ctx, source, record)
 	if err != nil {
 		return written{}, err
 	}
-	var answer api.FactAnswer
-	if err := c.Ask(ctx, "fact.get", api.FactQuery{Key: key, Sequence: sequence},
-		&answer); err != nil {
+	refused, err := c.Refusals(ctx, record.Plan, sequence)
+	switch {
+	case err != nil:
 		return written{}, err
-	}
-	if len(answer.Refused) > 0 {
+	case len(refused) > 0:
 		return written{}, cli.Fail(cli.ExitConflict, "sagenbaum fact get "+KeyArg(key),
-			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+			"record %d has no effect: %s", sequence, strings.Join(refused, "; "))
+	case !c.May("fact.get"):
+		return written{Record: sequence}, nil
 	}
-	return written{sequence, answer.Fact}, nil
+	var answer api.FactAnswer
+	err = c.Ask(ctx, "fact.get", api.FactQuery{Key: key, Sequence: sequence}, &answer)
+	return written{sequence, &answer.Fact}, cli.Stored(sequence, err)
 }
 
 func newFactGet(s *cli.Settings) *cobra.Command {

@@ -65,8 +65,9 @@ func (p *patient) examineConnection(cmd *cobra.Command, undo string) {
 	defer c.Close()
 	if self := gateway.Self; p.gateway != nil && self != nil && self.Role != access.Agent &&
 		self.Role != access.Local {
-		p.say("FAIL", "ledger", "sagenbaum user add NAME --role agent > NAME.creds, and --creds of it",
-			"%s lets the gateway in as a user of role %s, which begins no plan", c.Server, self.Role)
+		p.say("FAIL", "ledger", "sagenbaum user add NAME --role agent --out NAME.creds, and --creds "+
+			"of it", "%s lets the gateway in as a user of role %s, which begins no plan", c.Server,
+			self.Role)
 		return
 	}
 	status, err := c.Status(cmd.Context())

@@ -195,7 +195,7 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 	answer, err := c.Outcome(ctx, api.OutcomeQuery{Plan: record.Plan, Sequence: sequence,
 		Action: record.Action, WaitMs: c.Timeout.Milliseconds() / 2})
 	if err != nil {
-		return Given{}, err
+		return Given{}, cli.Stored(sequence, err)
 	}
 	if len(answer.Refused) > 0 {
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum review ls",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -80,6 +81,18 @@ const dialMax = 2 * time.Second
 // reconnectWait is between two tries of the same server.
 const reconnectWait = 250 * time.Millisecond
 
+// checkHost refuses credentials that are not a host's.
+func checkHost(s *cli.Settings) error {
+	if s.Creds == "" {
+		return nil
+	}
+	c, err := access.ReadCredentials(s.Creds)
+	if err != nil {
+		return err
+	}
+	return cli.CheckRole("--creds", s.Creds, c, access.Host)
+}
+
 // system connects to the system account of an external server; nil when none was named.
 func (v *clustering) system(external string, s *cli.Settings) (*nats.Conn, error) {
 	options, err := s.Transport()
@@ -90,11 +103,14 @@ func (v *clustering) system(external string, s *cli.Settings) (*nats.Conn, error
 	url := v.systemNATS
 	switch {
 	case v.systemCreds != "":
-		own, _, err := connect.File(v.systemCreds, "")
+		own, c, err := connect.File(v.systemCreds, "")
 		if err != nil {
 			return nil, cli.Fail(cli.ExitFailed,
 				"--system-creds: a file that is there and that only you can read",
 				"cannot use %s: %v", v.systemCreds, err)
+		}
+		if err := cli.CheckRole("--system-creds", v.systemCreds, c, access.System); err != nil {
+			return nil, err
 		}
 		options = append(options, own...)
 		if url == "" {

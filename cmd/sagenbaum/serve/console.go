@@ -153,9 +153,22 @@ func doorText(url string) string {
 }
 
 // consoleText is the console's place in the line that serve prints when it is ready.
-func consoleText(url string) string {
-	if url == "" {
+func consoleText(r Ready) string {
+	switch {
+	case r.Console == "":
+		return ""
+	case r.ConsoleToken == "":
+		return " · console " + r.Console
+	}
+	return fmt.Sprintf(" · console %s (token in %s)", r.Console, r.ConsoleToken)
+}
+
+// tokenFile is the file with the name and the token of the admin that the first start of the
+// console has made; empty: it is gone, as it should be after a while.
+func (v *serving) tokenFile() string {
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(v.consoleUsers()), "*.token"))
+	if err != nil || len(files) != 1 {
 		return ""
 	}
-	return fmt.Sprintf(" · console %s", url)
+	return files[0]
 }

@@ -108,6 +108,7 @@ func (v *serving) startWeb(log *slog.Logger) error {
 		config.Authenticate = func(token string) (access.User, error) {
 			return v.directory.Authenticate(token, time.Now())
 		}
+		config.Changed = v.directory.Changed
 	}
 	v.web = door.NewWeb(config)
 	v.webURL = v.doorURL(listener.Addr(), pair.Leaf)

@@ -128,10 +128,13 @@ func (v *serving) elsewhere(s *cli.Settings, cmd *cobra.Command) error {
 	return nil
 }
 
+// DataDefault is the data folder where no one says another.
+const DataDefault = "sagenbaum-data"
+
 // flags adds the flags of serve.
 func (v *serving) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&v.data, "data", "sagenbaum-data", "`DIR` of all data; made if missing")
+	f.StringVar(&v.data, "data", DataDefault, "`DIR` of all data; made if missing")
 	f.StringVar(&v.listen, "listen", "127.0.0.1:4222",
 		"`HOST:PORT` of the embedded server; port 0 takes a free one")
 	f.StringArrayVar(&v.tenants, "tenant", []string{"default"},
@@ -358,8 +361,10 @@ type Ready struct {
 	ReadyMs int64    `json:"ready_ms"`
 	Metrics string   `json:"metrics,omitempty"` // address of --metrics
 	Console string   `json:"console,omitempty"` // URL
-	HTTP    string   `json:"http,omitempty"`    // URL of the door
-	Creds   string   `json:"creds,omitempty"`   // file of the credentials of who runs it
+	// ConsoleToken is the file with the token of the admin that the console's first start makes.
+	ConsoleToken string `json:"console_token,omitempty"`
+	HTTP         string `json:"http,omitempty"`  // URL of the door
+	Creds        string `json:"creds,omitempty"` // file of the credentials of who runs it
 }
 
 // serve runs until the context ends. When the embedded server stops answering it is
@@ -386,7 +391,7 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		if !announced {
 			announced, r.Metrics, r.HTTP = true, v.watch.bound, v.webURL
 			if v.shown != nil {
-				r.Console = v.shown.URL()
+				r.Console, r.ConsoleToken = v.shown.URL(), v.tokenFile()
 			}
 			writeReady(cmd.OutOrStdout(), s.JSON(), r)
 		}
@@ -413,7 +418,7 @@ func writeReady(out io.Writer, asJSON bool, r Ready) {
 		metrics = " · metrics http://" + r.Metrics + "/metrics"
 	}
 	fmt.Fprintf(out, "nats %s%s%s · data %s · tenants %s%s · ready in %s\n", r.URL,
-		doorText(r.HTTP), consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics,
+		doorText(r.HTTP), consoleText(r), r.Data, strings.Join(r.Tenants, ", "), metrics,
 		time.Duration(r.ReadyMs)*time.Millisecond)
 }
 
@@ -515,6 +520,10 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	if number == 0 {
 		number = -1 // a free one
 	}
+	if address == "" { // everywhere the same: neither a name for a certificate nor for clients
+		address = "127.0.0.1"
+		v.listen = net.JoinHostPort(address, port)
+	}
 	config := embedded.Config{
 		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync,
 		MaxStore:    v.maxStore,
@@ -549,6 +558,9 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 	started := time.Now()
 	options, err := s.Credentials("")
 	if err != nil {
+		return err
+	}
+	if err := checkHost(s); err != nil {
 		return err
 	}
 	setup := hostSetup{

@@ -54,6 +54,11 @@ func (v *calling) run(cmd *cobra.Command, s *cli.Settings) error {
 	if err != nil {
 		return refused(err)
 	}
+	if s.Self != nil {
+		if err := cli.CheckRole("--creds", s.Creds, *s.Self, access.Callout); err != nil {
+			return err
+		}
+	}
 	return s.With(func(client *cli.Client) error {
 		if _, err := c.Serve(client.Conn); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +31,8 @@ func Command(s *cli.Settings) *cobra.Command {
 embedded server takes changes at once, and closes the connections of users that are
 removed. With --file the users are those in a file, for NATS servers that run
 elsewhere: 'user export' writes their configuration.`,
-		Example: `  sagenbaum user add coder --role agent --run --ask git.branch.show --expires 90d > coder.creds
-  sagenbaum user add git --role worker --serve 'git.>' > git.creds
+		Example: `  sagenbaum user add coder --role agent --run --ask git.branch.show --expires 90d --out coder.creds
+  sagenbaum user add git --role worker --serve 'git.>' --out git.creds
   sagenbaum user ls
   sagenbaum user rm coder`,
 	}, newAdd(s, f), newLs(s, f), newShow(s, f), newRotate(s, f), newRm(s, f), newExport(s, f),
@@ -56,21 +56,34 @@ func (p *place) ask(ctx context.Context, s *cli.Settings, verb string,
 	if p.file != "" {
 		d, err := access.OpenDirectory(p.file)
 		if err != nil {
-			return a, explained(access.Answer{Error: err.Error()})
+			return a, explained(access.Answer{Error: err.Error()}, r.Role)
 		}
 		a = d.Serve(verb, encoded(r), nil)
 		a.Servers = s.Server
 		if urls, ca := cluster.Beside(p.file); urls != "" {
 			a.Servers, a.CA = urls, ca
 		}
-		return a, explained(a)
+		return a, explained(a, r.Role)
 	}
 	s.Everywhere(true)
-	err = s.With(func(c *cli.Client) error { return c.Call(ctx, api.ServerSubject(verb), r, &a) })
+	err = s.With(func(c *cli.Client) error {
+		return unsure(verb, c.Call(ctx, api.ServerSubject(verb), r, &a))
+	})
 	if err == nil {
-		err = explained(a)
+		err = explained(a, r.Role)
 	}
 	return a, err
+}
+
+// unsure says of a change without an answer that it may have been made.
+func unsure(verb string, err error) error {
+	var f *cli.Failure
+	if verb == api.UserLs || !errors.As(err, &f) || f.Code != cli.ExitNoServer {
+		return err
+	}
+	return cli.Fail(f.Code, "sagenbaum user ls shows whether it was done; whose new key is lost gets "+
+		"another one: sagenbaum user rotate NAME --out NAME.creds", "%s: it may be done all the same",
+		f.Text)
 }
 
 func encoded(r access.Request) []byte {
@@ -83,18 +96,25 @@ func encoded(r access.Request) []byte {
 
 // flagOf are the flags of the fields of a user.
 var flagOf = map[string]string{"name": "NAME", "role": "--role", "tenant": "--tenant",
-	"capabilities": "--serve or --ask", "run": "--run", "reveal": "--reveal", "expires": "--expires",
-	"provision": "--provision"}
+	"capabilities": "--serve or --ask",
+	"run":          "--run", "reveal": "--reveal", "expires": "--expires", "provision": "--provision"}
 
-// explained is what was refused, in words of the command line.
-func explained(a access.Answer) error {
+// capabilityFlags are the flags of the capabilities of a role.
+var capabilityFlags = map[access.Role]string{access.Agent: "--ask", access.Worker: "--serve"}
+
+// explained is what was refused of a user with a role, in words of the command line.
+func explained(a access.Answer, role access.Role) error {
 	if a.Error == "" {
 		return nil
 	}
 	field, _, _ := strings.Cut(a.Field, "[")
 	hint := "sagenbaum user ls"
 	if a.Want != "" {
-		hint = strings.TrimPrefix(flagOf[field]+": ", ": ") + a.Want
+		flag := flagOf[field]
+		if own := capabilityFlags[role]; field == "capabilities" && own != "" {
+			flag = own
+		}
+		hint = strings.TrimPrefix(flag+": ", ": ") + a.Want
 	}
 	return cli.Fail(cli.ExitFailed, hint, "%s", a.Error)
 }
@@ -108,6 +128,7 @@ type describing struct {
 	ask, serve []string
 	expires    string
 	url        string
+	out        string // file for the credentials; empty: stdout
 }
 
 func (d *describing) user(s *cli.Settings, name string) (u access.User, err error) {
@@ -163,12 +184,12 @@ func newAdd(s *cli.Settings, p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a user, and print its credentials",
-		Long: `Add a user, and print its credentials. They are made here and printed once: the
-server keeps the public half of the key. The file has the server's address, its
+		Long: `Add a user, and print its credentials, or write them to a file with --out. They are
+made here and shown once: the server keeps the public half of the key. The file has the server's address, its
 authority and the tenant, too, and is all that a client needs: SAGENBAUM_CREDS=FILE.`,
-		Example: `  sagenbaum user add coder --role agent --ask git.branch.show --expires 90d > coder.creds
-  sagenbaum user add git --role worker --serve git.branch.delete --serve git.tag.delete > git.creds
-  sagenbaum user add ana --role operator --all-tenants > ana.creds`,
+		Example: `  sagenbaum user add coder --role agent --ask git.branch.show --expires 90d --out coder.creds
+  sagenbaum user add git --role worker --serve git.branch.delete --serve git.tag.delete --out git.creds
+  sagenbaum user add ana --role operator --all-tenants --out ana.creds`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := d.user(s, args[0])
@@ -183,17 +204,21 @@ authority and the tenant, too, and is all that a client needs: SAGENBAUM_CREDS=F
 			if err != nil {
 				return err
 			}
-			if err := refused(u.Check()); err != nil {
+			if !slices.Contains(access.Roles(), u.Role) {
+				return cli.Fail(cli.ExitFailed, "--role: one of "+rolesText(p.file != ""),
+					"%.80q is no role", d.role)
+			}
+			if err := refusedAs(u.Check(), u.Role); err != nil {
+				return err
+			}
+			if err := d.prepare(); err != nil {
 				return err
 			}
 			a, err := p.ask(cmd.Context(), s, api.UserAdd, access.Request{User: u})
 			if err != nil {
 				return err
 			}
-			if err := p.issue(&creds, u); err != nil {
-				return err
-			}
-			return printCredentials(cmd, creds, a, d.url)
+			return d.issue(cmd, s, p, creds, u, a)
 		},
 	}
 	f := cmd.Flags()
@@ -220,35 +245,8 @@ func (d *describing) limits(cmd *cobra.Command) {
 		"12h, or a date; default never")
 	cmd.Flags().StringVar(&d.url, "url", "", "`URL` of the server in the credentials; default the "+
 		"one that it gives")
-}
-
-func refused(err error) error {
-	var refused *ledger.Refused
-	if errors.As(err, &refused) {
-		return explained(access.Answer{Error: refused.Problem, Field: refused.Field,
-			Want: refused.Want})
-	}
-	return err
-}
-
-// printCredentials writes the file of credentials to stdout.
-func printCredentials(cmd *cobra.Command, c access.Credentials, a access.Answer, url string) error {
-	c.Servers, c.CA, c.Door = a.Servers, a.CA, a.Door
-	if url != "" {
-		c.Servers = url
-	}
-	text, err := c.Format()
-	if err != nil {
-		return err
-	}
-	out := cmd.OutOrStdout()
-	if file, ok := out.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			_ = file.Chmod(0o600) // the shell has made it for everybody to read
-		}
-	}
-	_, err = out.Write(text)
-	return err
+	cmd.Flags().StringVar(&d.out, "out", "", "`FILE` for the credentials, which only you may read; "+
+		"it is written when all is done, and is left as it is otherwise (default: they are printed)")
 }
 
 // listed is a user as it is told.
@@ -266,6 +264,7 @@ func listing(u access.User) listed {
 }
 
 func newLs(s *cli.Settings, p *place) *cobra.Command {
+	stale := ""
 	return cli.List[listed]{
 		Command: &cobra.Command{
 			Use:     "ls",
@@ -275,18 +274,25 @@ func newLs(s *cli.Settings, p *place) *cobra.Command {
 		Offline: true, Name: "user", Filter: `user.role == "agent"`, Doing: "list users",
 		Ask: func(in cli.Listing) (all []listed, next string, err error) {
 			a, err := p.ask(in.Ctx, s, api.UserLs, access.Request{})
+			stale = a.Stale
 			for _, u := range a.Users {
 				all = append(all, listing(u))
 			}
 			return all, "", err
 		},
 		Data:  func(all []listed, _ string) any { return map[string]any{"users": all} },
-		Empty: "no users\n  next: sagenbaum user add NAME --role agent > NAME.creds",
+		Empty: "no users\n  next: sagenbaum user add NAME --role agent --out NAME.creds",
 		Table: cli.Table{Head: []string{"USER", "TENANT", "ROLE", "MAY", "EXPIRES"},
 			Elastic: []string{"MAY"}},
 		Row: func(t *cli.Table, u listed) {
 			t.Add(u.Name, tenantText(u.Tenant), string(u.Role), cli.Dash(rights(u.User)),
 				expiresText(u))
+		},
+		More: func([]listed) string {
+			if stale == "" {
+				return ""
+			}
+			return "  these are the users of before: their file cannot be read: " + cli.Printable(stale)
 		},
 	}.New(s)
 }
@@ -394,7 +400,7 @@ func newRotate(s *cli.Settings, p *place) *cobra.Command {
 		Short: "Give a user a new key, and print its new credentials",
 		Long: `Give a user a new key, and print its new credentials. What had the old ones loses
 its connection at once.`,
-		Example: "  sagenbaum user rotate coder > coder.creds",
+		Example: "  sagenbaum user rotate coder --out coder.creds",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			until, err := expiry(d.expires, time.Now())
@@ -414,14 +420,14 @@ its connection at once.`,
 				return err
 			}
 			u.Expires = until
+			if err := d.prepare(); err != nil {
+				return err
+			}
 			a, err := p.ask(cmd.Context(), s, api.UserRotate, access.Request{User: u})
 			if err != nil {
 				return err
 			}
-			if err := p.issue(&creds, a.Users[0]); err != nil {
-				return err
-			}
-			return printCredentials(cmd, creds, a, d.url)
+			return d.issue(cmd, s, p, creds, a.Users[0], a)
 		},
 	}
 	d.limits(cmd)

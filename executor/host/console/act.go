@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -31,7 +31,7 @@ func (v *visit) certain() error {
 		)
 	}
 	err := v.s.access.Confirm(v.w, v.r, v.session, time.Now())
-	var many *access.TooMany
+	var many *tries.TooMany
 	switch {
 	case errors.As(err, &many):
 		v.w.Header().Set("Retry-After", many.Seconds())

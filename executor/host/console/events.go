@@ -11,7 +11,7 @@ import (
 	"time"
 
 	hostask "github.com/sagenbaum/sagenbaum/executor/host/ask"
-	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 )
 
 // noEnd is of a visitor without a session, which cannot be ended.
@@ -25,7 +25,7 @@ func (v *visit) events() error {
 	if as != "" && (v.session == nil || v.session.ID != as) {
 		return failed(http.StatusUnauthorized, "Load the page again.", "the page's session has ended")
 	}
-	of, most, gone := "reader "+access.Address(v.r).String(), streamsReaders, noEnd
+	of, most, gone := "reader "+tries.Address(v.r).String(), streamsReaders, noEnd
 	ctx := v.r.Context()
 	if v.session != nil {
 		of, most, gone = "user "+v.session.Name, streamsUser, v.session.Gone()

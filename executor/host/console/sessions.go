@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 )
 
 // SessionView is a session as /api/sessions lists it, for admins.
@@ -76,7 +77,7 @@ func (s *Server) ended(session *access.Session, by string, r *http.Request) {
 func (s *Server) admin(w http.ResponseWriter, r *http.Request) (admin access.User, ok bool) {
 	name, token, _ := r.BasicAuth()
 	admin, err := s.access.Check(r, name, token, time.Now())
-	var many *access.TooMany
+	var many *tries.TooMany
 	switch {
 	case errors.As(err, &many):
 		w.Header().Set("Retry-After", many.Seconds())

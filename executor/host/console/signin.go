@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/access"
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 )
 
 func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +28,7 @@ func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	body := web.SignIn{Next: local(r.PostFormValue("next")), Name: r.PostFormValue("name")}
 	session, err := s.access.SignIn(w, r, time.Now())
-	var many *access.TooMany
+	var many *tries.TooMany
 	switch {
 	case errors.As(err, &many):
 		s.log.Warn("console: too many sign-ins", "remote", r.RemoteAddr)
@@ -85,7 +86,7 @@ func (s *Server) fromProvider(w http.ResponseWriter, r *http.Request) {
 // notProvided is what a page says of a sign-in at the provider that failed.
 func (s *Server) notProvided(err error, w http.ResponseWriter, r *http.Request) error {
 	var no *access.Declined
-	var many *access.TooMany
+	var many *tries.TooMany
 	switch {
 	case errors.As(err, &no):
 		s.log.Warn("console: a sign-in at the provider was declined", "cause", err,

@@ -328,8 +328,22 @@ func (s *Server) DurableID() string {
 	return s.natsd.ID()
 }
 
-// URL is where clients on this machine connect.
-func (s *Server) URL() string { return s.natsd.ClientURL() }
+// URL is where clients on this machine connect. A server that listens on all addresses has the
+// loopback one: the wildcard is no address to connect to, and no certificate has it.
+func (s *Server) URL() string {
+	u, err := url.Parse(s.natsd.ClientURL())
+	if err != nil {
+		return s.natsd.ClientURL()
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {
+		host := "127.0.0.1"
+		if ip.To4() == nil {
+			host = "::1"
+		}
+		u.Host = net.JoinHostPort(host, u.Port())
+	}
+	return u.String()
+}
 
 // InProcess makes a connection go through memory instead of the network, with
 // all permissions. TCP is faster for one large read, this for everything else.

@@ -245,17 +245,33 @@ const SweepEvery = 300 * time.Millisecond
 // sweep closes the connections of users that are not what they were when they came in, until
 // stop is closed: what was removed, or has another key or other rights.
 func (g *gate) sweep() {
+	said := "" // what was wrong with the file of users when the log was told; empty: nothing is
 	for {
 		select {
 		case <-g.stop:
 			return
 		case <-time.After(SweepEvery):
 		}
-		if _, err := g.users.Refresh(); err != nil {
-			g.log.Error("the users stay what they were: their file cannot be read", "error", err)
-		}
+		said = g.refresh(said)
 		g.compare()
 	}
+}
+
+// refresh reads the file of users again. What is wrong with it is logged once, until that is
+// another thing; said is what was, and it returns what is.
+func (g *gate) refresh(said string) string {
+	_, err := g.users.Refresh()
+	switch {
+	case err == nil && said != "":
+		g.log.Info("the file of users can be read again")
+	case err == nil:
+	case err.Error() != said:
+		g.log.Error("the users stay what they were: their file cannot be read", "error", err)
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func (g *gate) isErased(tenant string) bool { return g.erased != nil && g.erased(tenant) }

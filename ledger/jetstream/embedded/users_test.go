@@ -1,9 +1,12 @@
 package embedded_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -291,5 +294,48 @@ func BenchmarkAppend(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestADamagedFileOfUsersIsLoggedOnce, and once again when it is damaged in another way; the users
+// stay what they were.
+func TestADamagedFileOfUsersIsLoggedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	d, err := access.OpenDirectory(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := access.User{Name: "a", Role: access.Source, Tenant: "t"}
+	if _, err := access.NewCredentials(&u); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Add(u); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	look := embedded.Sweeps(d, slog.New(slog.NewTextHandler(&log, nil)))
+	for _, c := range []struct {
+		text          string
+		errors, again int
+	}{{string(good), 0, 0}, {"{", 1, 0}, {`{"users": 1}`, 2, 0}, {string(good), 2, 1}, {"{", 3, 1}} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			look()
+		}
+		if got := strings.Count(log.String(), "level=ERROR"); got != c.errors {
+			t.Errorf("%s: %d errors, want %d: %s", c.text, got, c.errors, log.String())
+		}
+		if got := strings.Count(log.String(), "can be read again"); got != c.again {
+			t.Errorf("%s: it can be read again %d times, want %d", c.text, got, c.again)
+		}
+		if len(d.Users()) != 1 {
+			t.Errorf("%s: %d users", c.text, len(d.Users()))
+		}
 	}
 }

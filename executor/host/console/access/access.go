@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 )
 
 // Config says who may sign in, and how a browser knows it.
@@ -34,7 +35,7 @@ type Access struct {
 	sessions
 	path    string
 	log     *slog.Logger
-	tries   tries
+	tries   tries.Tries
 	hashers chan struct{} // a place for each token that may be hashed at once
 	// nil: none
 	provider *provider
@@ -172,26 +173,26 @@ func (a *Access) OldForm() bool {
 }
 
 // Check returns the user whom the name and the token belong to. It takes as long whichever user
-// that is, and whether it is one. Errors: ErrWrong, *TooMany.
+// that is, and whether it is one. Errors: ErrWrong, *tries.TooMany.
 func (a *Access) Check(r *http.Request, name, token string, now time.Time) (User, error) {
 	if !ledger.ValidToken(name) {
 		name = "" // that of no user, and nothing to remember
 	}
-	who := known{Address(r), name}
-	if wait := a.tries.begin(who, now); wait > 0 {
-		return User{}, &TooMany{wait}
+	who := tries.Known{From: tries.Address(r), Name: name}
+	if wait := a.tries.Begin(who, now); wait > 0 {
+		return User{}, &tries.TooMany{Wait: wait}
 	}
 	select {
 	case a.hashers <- struct{}{}:
 	case <-r.Context().Done():
-		return User{}, &TooMany{tryEvery}
+		return User{}, &tries.TooMany{Wait: tries.Every}
 	}
 	u, ok := a.find(name, token[:min(len(token), tokenBytesMax)], now)
 	<-a.hashers
 	if !ok {
 		return User{}, ErrWrong
 	}
-	a.tries.right(who, now)
+	a.tries.Right(who, now)
 	return u, nil
 }
 
@@ -221,7 +222,7 @@ func (a *Access) find(name, token string, now time.Time) (found User, ok bool) {
 }
 
 // SignIn starts a session of the user whose name and token the request's form has. Errors:
-// ErrWrong, *TooMany.
+// ErrWrong, *tries.TooMany.
 func (a *Access) SignIn(w http.ResponseWriter, r *http.Request, now time.Time) (*Session, error) {
 	u, err := a.Check(r, r.PostFormValue("name"), r.PostFormValue("token"), now)
 	if err != nil {
@@ -238,7 +239,7 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request, now time.Time) (
 }
 
 // Confirm takes the token of the session's user from the request's form, and confirms the
-// session with it. Errors: ErrWrong, also for another user's token; *TooMany.
+// session with it. Errors: ErrWrong, also for another user's token; *tries.TooMany.
 func (a *Access) Confirm(
 	w http.ResponseWriter, r *http.Request, s *Session, now time.Time,
 ) error {
@@ -257,7 +258,7 @@ func (a *Access) Confirm(
 
 // from is the address that a session is listed with.
 func from(r *http.Request) string {
-	if p := Address(r); p.IsSingleIP() {
+	if p := tries.Address(r); p.IsSingleIP() {
 		return p.Addr().String()
 	} else if p.IsValid() {
 		return p.String()

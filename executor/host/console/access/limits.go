@@ -13,20 +13,13 @@ const TokenBytesMin = 20
 
 // Bounds; each names what it bounds.
 const (
-	triesMost     = 10                     // tokens that may be shown at once, from one address
-	triesMostName = 20                     // the same, for one name
-	tryEvery      = 5 * time.Second        // after which there is one more of either
-	triesMostAll  = 100                    // tokens that all may show at once
-	tryEveryAll   = 500 * time.Millisecond // after which there is one more
-	triesKept     = 10_000                 // addresses, and names, that are remembered for that
-	knownKept     = 1000                   // addresses that are remembered for having been right
-	tokenBytesMax = 1 << 10                // of a token that is shown
-	hashersMax    = 2                      // tokens that are hashed at once
-	sessionsMax   = 1000                   // the oldest ends when there is one more
-	reloadEvery   = time.Second            // between two looks at it
-	providerTime  = 10 * time.Second       // for one request to the provider
-	findEvery     = 5 * time.Second        // between two tries to find it
-	beginTime     = 10 * time.Minute       // for signing in at the provider
-	clockSkew     = time.Minute            // that the provider's clock may be behind
-	claimValues   = 1000                   // of one claim that are looked at
+	tokenBytesMax = 1 << 10          // of a token that is shown
+	hashersMax    = 2                // tokens that are hashed at once
+	sessionsMax   = 1000             // the oldest ends when there is one more
+	reloadEvery   = time.Second      // between two looks at it
+	providerTime  = 10 * time.Second // for one request to the provider
+	findEvery     = 5 * time.Second  // between two tries to find it
+	beginTime     = 10 * time.Minute // for signing in at the provider
+	clockSkew     = time.Minute      // that the provider's clock may be behind
+	claimValues   = 1000             // of one claim that are looked at
 )

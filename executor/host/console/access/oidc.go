@@ -19,6 +19,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/webclient"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 )
 
 // ErrProvider is that the provider could not be asked, or did not say who it is.
@@ -162,7 +163,7 @@ func (a *Access) Begin(
 
 // Finish takes a browser that comes back from the provider: it starts a session, or confirms
 // the one that it was sent with, and says where the browser wanted to go. Errors: *Declined,
-// *TooMany, or one that wraps ErrProvider.
+// *tries.TooMany, or one that wraps ErrProvider.
 func (a *Access) Finish(
 	w http.ResponseWriter, r *http.Request, now time.Time,
 ) (s *Session, next string, err error) {
@@ -180,9 +181,9 @@ func (a *Access) Finish(
 		return nil, "", declined("Begin again.",
 			"this sign-in was not begun in this browser, or long ago")
 	}
-	who := known{Address(r), ""}
-	if wait := a.tries.begin(who, now); wait > 0 {
-		return nil, "", &TooMany{wait}
+	who := tries.Known{From: tries.Address(r)}
+	if wait := a.tries.Begin(who, now); wait > 0 {
+		return nil, "", &tries.TooMany{Wait: wait}
 	}
 	said, err := a.provider.said(r.Context(), b, query.Get, now)
 	if err != nil {
@@ -194,7 +195,7 @@ func (a *Access) Finish(
 		s, err = a.admit(w, r, said, now)
 	}
 	if err == nil {
-		a.tries.right(who, now)
+		a.tries.Right(who, now)
 	}
 	return s, b.Next, err
 }

@@ -1,4 +1,6 @@
-package access
+// Package tries bounds how often a visitor may show a token that is not good: the console and the
+// door ask it. It keeps no token.
+package tries
 
 import (
 	"fmt"
@@ -8,6 +10,17 @@ import (
 	"strconv"
 	"sync"
 	"time"
+)
+
+// Bounds; each names what it bounds.
+const (
+	most      = 10                     // tokens that may be shown at once, from one address
+	mostName  = 20                     // the same, for one name
+	Every     = 5 * time.Second        // after which there is one more of either
+	mostAll   = 100                    // tokens that all may show at once
+	everyAll  = 500 * time.Millisecond // after which there is one more
+	kept      = 10_000                 // addresses, and names, that are remembered for that
+	knownKept = 1000                   // addresses that are remembered for having been right
 )
 
 // TooMany says that a token was not looked at, and how long to wait.
@@ -45,73 +58,73 @@ func (b *bucket) wait(every time.Duration) time.Duration {
 // buckets are tries of many, each by a key.
 type buckets[K comparable] struct {
 	most  int
-	by    map[K]*bucket // at most triesKept
+	by    map[K]*bucket // at most kept
 	since time.Time     // when they were last looked through
 }
 
 // of is the bucket of a key; nil: too many are remembered.
 func (b *buckets[K]) of(key K, now time.Time) *bucket {
 	if own := b.by[key]; own != nil {
-		own.fill(now, b.most, tryEvery)
+		own.fill(now, b.most, Every)
 		return own
 	}
 	b.forget(now)
-	if len(b.by) >= triesKept {
+	if len(b.by) >= kept {
 		return nil
 	}
 	if b.by == nil {
 		b.by = map[K]*bucket{}
 	}
 	own := new(bucket)
-	own.fill(now, b.most, tryEvery)
+	own.fill(now, b.most, Every)
 	b.by[key] = own
 	return own
 }
 
 // forget drops those that have all of their tries again; now and then.
 func (b *buckets[K]) forget(now time.Time) {
-	if len(b.by) < triesKept && now.Sub(b.since) < time.Duration(b.most)*tryEvery {
+	if len(b.by) < kept && now.Sub(b.since) < time.Duration(b.most)*Every {
 		return
 	}
 	b.since = now
 	for key, own := range b.by {
-		if own.fill(now, b.most, tryEvery); own.left >= float64(b.most) {
+		if own.fill(now, b.most, Every); own.left >= float64(b.most) {
 			delete(b.by, key)
 		}
 	}
 }
 
-// known is a name that was right from an address.
-type known struct {
-	from netip.Prefix
-	name string
+// Known is a name that is shown from an address.
+type Known struct {
+	From netip.Prefix
+	Name string
 }
 
-// tries bounds how often a visitor may show a token: for each address, for each name, and in
+// Tries bounds how often a visitor may show a token: for each address, for each name, and in
 // all. A token that is right gives its try back. Who has shown the right one from an address
 // is not kept out there by what others try under that name.
-type tries struct {
+type Tries struct {
 	mu    sync.Mutex
 	all   bucket
 	from  buckets[netip.Prefix]
 	names buckets[string]
-	known map[known]time.Time // at most knownKept; when it was last right
+	known map[Known]time.Time // at most knownKept; when it was last right
 }
 
-// begin takes a try; wait is how long to wait where there is none.
-func (t *tries) begin(who known, now time.Time) (wait time.Duration) {
+// Begin takes a try; wait is how long to wait where there is none.
+func (t *Tries) Begin(who Known, now time.Time) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.from.most, t.names.most = triesMost, triesMostName
-	t.all.fill(now, triesMostAll, tryEveryAll)
-	own, named := t.from.of(who.from, now), new(bucket{left: 1})
-	if _, ok := t.known[who]; !ok && who.name != "" {
-		named = t.names.of(who.name, now)
+	t.from.most, t.names.most = most, mostName
+	t.all.fill(now, mostAll, everyAll)
+	own, named := t.from.of(who.From, now), new(bucket{left: 1})
+	if _, ok := t.known[who]; !ok && who.Name != "" {
+		named = t.names.of(who.Name, now)
 	}
 	if own == nil || named == nil {
-		return tryEvery
+		return Every
 	}
-	wait = max(own.wait(tryEvery), named.wait(tryEvery), t.all.wait(tryEveryAll))
+	wait = max(own.wait(Every), named.wait(Every), t.all.wait(everyAll))
 	if wait == 0 {
 		own.left--
 		named.left--
@@ -120,32 +133,32 @@ func (t *tries) begin(who known, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// right gives a try back, and remembers who was right.
-func (t *tries) right(who known, now time.Time) {
+// Right gives a try back, and remembers who was right.
+func (t *Tries) Right(who Known, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all.left++
-	if own := t.from.by[who.from]; own != nil {
+	if own := t.from.by[who.From]; own != nil {
 		own.left++
 	}
 	if _, ok := t.known[who]; !ok {
-		if named := t.names.by[who.name]; named != nil {
+		if named := t.names.by[who.Name]; named != nil {
 			named.left++
 		}
 		t.drop()
 	}
 	if t.known == nil {
-		t.known = map[known]time.Time{}
+		t.known = map[Known]time.Time{}
 	}
 	t.known[who] = now
 }
 
 // drop makes room for one more who was right.
-func (t *tries) drop() {
+func (t *Tries) drop() {
 	if len(t.known) < knownKept {
 		return
 	}
-	var oldest known
+	var oldest Known
 	var at time.Time
 	for who, when := range t.known {
 		if at.IsZero() || when.Before(at) {
