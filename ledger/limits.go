@@ -18,6 +18,7 @@ const (
 	TriggersMax   = 16       // triggers of one plan or registration
 	BindingsMax   = 64       // arguments of one compensation
 	AfterMax      = 256      // dependencies of one action
+	SavepointsMax = 256      // that one plan has at the same time
 	ExpressionMax = 4 << 10  // bytes of one CEL expression
 
 	RequestKeysMax = 64       // facts that one request of an operator names
