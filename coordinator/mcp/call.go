@@ -203,7 +203,7 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := g.look(ctx, t); err != nil {
+	if _, err := g.look(ctx, t); err != nil {
 		return problem("the call with this key was made before, and whether it was undone since is "+
 			"not known: %v. Nothing was done now.", err), nil
 	}
@@ -236,6 +236,9 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return nil, err
 	}
 	defer release()
+	if goesOn(t.ended()) {
+		_, _ = g.look(ctx, t) // its owner may have answered; otherwise it has ended still
+	}
 	if err := t.ended(); err != nil {
 		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
 	}
@@ -257,6 +260,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if err != nil {
 		return nil, err
 	}
+	t.markNow(ctx) // the server of the ledger may have been away when it was to be set
 	run := &run{g: g, r: r}
 	output, err := t.plan.Do(
 		ctx,
@@ -424,7 +428,7 @@ func (s *Server) unchanged(before, after json.RawMessage) (bool, error) {
 func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessage,
 	err error) (*sdk.CallToolResult, error) {
 	e := &effect{Action: u.action, Tool: u.r.shown, About: about(u.r.arguments),
-		Class: contract.Irreversible, State: stateDone, print: print}
+		Class: contract.Irreversible, State: stateDone, known: stateDone, print: print}
 	if u.r.known {
 		e.Class, e.Fidelity = u.r.contract.Class, u.r.contract.Fidelity
 	}
@@ -451,7 +455,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	notTaken := err != nil && errors.Is(err, coordinator.ErrNotTaken)
 	if !notTaken {
 		if u.err != nil || u.result.IsError {
-			e.State = stateInDoubt
+			e.State, e.known = stateInDoubt, stateInDoubt
 		}
 		t.note(e)
 		t.markLater(g.life)

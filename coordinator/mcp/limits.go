@@ -27,6 +27,9 @@ const (
 	resultsMax = 256     // results of calls with a key that one plan remembers
 	resultSize = 1 << 20 // bytes of a result that is remembered
 
+	undosMax = 30          // undos of a plan in part, within
+	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
+
 	undoAttempts = 5
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
