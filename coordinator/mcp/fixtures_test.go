@@ -163,6 +163,7 @@ type client struct {
 	gateway *mcp.Gateway
 	session *sdk.ClientSession
 	leave   func() // ends the connection; the gateway ends with the test
+	end     error  // of Serve, once the client has left
 }
 
 // files is the configuration of the filesystem server on a folder.
@@ -212,8 +213,8 @@ func (w *world) gateway(config mcp.Config, options *sdk.ClientOptions, servers .
 	c := &client{t: w.t, gateway: g, session: session}
 	c.leave = sync.OnceFunc(func() {
 		_ = session.Close()
-		if err := <-served; err != nil {
-			w.t.Log("served:", err)
+		if c.end = <-served; c.end != nil {
+			w.t.Log("served:", c.end)
 		}
 	})
 	w.t.Cleanup(c.leave)

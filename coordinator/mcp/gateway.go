@@ -263,7 +263,8 @@ func (g *Gateway) before(call coordinator.Call) json.RawMessage {
 	return before
 }
 
-// Serve serves one client until it goes, or ctx ends.
+// Serve serves one client until it goes, or ctx ends. With FailPlan it then waits until its plans
+// are undone, for at most leaveWait. Errors: those of the connection, and which calls stand.
 func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -272,14 +273,16 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve the client: %w", err)
 	}
+	g.plans.leaving.Add(1)
+	defer g.plans.leaving.Done()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() }) // it may be closed already
 	defer stop()
 	err = session.Wait()
-	g.plans.left(session)
+	stand := g.plans.left(session)
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the connection to the client has ended: %w", err)
+		return errors.Join(fmt.Errorf("the connection to the client has ended: %w", err), stand)
 	}
-	return nil
+	return stand
 }
 
 // watched is a transport that says when its client has gone.
@@ -311,9 +314,10 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return message, err
 }
 
-// Close ends the servers and the connection to the ledger; open plans stay open.
+// Close has the clients go, and then ends the servers and the connection to the ledger.
 func (g *Gateway) Close() {
 	g.halt()
+	g.dismiss()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	var errs []error
@@ -328,5 +332,26 @@ func (g *Gateway) Close() {
 	}
 	for _, s := range g.config.Servers {
 		s.Close()
+	}
+}
+
+// dismiss ends the connections of all clients, and waits until their plans are seen to.
+func (g *Gateway) dismiss() {
+	if g.front != nil {
+		for session := range g.front.Sessions() {
+			_ = session.Close() // it may be closed already
+		}
+	}
+	gone := make(chan struct{})
+	go func() { // ends with the last client
+		g.plans.leaving.Wait()
+		close(gone)
+	}()
+	late := time.NewTimer(2*endTime + leaveWait)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
+		g.logger.Warn("not all clients have gone")
 	}
 }

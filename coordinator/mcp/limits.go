@@ -36,6 +36,7 @@ const (
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server
 	lookTime     = 5 * time.Second      // that an executor may take to say what was undone
 	undoWait     = 2 * time.Minute      // that an undo tool waits
+	leaveWait    = 30 * time.Second     // likewise, a gateway whose client has gone
 	progressLate = 5 * time.Second      // that progress may come after its call has ended
 	pageMax      = 100                  // pages of one list of a server
 )

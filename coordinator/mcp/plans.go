@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,7 +19,8 @@ import (
 
 // plans are the plans of the gateway's clients.
 type plans struct {
-	g *Gateway
+	g       *Gateway
+	leaving sync.WaitGroup // what is done for clients that go
 
 	mu      sync.Mutex
 	byID    map[string]*tracked
@@ -90,9 +92,13 @@ func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
 	p.byID[t.plan.ID()] = t
 	if session != nil {
 		if len(p.begun[session]) == 0 && p.g.remote.Load() {
-			go func() { // ends with the session
+			p.leaving.Add(1)
+			go func() { // ends with the session, and the undo of its plans
+				defer p.leaving.Done()
 				_ = session.Wait() // however it has ended
-				p.left(session)
+				if err := p.left(session); err != nil {
+					p.g.logger.Warn("not all is undone", "tenant", p.g.config.Tenant, "error", err)
+				}
 			}()
 		}
 		p.current[session] = t
@@ -224,8 +230,9 @@ func (p *plans) drop(t *tracked, why error) {
 	}
 }
 
-// left does what the configuration says about the plans of a client that has gone.
-func (p *plans) left(session *sdk.ServerSession) {
+// left does what the configuration says about the plans of a client that has gone. What is undone
+// then is waited for: this gateway may be the only one who undoes it. Errors: what stands.
+func (p *plans) left(session *sdk.ServerSession) error {
 	p.mu.Lock()
 	begun := p.begun[session]
 	delete(p.begun, session)
@@ -233,11 +240,9 @@ func (p *plans) left(session *sdk.ServerSession) {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
+	var failed []*tracked
 	for _, t := range begun {
-		t.mu.Lock()
-		over := t.over
-		t.mu.Unlock()
-		if over != nil {
+		if t.ended() != nil {
 			p.forget(t)
 			continue
 		}
@@ -246,7 +251,9 @@ func (p *plans) left(session *sdk.ServerSession) {
 		case CommitPlan:
 			err = t.plan.Commit(ctx)
 		case FailPlan:
-			err = t.plan.Fail(ctx, "its client has gone")
+			if err = t.plan.Fail(ctx, "its client has gone"); err == nil {
+				failed = append(failed, t)
+			}
 		case LeavePlan:
 			err = t.plan.Flush(ctx)
 		}
@@ -255,6 +262,36 @@ func (p *plans) left(session *sdk.ServerSession) {
 				"plan", t.plan.ID(), "error", err)
 		}
 	}
+	if p.g.work == nil {
+		return nil // a worker elsewhere undoes them
+	}
+	undoing, done := context.WithTimeout(context.Background(), leaveWait)
+	defer done()
+	var stand []error
+	for _, t := range failed {
+		stand = append(stand, p.g.undone(undoing, t))
+	}
+	return errors.Join(stand...)
+}
+
+// undone waits until a plan that was failed is undone. Errors: what stands.
+func (g *Gateway) undone(ctx context.Context, t *tracked) error {
+	_, waits := t.plan.Wait(ctx)
+	past, err := g.look(context.WithoutCancel(ctx), t)
+	if err != nil {
+		return fmt.Errorf("plan %s of a client that has gone is being undone, and what stands is not "+
+			"known: %w", t.plan.ID(), errors.Join(waits, err))
+	}
+	var stand []string
+	for _, e := range t.report(past, (*effect).there).Stands {
+		stand = append(stand, fmt.Sprintf("%s as action %s (%s)", e.Tool, e.Action, e.How))
+	}
+	if len(stand) == 0 {
+		return nil
+	}
+	return fmt.Errorf("plan %s of a client that has gone is %s, and these calls stand: %s. "+
+		"'sagenbaum plan show %s' says more, and 'sagenbaum mcp worker' undoes what no gateway does",
+		t.plan.ID(), past.State, strings.Join(stand, ", "), t.plan.ID())
 }
 
 // forget lets go of a plan that has ended.
