@@ -250,6 +250,11 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
+	if r.contract.Before == nil { // else what it finds counts, too
+		if err := r.contract.fits(r.shown, input, nil); err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+	}
 	digest := sha256.Sum256(input)
 	if e := t.doubtful(print, pastPrint(capability, digest[:])); e != nil && r.key == "" {
 		return problem("the same call was made before, as action %s of plan %s, and no one knows "+
@@ -355,14 +360,26 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	if u.result.IsError {
 		return coordinator.Outcome{}, u.failure(vars, before, after)
 	}
-	output := map[string]json.RawMessage{}
-	if len(after) > 0 {
-		output["after"] = after
+	return coordinator.Outcome{Output: u.output(before, after)}, nil
+}
+
+// output is what is recorded of an answer: what the undo reads, as far as its command has room, and
+// the result for a call that is made again with its key.
+func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
+	output, room := map[string]json.RawMessage{}, inputMax
+	if input, err := u.r.recorded(); err == nil && u.r.contract.reads("output") {
+		if left, err := u.r.contract.room(u.r.tool, input, before); err == nil {
+			room = left
+		}
+		if len(after) > 0 && len(after) <= room {
+			output["after"] = after
+			room -= len(after)
+		}
 	}
-	if said := structured(u.result); len(said) <= inputMax {
+	if said := structured(u.result); len(said) <= room {
 		output["result"] = said
 	}
-	return coordinator.Outcome{Output: output}, nil
+	return output
 }
 
 // after asks what a call has left. Without an answer the undo has less to go by.

@@ -168,7 +168,7 @@ func (g *Gateway) start(ctx context.Context) error {
 		contracts = append(contracts, own...)
 		for name, t := range s.pack.Tools {
 			if t.Before != nil {
-				answers[s.question(name)] = g.answer(s, *t.Before)
+				answers[s.question(name)] = g.answer(s, name, t)
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (g *Gateway) contracts(s *Server, tools []*sdk.Tool) (list []contract.Contr
 }
 
 // answer answers what is asked before a call, in this process.
-func (g *Gateway) answer(s *Server, ask Ask) coordinator.Answer {
+func (g *Gateway) answer(s *Server, name string, t Tool) coordinator.Answer {
 	return func(ctx context.Context, question api.Command) (any, error) {
 		var with struct {
 			Input json.RawMessage `json:"input"`
@@ -231,7 +231,10 @@ func (g *Gateway) answer(s *Server, ask Ask) coordinator.Answer {
 		if err := json.Unmarshal(question.Arguments, &with); err != nil {
 			return nil, err
 		}
-		before, err := s.ask(ctx, ask, triggers.BindingVars{Input: with.Input})
+		before, err := s.ask(ctx, *t.Before, triggers.BindingVars{Input: with.Input})
+		if err == nil {
+			err = t.fits(name, with.Input, before)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -24,6 +24,9 @@ const (
 	textKept   = 256      // bytes of a text that is always recorded as it is
 	errorMax   = 1 << 10  // bytes of a server's error that are recorded
 
+	argumentsBeside = 256     // bytes of the names of the arguments of an undo
+	afterBeside     = 4 << 10 // bytes that what a call has left may have more than what was before
+
 	resultsMax = 256     // results of calls with a key that one plan remembers
 	resultSize = 1 << 20 // bytes of a result that is remembered
 
