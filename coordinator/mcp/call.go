@@ -65,7 +65,8 @@ func (g *Gateway) call(
 	case err != nil:
 		return problem("%v", err), nil
 	case harmless:
-		return r.server.read(ctx, r.tool, r.arguments, r.meta)
+		result, err := r.server.read(ctx, r.tool, r.arguments, r.meta)
+		return result, wired(err)
 	case !r.known && g.config.Unknown == RefuseUnknown:
 		return problem("%s has no contract: what undoes it is not known, and this gateway refuses "+
 			"such tools. Nothing was done.", r.shown), nil

@@ -81,7 +81,7 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	befores  map[string]json.RawMessage       // by plan and action, while the call runs
-	progress map[string]progress              // by the token that a server was given
+	progress map[string]*progress             // by the token that a server was given
 	tokens   int                              //
 	calling  map[*Server][]*sdk.ServerSession // whose calls are under way
 }
@@ -90,6 +90,8 @@ type Gateway struct {
 type progress struct {
 	session *sdk.ServerSession
 	token   any
+	coming  int           // that have come, and are not passed on yet
+	passed  chan struct{} // closed when there are none; nil: no one waits
 }
 
 // New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,
@@ -99,7 +101,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, fmt.Errorf("cannot start gateway: %w", err)
 	}
 	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		befores: map[string]json.RawMessage{}, progress: map[string]progress{},
+		befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
 		calling: map[*Server][]*sdk.ServerSession{}}
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)

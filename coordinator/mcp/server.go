@@ -309,7 +309,10 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	child.Env = s.config.environment(os.Environ())
 	child.Stderr = s.config.Errors
 	bind(child)
-	transport := exact{&sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
+	transport := exact{Transport: &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
+	if s.front != nil {
+		transport.progress = s.front.expectProgress
+	}
 	session, err := s.client().Connect(ctx, transport, nil)
 	if err != nil {
 		endGroup(child)
