@@ -366,8 +366,9 @@ func (t Tool) fits(name string, input, before json.RawMessage) error {
 	if room >= 0 {
 		return nil
 	}
-	return ledger.Refuse("arguments", fmt.Sprintf("its undo would have to carry %d bytes: the arguments, "+
-		"what was there before and what it has to know of the result", ledger.ArgumentsMax-room),
+	return ledger.Refuse("arguments", fmt.Sprintf("its undo would have to carry %d bytes: the "+
+		"arguments, what was there before and what it has to know of the result",
+		ledger.ArgumentsMax-room),
 		fmt.Sprintf("at most %d bytes: several smaller calls", ledger.ArgumentsMax))
 }
 

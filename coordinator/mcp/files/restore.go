@@ -102,7 +102,9 @@ func (f *Files) put(b, now Entry, after *Entry, u Undo) error {
 // other says which permissions someone has given to what an effect has left, or to a folder that it
 // has made on its way; empty: none. Who may do what with a file is never undone with its bytes.
 func other(now, after Entry) string {
-	text := func(mode uint32, owner string) string { return fmt.Sprintf("mode %04o, owner %s", mode, owner) }
+	text := func(mode uint32, owner string) string {
+		return fmt.Sprintf("mode %04o, owner %s", mode, owner)
+	}
 	if now.Mode != after.Mode || now.Owner != after.Owner {
 		return "has other permissions since: " + text(now.Mode, now.Owner) + ", and the call has left " +
 			text(after.Mode, after.Owner)
