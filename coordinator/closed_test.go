@@ -142,7 +142,7 @@ func TestACallOverAClosedConnectionFailsAtOnce(t *testing.T) {
 			return err
 		},
 		"Resume": func() error { _, err := g.agent.Resume(ctx, "p1"); return err },
-		"Undone": func() error { _, err := g.agent.Undone(ctx, "p1"); return err },
+		"Past":   func() error { _, err := g.agent.Past(ctx, "p1", 0); return err },
 		"Do":     func() error { _, err := plan.Do(ctx, mail, send); return err },
 		"Preview": func() error {
 			_, err := plan.Preview(ctx, coordinator.Part{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // PartUndone says that an action of a plan and what came after it were undone, for a
@@ -220,20 +221,71 @@ func (p *Plan) lookAgain(ctx context.Context) {
 		Reason: answer.PartReason})
 }
 
-// Undone returns the ids of the actions of this agent's plan that were undone in a part of it, or
-// back to a savepoint, after which the plan went on: what they did is not there any more. It
-// waits for an executor until ctx ends.
-func (c *Coordinator) Undone(ctx context.Context, plan string) (ids []string, err error) {
-	history, err := c.history(ctx, api.HistoryQuery{Plan: plan}, true)
+// Past is what is recorded of a plan of this agent, open or ended.
+type Past struct {
+	Plan     string
+	State    string // as of End, or open, committing or unwinding
+	Reason   string
+	UndoneAs string // the plan that undoes this committed one
+
+	Actions    []PastUndo      // in the order of their registration
+	Savepoints []PastSavepoint // that an unwind can go back to, in order
+}
+
+// PastUndo is an action of it, and what has become of its undo.
+type PastUndo struct {
+	Recorded        // without what it has returned
+	DutyOf   string // it is no call: the undo of this action is owed once more
+
+	// Undo is held, retired (its plan is committed), owed, ahead, ready, dispatched, waiting,
+	// exhausted or settling (under way), compensated, skipped, quarantined or resolved. Empty: the
+	// host has an earlier version, which says no more than Undone.
+	Undo string
+	Note string // why it is skipped or quarantined
+
+	Resolution     string // its owner's answer: done, or that it stays: lost, accepted
+	ResolvedBy     string
+	ResolvedReason string
+}
+
+// PastSavepoint is a savepoint of it.
+type PastSavepoint struct {
+	Name   string
+	Before int // how many of Actions are before it
+}
+
+// Past returns what is recorded of a plan of this agent, which need not be open, and stays with the
+// process that writes it. All up to a sequence is in it, as that of Plan.Stored. It waits for an
+// executor until ctx ends. Errors: *Refused (no such plan, or another agent's), ctx's.
+func (c *Coordinator) Past(ctx context.Context, plan string, sequence uint64) (Past, error) {
+	history, err := c.history(ctx, api.HistoryQuery{Plan: plan, Sequence: sequence}, true)
+	if err == nil {
+		_, err = c.opened(history)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot say what was undone of plan %q: %w", plan, err)
+		return Past{}, fmt.Errorf("cannot say what became of plan %q: %w", plan, err)
 	}
-	for _, past := range history.Actions {
-		if past.Undone {
-			ids = append(ids, past.Action)
+	past := Past{Plan: plan, State: history.State, Reason: history.Reason, UndoneAs: history.UndoneAs}
+	before := map[uint32]int{} // how many actions of Past are among the first so many of the ledger
+	for _, a := range history.Actions {
+		before[a.Number] = len(past.Actions)
+		if a.Child != "" {
+			continue
 		}
+		registered := new(pb.ForwardRegistered)
+		if err := registered.UnmarshalVT(a.Forward); err != nil {
+			return Past{}, fmt.Errorf("cannot read what is recorded of action %q: %v", a.Action, err)
+		}
+		past.Actions = append(past.Actions, PastUndo{Recorded: Recorded{Action: a.Action,
+			Capability: registered.Capability, Outcome: a.Outcome, Code: a.Code, Message: a.Message,
+			Input: a.Input, Undone: a.Undone}, DutyOf: a.DutyOf, Undo: a.Undo, Note: a.Note,
+			Resolution: a.Resolution, ResolvedBy: a.ResolvedBy, ResolvedReason: a.ResolvedReason})
+		before[a.Number] = len(past.Actions)
 	}
-	return ids, nil
+	for _, s := range history.Savepoints {
+		past.Savepoints = append(past.Savepoints, PastSavepoint{Name: s.Name, Before: before[s.Actions]})
+	}
+	return past, nil
 }
 
 // partOf says, once, what was undone of the plan, as an executor tells it.

@@ -103,9 +103,9 @@ func (c *Coordinator) hold(p *Plan) error {
 	return nil
 }
 
-// resumable says why a plan cannot be resumed, or how it was opened.
-func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Record, error) {
-	const want = "the id of an open plan of this agent"
+// opened says how a plan of this agent was opened.
+func (c *Coordinator) opened(history api.HistoryAnswer) (*pb.PlanOpened, error) {
+	const want = "the id of a plan of this agent"
 	switch history.Agent {
 	case c.agent:
 	case "":
@@ -115,7 +115,16 @@ func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Recor
 	}
 	opened := new(pb.PlanOpened)
 	if err := opened.UnmarshalVT(history.Opened); err != nil {
-		return nil, fmt.Errorf("cannot read how plan %q was opened: %v", id, err)
+		return nil, fmt.Errorf("cannot read how it was opened: %v", err)
+	}
+	return opened, nil
+}
+
+// resumable says why a plan cannot be resumed, or how it was opened.
+func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Record, error) {
+	opened, err := c.opened(history)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case opened.Function != "":
@@ -124,7 +133,8 @@ func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Recor
 	case history.State == ledger.StateUnwinding:
 		return nil, fmt.Errorf("%w%s", ErrUnwinding, because(history.Reason))
 	case history.State != ledger.StateOpen:
-		return nil, ledger.Refuse("plan.id", "it is "+history.State+because(history.Reason), want)
+		return nil, ledger.Refuse("plan.id", "it is "+history.State+because(history.Reason),
+			"the id of an open plan of this agent")
 	}
 	return &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}, nil
 }

@@ -68,6 +68,9 @@ func (p *Plan) setSavepoint(ctx context.Context, name string) (*savepoint, error
 	err := p.shut()
 	switch {
 	case err != nil:
+	case s == nil && len(p.savepoints) >= ledger.SavepointsMax:
+		err = ledger.Refuse("savepoint_set.name", fmt.Sprintf("plan %s has %d savepoints, and no more "+
+			"fit", p.id, len(p.savepoints)), "UnwindTo one of them, or no further one")
 	case s == nil:
 		s = &savepoint{name: name, at: p.count}
 		p.savepointsSet++

@@ -357,9 +357,9 @@ func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 		out = append(out, value...)
 	}
 	out = append(out, '}')
-	if len(out) > argumentsMax {
+	if len(out) > ledger.ArgumentsMax {
 		return nil, fmt.Errorf("the arguments take %d bytes; at most %d fit in a record: pass large "+
-			"values by reference", len(out), argumentsMax)
+			"values by reference", len(out), ledger.ArgumentsMax)
 	}
 	return out, nil
 }
@@ -397,9 +397,6 @@ func (a *action) read(expression string,
 	fill(&vars)
 	return reader.Evaluate(vars)
 }
-
-// argumentsMax leaves room for the control fields of the record beside them.
-const argumentsMax = ledger.CommitSizeMax - 4<<10
 
 func (p *plan) planJSON() []byte {
 	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,

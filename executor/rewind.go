@@ -92,9 +92,6 @@ func undoes(p *plan, id string) bool {
 	return p.reach(goesBack(p.row), last+1)(n)
 }
 
-// savepointsMax bounds the savepoints of one plan.
-const savepointsMax = 256
-
 func (s *fold) savepointSet(p *plan, k *pb.SavepointSet) Result {
 	name, old := k.Name, savepoint(p, k.Name)
 	switch {
@@ -108,9 +105,9 @@ func (s *fold) savepointSet(p *plan, k *pb.SavepointSet) Result {
 			ledger.FormatAddress(old.At))
 	case p.row.Phase != rowspb.Phase_PHASE_OPEN:
 		return refused("plan %s is %s and takes no savepoint", p.id, statusName(p.row))
-	case len(p.row.Savepoints) >= savepointsMax:
+	case len(p.row.Savepoints) >= ledger.SavepointsMax:
 		return refused("savepoint_set.name: plan %s has %d savepoints, and no more fit", p.id,
-			savepointsMax)
+			ledger.SavepointsMax)
 	}
 	p.row.SavepointsSet = k.Number
 	p.row.Savepoints = append(p.row.Savepoints, &rowspb.Savepoint{Name: name, Actions: p.row.Actions,

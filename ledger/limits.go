@@ -17,7 +17,9 @@ const (
 	TraceMax      = 64       // bytes of a W3C traceparent
 	TriggersMax   = 16       // triggers of one plan or registration
 	BindingsMax   = 64       // arguments of one compensation
+	ArgumentsMax  = 60 << 10 // bytes of their values: there is room for the record beside them
 	AfterMax      = 256      // dependencies of one action
+	SavepointsMax = 256      // that one plan has at the same time
 	ExpressionMax = 4 << 10  // bytes of one CEL expression
 
 	RequestKeysMax = 64       // facts that one request of an operator names

@@ -65,7 +65,8 @@ func (g *Gateway) call(
 	case err != nil:
 		return problem("%v", err), nil
 	case harmless:
-		return r.server.read(ctx, r.tool, r.arguments, r.meta)
+		result, err := r.server.read(ctx, r.tool, r.arguments, r.meta)
+		return result, wired(err)
 	case !r.known && g.config.Unknown == RefuseUnknown:
 		return problem("%s has no contract: what undoes it is not known, and this gateway refuses "+
 			"such tools. Nothing was done.", r.shown), nil
@@ -203,7 +204,7 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := g.look(ctx, t); err != nil {
+	if _, err := g.look(ctx, t); err != nil {
 		return problem("the call with this key was made before, and whether it was undone since is "+
 			"not known: %v. Nothing was done now.", err), nil
 	}
@@ -236,6 +237,9 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return nil, err
 	}
 	defer release()
+	if goesOn(t.ended()) {
+		_, _ = g.look(ctx, t) // its owner may have answered; otherwise it has ended still
+	}
 	if err := t.ended(); err != nil {
 		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
 	}
@@ -247,6 +251,11 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
+	if r.contract.Before == nil { // else what it finds counts, too
+		if err := r.contract.fits(r.shown, input, nil); err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+	}
 	digest := sha256.Sum256(input)
 	if e := t.doubtful(print, pastPrint(capability, digest[:])); e != nil && r.key == "" {
 		return problem("the same call was made before, as action %s of plan %s, and no one knows "+
@@ -257,6 +266,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if err != nil {
 		return nil, err
 	}
+	t.markNow(ctx) // the server of the ledger may have been away when it was to be set
 	run := &run{g: g, r: r}
 	output, err := t.plan.Do(
 		ctx,
@@ -351,14 +361,26 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	if u.result.IsError {
 		return coordinator.Outcome{}, u.failure(vars, before, after)
 	}
-	output := map[string]json.RawMessage{}
-	if len(after) > 0 {
-		output["after"] = after
+	return coordinator.Outcome{Output: u.output(before, after)}, nil
+}
+
+// output is what is recorded of an answer: what the undo reads, as far as its command has room, and
+// the result for a call that is made again with its key.
+func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
+	output, room := map[string]json.RawMessage{}, inputMax
+	if input, err := u.r.recorded(); err == nil && u.r.contract.reads("output") {
+		if left, err := u.r.contract.room(u.r.tool, input, before); err == nil {
+			room = left
+		}
+		if len(after) > 0 && len(after) <= room {
+			output["after"] = after
+			room -= len(after)
+		}
 	}
-	if said := structured(u.result); len(said) <= inputMax {
+	if said := structured(u.result); len(said) <= room {
 		output["result"] = said
 	}
-	return coordinator.Outcome{Output: output}, nil
+	return output
 }
 
 // after asks what a call has left. Without an answer the undo has less to go by.
@@ -424,7 +446,7 @@ func (s *Server) unchanged(before, after json.RawMessage) (bool, error) {
 func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessage,
 	err error) (*sdk.CallToolResult, error) {
 	e := &effect{Action: u.action, Tool: u.r.shown, About: about(u.r.arguments),
-		Class: contract.Irreversible, State: stateDone, print: print}
+		Class: contract.Irreversible, State: stateDone, known: stateDone, print: print}
 	if u.r.known {
 		e.Class, e.Fidelity = u.r.contract.Class, u.r.contract.Fidelity
 	}
@@ -451,7 +473,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	notTaken := err != nil && errors.Is(err, coordinator.ErrNotTaken)
 	if !notTaken {
 		if u.err != nil || u.result.IsError {
-			e.State = stateInDoubt
+			e.State, e.known = stateInDoubt, stateInDoubt
 		}
 		t.note(e)
 		t.markLater(g.life)

@@ -10,8 +10,13 @@ import (
 )
 
 // exact is a transport that keeps the structured content of results as it is: the SDK would read
-// it into Go values, and 10.10 would become 10.1.
-type exact struct{ sdk.Transport }
+// it into Go values, and 10.10 would become 10.1. And it says which progress is before a result:
+// the SDK gives a result at once to who waits for it, while its handler of progress may still be
+// at an earlier one.
+type exact struct {
+	sdk.Transport
+	progress func(*sdk.ProgressNotificationParams) // one has come; nil: no one wants to know
+}
 
 // Connect connects as the transport below does.
 func (t exact) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -19,10 +24,15 @@ func (t exact) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return exactConnection{conn}, nil
+	return exactConnection{conn, t.progress}, nil
 }
 
-type exactConnection struct{ sdk.Connection }
+type exactConnection struct {
+	sdk.Connection
+	progress func(*sdk.ProgressNotificationParams)
+}
+
+const progressMethod = "notifications/progress"
 
 // structuredKey is where the structured content of a result travels as a text.
 const structuredKey = "sagenbaum/structured"
@@ -30,6 +40,12 @@ const structuredKey = "sagenbaum/structured"
 // Read returns the next message; a result has its structured content in its metadata as well.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := c.Connection.Read(ctx)
+	if r, ok := message.(*jsonrpc.Request); ok && c.progress != nil && r.Method == progressMethod {
+		params := new(sdk.ProgressNotificationParams)
+		if json.Unmarshal(r.Params, params) == nil {
+			c.progress(params)
+		}
+	}
 	response, ok := message.(*jsonrpc.Response)
 	if err == nil && ok && bytes.Contains(response.Result, []byte(`"structuredContent"`)) {
 		response.Result = withStructured(response.Result)

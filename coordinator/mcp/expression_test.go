@@ -21,3 +21,43 @@ func TestAConditionThatReadsWhatIsNotThereHasNoAnswer(t *testing.T) {
 		t.Errorf("%v, %v", done, err)
 	}
 }
+
+func TestListsOfAProbe(t *testing.T) {
+	t.Parallel()
+	x := newExpressions()
+	vars := triggers.BindingVars{
+		Input:  json.RawMessage(`{"add":[{"to":"a","facts":["x","y","y"]},{"to":"b","facts":[]}],"names":["a"]}`),
+		Before: json.RawMessage(`{"things":[{"name":"a","facts":["y"]}]}`),
+	}
+	const things = `{"things":[{"name":"a","facts":["y","x"],"n":10.10},{"name":"b","facts":["z"]}]}`
+	for _, test := range []struct {
+		rules []List
+		want  string // of the last of them; empty: an error
+	}{
+		{[]List{{Of: "probe.things", Like: "input.names", Any: []string{"name"}}},
+			`[{"name":"a","facts":["y","x"],"n":10.10}]`},
+		{[]List{{Of: "=probe.things", Unlike: "=input.add", By: []string{"name"}, As: []string{"to"}}}, `[]`},
+		{[]List{{Of: "=probe.things", Unlike: "=before.things", By: []string{"name"},
+			Shape: map[string]any{"it": "name", "in": []any{"facts"}}}}, `[{"in":[["z"]],"it":"b"}]`},
+		{[]List{{Of: `=json('[{"name":"a","facts":["x","y"]},{"name":"a","facts":["x"]}]')`, Like: "=probe.things",
+			By: []string{"name", "facts"}}}, `[{"name":"a","facts":["x","y"]}]`},
+		{[]List{{Name: "said", Of: "=input.add", Each: "facts"}, {Of: "=probe.said", Unlike: "=probe.had",
+			By: []string{"to", "facts"}, As: []string{"name", "facts"}}}, ""},
+		{[]List{{Name: "said", Of: "=input.add", Each: "facts"}, {Name: "had", Of: "=before.things", Each: "facts"},
+			{Of: "=probe.said", Unlike: "=probe.had", By: []string{"to", "facts"}, As: []string{"name", "facts"}}},
+			`[{"facts":"x","to":"a"}]`},
+		{[]List{{Of: "=probe.things", Each: "name"}}, ""},
+		{[]List{{Of: "=input.none"}}, ""},
+	} {
+		vars.Probe = json.RawMessage(things)
+		test.rules[len(test.rules)-1].Name = "last"
+		err := x.lists(test.rules, &vars)
+		var probe struct{ Last json.RawMessage }
+		if test.want != "" && err == nil {
+			err = json.Unmarshal(vars.Probe, &probe)
+		}
+		if (err != nil) != (test.want == "") || string(probe.Last) != test.want {
+			t.Errorf("%+v: %s, %v; want %s", test.rules, probe.Last, err, test.want)
+		}
+	}
+}

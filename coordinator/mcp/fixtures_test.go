@@ -109,17 +109,15 @@ func (w *world) state(plan, want string) (state string) {
 	return state
 }
 
-// undoes has an operator undo an action and what came after it, and waits until the plan is open.
-func (w *world) undoes(plan, action string) {
+// operates appends a record of operator ann.
+func (w *world) operates(record *pb.Record) {
 	w.t.Helper()
 	store, err := jetstream.Open(w.t.Context(), jetstream.Config{Conn: w.conn, Tenant: "default",
 		DurableServer: w.durable})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	request := &pb.CompensationRequested{Reason: "wrong", Actor: "ann", FromAction: action}
-	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: plan,
-		Kind: &pb.Record_CompensationRequested{CompensationRequested: request}}})
+	data, err := ledger.EncodeCommit([]*pb.Record{record})
 	source := ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ann"}
 	if err == nil {
 		_, err = store.Append(w.t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
@@ -127,6 +125,20 @@ func (w *world) undoes(plan, action string) {
 	}
 	if err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// undoes has an operator undo an action and what came after it, or all of a plan, and waits until
+// that is done.
+func (w *world) undoes(plan, action string) {
+	w.t.Helper()
+	w.operates(&pb.Record{Plan: plan, Kind: &pb.Record_CompensationRequested{
+		CompensationRequested: &pb.CompensationRequested{Reason: "wrong", Actor: "ann", FromAction: action}}})
+	if action == "" {
+		if state := w.state(plan, "compensated"); state != "compensated" {
+			w.t.Fatal(state)
+		}
+		return
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), testenv.Patience)
 	defer cancel()
@@ -151,6 +163,7 @@ type client struct {
 	gateway *mcp.Gateway
 	session *sdk.ClientSession
 	leave   func() // ends the connection; the gateway ends with the test
+	end     error  // of Serve, once the client has left
 }
 
 // files is the configuration of the filesystem server on a folder.
@@ -200,8 +213,8 @@ func (w *world) gateway(config mcp.Config, options *sdk.ClientOptions, servers .
 	c := &client{t: w.t, gateway: g, session: session}
 	c.leave = sync.OnceFunc(func() {
 		_ = session.Close()
-		if err := <-served; err != nil {
-			w.t.Log("served:", err)
+		if c.end = <-served; c.end != nil {
+			w.t.Log("served:", c.end)
 		}
 	})
 	w.t.Cleanup(c.leave)
@@ -245,7 +258,7 @@ func said(result *sdk.CallToolResult) string {
 // report is what the tools of the gateway answer.
 type report struct {
 	Plan, State, Message string
-	Undone               []struct{ Action, Tool, State string }
+	Undone               []struct{ Action, Tool, State, How string }
 	Stands               []struct{ Action, Tool, How string }
 	Can                  []struct{ Action, Tool, How string } `json:"can_be_undone"`
 }

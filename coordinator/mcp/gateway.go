@@ -81,7 +81,7 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	befores  map[string]json.RawMessage       // by plan and action, while the call runs
-	progress map[string]progress              // by the token that a server was given
+	progress map[string]*progress             // by the token that a server was given
 	tokens   int                              //
 	calling  map[*Server][]*sdk.ServerSession // whose calls are under way
 }
@@ -90,6 +90,8 @@ type Gateway struct {
 type progress struct {
 	session *sdk.ServerSession
 	token   any
+	coming  int           // that have come, and are not passed on yet
+	passed  chan struct{} // closed when there are none; nil: no one waits
 }
 
 // New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,
@@ -99,7 +101,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, fmt.Errorf("cannot start gateway: %w", err)
 	}
 	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		befores: map[string]json.RawMessage{}, progress: map[string]progress{},
+		befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
 		calling: map[*Server][]*sdk.ServerSession{}}
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)
@@ -168,7 +170,7 @@ func (g *Gateway) start(ctx context.Context) error {
 		contracts = append(contracts, own...)
 		for name, t := range s.pack.Tools {
 			if t.Before != nil {
-				answers[s.question(name)] = g.answer(s, *t.Before)
+				answers[s.question(name)] = g.answer(s, name, t)
 			}
 		}
 	}
@@ -223,7 +225,7 @@ func (g *Gateway) contracts(s *Server, tools []*sdk.Tool) (list []contract.Contr
 }
 
 // answer answers what is asked before a call, in this process.
-func (g *Gateway) answer(s *Server, ask Ask) coordinator.Answer {
+func (g *Gateway) answer(s *Server, name string, t Tool) coordinator.Answer {
 	return func(ctx context.Context, question api.Command) (any, error) {
 		var with struct {
 			Input json.RawMessage `json:"input"`
@@ -231,7 +233,10 @@ func (g *Gateway) answer(s *Server, ask Ask) coordinator.Answer {
 		if err := json.Unmarshal(question.Arguments, &with); err != nil {
 			return nil, err
 		}
-		before, err := s.ask(ctx, ask, triggers.BindingVars{Input: with.Input})
+		before, err := s.ask(ctx, *t.Before, triggers.BindingVars{Input: with.Input})
+		if err == nil {
+			err = t.fits(name, with.Input, before)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +268,8 @@ func (g *Gateway) before(call coordinator.Call) json.RawMessage {
 	return before
 }
 
-// Serve serves one client until it goes, or ctx ends.
+// Serve serves one client until it goes, or ctx ends. With FailPlan it then waits until its plans
+// are undone, for at most leaveWait. Errors: those of the connection, and which calls stand.
 func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -272,14 +278,16 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve the client: %w", err)
 	}
+	g.plans.leaving.Add(1)
+	defer g.plans.leaving.Done()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() }) // it may be closed already
 	defer stop()
 	err = session.Wait()
-	g.plans.left(session)
+	stand := g.plans.left(session)
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the connection to the client has ended: %w", err)
+		return errors.Join(fmt.Errorf("the connection to the client has ended: %w", err), stand)
 	}
-	return nil
+	return stand
 }
 
 // watched is a transport that says when its client has gone.
@@ -311,9 +319,10 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return message, err
 }
 
-// Close ends the servers and the connection to the ledger; open plans stay open.
+// Close has the clients go, and then ends the servers and the connection to the ledger.
 func (g *Gateway) Close() {
 	g.halt()
+	g.dismiss()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	var errs []error
@@ -328,5 +337,26 @@ func (g *Gateway) Close() {
 	}
 	for _, s := range g.config.Servers {
 		s.Close()
+	}
+}
+
+// dismiss ends the connections of all clients, and waits until their plans are seen to.
+func (g *Gateway) dismiss() {
+	if g.front != nil {
+		for session := range g.front.Sessions() {
+			_ = session.Close() // it may be closed already
+		}
+	}
+	gone := make(chan struct{})
+	go func() { // ends with the last client
+		g.plans.leaving.Wait()
+		close(gone)
+	}()
+	late := time.NewTimer(2*endTime + leaveWait)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
+		g.logger.Warn("not all clients have gone")
 	}
 }

@@ -441,10 +441,34 @@ func TestWhatBecomesOfThePlanOfAClientThatGoes(t *testing.T) {
 			c := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: test.what}, nil, config)
 			plan, _ := c.call("add", map[string]any{"text": "a"}).Meta["sagenbaum/plan"].(string)
 			c.leave()
-			if state := w.state(plan, test.state); state != test.state || len(lines(file)) != test.left {
-				t.Errorf("the plan is %s, left %v", state, lines(file))
+			c.gateway.Close() // as its process ends then: no one else undoes anything
+			if left := lines(file); len(left) != test.left || c.end != nil {
+				t.Errorf("left %v, %v", left, c.end)
+			}
+			if state := w.state(plan, test.state); state != test.state {
+				t.Errorf("the plan is %s", state)
 			}
 		})
+	}
+}
+
+// A gateway that is closed while its clients are there sees to their plans, too, and says what it
+// could not undo.
+func TestAGatewayThatIsClosedSeesToThePlansOfItsClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: mcp.FailPlan}, nil, config)
+	plan, _ := c.call("add", map[string]any{"text": "locked"}).Meta["sagenbaum/plan"].(string)
+	c.does("add", map[string]any{"text": "open"})
+	c.gateway.Close()
+	c.leave()
+	if got := lines(file); !slices.Equal(got, []string{"locked"}) {
+		t.Errorf("there is %v", got)
+	}
+	if c.end == nil || !strings.Contains(c.end.Error(), plan) ||
+		!strings.Contains(c.end.Error(), "add as action 1 (its undo needs the plan's owner: ") {
+		t.Errorf("it says %v", c.end)
 	}
 }
 

@@ -80,4 +80,9 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of another origin: %s", response.Status)
 	}
+	a.does("add", map[string]any{"text": "last"})
+	first.gateway.Close()
+	if got := lines(file); len(got) != 0 {
+		t.Errorf("a gateway that was closed has left %v", got)
+	}
 }

@@ -24,8 +24,14 @@ const (
 	textKept   = 256      // bytes of a text that is always recorded as it is
 	errorMax   = 1 << 10  // bytes of a server's error that are recorded
 
+	argumentsBeside = 256     // bytes of the names of the arguments of an undo
+	afterBeside     = 4 << 10 // bytes that what a call has left may have more than what was before
+
 	resultsMax = 256     // results of calls with a key that one plan remembers
 	resultSize = 1 << 20 // bytes of a result that is remembered
+
+	undosMax = 30          // undos of a plan in part, within
+	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
 
 	undoAttempts = 5
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
@@ -33,6 +39,8 @@ const (
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server
 	lookTime     = 5 * time.Second      // that an executor may take to say what was undone
 	undoWait     = 2 * time.Minute      // that an undo tool waits
+	leaveWait    = 30 * time.Second     // likewise, a gateway whose client has gone
 	progressLate = 5 * time.Second      // that progress may come after its call has ended
+	progressWait = time.Second          // that a result waits for progress that came before it
 	pageMax      = 100                  // pages of one list of a server
 )

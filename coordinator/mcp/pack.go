@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -85,6 +86,32 @@ type Ask struct {
 
 	// Keep leaves of the answer the lists that it names, with the items that are meant.
 	Keep map[string]Keep `json:"keep,omitempty"`
+
+	// Lists are made of it, of a probe: the expressions read each as probe.NAME, those of later
+	// lists, too. What they compare takes time in proportion to what there is, and no steps of CEL,
+	// which are bounded: an undo of many items needs them.
+	Lists []List `json:"lists,omitempty"`
+}
+
+// List is a list that is made of another one.
+type List struct {
+	Name string `json:"name"`
+	Of   string `json:"of"` // CEL that gives a list
+
+	// Each is a field with a list: there is one item for each element of it then.
+	Each string `json:"each,omitempty"`
+
+	// Like and Unlike are CEL that gives a list: its items are kept, or left out. Items are alike
+	// in all fields By, which are called As in the other list; lists in them in any order. Or one
+	// of the fields Any has a value of the other list.
+	Like   string   `json:"like,omitempty"`
+	Unlike string   `json:"unlike,omitempty"`
+	By     []string `json:"by,omitempty"`
+	As     []string `json:"as,omitempty"`
+	Any    []string `json:"any,omitempty"`
+
+	// Shape gives the items other fields: each is a field of the item, or a list with it.
+	Shape map[string]any `json:"shape,omitempty"`
 }
 
 // Keep says which items of a list are kept: those that are Like an item of a list, in all fields
@@ -187,6 +214,9 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 		if err := x.ask(field+"."+part, *ask, files); err != nil {
 			return err
 		}
+		if len(ask.Lists) > 0 && part != "probe" {
+			return ledger.Refuse(field+"."+part+".lists", "given", "lists of the probe")
+		}
 	}
 	for i, step := range t.Undo {
 		if err := x.step(fmt.Sprintf("%s.undo[%d]", field, i), step, files); err != nil {
@@ -224,7 +254,39 @@ func (x *expressions) ask(field string, a Ask, files bool) error {
 			return err
 		}
 	}
+	for i, list := range a.Lists {
+		if err := x.checkList(fmt.Sprintf("%s.lists[%d]", field, i), list); err != nil {
+			return err
+		}
+	}
 	return x.check(field+".with", a.With)
+}
+
+func (x *expressions) checkList(field string, l List) error {
+	compares := l.Like != "" || l.Unlike != ""
+	switch {
+	case !ledger.ValidToken(l.Name):
+		return ledger.Refuse(field+".name", fmt.Sprintf("%q", l.Name), "a name")
+	case l.Of == "":
+		return ledger.Refuse(field+".of", "missing", "CEL that gives a list")
+	case l.Like != "" && l.Unlike != "":
+		return ledger.Refuse(field, "like and unlike", "one of the two; a further list has the other")
+	case compares && (len(l.By) == 0) == (len(l.Any) == 0), !compares && len(l.By)+len(l.Any) > 0:
+		return ledger.Refuse(field, "by and any", "one of the two, with like or unlike")
+	case len(l.As) > 0 && len(l.As) != len(l.By):
+		return ledger.Refuse(field+".as", fmt.Sprintf("%d fields", len(l.As)), "as many as by")
+	}
+	for name, shape := range l.Shape {
+		if fieldOf(shape) == "" {
+			return ledger.Refuse(field+".shape."+name, fmt.Sprint(shape), "a field, or a list with one")
+		}
+	}
+	for part, text := range map[string]string{"of": l.Of, "like": l.Like, "unlike": l.Unlike} {
+		if err := x.checkCondition(field+"."+part, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (x *expressions) step(field string, s Step, files bool) error {
@@ -275,9 +337,48 @@ func (t Tool) contract(server *Server, name string) (contract.Contract, error) {
 	c.Settle, c.ValidFor = server.config.Settle, t.ValidFor
 	c.OnInDoubt = cmp.Or(t.OnInDoubt, contract.InDoubtCompensate)
 	c.Inverse = &contract.Inverse{Call: server.Undo(), Attempts: undoAttempts,
-		With: map[string]any{"recipe": string(recipe), "input": "=input", "output": "=output",
-			"before": "=before"}}
+		With: map[string]any{"recipe": string(recipe), "input": "=input", "before": "=before"}}
+	if t.reads("output") {
+		c.Inverse.With["output"] = "=output"
+	}
 	return c, nil
+}
+
+// reads reports whether what undoes the tool may read something: what it does not read takes room
+// in a record, and no command carries it.
+func (t Tool) reads(what string) bool {
+	recipe, err := encode(t.recipe(""))
+	return err != nil || strings.Contains(string(recipe), what)
+}
+
+// fits refuses a call whose undo would have more arguments than a command carries.
+func (t Tool) fits(name string, input, before json.RawMessage) error {
+	if t.Class != contract.Compensable {
+		return nil
+	}
+	room, err := t.room(name, input, before)
+	if err != nil {
+		return err
+	}
+	if t.reads("output") {
+		room -= inputMax + len(before) + afterBeside
+	}
+	if room >= 0 {
+		return nil
+	}
+	return ledger.Refuse("arguments", fmt.Sprintf("its undo would have to carry %d bytes: the "+
+		"arguments, what was there before and what it has to know of the result",
+		ledger.ArgumentsMax-room),
+		fmt.Sprintf("at most %d bytes: several smaller calls", ledger.ArgumentsMax))
+}
+
+// room is how many bytes a command of the undo has left for what the call answers and leaves.
+func (t Tool) room(name string, input, before json.RawMessage) (int, error) {
+	recipe, err := encode(t.recipe(name))
+	if err == nil {
+		recipe, err = encode(string(recipe)) // as it is an argument
+	}
+	return ledger.ArgumentsMax - argumentsBeside - len(recipe) - len(input) - len(before), err
 }
 
 // Calls lists the tools of a server that the pack calls for undos and for what they have to know.

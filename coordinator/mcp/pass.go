@@ -374,10 +374,11 @@ func (g *Gateway) during(r request) (release func()) {
 	if token, ok := r.meta["progressToken"]; ok {
 		g.tokens++
 		own = fmt.Sprintf("call-%d", g.tokens)
-		g.progress[own] = progress{r.session, token}
+		g.progress[own] = &progress{session: r.session, token: token}
 		r.meta["progressToken"] = own
 	}
 	return func() {
+		g.awaitProgress(own)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		list := g.calling[r.server]
@@ -396,18 +397,53 @@ func (g *Gateway) forget(token string) {
 	delete(g.progress, token)
 }
 
+// expectProgress notes that progress has come.
+func (g *Gateway) expectProgress(params *sdk.ProgressNotificationParams) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	token, _ := params.ProgressToken.(string)
+	if p := g.progress[token]; p != nil {
+		p.coming++
+	}
+}
+
+// passProgress passes progress on to the client whose call it is of.
 func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificationClientRequest) {
-	token, ok := req.Params.ProgressToken.(string)
-	if !ok {
+	token, _ := req.Params.ProgressToken.(string)
+	g.mu.Lock()
+	p := g.progress[token]
+	g.mu.Unlock()
+	if p == nil {
 		return
 	}
+	params := *req.Params
+	params.ProgressToken = p.token
+	g.told(p.session.NotifyProgress(ctx, &params))
 	g.mu.Lock()
-	p, ok := g.progress[token]
+	defer g.mu.Unlock()
+	p.coming--
+	if p.coming <= 0 && p.passed != nil {
+		close(p.passed)
+		p.passed = nil
+	}
+}
+
+// awaitProgress waits until the progress of a call that came before its result is passed on.
+func (g *Gateway) awaitProgress(token string) {
+	passed := make(chan struct{})
+	g.mu.Lock()
+	p := g.progress[token]
+	if p == nil || p.coming <= 0 {
+		g.mu.Unlock()
+		return
+	}
+	p.passed = passed
 	g.mu.Unlock()
-	if ok {
-		params := *req.Params
-		params.ProgressToken = p.token
-		g.told(p.session.NotifyProgress(ctx, &params))
+	late := time.NewTimer(progressWait)
+	defer late.Stop()
+	select {
+	case <-passed:
+	case <-late.C: // the client does not take it
 	}
 }
 

@@ -7,21 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // plans are the plans of the gateway's clients.
 type plans struct {
-	g *Gateway
+	g       *Gateway
+	leaving sync.WaitGroup // what is done for clients that go
 
 	mu      sync.Mutex
 	byID    map[string]*tracked
@@ -43,33 +42,12 @@ type tracked struct {
 	mu      sync.Mutex
 	effects []*effect
 	results map[string]*keyed // by the action of a call with a key
-	marks   int               // savepoints so far
-	mark    string            // the savepoint that the next effect comes after; empty: none
+	marks   int               // number of the savepoint before the next effect
+	mark    string            // its name, once it is set; empty: it is not
 	marking chan struct{}     // closed when mark is known
 	over    error             // why no effect joins it any more
+	budget  budget            // of undos
 }
-
-// effect is one call that may have changed something.
-type effect struct {
-	Action   string            `json:"action"`
-	Tool     string            `json:"tool"`
-	About    string            `json:"about,omitempty"`
-	Class    contract.Class    `json:"class"`
-	Fidelity contract.Fidelity `json:"fidelity,omitempty"`
-	State    string            `json:"state"` // done, in_doubt, being_undone or undone
-
-	print string // of server, tool and arguments
-	past  string // likewise, of a call of an earlier process
-	mark  string // the savepoint before it
-}
-
-// States of effects.
-const (
-	stateDone    = "done"
-	stateInDoubt = "in_doubt"
-	stateUndoing = "being_undone"
-	stateUndone  = "undone"
-)
 
 // keyed is a call with a key of its client.
 type keyed struct {
@@ -95,6 +73,7 @@ func (p *plans) begin(ctx context.Context, session *sdk.ServerSession,
 		return nil, err
 	}
 	t := track(plan)
+	t.marks = 1
 	t.markNow(ctx)
 	p.keep(t, session)
 	return t, nil
@@ -113,9 +92,13 @@ func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
 	p.byID[t.plan.ID()] = t
 	if session != nil {
 		if len(p.begun[session]) == 0 && p.g.remote.Load() {
-			go func() { // ends with the session
+			p.leaving.Add(1)
+			go func() { // ends with the session, and the undo of its plans
+				defer p.leaving.Done()
 				_ = session.Wait() // however it has ended
-				p.left(session)
+				if err := p.left(session); err != nil {
+					p.g.logger.Warn("not all is undone", "tenant", p.g.config.Tenant, "error", err)
+				}
 			}()
 		}
 		p.current[session] = t
@@ -132,8 +115,7 @@ func (p *plans) of(ctx context.Context, session *sdk.ServerSession, id string,
 	case t != nil:
 		return t, nil
 	case id == "" && !begin:
-		return nil, ledger.Refuse("plan", "no plan is open on this connection",
-			"the id of a plan, or a call that has an effect first")
+		return nil, p.none(session)
 	}
 	release, err := p.alone(ctx, session, id)
 	if err != nil {
@@ -149,7 +131,26 @@ func (p *plans) of(ctx context.Context, session *sdk.ServerSession, id string,
 	return p.begin(ctx, session, coordinator.PlanSpec{Label: "MCP session"})
 }
 
-// known finds a plan that is open in this process.
+// none says that no plan is open on a connection, and which was the last one.
+func (p *plans) none(session *sdk.ServerSession) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := "no plan is open on this connection"
+	if begun := p.begun[session]; len(begun) > 0 {
+		text += "; the last one was " + begun[len(begun)-1].plan.ID()
+	}
+	return ledger.Refuse("plan", text, "the id of a plan, or a call that has an effect first")
+}
+
+// notice has the next effect of a connection begin another plan, where one has ended on another's
+// word.
+func (p *plans) notice(t *tracked, past coordinator.Past) {
+	if past.State != ledger.StateOpen && past.State != ledger.StateUnwinding && t.ended() == nil {
+		p.drop(t, fmt.Errorf("%w: %s", coordinator.ErrUnwound, ended(past)))
+	}
+}
+
+// known finds a plan of this process.
 func (p *plans) known(session *sdk.ServerSession, id string) *tracked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,68 +198,22 @@ func (p *plans) resume(ctx context.Context, id string) (*tracked, error) {
 		return nil, err
 	}
 	t := track(plan)
-	recorded := plan.Recorded()
-	marks, mark := t.pastMarks(len(recorded)), ""
-	for i, r := range recorded {
-		if marks[i] != "" {
-			mark = marks[i]
-		}
-		if r.Outcome == api.OutcomeFailed || r.Undone {
-			continue // an undo to the savepoint before it is one of the next call
-		}
-		e := p.g.effectOf(r)
-		e.mark, mark = mark, ""
-		t.effects = append(t.effects, e)
+	past, err := p.g.agent.Past(ctx, id, plan.Stored())
+	if err != nil {
+		return nil, err
 	}
+	t.effects, t.marks = p.g.recollect(past)
+	t.learn(past)
+	t.marks++
 	t.markNow(ctx)
 	p.keep(t, nil)
 	return t, nil
 }
 
-// pastMarks are the savepoints of an earlier process, by how many actions are before each. The next
-// one has a name after theirs.
-func (t *tracked) pastMarks(actions int) map[int]string {
-	marks := map[int]string{}
-	for n := 1; n <= t.marks+actions+marksMissing; n++ {
-		if before, set := t.plan.HasSavepoint(markName(n)); set {
-			marks[before], t.marks = markName(n), n
-		}
-	}
-	return marks
-}
+// markPrefix begins the names of the savepoints.
+const markPrefix = "before-"
 
-// marksMissing is how many numbers of savepoints in a row may be of what was undone.
-const marksMissing = 64
-
-func markName(n int) string { return "before-" + strconv.Itoa(n) }
-
-// effectOf is the effect of an action of an earlier process.
-func (g *Gateway) effectOf(r coordinator.Recorded) *effect {
-	e := &effect{Action: r.Action, Tool: r.Capability, Class: contract.Irreversible, State: stateDone,
-		past: pastPrint(r.Capability, r.Input)}
-	if r.Outcome != api.OutcomeCompleted {
-		e.State = stateInDoubt
-	}
-	for _, s := range g.config.Servers {
-		for _, name := range sortedKeys(s.first) {
-			if s.Capability(name) == r.Capability {
-				e.Tool = g.shown(s, name)
-			}
-		}
-		for _, name := range sortedKeys(s.pack.Tools) {
-			if s.Capability(name) == r.Capability {
-				tool := s.pack.Tools[name]
-				e.Tool, e.Class, e.Fidelity = g.shown(s, name), tool.Class, tool.Fidelity
-			}
-		}
-	}
-	return e
-}
-
-// pastPrint is the print of a call of an earlier process: of its capability and its input.
-func pastPrint(capability string, input []byte) string {
-	return capability + " " + hex.EncodeToString(input)
-}
+func markName(n int) string { return markPrefix + strconv.Itoa(n) }
 
 // drop has the next effect of a connection begin another plan.
 func (p *plans) drop(t *tracked, why error) {
@@ -275,8 +230,9 @@ func (p *plans) drop(t *tracked, why error) {
 	}
 }
 
-// left does what the configuration says about the plans of a client that has gone.
-func (p *plans) left(session *sdk.ServerSession) {
+// left does what the configuration says about the plans of a client that has gone. What is undone
+// then is waited for: this gateway may be the only one who undoes it. Errors: what stands.
+func (p *plans) left(session *sdk.ServerSession) error {
 	p.mu.Lock()
 	begun := p.begun[session]
 	delete(p.begun, session)
@@ -284,11 +240,9 @@ func (p *plans) left(session *sdk.ServerSession) {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
+	var failed []*tracked
 	for _, t := range begun {
-		t.mu.Lock()
-		over := t.over
-		t.mu.Unlock()
-		if over != nil {
+		if t.ended() != nil {
 			p.forget(t)
 			continue
 		}
@@ -297,7 +251,9 @@ func (p *plans) left(session *sdk.ServerSession) {
 		case CommitPlan:
 			err = t.plan.Commit(ctx)
 		case FailPlan:
-			err = t.plan.Fail(ctx, "its client has gone")
+			if err = t.plan.Fail(ctx, "its client has gone"); err == nil {
+				failed = append(failed, t)
+			}
 		case LeavePlan:
 			err = t.plan.Flush(ctx)
 		}
@@ -306,6 +262,36 @@ func (p *plans) left(session *sdk.ServerSession) {
 				"plan", t.plan.ID(), "error", err)
 		}
 	}
+	if p.g.work == nil {
+		return nil // a worker elsewhere undoes them
+	}
+	undoing, done := context.WithTimeout(context.Background(), leaveWait)
+	defer done()
+	var stand []error
+	for _, t := range failed {
+		stand = append(stand, p.g.undone(undoing, t))
+	}
+	return errors.Join(stand...)
+}
+
+// undone waits until a plan that was failed is undone. Errors: what stands.
+func (g *Gateway) undone(ctx context.Context, t *tracked) error {
+	_, waits := t.plan.Wait(ctx)
+	past, err := g.look(context.WithoutCancel(ctx), t)
+	if err != nil {
+		return fmt.Errorf("plan %s of a client that has gone is being undone, and what stands is not "+
+			"known: %w", t.plan.ID(), errors.Join(waits, err))
+	}
+	var stand []string
+	for _, e := range t.report(past, (*effect).there).Stands {
+		stand = append(stand, fmt.Sprintf("%s as action %s (%s)", e.Tool, e.Action, e.How))
+	}
+	if len(stand) == 0 {
+		return nil
+	}
+	return fmt.Errorf("plan %s of a client that has gone is %s, and these calls stand: %s. "+
+		"'sagenbaum plan show %s' says more, and 'sagenbaum mcp worker' undoes what no gateway does",
+		t.plan.ID(), past.State, strings.Join(stand, ", "), t.plan.ID())
 }
 
 // forget lets go of a plan that has ended.
@@ -338,6 +324,7 @@ func (t *tracked) take(ctx context.Context) (release func(), err error) {
 func (t *tracked) markLater(ctx context.Context) {
 	done := make(chan struct{})
 	t.mu.Lock()
+	t.marks++
 	t.mark, t.marking = "", done
 	t.mu.Unlock()
 	go func() { // ends with the append
@@ -346,19 +333,18 @@ func (t *tracked) markLater(ctx context.Context) {
 	}()
 }
 
-// markNow stores a savepoint. Without one the next effect can be undone only together with what
-// comes before it.
+// markNow stores the savepoint before the next effect, if it is not stored yet. Without one the
+// effect can be undone only together with what comes before it.
 func (t *tracked) markNow(ctx context.Context) {
 	t.mu.Lock()
-	t.marks++
-	name := markName(t.marks)
-	t.mark = ""
+	name, set := markName(t.marks), t.mark != ""
 	t.mu.Unlock()
-	if t.plan.Savepoint(ctx, name) == nil {
-		t.mu.Lock()
-		t.mark = name
-		t.mu.Unlock()
+	if set || t.plan.Savepoint(ctx, name) != nil { // one that is in doubt is asked for again
+		return
 	}
+	t.mu.Lock()
+	t.mark = name
+	t.mu.Unlock()
 }
 
 // note adds an effect, or changes what is known of it.
@@ -367,24 +353,6 @@ func (t *tracked) note(e *effect) {
 	defer t.mu.Unlock()
 	e.mark = t.mark
 	t.effects = append(t.effects, e)
-}
-
-// look asks which effects were undone since, on another's word.
-func (g *Gateway) look(ctx context.Context, t *tracked) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	undone, err := g.agent.Undone(ctx, t.plan.ID())
-	if err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.effects {
-		if slices.Contains(undone, e.Action) {
-			e.State = stateUndone
-		}
-	}
-	return nil
 }
 
 // doubtful finds an effect of which no one knows whether it happened.

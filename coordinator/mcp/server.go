@@ -309,7 +309,10 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	child.Env = s.config.environment(os.Environ())
 	child.Stderr = s.config.Errors
 	bind(child)
-	transport := exact{&sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
+	transport := exact{Transport: &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
+	if s.front != nil {
+		transport.progress = s.front.expectProgress
+	}
 	session, err := s.client().Connect(ctx, transport, nil)
 	if err != nil {
 		endGroup(child)
@@ -620,53 +623,11 @@ func (x *expressions) keep(rules map[string]Keep, answer json.RawMessage,
 		if err != nil {
 			return nil, fmt.Errorf("cannot keep a part of %s: %w", name, err)
 		}
-		set := map[string]bool{}
-		for _, w := range wanted {
-			if len(rules[name].Any) > 0 {
-				set[scalar(w)] = true
-			} else {
-				set[fields(w, rules[name].By)] = true
-			}
-		}
+		meant := setOf(wanted, rules[name].By)
 		left := slices.DeleteFunc(items, func(item json.RawMessage) bool {
-			if len(rules[name].By) > 0 {
-				return !set[fields(item, rules[name].By)]
-			}
-			return !slices.ContainsFunc(rules[name].Any, func(f string) bool {
-				return set[fields(item, []string{f})]
-			})
+			return !meant.has(item, rules[name].By, rules[name].Any)
 		})
 		kept[name] = append([]json.RawMessage{}, left...)
 	}
 	return encode(kept)
-}
-
-// scalar is a value as fields has it.
-func scalar(raw json.RawMessage) string {
-	var v any
-	if json.Unmarshal(raw, &v) != nil {
-		return ""
-	}
-	again, err := encode(v)
-	if err != nil {
-		return ""
-	}
-	return string(again)
-}
-
-// fields are the values of some fields, as one text.
-func fields(item json.RawMessage, names []string) string {
-	var members map[string]any
-	if json.Unmarshal(item, &members) != nil {
-		return ""
-	}
-	var parts []string
-	for _, name := range names {
-		raw, err := encode(members[name])
-		if err != nil {
-			return ""
-		}
-		parts = append(parts, string(raw))
-	}
-	return strings.Join(parts, "\x00")
 }

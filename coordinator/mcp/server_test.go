@@ -187,7 +187,10 @@ func (s *notesServer) good() {
 		}
 		return text("removed"), os.WriteFile(s.file, []byte(left), 0o644)
 	})
-	s.tool("peek", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
+	s.tool("peek", true, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		if n.Text == "wrong" {
+			return nil, &jsonrpc.Error{Code: -32050, Message: "it is wrong", Data: json.RawMessage(`{"amount":10.10}`)}
+		}
 		if os.Remove(s.file+onceSuffix) == nil {
 			os.Exit(5)
 		}
@@ -222,7 +225,7 @@ func (s *notesServer) bad() {
 
 func (s *notesServer) talkative() {
 	s.tool("slow", false, func(ctx context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
-		for i := range 3 {
+		for i := range map[bool]int{false: 3, true: 100}[n.Text == "many"] {
 			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
 				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i), Message: n.Text})
 		}

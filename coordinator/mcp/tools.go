@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -36,7 +36,7 @@ type ownInput struct {
 	Deadline string `json:"deadline"`
 	Reason   string `json:"reason"`
 	Action   string `json:"action"`
-	Count    int    `json:"count"`
+	Count    *int   `json:"count"`
 }
 
 const planProperty = `"plan":{"type":"string","description":"Id of the plan. ` +
@@ -121,13 +121,11 @@ func (g *Gateway) isOwn(name string) bool {
 // own answers a call of one of the gateway's own tools.
 func (g *Gateway) own(ctx context.Context, r request) (*sdk.CallToolResult, error) {
 	var in ownInput
-	if len(r.arguments) > 0 {
-		if err := json.Unmarshal(r.arguments, &in); err != nil {
-			return problem("cannot read the arguments: %v", err), nil
-		}
+	i := slices.IndexFunc(ownTools, func(t ownTool) bool { return g.prefix+t.name == r.shown })
+	if err := ownTools[i].read(object(r.arguments), &in); err != nil {
+		return problem("%v. Nothing was done.", err), nil
 	}
 	in.Plan = cmp.Or(in.Plan, r.plan)
-	i := slices.IndexFunc(ownTools, func(t ownTool) bool { return g.prefix+t.name == r.shown })
 	answer, err := ownTools[i].call(g, ctx, r, in)
 	if err != nil {
 		return problem("%v", err), nil
@@ -136,24 +134,32 @@ func (g *Gateway) own(ctx context.Context, r request) (*sdk.CallToolResult, erro
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.CallToolResult{StructuredContent: raw,
+	said, _ := answer.(report)
+	return &sdk.CallToolResult{StructuredContent: raw, IsError: said.refused,
 		Content: []sdk.Content{&sdk.TextContent{Text: string(raw)}}}, nil
 }
 
-// report is what the gateway's own tools answer.
-type report struct {
-	Plan    string    `json:"plan"`
-	State   string    `json:"state"`
-	Undone  []*effect `json:"undone,omitempty"`
-	Stands  []stands  `json:"stands,omitempty"`
-	Can     []stands  `json:"can_be_undone,omitempty"`
-	Message string    `json:"message,omitempty"`
-}
-
-// stands is an effect that is there, and why it can or cannot be undone.
-type stands struct {
-	*effect
-	How string `json:"how"`
+// read reads the arguments of a tool. Those that it does not have are refused: a name that is
+// misspelled must not undo something else than what is meant.
+func (t ownTool) read(arguments json.RawMessage, in *ownInput) error {
+	var schema struct{ Properties map[string]json.RawMessage }
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(t.schema), &schema); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(arguments, &given); err != nil {
+		return ledger.Refuse("arguments", err.Error(), "a JSON object")
+	}
+	for _, name := range sortedKeys(given) {
+		if _, known := schema.Properties[name]; !known {
+			return ledger.Refuse("arguments", t.name+" has no "+strconv.Quote(name),
+				"only "+strings.Join(sortedKeys(schema.Properties), ", "))
+		}
+	}
+	if err := json.Unmarshal(arguments, in); err != nil {
+		return ledger.Refuse("arguments", err.Error(), "those of the schema of "+t.name)
+	}
+	return nil
 }
 
 func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, error) {
@@ -230,91 +236,78 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 		return nil, err
 	}
 	if err := t.plan.Fail(ctx, cmp.Or(in.Reason, "the agent asked for it")); err != nil {
-		if t.overs(err) {
-			g.plans.drop(t, err)
+		if !t.overs(err) {
+			return nil, err
 		}
-		return nil, err
+		g.plans.drop(t, err)
+		past, failed := g.look(ctx, t)
+		if failed != nil || past.State == ledger.StateOpen {
+			return nil, err
+		}
+		return t.closed(past), nil
 	}
 	g.plans.drop(t, errors.New("it was failed, to be undone"))
 	return g.waited(ctx, t)
 }
 
-// waited waits for the end of a plan's undo and says what became of its effects.
+// waited waits for the end of a plan's undo and says what became of its effects that were there.
 func (g *Gateway) waited(ctx context.Context, t *tracked) (report, error) {
-	ctx, cancel := context.WithTimeout(ctx, undoWait)
-	defer cancel()
-	end, err := t.plan.Wait(ctx)
-	if err != nil {
-		return report{Plan: t.plan.ID(), State: ledger.StateUnwinding, Message: "it is being " +
-			"undone, and goes on without this connection: " + err.Error()}, nil
-	}
-	out := report{Plan: t.plan.ID(), State: end.State, Message: end.Reason}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range slices.Backward(t.effects) {
-		switch {
-		case e.State == stateUndone: // said before
-		case slices.Contains(end.Outstanding, e.Action):
-			out.Stands = append(out.Stands, stands{e, "its undo needs the plan's owner: " +
-				"sagenbaum quarantine show " + t.plan.ID() + " " + e.Action})
-		case e.Class == contract.Irreversible:
-			out.Stands = append(out.Stands, stands{e, "nothing undoes it"})
-		case end.State == ledger.StateCompensated, end.State == ledger.StateFailed:
-			e.State = stateUndone
-			out.Undone = append(out.Undone, e)
-		case end.State == ledger.StateQuarantined:
-			out.Message = "the calls that are not listed are undone, or held until the owner has " +
-				"answered: sagenbaum plan show " + t.plan.ID()
-		default:
-			out.Message = "what became of the calls is listed by: sagenbaum plan show " + t.plan.ID()
-		}
+	before := map[*effect]bool{}
+	for _, e := range t.effects {
+		before[e] = e.there()
 	}
-	return out, nil
+	t.mu.Unlock()
+	waiting, cancel := context.WithTimeout(ctx, undoWait)
+	defer cancel()
+	_, waits := t.plan.Wait(waiting)
+	past, err := g.look(context.WithoutCancel(ctx), t)
+	switch {
+	case err != nil:
+		return report{Plan: t.plan.ID(), State: ledger.StateUnwinding, Message: "it is being undone; " +
+			"what became of its calls is not known yet: " + errors.Join(waits, err).Error()}, nil
+	case waits != nil:
+		past.Reason = "it goes on without this connection: " + waits.Error()
+	}
+	return t.report(past, func(e *effect) bool { return before[e] }), nil
 }
 
+// planStatus reads a plan, open or ended, and leaves it to the process that writes it.
 func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, error) {
-	t, err := g.plans.of(ctx, r.session, in.Plan, false)
+	all := func(*effect) bool { return true }
+	if t := g.plans.known(r.session, in.Plan); t != nil {
+		past, err := g.look(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		g.plans.notice(t, past)
+		return t.report(past, all), nil
+	}
+	if in.Plan == "" {
+		return nil, g.plans.none(r.session)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	past, err := g.agent.Past(ctx, in.Plan, 0)
 	if err != nil {
 		return nil, err
 	}
-	out := report{Plan: t.plan.ID(), State: ledger.StateOpen}
-	if over := t.ended(); over != nil {
-		out.State, out.Message = "ended", over.Error()
-	} else if err := g.look(ctx, t); err != nil {
-		return nil, err
-	}
-	for _, e := range slices.Backward(t.standing()) {
-		switch {
-		case out.State != ledger.StateOpen || e.Class == contract.Irreversible:
-			how := "nothing undoes it"
-			if e.Class != contract.Irreversible {
-				how = out.Message
-			}
-			out.Stands = append(out.Stands, stands{e, how})
-		case e.State == stateUndoing:
-			out.Stands = append(out.Stands, stands{e, "it is being undone"})
-		case e.State == stateInDoubt:
-			how := "no one knows whether it has happened; its undo finds out"
-			if e.mark == "" {
-				how += ", together with what was done before it"
-			}
-			out.Can = append(out.Can, stands{e, how})
-		case e.mark == "":
-			out.Can = append(out.Can, stands{e, "together with what was done before it"})
-		default:
-			out.Can = append(out.Can, stands{e, cmp.Or(string(e.Fidelity), "as its contract says")})
-		}
-	}
-	return out, nil
+	t := &tracked{}
+	t.effects, _ = g.recollect(past)
+	t.learn(past)
+	return t.report(past, all), nil
 }
 
 // standing lists the effects that are not undone, in their order.
-func (t *tracked) standing() []*effect {
+func (t *tracked) standing() []*effect { return t.those((*effect).there) }
+
+// those lists some effects, in their order.
+func (t *tracked) those(are func(*effect) bool) []*effect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []*effect
 	for _, e := range t.effects {
-		if e.State != stateUndone {
+		if are(e) {
 			list = append(list, e)
 		}
 	}
@@ -322,13 +315,17 @@ func (t *tracked) standing() []*effect {
 }
 
 func (g *Gateway) undoLast(ctx context.Context, r request, in ownInput) (any, error) {
-	t, err := g.plans.of(ctx, r.session, in.Plan, false)
-	if err != nil {
-		return nil, err
-	}
-	return g.undoFrom(ctx, t, func(list []*effect) ([]*effect, error) {
-		count := cmp.Or(in.Count, 1)
-		if count < 0 || count > len(list) {
+	return g.undoFrom(ctx, r, in, func(list []*effect) ([]*effect, error) {
+		count := 1
+		if in.Count != nil {
+			count = *in.Count
+		}
+		switch {
+		case count < 1:
+			return nil, ledger.Refuse("count", fmt.Sprint(count), "at least 1")
+		case len(list) == 0:
+			return nil, nil
+		case count > len(list):
 			return nil, ledger.Refuse("count", fmt.Sprint(count), fmt.Sprintf("1 to %d", len(list)))
 		}
 		return list[len(list)-count:], nil
@@ -336,11 +333,7 @@ func (g *Gateway) undoLast(ctx context.Context, r request, in ownInput) (any, er
 }
 
 func (g *Gateway) undoTo(ctx context.Context, r request, in ownInput) (any, error) {
-	t, err := g.plans.of(ctx, r.session, in.Plan, false)
-	if err != nil {
-		return nil, err
-	}
-	return g.undoFrom(ctx, t, func(list []*effect) ([]*effect, error) {
+	return g.undoFrom(ctx, r, in, func(list []*effect) ([]*effect, error) {
 		i := slices.IndexFunc(list, func(e *effect) bool { return e.Action == in.Action })
 		if i < 0 {
 			return nil, ledger.Refuse("action", fmt.Sprintf("%q", in.Action),
@@ -352,56 +345,136 @@ func (g *Gateway) undoTo(ctx context.Context, r request, in ownInput) (any, erro
 
 // undoFrom undoes the last effects of a plan, and says so. They are chosen once no other call is
 // under way: one that has just ended is undone with what came before it.
-func (g *Gateway) undoFrom(ctx context.Context, t *tracked,
+func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	choose func([]*effect) ([]*effect, error)) (any, error) {
+	t, past, err := g.toUndo(ctx, r, in)
+	if t == nil {
+		return past, err
+	}
 	release, err := t.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if err := g.look(ctx, t); err != nil {
+	recorded, err := g.look(ctx, t)
+	if err != nil {
 		return nil, err
 	}
-	last, err := choose(t.standing())
+	if recorded.State != ledger.StateOpen && recorded.State != ledger.StateUnwinding {
+		g.plans.notice(t, recorded)
+		return t.closed(recorded), nil
+	}
+	last, err := choose(t.those((*effect).undoable))
 	if err != nil {
 		return nil, err
 	}
 	if len(last) == 0 {
-		return report{Plan: t.plan.ID(), State: ledger.StateOpen, Message: "it is the last action"}, nil
+		return report{Plan: t.plan.ID(), State: recorded.State, Message: "there is nothing to undo"}, nil
 	}
-	first := last[0]
-	if first.mark == "" {
-		return nil, ledger.Refuse("action", first.Action+" can be undone only together with what "+
-			"was done before it", "undo_last with a larger count, or plan_fail")
+	if err := t.alone(last); err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, undoWait)
+	t.mu.Lock()
+	wait := t.budget.spend(time.Now())
+	t.mu.Unlock()
+	if wait > 0 {
+		return nil, ledger.Refuse("plan", fmt.Sprintf("plan %s was undone in part %d times within %v",
+			t.plan.ID(), undosMax, undoSpan), fmt.Sprintf("another way than undoing and doing again: "+
+			"plan_commit or plan_fail, or the next undo in %d s", int(wait.Seconds())+1))
+	}
+	return g.undo(ctx, t, last)
+}
+
+// toUndo finds the plan that is to be undone in part; without one there is an answer, or an error.
+func (g *Gateway) toUndo(ctx context.Context, r request, in ownInput) (*tracked, any, error) {
+	t, err := g.plans.of(ctx, r.session, in.Plan, false)
+	if err == nil || in.Plan == "" {
+		return t, nil, err
+	}
+	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	err = t.plan.UnwindTo(ctx, first.mark, "undo of "+names(last))
+	past, failed := g.agent.Past(looking, in.Plan, 0)
+	if failed != nil || past.State == ledger.StateOpen {
+		return nil, nil, err
+	}
+	t = &tracked{}
+	t.effects, _ = g.recollect(past)
+	t.learn(past)
+	return nil, t.closed(past), nil
+}
+
+// closed says that a plan is not open, so that nothing of it was undone now.
+func (t *tracked) closed(past coordinator.Past) report {
+	out := t.report(past, func(*effect) bool { return true })
+	out.refused, out.Message = true, "nothing was undone now: "+out.Message
+	return out
+}
+
+// alone refuses to undo effects that can be undone only together with others before them.
+func (t *tracked) alone(last []*effect) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last[0].mark != "" {
+		return nil
+	}
+	want := "plan_fail, which undoes all of the plan"
+	if count := t.joint(slices.Index(t.effects, last[0])); count > 0 {
+		want = fmt.Sprintf("undo_last with count %d or more", count)
+	}
+	return ledger.Refuse("action", last[0].Action+" has no savepoint of its own, of which a plan has "+
+		fmt.Sprintf("at most %d, and can be undone only together with what was done before it",
+			ledger.SavepointsMax), want)
+}
+
+// undo goes back to the savepoint before some effects.
+func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect) (any, error) {
+	mark := last[0].mark
+	waiting, cancel := context.WithTimeout(ctx, undoWait)
+	defer cancel()
+	err := t.plan.UnwindTo(waiting, mark, "undo of "+names(last))
 	switch {
 	case errors.Is(err, coordinator.ErrUnwound),
 		errors.Is(err, coordinator.ErrUnwinding) && t.overs(err):
 		g.plans.drop(t, err)
 		return g.waited(ctx, t)
-	case err != nil && t.plan.GoesBack():
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for _, e := range last {
-			e.State = stateUndoing
-		}
-		return report{Plan: t.plan.ID(), State: ledger.StateUnwinding, Message: "it is being undone, " +
-			"and goes on; the plan is open again then: " + err.Error()}, nil
-	case err != nil:
-		return nil, err
+	case err != nil && !t.plan.GoesBack():
+		return nil, g.notBack(t, last, err)
 	}
-	out := report{Plan: t.plan.ID(), State: ledger.StateOpen}
+	past, failed := g.look(context.WithoutCancel(ctx), t)
 	t.mu.Lock()
-	for _, e := range slices.Backward(last) {
-		e.State = stateUndone
-		out.Undone = append(out.Undone, e)
+	for _, e := range last {
+		if failed != nil || err != nil && e.State == e.known {
+			e.State = stateUndoing // until the ledger says more
+		}
 	}
-	t.mark = first.mark // it is the place where the plan is now
+	if err == nil {
+		t.mark = mark // it is the place where the plan is now
+	}
 	t.mu.Unlock()
+	if failed != nil {
+		past = coordinator.Past{Plan: t.plan.ID(), State: ledger.StateUnwinding,
+			Reason: "what became of the calls is not known yet: " + failed.Error()}
+	}
+	out := t.report(past, func(e *effect) bool { return slices.Contains(last, e) })
+	if err != nil {
+		out.Message = "it is being undone, and goes on; the plan is open again then: " + err.Error()
+	}
 	return out, nil
+}
+
+// notBack says why a plan does not go back to the savepoint before some effects.
+func (g *Gateway) notBack(t *tracked, last []*effect, err error) error {
+	var refused *ledger.Refused
+	switch {
+	case t.overs(err):
+		g.plans.drop(t, err)
+	case errors.As(err, &refused) && refused.Field == "unwind_requested.to_savepoint":
+		t.mu.Lock()
+		last[0].mark = "" // the ledger does not have it
+		t.mu.Unlock()
+		return t.alone(last)
+	}
+	return err
 }
 
 func names(list []*effect) string {

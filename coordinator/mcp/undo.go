@@ -143,6 +143,9 @@ func (s *Server) look(ctx context.Context, r Recipe, vars *triggers.BindingVars)
 			return false, err
 		}
 		vars.Probe = answer
+		if err := s.x.lists(r.Probe.Lists, vars); err != nil {
+			return false, &stopped{"recipe", err.Error()}
+		}
 	}
 	if r.Done == "" {
 		return false, nil

@@ -54,6 +54,11 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 		Verdict:      a.Verdict(),
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),
+		Undo: a.Undo(), Note: row.Note,
+	}
+	if row.Resolution != nil {
+		past.Resolution, past.ResolvedBy = a.Resolution(), row.Resolution.Actor
+		past.ResolvedReason = row.Resolution.Reason
 	}
 	if row.FoundRef != "" && row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED {
 		past.ExternalRef = row.FoundRef // a completed forward has said its own, or none

@@ -76,6 +76,15 @@ type PastAction struct {
 	Owed        bool   `json:"owed,omitempty"`    // its undo may still be asked for
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool `json:"undone,omitempty"`
+
+	// What has become of its undo, as an Action of plan.show says it; no Undo: the host has an
+	// earlier version.
+	Undo           string `json:"undo,omitempty"`
+	Note           string `json:"note,omitempty"`       // why it is skipped, failed or quarantined
+	Resolution     string `json:"resolution,omitempty"` // its owner's answer: done, lost, accepted
+	ResolvedBy     string `json:"resolved_by,omitempty"`
+	ResolvedReason string `json:"resolved_reason,omitempty"`
+
 	// it is owed once more for this action: no call of the function
 	DutyOf string `json:"duty_of,omitempty"`
 	Child  string `json:"child,omitempty"` // it stands for this plan: likewise

@@ -203,7 +203,19 @@ func TestFoldersAreRemovedOnlyIfEmpty(t *testing.T) {
 	if !changed(err) || !strings.Contains(err.Error(), "theirs") {
 		t.Errorf("a folder that is not empty: %v", err)
 	}
-	if err := os.Remove(r.path("x/y/theirs")); err != nil {
+	if err := errors.Join(os.Remove(r.path("x/y/theirs")), os.Chmod(r.path("x/y"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Restore(files.Undo{Before: before, After: after}); !changed(err) {
+		t.Errorf("a folder with permissions of someone: %v", err)
+	}
+	if err := errors.Join(os.Chmod(r.path("x/y"), 0o755), os.Chmod(r.path("x/y/z"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Restore(files.Undo{Before: before, After: after}); !changed(err) {
+		t.Errorf("a folder with permissions of someone: %v", err)
+	}
+	if err := os.Chmod(r.path("x/y/z"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Restore(files.Undo{Before: before, After: after}); err != nil {
@@ -244,6 +256,96 @@ func TestAMoveIsUndoneUnlessSomethingIsInItsWay(t *testing.T) {
 	}
 	if err := r.MoveBack(files.Undo{Before: before, After: after}); !changed(err) {
 		t.Errorf("both are gone: %v", err)
+	}
+}
+
+// Permissions that someone has given since are a conflict as changed bytes are. A file that was only
+// touched is put back, with the time of that: its bytes are others than those that were touched.
+func TestPermissionsOfOthersAreNotUndone(t *testing.T) {
+	t.Parallel()
+	chmod := func(name string, mode os.FileMode) func(*room) error {
+		return func(r *room) error { return os.Chmod(r.path(name), mode) }
+	}
+	long := time.Date(2021, 1, 1, 0, 0, 0, 1, time.UTC)
+	for _, test := range []struct {
+		name     string
+		old, new string // of the file; no old: there was none
+		since    func(*room) error
+		conflict bool
+		touched  bool // its time is not that of before
+	}{
+		{"none", "old", "new", chmod("x/f", 0o640), false, false},
+		{"chmod", "old", "new", chmod("x/f", 0o600), true, false},
+		{"setuid", "old", "new", chmod("x/f", 0o640|os.ModeSetuid), true, false},
+		{"touch", "old", "new", func(r *room) error { return os.Chtimes(r.path("x/f"), long, long) }, false, true},
+		{"a file system without fractions", "old", "new", func(r *room) error {
+			whole := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+			return os.Chtimes(r.path("x/f"), whole, whole)
+		}, false, false},
+		{"a new file", "", "new", chmod("x/f", 0o640), false, false},
+		{"chmod of a new file", "", "new", chmod("x/f", 0o600), true, false},
+		{"chmod of a new folder", "", "new", chmod("x", 0o700), true, false},
+		{"chmod of the folder around it", "old", "new", chmod("x", 0o700), false, false},
+	} {
+		r := newRoom(t)
+		if test.old != "" {
+			if err := os.Mkdir(r.path("x"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			r.write("x/f", test.old)
+		}
+		before := r.take("x/f")
+		if err := os.MkdirAll(r.path("x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r.write("x/f", test.new)
+		after := r.after(before)
+		if err := test.since(r); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // it can be repeated
+			if err := r.Restore(files.Undo{Before: before, After: after, Key: "k"}); changed(err) != test.conflict ||
+				err != nil && !test.conflict {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		}
+		now := r.after(before).Entries[0]
+		switch was := before.Entries[0]; {
+		case test.conflict:
+			r.reads("x/f", test.new)
+		case now.SHA256 != was.SHA256 || now.Mode != was.Mode ||
+			(now.Modified != was.Modified) != test.touched || now.Modified == long.Format(time.RFC3339Nano):
+			t.Errorf("%s: it is %+v, and was %+v", test.name, now, was)
+		}
+	}
+}
+
+// An effect that has left the bytes as they were: what it has done to mode and time is undone, and
+// what someone else has done since is not.
+func TestModeAndTimeOfTheSameBytes(t *testing.T) {
+	t.Parallel()
+	for _, since := range []os.FileMode{0o644, 0o640, 0o600} { // the effect's, that of before, another's
+		r := newRoom(t)
+		r.write("f", "same")
+		before := r.take("f")
+		if err := errors.Join(os.Chmod(r.path("f"), 0o644),
+			os.Chtimes(r.path("f"), time.Time{}, time.Date(2021, 1, 1, 0, 0, 0, 5, time.UTC))); err != nil {
+			t.Fatal(err)
+		}
+		after := r.after(before)
+		if err := os.Chmod(r.path("f"), since); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Restore(files.Undo{Before: before, After: after}); err != nil {
+			t.Error(err)
+		}
+		now, want := r.after(before).Entries[0], before.Entries[0].Mode
+		if since == 0o600 {
+			want = 0o600
+		}
+		if now.Mode != want || (now.Modified == before.Entries[0].Modified) == (since == 0o600) {
+			t.Errorf("%o: it is %+v, and was %+v", since, now, before.Entries[0])
+		}
 	}
 }
 

@@ -50,9 +50,18 @@ type Entry struct {
 	// Of what is absent: the folders on its path that are, too, the highest first, and itself.
 	Missing []string `json:"missing,omitempty"`
 
+	// Made are the folders among those that were missing and are there now, but for the path itself.
+	Made []Access `json:"made,omitempty"`
+
 	// The nearest folder above that is there, and when it was changed last.
 	Anchor         string `json:"anchor"`
 	AnchorModified string `json:"anchor_modified"`
+}
+
+// Access is who may do what.
+type Access struct {
+	Mode  uint32 `json:"mode"`
+	Owner string `json:"owner,omitempty"`
 }
 
 // Take says what is at these paths, with the bytes of files. Errors: *ledger.Refused for a path
@@ -155,6 +164,11 @@ func (f *Files) now(b Entry) (Entry, error) {
 	if e.Kind == File {
 		if e.SHA256, _, err = digest(b.Path, io.Discard); err != nil {
 			return Entry{}, err
+		}
+	}
+	for _, path := range b.Missing[:max(0, len(b.Missing)-1)] {
+		if info, err := os.Lstat(path); err == nil && info.IsDir() {
+			e.Made = append(e.Made, Access{mode(info.Mode()), owner(info)})
 		}
 	}
 	e.Anchor, e.AnchorModified = b.Anchor, ""

@@ -73,15 +73,22 @@ func (f *Files) put(b, now Entry, after *Entry, u Undo) error {
 			"may mean another path"}
 	case b.Kind == Absent && now.Kind == Absent && !half(b), b.Kind == Folder:
 		return nil
-	case b.Kind == Absent && (now.Kind != File || ours):
-		err = f.unmake(b, now, u.Key)
 	case b.Kind == File && now.Kind == File && now.SHA256 == b.SHA256:
-		if now.Modified == b.Modified && now.Mode == b.Mode || after == nil ||
-			after.Modified != now.Modified {
-			return nil // as it was, or touched by someone else since
+		if !dressable(b, now, after) {
+			return nil // as it was, or as someone else has made it since
 		}
 		err = dress(b.Path, b)
+	case after != nil && now.Kind == after.Kind && other(now, *after) != "":
+		return &Changed{b.Path, other(now, *after)}
+	case b.Kind == Absent && after != nil && now.Kind != after.Kind && now.Kind != Absent:
+		return &Changed{b.Path, fmt.Sprintf("is a %s by now, and the call has made a %s", now.Kind,
+			after.Kind)}
+	case b.Kind == Absent && (now.Kind != File || ours):
+		err = f.unmake(b, now, u.Key)
 	case b.Kind == File && now.Kind == File && ours:
+		if after != nil && !sameTime(after.Modified, now.Modified) {
+			b.Modified = stamp(time.Now()) // who has touched it knows other bytes than it has from now on
+		}
 		err = f.rewrite(b)
 	default:
 		return &Changed{b.Path, changedText(b, now)}
@@ -90,6 +97,51 @@ func (f *Files) put(b, now Entry, after *Entry, u Undo) error {
 		return err
 	}
 	return settleAnchor(b, now, after)
+}
+
+// other says which permissions someone has given to what an effect has left, or to a folder that it
+// has made on its way; empty: none. Who may do what with a file is never undone with its bytes.
+func other(now, after Entry) string {
+	text := func(mode uint32, owner string) string {
+		return fmt.Sprintf("mode %04o, owner %s", mode, owner)
+	}
+	if now.Mode != after.Mode || now.Owner != after.Owner {
+		return "has other permissions since: " + text(now.Mode, now.Owner) + ", and the call has left " +
+			text(after.Mode, after.Owner)
+	}
+	for i, left := range after.Made {
+		if i < len(now.Made) && now.Made[i] != left {
+			return fmt.Sprintf("is in a folder that has other permissions since: %s, and the call has left "+
+				"%s", text(now.Made[i].Mode, now.Made[i].Owner), text(left.Mode, left.Owner))
+		}
+	}
+	return ""
+}
+
+// dressable reports whether a file has its bytes still, or again, and mode and time of the effect,
+// or of an undo of it that was cut short.
+func dressable(b, now Entry, after *Entry) bool {
+	if now.Modified == b.Modified && now.Mode == b.Mode && now.Owner == b.Owner || after == nil {
+		return false
+	}
+	return sameTime(now.Modified, after.Modified) &&
+		(now.Mode == after.Mode || now.Mode == b.Mode) &&
+		(now.Owner == after.Owner || now.Owner == b.Owner)
+}
+
+// coarse is the largest step of the times of a file system, that of FAT.
+const coarse = 2 * time.Second
+
+// sameTime reports whether two times of a file may be the same one: a file system that keeps no
+// fractions of a second may show them for as long as it has the file in memory.
+func sameTime(x, y string) bool {
+	if x == y {
+		return true
+	}
+	a, bad := time.Parse(time.RFC3339Nano, x)
+	b, worse := time.Parse(time.RFC3339Nano, y)
+	return bad == nil && worse == nil && (a.Nanosecond() == 0) != (b.Nanosecond() == 0) &&
+		a.Sub(b).Abs() < coarse
 }
 
 func changedText(b, now Entry) string {

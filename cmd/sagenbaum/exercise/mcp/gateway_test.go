@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,6 +152,36 @@ func TestAnUndoOutlivesItsGateway(t *testing.T) {
 		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
 	}
 	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
+// The client closes the input of its gateway, as clients do at their end, or the gateway is told to
+// end: with --on-disconnect fail all is undone when it has ended, and no worker is needed.
+func TestWhatAClientLeavesIsUndoneBeforeItsGatewayEnds(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, t.TempDir())
+	for name, end := range map[string]func(*sdk.ClientSession, *exec.Cmd) error{
+		"its input ends": func(c *sdk.ClientSession, _ *exec.Cmd) error { return c.Close() },
+		"SIGTERM": func(c *sdk.ClientSession, gateway *exec.Cmd) error {
+			err := gateway.Process.Signal(syscall.SIGTERM)
+			_ = c.Wait() // its output ends with the process
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, state := t.TempDir(), t.TempDir()
+			start := treeOf(t, dir)
+			client, gateway := mcpClient(t, s, state, append([]string{"--on-disconnect", "fail", "--"},
+				filesServer(t, dir)...)...)
+			mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "new"), "content": "new"})
+			if err := end(client, gateway); err != nil {
+				t.Error(err)
+			}
+			if now := treeOf(t, dir); now != start {
+				t.Errorf("the folder is\n%s\nwant\n%s", now, start)
+			}
+		})
+	}
 }
 
 func TestTheDemoOfMCPHolds(t *testing.T) {

@@ -1,0 +1,305 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// What became of the effects of a plan is asked of the ledger each time that a tool answers: a
+// person, a condition, a deadline or another gateway may have undone them, or have let them stand.
+
+// effect is one call that may have changed something.
+type effect struct {
+	Action   string            `json:"action"`
+	Tool     string            `json:"tool"`
+	About    string            `json:"about,omitempty"`
+	Class    contract.Class    `json:"class"`
+	Fidelity contract.Fidelity `json:"fidelity,omitempty"`
+	State    string            `json:"state"` // one of the states below
+
+	why   string // it is so, as the ledger says
+	known string // done or in_doubt: what is known of the call, whatever became of its undo
+	print string // of server, tool and arguments
+	past  string // likewise, of a call of an earlier process
+	mark  string // the savepoint before it
+}
+
+// States of effects.
+const (
+	stateDone    = "done"
+	stateInDoubt = "in_doubt"
+	stateUndoing = "being_undone"
+	stateUndone  = "undone"
+	stateOwner   = "needs_owner" // its undo is quarantined
+	stateStays   = "stays"       // for good: it is committed, or its owner said so
+)
+
+// there reports whether the effect is there, as far as is known.
+func (e *effect) there() bool { return e.State != stateUndone }
+
+// undoable reports whether an undo of an open plan undoes it.
+func (e *effect) undoable() bool {
+	return e.State == stateDone || e.State == stateInDoubt || e.State == stateUndoing
+}
+
+// judge takes what the ledger says of the effect. What was undone stays so: an answer may be older.
+func (e *effect) judge(a coordinator.PastUndo) {
+	if e.State == stateUndone && a.DutyOf == "" {
+		return
+	}
+	switch a.Undo {
+	case "":
+		if a.Undone {
+			e.State, e.why = stateUndone, ""
+		}
+	case "held":
+		e.State, e.why = e.known, ""
+	case "retired":
+		e.State, e.why = stateStays, "its plan is committed"
+	case "compensated":
+		e.State, e.why = stateUndone, ""
+	case "skipped":
+		e.State, e.why = stateUndone, a.Note
+	case "quarantined":
+		e.State, e.why = stateOwner, a.Note
+	case "resolved":
+		e.State, e.why = stateStays, "its owner lets it stand: "
+		if a.Resolution == "done" {
+			e.State, e.why = stateUndone, "its owner has seen to it: "
+		}
+		e.why += a.Resolution + said(" by ", a.ResolvedBy) + said(", ", a.ResolvedReason)
+	default:
+		e.State, e.why = stateUndoing, ""
+	}
+}
+
+func said(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// learn has the effects know what the ledger says of them.
+func (t *tracked) learn(past coordinator.Past) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	byAction := map[string]*effect{}
+	for _, e := range t.effects {
+		byAction[e.Action] = e
+	}
+	for _, a := range past.Actions {
+		switch e := byAction[cmp.Or(a.DutyOf, a.Action)]; {
+		case e == nil:
+		case a.DutyOf == "" && a.Outcome == api.OutcomeFailed:
+			e.State, e.why = stateUndone, "it is known not to have happened"
+		case a.DutyOf == "" || !slices.Contains([]string{"held", "compensated", "skipped"}, a.Undo):
+			e.judge(a)
+		}
+	}
+	if past.State == ledger.StateOpen && goesOn(t.over) {
+		t.over = nil
+	}
+}
+
+// goesOn reports whether a plan that took no effect for a reason may do so again: its owner has
+// answered for the undo that it was waiting for.
+func goesOn(over error) bool {
+	return errors.Is(over, coordinator.ErrUnwound) || errors.Is(over, coordinator.ErrUnwinding)
+}
+
+// look asks what became of the effects of a plan.
+func (g *Gateway) look(ctx context.Context, t *tracked) (coordinator.Past, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	past, err := g.agent.Past(ctx, t.plan.ID(), t.plan.Stored())
+	if err == nil {
+		t.learn(past)
+	}
+	return past, err
+}
+
+// recollect makes the effects of what is recorded of a plan.
+func (g *Gateway) recollect(past coordinator.Past) (effects []*effect, marks int) {
+	mark, next := "", past.Savepoints
+	for i, a := range past.Actions {
+		for len(next) > 0 && next[0].Before <= i {
+			mark, next = next[0].Name, next[1:]
+		}
+		if a.DutyOf != "" || a.Outcome == api.OutcomeFailed {
+			continue
+		}
+		e := g.effectOf(a.Recorded)
+		if !a.Undone { // else an undo to the savepoint before it is one of the next call
+			e.mark, mark = mark, ""
+		}
+		effects = append(effects, e)
+	}
+	for _, s := range past.Savepoints {
+		if n, err := strconv.Atoi(strings.TrimPrefix(s.Name, markPrefix)); err == nil {
+			marks = max(marks, n)
+		}
+	}
+	return effects, marks
+}
+
+// effectOf is the effect of an action of an earlier process.
+func (g *Gateway) effectOf(r coordinator.Recorded) *effect {
+	e := &effect{Action: r.Action, Tool: r.Capability, Class: contract.Irreversible,
+		known: stateDone, past: pastPrint(r.Capability, r.Input)}
+	if r.Outcome != api.OutcomeCompleted {
+		e.known = stateInDoubt
+	}
+	e.State = e.known
+	for _, s := range g.config.Servers {
+		for _, name := range sortedKeys(s.first) {
+			if s.Capability(name) == r.Capability {
+				e.Tool = g.shown(s, name)
+			}
+		}
+		for _, name := range sortedKeys(s.pack.Tools) {
+			if s.Capability(name) == r.Capability {
+				tool := s.pack.Tools[name]
+				e.Tool, e.Class, e.Fidelity = g.shown(s, name), tool.Class, tool.Fidelity
+			}
+		}
+	}
+	return e
+}
+
+// pastPrint is the print of a call of an earlier process: of its capability and its input.
+func pastPrint(capability string, input []byte) string {
+	return capability + " " + hex.EncodeToString(input)
+}
+
+// report is what the gateway's own tools answer.
+type report struct {
+	Plan    string `json:"plan"`
+	State   string `json:"state"`
+	Undone  []told `json:"undone,omitempty"`
+	Stands  []told `json:"stands,omitempty"`
+	Can     []told `json:"can_be_undone,omitempty"`
+	Message string `json:"message,omitempty"`
+
+	refused bool // nothing was done of what was asked
+}
+
+// told is an effect, and why it stands, how it can be undone, or who has undone it.
+type told struct {
+	effect
+	How string `json:"how,omitempty"`
+}
+
+// report says of some effects of a plan, latest first, what is undone, what stands and why, and
+// what an undo can undo.
+func (t *tracked) report(past coordinator.Past, of func(*effect) bool) report {
+	out := report{Plan: past.Plan, State: past.State}
+	if past.State != ledger.StateOpen {
+		out.Message = ended(past)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, e := range slices.Backward(t.effects) {
+		switch {
+		case !of(e):
+		case !e.there():
+			out.Undone = append(out.Undone, told{*e, e.why})
+		case past.State == ledger.StateOpen && e.undoable() && e.Class != contract.Irreversible &&
+			e.State != stateUndoing:
+			out.Can = append(out.Can, told{*e, t.can(i)})
+		default:
+			out.Stands = append(out.Stands, told{*e, e.stands(past)})
+		}
+	}
+	return out
+}
+
+// ended says what a plan that is not open is, and why.
+func ended(past coordinator.Past) string {
+	text := "it is " + past.State + said(": ", past.Reason)
+	if past.UndoneAs != "" {
+		text += "; plan " + past.UndoneAs + " undoes it"
+	}
+	return text
+}
+
+// stands says why an effect is there.
+func (e *effect) stands(past coordinator.Past) string {
+	switch {
+	case e.State == stateOwner:
+		return "its undo needs the plan's owner" + said(": ", e.why) + " (sagenbaum quarantine show " +
+			past.Plan + " " + e.Action + ")"
+	case e.State == stateStays:
+		return e.why
+	case e.State == stateUndoing && past.State == ledger.StateQuarantined:
+		return "its undo is held until the plan's owner has answered for another one"
+	case e.State == stateUndoing:
+		return "it is being undone"
+	case e.Class == contract.Irreversible:
+		return "nothing undoes it"
+	case past.State == ledger.StateQuarantined:
+		return "it was not to be undone; nothing more is done before the plan's owner has answered"
+	}
+	return "its plan is " + past.State + said(": ", past.Reason)
+}
+
+// can says how effect i can be undone. Called with mu held.
+func (t *tracked) can(i int) string {
+	e := t.effects[i]
+	how := cmp.Or(string(e.Fidelity), "as its contract says")
+	if e.State == stateInDoubt {
+		how = "no one knows whether it has happened; its undo finds out"
+	}
+	if e.mark != "" {
+		return how
+	}
+	together := "together with what was done before it"
+	if count := t.joint(i); count > 0 {
+		together += fmt.Sprintf(": undo_last with count %d or more", count)
+	} else {
+		together += ": plan_fail"
+	}
+	if e.State == stateInDoubt {
+		return how + ", " + together
+	}
+	return together
+}
+
+// joint is with how many of the last effects one without a savepoint of its own can be undone; 0:
+// only with all. Called with mu held.
+func (t *tracked) joint(i int) (count int) {
+	for n, e := range slices.Backward(t.effects) {
+		if e.undoable() {
+			count++
+			if n <= i && e.mark != "" {
+				return count
+			}
+		}
+	}
+	return 0
+}
+
+// budget bounds how often a plan is undone in part: an agent may undo and do again for ever.
+type budget struct{ undos []time.Time }
+
+// spend takes an undo at a time; wait: none is left, but after so long there is.
+func (b *budget) spend(now time.Time) (wait time.Duration) {
+	b.undos = slices.DeleteFunc(b.undos, func(t time.Time) bool { return now.Sub(t) >= undoSpan })
+	if len(b.undos) >= undosMax {
+		return b.undos[0].Add(undoSpan).Sub(now)
+	}
+	b.undos = append(b.undos, now)
+	return 0
+}
