@@ -53,6 +53,7 @@ type outbound struct {
 func (a *actor) takeUp() error {
 	actuator, err := actuators.NewNATS(actuators.Config{
 		Conn: a.host.cfg.Conn, Tenant: a.tenant, Refused: a.workers.Refused,
+		Counted: a.workers.Counted,
 	})
 	if err != nil {
 		return err

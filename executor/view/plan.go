@@ -285,6 +285,8 @@ type RefusedReply struct {
 	Action     string `json:"action"`
 	Worker     string `json:"worker,omitempty"` // as it calls itself
 	Problem    string `json:"problem"`
+	// RightNs is when that worker has answered as it should since; 0: it has not.
+	RightNs int64 `json:"right_ns,omitempty"`
 }
 
 // Folding is how far a host is that catches up with its ledger: after a start without a
