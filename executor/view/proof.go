@@ -24,6 +24,8 @@ type Checkpoint struct {
 	Root    []byte `json:"root,omitempty"`
 	Key     string `json:"key,omitempty"`     // verifier key that this host signs with
 	Problem string `json:"problem,omitempty"` // why this host does not sign
+	// NoKey: it lacks the key in force, or cannot use it.
+	NoKey bool `json:"no_key,omitempty"`
 	// the ledger is not the one that was signed
 	Alarm   bool   `json:"alarm,omitempty"`
 	Witness string `json:"witness,omitempty"` // name of its key
