@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,8 +88,9 @@ func examineRole(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
 	}
 	c.Denied.Store(before)
 	if len(wide) > 0 {
-		return warn(check,
-			"sagenbaum user export, and nothing beside it, in the servers' configuration",
+		return warn(check, "have each server include what this prints, and no other user or permission, "+
+			"and read it again, by nats-server --signal reload: sagenbaum user export --file users "+
+			"(docs/guide/tenants.md)",
 			"this user may do more than role %s: %s", s.Self.Role, strings.Join(wide, ", "))
 	}
 	return ok(check, "user %s may do what the table gives to role %s, as far as was tried",
@@ -98,9 +100,13 @@ func examineRole(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
 // program is a process of this machine, as far as we may look at it.
 type program struct {
 	pid       string
+	uid       string // of the user whose it is; empty: not known
 	arguments string
 	creds     string // of its environment
 }
+
+// uidLine is where the system says whose a program is.
+var uidLine = regexp.MustCompile(`(?m)^Uid:\s+(\d+)`)
 
 // programs are those that the system shows us; none where it has no such folder.
 func programs(proc string) (all []program) {
@@ -115,6 +121,11 @@ func programs(proc string) (all []program) {
 		}
 		p := program{pid: filepath.Base(filepath.Dir(file)),
 			arguments: strings.ReplaceAll(string(line), "\x00", " ")}
+		if status, err := os.ReadFile(filepath.Join(filepath.Dir(file), "status")); err == nil {
+			if found := uidLine.FindSubmatch(status); found != nil {
+				p.uid = string(found[1])
+			}
+		}
 		if environ, err := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")); err == nil {
 			for _, entry := range strings.Split(string(environ), "\x00") {
 				if creds, ok := strings.CutPrefix(entry, "SAGENBAUM_CREDS="); ok {
@@ -169,16 +180,18 @@ func examineSeed(ctx context.Context, c *cli.Client, s *cli.Settings, all []prog
 	return judgeSeed(found, s.Creds, a.Users)
 }
 
-// clientBeside is a process with credentials that we can read: it runs as the same user.
+// clientBeside is a process with credentials that we can read, and that runs as the same user.
 type clientBeside struct {
 	pid         string
 	credentials access.Credentials
 }
 
-// clientsBeside are those of any server, but for whoever has our own credentials.
+// clientsBeside are those of any server, but for whoever has our own credentials. A superuser sees
+// those of other users, too, which cannot read what is its own.
 func clientsBeside(all []program, own string) (found []clientBeside) {
+	uid := strconv.Itoa(os.Getuid())
 	for _, p := range all {
-		if p.creds == "" || p.creds == own {
+		if p.creds == "" || p.creds == own || p.uid != "" && p.uid != uid {
 			continue
 		}
 		if c, err := access.ReadCredentials(p.creds); err == nil {
