@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,82 +24,152 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// advised are the checks of the doctor that give advice, and where it is followed: "here", in
-// TestTheDoctorsAdviceIsFollowed, or why it is not.
-var advised = map[string]string{
-	"worker": "here", "capability": "here", "quarantine": "here", "deadlines": "here", "windows": "here",
-	"conditions": "here", "records": "here", "writers": "here", "durability": "here",
+// advised are the checks of the doctor that give advice, and the functions of tests, of this package
+// or of the exercises, that make the finding, follow the advice and see that the finding is gone.
+var advised = map[string][]string{
+	"worker": here, "capability": here, "quarantine": here, "deadlines": here, "windows": here,
+	"conditions": here, "records": here, "writers": here, "durability": here,
 
-	"fold":       "waits, and looks again",
-	"executor":   "waits, mends a disk or a clock, or repairs as ledger does",
-	"handler":    "a program of its own runs again: coordinator/replay",
-	"server":     "another server",
-	"ledger":     "repairs: TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine and the exercises",
-	"hosts":      "waits, or mends another host",
-	"checkpoint": "copies keys, or rotates them: TestKeysAreMadeListedAndRotatedFromTheCommandLine and the exercises",
-	"witness":    "another machine",
-	"key":        "copies keys from another host",
-	"pages":      "someone listens: executor/host TestS102APageThatNobodyHearsStaysOpen",
-	"replicas":   "a cluster",
-	"room":       "a larger limit",
-	"disk":       "a larger disk",
-	"clock":      "another clock",
-	"replies":    "another worker",
-	"fields":     "another worker",
+	"fold": {"TestTheAdviceOnAFoldThatStandsStillIsFollowed", "TestTheAdviceOnAFoldThatIsUnderWayIsFollowed"},
+	"executor": {"TestTheAdviceOnAFullLedgerIsFollowed", "TestTheAdviceOnTheClockIsFollowed",
+		"TestTheAdviceOnSeveralHostsIsFollowed", "TestTheAdviceOnAFoldThatIsUnderWayIsFollowed",
+		"TestAFullDiskIsSaidByStatusAndDoctor",
+		"TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine"},
+	"handler": {"TestAHandlerThatNoProcessOffersIsSeen"},
+	"server":  {"TestTheAdviceOnAServerThatIsNotStrictIsFollowed"},
+	"ledger":  {"TestTheAdviceOnALedgerWithAGapIsFollowed"},
+	"hosts":   {"TestTheAdviceOnSeveralHostsIsFollowed", "TestTheAdviceOnAHostThatIsDegradedIsFollowed"},
+	"checkpoint": {"TestTheAdviceOnAKeyThatIsAwayIsFollowed", "TestKeysAreMadeListedAndRotatedFromTheCommandLine",
+		"TestTheAdviceOnAnotherHistoryIsFollowed"},
+	"witness":  {"TestTheAdviceOnAnotherHistoryIsFollowed"},
+	"key":      {"TestTheAdviceOnSeveralHostsIsFollowed"},
+	"pages":    {"TestTheAdviceOnPagesIsFollowed"},
+	"replicas": {"TestTheAdviceOnReplicasIsFollowed"},
+	"room":     {"TestTheAdviceOnAFullLedgerIsFollowed"},
+	"disk":     {"TestAFullDiskIsSaidByStatusAndDoctor"},
+	"clock":    {"TestTheAdviceOnTheClockIsFollowed"},
+	"replies":  {"TestTheAdviceOnAnswersOfWorkersIsFollowed"},
+	"fields":   {"TestTheAdviceOnAnswersOfWorkersIsFollowed"},
+
+	"entry":     {"TestTheAdviceOnAnOpenServerIsFollowed", "TestTheAdviceOnAWideRoleIsFollowed"},
+	"role":      {"TestTheAdviceOnAWideRoleIsFollowed"},
+	"arguments": {"TestProgramsThatShowSecretsAreFound"},
+	"seed":      {"TestTheDoctorSeesAgentsOfItsOwnServer"},
 }
 
-// TestTheDoctorGivesNoOtherAdvice: who adds one says here where it is followed.
+var here = []string{"TestTheDoctorsAdviceIsFollowed"}
+
+// parsed are files of Go by pattern.
+func parsed(t *testing.T, patterns ...string) (files []*ast.File) {
+	t.Helper()
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, name := range names {
+			file, err := parser.ParseFile(gotoken.NewFileSet(), name, nil, 0)
+			must(t, err)
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// textIn is the text of a literal; empty: it is none.
+func textIn(e ast.Expr) (text string) {
+	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == gotoken.STRING {
+		text, _ = strconv.Unquote(literal.Value)
+	}
+	return text
+}
+
+// textsIn are the texts in a part of a program.
+func textsIn(n ast.Node) map[string]bool {
+	texts := map[string]bool{}
+	ast.Inspect(n, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			texts[textIn(e)] = true
+		}
+		return true
+	})
+	return texts
+}
+
+// advisingIn are the checks that a function gives advice for: by their names, or by a constant or a
+// field of it that is named check.
+func advisingIn(f *ast.FuncDecl, given map[string]bool) {
+	named := ""
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			if n.Names[0].Name == "check" && len(n.Values) > 0 {
+				named = textIn(n.Values[0])
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "check" && textIn(n.Value) != "" {
+				given[textIn(n.Value)] = true
+			}
+		case *ast.CallExpr:
+			called, ok := n.Fun.(*ast.Ident)
+			if !ok || len(n.Args) < 2 || called.Name != "warn" && called.Name != "broken" {
+				break
+			}
+			if text := textIn(n.Args[0]); text != "" {
+				given[text] = true
+			} else if named != "" {
+				given[named] = true
+			}
+		}
+		return true
+	})
+}
+
+// TestTheDoctorGivesNoOtherAdvice: whoever adds one says which test follows it; there is such a test,
+// and it names the check.
 func TestTheDoctorGivesNoOtherAdvice(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("doctor/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	given := map[string]bool{"replies": true, "fields": true} // notCounted names its check in a field
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := parser.ParseFile(gotoken.NewFileSet(), name, text, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) < 2 {
-				return true
+	given, texts := map[string]bool{}, map[string]map[string]bool{}
+	for _, file := range parsed(t, "doctor/*.go", "*_test.go", "exercise/*/*_test.go") {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			switch {
+			case !ok:
+			case f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test"):
+				texts[f.Name.Name] = textsIn(f)
+			case file.Name.Name == "doctor":
+				advisingIn(f, given)
 			}
-			called, ok := call.Fun.(*ast.Ident)
-			check, isText := call.Args[0].(*ast.BasicLit)
-			if ok && isText && (called.Name == "warn" || called.Name == "broken") {
-				word, _ := strconv.Unquote(check.Value)
-				given[word] = true
-			}
-			return true
-		})
+		}
 	}
 	for check := range given {
-		if advised[check] == "" {
-			t.Errorf("advice of check %s is followed nowhere: follow it, or say why not", check)
+		if len(advised[check]) == 0 {
+			t.Errorf("advice of check %s is followed nowhere: name the test that follows it", check)
 		}
 	}
-	for check := range advised {
+	for check, tests := range advised {
 		if !given[check] {
 			t.Errorf("the doctor gives no advice of check %s any more", check)
 		}
+		for _, test := range tests {
+			if !texts[test][check] {
+				t.Errorf("check %s: there is no %s, or it does not name the check", check, test)
+			}
+		}
 	}
 }
 
-// commands are the command lines in an advice, without the program's name.
-func commandsIn(advice string) (lines [][]string) {
-	for _, found := range regexp.MustCompile(`sagenbaum ([^;,()]+)`).FindAllStringSubmatch(advice, -1) {
-		lines = append(lines, strings.Fields(found[1]))
+// asking runs command lines in this process, as who runs the server: processes cost more.
+func asking(t *testing.T, url string) cmdtest.Asking {
+	return func(args ...string) cmdtest.Result {
+		args = append(args, "--server", url, "--tenant", "default")
+		if creds, ok := cmdtest.LocalOf(url); ok {
+			args = append(args, "--creds", creds)
+		}
+		var stdout, stderr bytes.Buffer
+		code := again(t.Context(), args, &stdout, &stderr)
+		return cmdtest.Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
 	}
-	return lines
 }
 
 func must(t *testing.T, err error) {
@@ -146,16 +216,14 @@ func TestTheDoctorsAdviceIsFollowed(t *testing.T) {
 		"quarantine": "mail.send", "deadlines": "seat.hold", "windows": "room.free", "conditions": "price",
 		"records": "planOpend",
 	}
-	for check, where := range advised {
-		if where != "here" {
-			continue
-		}
+	for _, check := range []string{"worker", "capability", "quarantine", "deadlines", "windows", "conditions", "records",
+		"writers", "durability"} {
 		f := sick(check)
 		if f.State != "warn" || f.Next == "" {
 			t.Errorf("%s: %+v", check, f)
 			continue
 		}
-		lines, said := commandsIn(f.Next), ""
+		lines, said := cmdtest.Commands(f.Next), ""
 		for _, line := range lines {
 			r := s.Ask(t, "default", line...)
 			if said += r.Stdout; r.Code != cli.ExitGood && r.Code != cli.ExitLook {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -55,6 +56,21 @@ func TestTheDoctorSeesAgentsOfItsOwnServer(t *testing.T) {
 	if got.State != "warn" ||
 		!strings.HasPrefix(got.Text, fmt.Sprintf("agent coder, process %d,", agent.Process.Pid)) {
 		t.Errorf("its own server: %+v", got)
+	}
+	if got.Check != "seed" || !strings.HasPrefix(got.Next, "run agents as another Unix user") {
+		t.Errorf("its own server: %+v", got)
+	}
+	must(t, agent.Process.Kill())
+	_ = agent.Wait() // it says that it was killed
+	other := exec.Command(agent.Path, "600")
+	other.Env = agent.Env
+	if os.Getuid() == 0 { // or else there is no other user to run it as
+		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		must(t, other.Start())
+		t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	}
+	if got = findingOf(t, with.Ask(t, "default", "doctor", "-o", "json"), "seed"); got.State != "ok" {
+		t.Errorf("an agent of another user: %+v", got)
 	}
 	got = findingOf(t, without.Ask(t, "default", "doctor", "-o", "json"), "seed")
 	if got.State != "ok" {

@@ -66,6 +66,9 @@ type Config struct {
 	Tenant string
 	// Refused is called for each message that did not count, one at a time; may be nil.
 	Refused func(Refusal)
+	// Counted is called for each answer to a command that did count, with whose it says it is, and
+	// whether each field of it was read; in order with Refused; may be nil.
+	Counted func(c api.Command, worker string, whole bool)
 }
 
 // NATS sends the commands of one tenant as requests, undos on api.UndoSubject and
@@ -76,6 +79,7 @@ type NATS struct {
 	tenant  string
 	prefix  string // of all reply subjects
 	refused func(Refusal)
+	counted func(c api.Command, worker string, whole bool)
 	sub     *nats.Subscription
 
 	mu      sync.Mutex
@@ -119,12 +123,15 @@ func (s *sending) command(tenant string) api.Command {
 func NewNATS(cfg Config) (*NATS, error) {
 	n := &NATS{
 		conn: cfg.Conn, tenant: cfg.Tenant, prefix: api.ReplySubject(cfg.Tenant, ""),
-		refused: cfg.Refused, pending: map[token]*sending{},
+		refused: cfg.Refused, counted: cfg.Counted, pending: map[token]*sending{},
 		looks: map[string]*look{}, asked: map[token]*look{}, plain: map[string]time.Time{},
 		looksMax: looksLimit,
 	}
 	if n.refused == nil {
 		n.refused = func(Refusal) {}
+	}
+	if n.counted == nil {
+		n.counted = func(api.Command, string, bool) {}
 	}
 	sub, err := cfg.Conn.Subscribe(n.prefix+"*", n.receive)
 	if err != nil {
@@ -199,6 +206,7 @@ func (n *NATS) receive(m *nats.Msg) {
 	}
 	n.answered(s)
 	n.unread(Refusal{Command: command, Worker: reply.Worker}, unread)
+	n.counted(command, reply.Worker, len(unread) == 0)
 	n.finish(id, Result{Fate: Replied, Reply: reply})
 }
 

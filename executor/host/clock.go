@@ -21,13 +21,15 @@ type Clock struct {
 // NewClock is the clock of the machine, taken as right from now on.
 func NewClock() *Clock {
 	start := time.Now()
-	return newClock(
+	return ClockOf(
 		func() time.Time { return time.Now().Round(0) },
 		func() time.Duration { return time.Since(start) },
 	)
 }
 
-func newClock(wall func() time.Time, mono func() time.Duration) *Clock {
+// ClockOf is a clock over others than the machine's: wall is without a monotonic part, and mono
+// counts from any fixed instant.
+func ClockOf(wall func() time.Time, mono func() time.Duration) *Clock {
 	return &Clock{wall: wall, mono: mono, guard: turn.NewClock(wall().UnixNano(), int64(mono()))}
 }
 

@@ -35,6 +35,7 @@ func (s shell) Open(out *turn.Outbound) error {
 	a := s.actor
 	actuator, err := actuators.NewNATS(actuators.Config{
 		Conn: a.host.cfg.Conn, Tenant: a.tenant, Refused: a.workers.Refused,
+		Counted: a.workers.Counted,
 	})
 	if err != nil {
 		return err

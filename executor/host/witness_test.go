@@ -2,147 +2,24 @@ package host
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/base64"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	cosign "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
-	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/host/proof/witnesstest"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
-
-// testWitness is a witness of one tenant over HTTP, written from the text of C2SP
-// tlog-witness: it keeps the last tree that it has cosigned, and no other grows from it.
-type testWitness struct {
-	t      *testing.T
-	server *httptest.Server
-	signer *cosign.Signer
-	key    string // verifier key
-
-	mu      sync.Mutex
-	tenants note.Verifiers // keys of the tenant; nil: none yet
-	size    uint64
-	root    ledger.Hash
-	asked   int
-	away    bool
-}
-
-func newTestWitness(t *testing.T) *testWitness {
-	t.Helper()
-	private, public, err := note.GenerateKey(rand.Reader, "witness.example/w1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &testWitness{t: t, key: public}
-	if w.signer, err = cosign.NewSignerForCosignatureV1(private); err != nil {
-		t.Fatal(err)
-	}
-	w.server = httptest.NewServer(w)
-	t.Cleanup(w.server.Close)
-	return w
-}
-
-// trusts gives the witness the tenant's first key.
-func (w *testWitness) trusts(verifier string) {
-	w.t.Helper()
-	known, err := note.NewVerifier(verifier)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tenants = note.VerifierList(known)
-}
-
-func (w *testWitness) seen() (size uint64, asked int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.size, w.asked
-}
-
-func (w *testWitness) ServeHTTP(out http.ResponseWriter, in *http.Request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked++
-	body, err := io.ReadAll(in.Body)
-	code, answer := http.StatusBadGateway, ""
-	if !w.away && err == nil {
-		code, answer = w.add(in, body)
-	}
-	if code == http.StatusConflict {
-		out.Header().Set("Content-Type", "text/x.tlog.size")
-	}
-	out.WriteHeader(code)
-	_, _ = io.WriteString(out, answer)
-}
-
-// add is add-checkpoint.
-func (w *testWitness) add(in *http.Request, body []byte) (code int, answer string) {
-	if in.Method != http.MethodPost || in.URL.Path != "/sub/add-checkpoint" {
-		return http.StatusNotFound, ""
-	}
-	head, message, ok := bytes.Cut(body, []byte("\n\n"))
-	lines := strings.Split(string(head), "\n")
-	first, isOld := strings.CutPrefix(lines[0], "old ")
-	old, err := strconv.ParseUint(first, 10, 63)
-	if !ok || !isOld || err != nil {
-		return http.StatusBadRequest, ""
-	}
-	var proof []ledger.Hash
-	for _, line := range lines[1:] {
-		h, err := base64.StdEncoding.DecodeString(line)
-		if err != nil || len(h) != ledger.LeafSize {
-			return http.StatusBadRequest, ""
-		}
-		proof = append(proof, ledger.Hash(h))
-	}
-	if w.tenants == nil {
-		return http.StatusForbidden, ""
-	}
-	c, _, err := ledger.OpenCheckpoint(message, "t", w.tenants)
-	switch {
-	case err != nil:
-		return http.StatusForbidden, ""
-	case old > c.Size:
-		return http.StatusBadRequest, ""
-	case old != w.size, old == c.Size && old > 0 && c.Root != w.root:
-		return http.StatusConflict, fmt.Sprintf("%d\n", w.size)
-	}
-	before := w.root
-	if old == 0 {
-		before = new(ledger.Edge).Root()
-	}
-	if ledger.VerifyConsistency(old, c.Size, proof, before, c.Root) != nil {
-		return http.StatusUnprocessableEntity, ""
-	}
-	text, _ := tiles.SplitNote(message)
-	signed, err := note.Sign(&note.Note{Text: text}, w.signer)
-	if err != nil {
-		w.t.Error(err)
-		return http.StatusInternalServerError, ""
-	}
-	w.size, w.root = c.Size, c.Root
-	_, cosignature := tiles.SplitNote(signed)
-	return http.StatusOK, cosignature
-}
 
 // TestAWitnessCosignsAndOneThatIsAwayDelaysNothing: its signature is in the file, of
 // cosignature/v1, beside the tenant's.
 func TestAWitnessCosignsAndOneThatIsAwayDelaysNothing(t *testing.T) {
 	t.Parallel()
-	w := newTestWitness(t)
+	w := witnesstest.New(t, "t")
 	r := newSigningRig(t)
-	r.witness = proof.Witness{URL: w.server.URL + "/sub/", Key: w.key}
+	r.witness = proof.Witness{URL: w.URL + "/", Key: w.Key}
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
 	r.checkpoint()
@@ -153,14 +30,14 @@ func TestAWitnessCosignsAndOneThatIsAwayDelaysNothing(t *testing.T) {
 		v.WitnessAlarm {
 		t.Fatalf("%+v", v)
 	}
-	w.trusts(r.key("h1").Verifier)
+	w.Trusts(r.key("h1").Verifier)
 	cosigned := func() {
 		t.Helper()
 		r.eventually("it is cosigned", func() bool {
 			v := r.status().Checkpoint
 			return v.Cosigned == v.Size && v.Away == ""
 		})
-		r.wantCosigned(w.key)
+		r.wantCosigned(w.Key)
 	}
 	cosigned() // a checkpoint is tried until it is cosigned, also of an idle tenant
 	for i := range 300 {
@@ -173,18 +50,14 @@ func TestAWitnessCosignsAndOneThatIsAwayDelaysNothing(t *testing.T) {
 	r.asserts("k", 2)
 	r.checkpoint()
 	cosigned()
-	w.mu.Lock()
-	w.away = true
-	w.mu.Unlock()
-	before, _ := w.seen()
+	w.Leave(true)
+	before, _ := w.Seen()
 	r.asserts("k", 3)
 	if v := r.checkpoint(); v.Problem != "" || v.Size <= before {
 		t.Fatalf("%+v", v)
 	}
 	r.eventually("it is away", func() bool { return r.status().Checkpoint.Away != "" })
-	w.mu.Lock()
-	w.away = false
-	w.mu.Unlock()
+	w.Leave(false)
 	cosigned()
 	r.wantProven(r.key("h1").Verifier)
 }
@@ -222,16 +95,16 @@ func TestAWitnessThatHasSeenAnotherLedgerAlarms(t *testing.T) {
 		"a larger tree":  func(now uint64) uint64 { return now + 1000 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTestWitness(t)
+			w := witnesstest.New(t, "t")
 			r := newSigningRig(t)
 			_, stop := r.host("h1")
 			r.asserts("k", 1)
 			r.checkpoint()
 			stop()
 			last := r.signAlone("h1") // of all records; the next start says it, and asks
-			w.trusts(r.key("h1").Verifier)
-			w.size, w.root = size(last.Size), ledger.LeafHash([]byte("of another history"))
-			r.witness = proof.Witness{URL: w.server.URL + "/sub", Key: w.key}
+			w.Trusts(r.key("h1").Verifier)
+			w.Saw(size(last.Size), ledger.LeafHash([]byte("of another history")))
+			r.witness = proof.Witness{URL: w.URL, Key: w.Key}
 			r.host("h1")
 			r.eventually("the alarm", func() bool { return r.status().Checkpoint.WitnessAlarm })
 			r.asserts("k", 2)
@@ -245,15 +118,15 @@ func TestAWitnessThatHasSeenAnotherLedgerAlarms(t *testing.T) {
 // TestAnAnswerThatIsNoCosignatureIsNotTaken.
 func TestAnAnswerThatIsNoCosignatureIsNotTaken(t *testing.T) {
 	t.Parallel()
-	foreign := newTestWitness(t)
-	forged := newTestWitness(t)
-	forged.signer = foreign.signer // of the same name, with another key
+	foreign := witnesstest.New(t, "t")
+	forged := witnesstest.New(t, "t")
+	forged.Signer = foreign.Signer // of the same name, with another key
 	r := newSigningRig(t)
-	r.witness = proof.Witness{URL: forged.server.URL + "/sub", Key: forged.key}
+	r.witness = proof.Witness{URL: forged.URL, Key: forged.Key}
 	r.host("h1")
 	r.asserts("k", 1)
 	r.checkpoint()
-	forged.trusts(r.key("h1").Verifier)
+	forged.Trusts(r.key("h1").Verifier)
 	r.eventually("it is not taken", func() bool { return strings.Contains(r.status().Checkpoint.Away, "no cosignature") })
 	if own, text := r.key("h1").Verifier, r.file("h1"); !ledger.SignedBy(text, "t", own) ||
 		bytes.Count(text, []byte("\n— ")) != 1 {

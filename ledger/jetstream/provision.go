@@ -108,7 +108,7 @@ func contradiction(have, want js.StreamConfig, cfg Config) error {
 		{"max_msg_size", have.MaxMsgSize == want.MaxMsgSize, have.MaxMsgSize,
 			fmt.Sprint(want.MaxMsgSize)},
 		{"max_bytes", cfg.MaxBytes == 0 || have.MaxBytes == cfg.MaxBytes ||
-			have.Metadata[limitMark] != "", have.MaxBytes,
+			have.Metadata[LimitMark] != "", have.MaxBytes,
 			fmt.Sprintf("%d; change it with: nats stream edit %s --max-bytes=%d", cfg.MaxBytes,
 				name, cfg.MaxBytes)},
 		{"num_replicas", have.Replicas >= want.Replicas, have.Replicas,

@@ -23,8 +23,8 @@ type Room struct {
 	Closed bool
 }
 
-// limitMark is where the configuration of a stream says of which limit its bound was made.
-const limitMark = "sagenbaum.limit"
+// LimitMark is where the configuration of a stream says of which limit its bound was made.
+const LimitMark = "sagenbaum.limit"
 
 // everybody are the subjects of a ledger, and ending those of who ends what is owed.
 func everybody(tenant string) []string { return []string{"saga." + tenant + ".>"} }
@@ -63,7 +63,7 @@ func roomOf(info *js.StreamInfo, tenant string) Room {
 	if info.Config.MaxBytes > 0 {
 		r.Most = uint64(info.Config.MaxBytes)
 	}
-	r.Limit, _ = strconv.ParseUint(info.Config.Metadata[limitMark], 10, 64) // 0: it is no number
+	r.Limit, _ = strconv.ParseUint(info.Config.Metadata[LimitMark], 10, 64) // 0: it is no number
 	return r
 }
 
@@ -81,12 +81,12 @@ func (s *Store) Fit(ctx context.Context, r Room) error {
 			c.Subjects = ending(s.tenant)
 		}
 		c.Metadata = maps.Clone(c.Metadata)
-		delete(c.Metadata, limitMark)
+		delete(c.Metadata, LimitMark)
 		if r.Limit > 0 {
 			if c.Metadata == nil {
 				c.Metadata = map[string]string{}
 			}
-			c.Metadata[limitMark] = strconv.FormatUint(r.Limit, 10)
+			c.Metadata[LimitMark] = strconv.FormatUint(r.Limit, 10)
 		}
 		_, err = s.js.UpdateStream(ctx, c)
 	}

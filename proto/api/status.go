@@ -104,6 +104,8 @@ type RefusedReply struct {
 	Action     string `json:"action"`
 	Worker     string `json:"worker,omitempty"` // as it calls itself
 	Problem    string `json:"problem"`
+	// RightNs is when that worker has answered as it should since; 0: it has not.
+	RightNs int64 `json:"right_ns,omitempty"`
 }
 
 // Folding is how far a host is that catches up with its ledger: after a start without a
@@ -159,6 +161,8 @@ type Checkpoint struct {
 	Root    []byte `json:"root,omitempty"`
 	Key     string `json:"key,omitempty"`     // verifier key that this host signs with
 	Problem string `json:"problem,omitempty"` // why this host does not sign
+	// NoKey: it lacks the key in force, or cannot use it.
+	NoKey bool `json:"no_key,omitempty"`
 	// the ledger is not the one that was signed
 	Alarm   bool   `json:"alarm,omitempty"`
 	Witness string `json:"witness,omitempty"` // name of its key

@@ -14,9 +14,15 @@ import (
 // when it never is.
 func Eventually(t *testing.T, what string, seen func() (string, bool)) {
 	t.Helper()
+	eventually(t, what, 50*time.Millisecond, seen)
+}
+
+// eventually asks so often.
+func eventually(t *testing.T, what string, every time.Duration, seen func() (string, bool)) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		saw, yes := seen()

@@ -36,10 +36,11 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 	local, agent := filepath.Join(dir, "local.creds"), creds("coder", access.Agent)
 	worker := creds("git", access.Worker)
 	proc := filepath.Join(dir, "proc")
-	for pid, p := range map[string][2]string{
+	for pid, p := range map[string][2]string{ // the last does what the advice about the first says
 		"1": {"sagenbaum\x00serve\x00--nats\x00nats://host:s3cret@nats-1:4222", ""},
 		"2": {"coder", "A=1\x00SAGENBAUM_CREDS=" + agent}, "3": {"git", "SAGENBAUM_CREDS=" + worker},
 		"4": {"nats\x00--server\x00nats://nats-1:4222", ""}, "5": {"git\x00--creds=" + worker, ""},
+		"6": {"sagenbaum\x00serve", "SAGENBAUM_NATS=nats://host:s3cret@nats-1:4222"},
 	} {
 		folder := filepath.Join(proc, pid)
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -67,6 +68,9 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 	}
 	if seed.State != "warn" || !strings.HasPrefix(seed.Text, "agent coder, process 2,") {
 		t.Errorf("%+v", seed)
+	}
+	if arguments.Check != "arguments" || !strings.Contains(arguments.Next, "SAGENBAUM_NATS") {
+		t.Errorf("%+v", arguments)
 	}
 	for _, f := range []Finding{judgeArguments(all[3:]), judgeSeed(clientsBeside(all[2:], local), local, users),
 		judgeSeed(found, local, users[1:])} { // the server does not know coder

@@ -138,7 +138,11 @@ const foldPatience = 2 * time.Second
 // executor to which nothing is delivered any more does not know of it.
 func ExamineFold(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	if v.Folding != nil {
-		return warn("fold", "run doctor again in a while", "%s", render.FoldingText(*v.Folding))
+		return warn("fold", "wait; how far it is, and the time left: sagenbaum status", "%s",
+			render.FoldingText(*v.Folding))
+	}
+	if v.Mode == api.ModeHalted { // what it would say follows from that
+		return skipped("fold", "", "not checked: a tenant that is halted folds nothing")
 	}
 	last := v.Last
 	if info, err := streamOf(ctx, c); err == nil { // who may not ask has been told so
@@ -151,7 +155,8 @@ func ExamineFold(ctx context.Context, c *cli.Client, v api.Status) Finding {
 		}
 	}
 	if v.Applied < last {
-		return warn("fold", "run doctor again; if it does not move, look at the server's log",
+		return warn("fold", "run doctor again; if no more are folded then, start serve of the holder "+
+			"again, which loses nothing (docs/runbook.md, SagenbaumFoldLag)",
 			"%d of %d commits folded after %s", v.Applied, last, foldPatience)
 	}
 	return ok("fold", "all %d commits folded", last)
@@ -162,7 +167,7 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 	if v.Folding != nil && v.Mode != api.ModeHolding && v.Mode != api.ModeHalted {
 		return warn("executor",
 			"wait: a host holds the tenant when it has folded its ledger; undos and deadlines "+
-				"wait with it",
+				"wait with it. How far it is: sagenbaum status",
 			"no host holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
 	}
 	switch v.Mode {
@@ -173,7 +178,9 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 			"tenant %s is degraded, nothing is folded or dispatched: %s", v.Tenant, v.Problem)
 	case api.ModeHolding:
 		if v.Problem != "" { // the stream takes nothing, or a disk is full
-			return broken("executor", "see room and disk below; the host goes on by itself",
+			return broken("executor", "see room and disk below; if neither finds anything, all "+
+				"ledgers together have filled serve --max-store: start serve with more. The host goes "+
+				"on by itself",
 				"tenant %s is held by %s, which cannot go on: %s", v.Tenant,
 				render.HolderText(v, now), v.Problem)
 		}
@@ -190,11 +197,11 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 			"tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
 	case api.ModeGuard:
 		return broken("executor",
-			"look at this machine's clock; deadlines fire when it agrees with itself again",
-			"%s: %s", v.Mode, v.Problem)
+			"see clock below; all but deadlines goes on", "%s: %s", v.Mode, v.Problem)
 	default:
-		return broken("executor", "wait a little; if it stays so, read the server's log", "%s: %s",
-			v.Mode, cli.Dash(v.Problem))
+		return broken("executor", "run doctor again in a few seconds; if it stays so, the log of serve "+
+			"says what the host waits for (docs/runbook.md, SagenbaumNotHeld)", "%s: %s", v.Mode,
+			cli.Dash(v.Problem))
 	}
 }
 
@@ -208,7 +215,8 @@ func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 		switch {
 		case w.Handler != "" && !w.Working:
 			findings = append(findings,
-				warn("handler", "run that agent's function under plan "+w.Plan+" again",
+				warn("handler", "run that agent's function under plan "+w.Plan+" again: its code undoes "+
+					"the action (docs/guide/replay.md)",
 					"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action,
 					w.Handler, render.TriesText(w.Tries)))
 		case !w.Working && w.Heard:
@@ -247,8 +255,8 @@ func examineReplies(v api.Status, now time.Time) Finding {
 	return notCounted{
 		check: "replies", what: "answer", of: "of workers refused",
 		then: "their commands stay unanswered",
-		next: "bring that worker up to date: it repeats key and attempt of its command " +
-			"(docs/workers.md, The answer)",
+		next: "bring that worker up to date: it repeats key and attempt of its command, which " +
+			"it is sent again (docs/workers.md, The answer)",
 	}.examine(v.RefusedReplies, now)
 }
 
@@ -273,6 +281,10 @@ func (n notCounted) examine(r *api.RefusedReplies, now time.Time) Finding {
 	if now.Sub(time.Unix(0, r.Last.AtNs)) >= repliesRecent {
 		return ok(n.check, "%s %s, the last %s", count, n.of, cli.Relative(r.Last.AtNs, now))
 	}
+	if r.Last.RightNs != 0 {
+		return ok(n.check, "%s %s, the last %s; it answers as it should since %s", count, n.of,
+			cli.Relative(r.Last.AtNs, now), cli.Relative(r.Last.RightNs, now))
+	}
 	f := warn(n.check, n.next, "%s %s, the last %s: %s", count, n.of,
 		cli.Relative(r.Last.AtNs, now), n.then)
 	of := "a worker"
@@ -289,12 +301,14 @@ func (n notCounted) examine(r *api.RefusedReplies, now time.Time) Finding {
 func examineServer(ctx context.Context, c *cli.Client, info streamInfo) Finding {
 	version := c.Conn.ConnectedServerVersion()
 	if !jetstream.Supported(version) {
-		return broken("server", "nats-server "+jetstream.ServerVersions,
+		return broken("server", "install nats-server "+jetstream.ServerVersions+" on every server, "+
+			"and start one after the other again; the ledger stays where it is",
 			"nats-server %s at %s is too old: hosts refuse it", version, c.Server)
 	}
 	switch {
 	case info.notStrict != "":
-		return broken("server", `no "strict: false" in the jetstream block of any server`,
+		return broken("server", `take "strict: false" out of the jetstream block of every server, `+
+			"and start one after the other again",
 			"nats-server %s at %s: %s", version, c.Server, info.notStrict)
 	case info.asked:
 		return ok("server", "nats-server %s at %s, strict", version, c.Server)

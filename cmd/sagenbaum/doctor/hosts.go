@@ -2,10 +2,10 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -36,17 +36,26 @@ func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 			"run doctor again: the older one notices within its lease; what it appends meanwhile "+
 				"does not count", "%d hosts say that they hold tenant %s", holding, v.Tenant)
 	case len(halted) > 0 && holding > 0:
-		f = broken("hosts", "its copy of the ledger is not the holder's: "+render.KeepLedger, "%s",
-			cli.CountOf(len(halted), "host")+" halted")
+		f = broken("hosts", haltedHostNext(v.Tenant),
+			"%s, and %s holds the tenant: what they have of the ledger is not what it has",
+			cli.CountOf(len(halted), "host")+" halted", v.Holder)
 		others = append(halted, others...)
 	case len(degraded) > 0 && holding > 0:
-		f = warn("hosts", "make room on its disk, or make it writable",
+		f = warn("hosts", "make room on its disk, or make it writable; that host then goes on by itself",
 			"%s degraded, and would not take over", cli.CountOf(len(degraded), "host"))
 	case len(others) > 0:
 		f = ok("hosts", "%s would take over", cli.CountOf(len(others), "host"))
 	}
 	f.Details = append(others, degraded...)
 	return f
+}
+
+// haltedHostNext is what brings back a host that is halted beside a holder that is not. No command
+// reaches it: the holder answers them all, and a repair or a rebuild would be of what is well.
+func haltedHostNext(tenant string) string {
+	return fmt.Sprintf("on that host: stop serve, move executor/state and executor/tiles/%s of its "+
+		"data away, and start serve again: it takes both from the ledger. If it is halted again, or "+
+		"by G1, a server lacks records: docs/guide/cluster.md", tenant)
 }
 
 // examineCheckpoints says what an auditor could be shown, and who cannot sign.
@@ -60,14 +69,16 @@ func examineCheckpoints(v api.Status, hosts []api.Host,
 	case c.Alarm:
 		findings = append(findings,
 			broken("checkpoint",
-				"keep the tiles and the file checkpoint as they are, and find out which history "+
-					"is the right one (docs/guide/checkpoints.md)", "nothing is signed: %s",
-				c.Problem))
+				"keep all files as they are. Was an older copy of the data put back? Then stop "+
+					"serve, and put the newest one back; else docs/guide/checkpoints.md (When a "+
+					"history is not the one that was signed)", "nothing is signed: %s", c.Problem))
+	case c.NoKey:
+		findings = append(findings, warn("checkpoint", lostKeyNext(*c), "nothing is signed: %s",
+			c.Problem))
 	case c.Problem != "":
 		findings = append(findings,
-			warn("checkpoint",
-				"copy the folder of keys from the host that has signed, or sagenbaum key rotate "+
-					"--lost (docs/guide/checkpoints.md)", "nothing is signed: %s", c.Problem))
+			warn("checkpoint", "make room for it, or make that folder writable: it is tried again "+
+				"by itself, and nothing waits for it", "nothing is signed: %s", c.Problem))
 	case c.Size == 0:
 		findings = append(findings, ok("checkpoint", "none signed yet, of %d records", v.Records))
 	default:
@@ -79,11 +90,13 @@ func examineCheckpoints(v api.Status, hosts []api.Host,
 	case c.WitnessAlarm:
 		findings = append(findings,
 			broken("witness",
-				"find out which history the witness has seen, before anybody is shown this one "+
-					"(docs/guide/checkpoints.md)", "%s: %s", c.Witness, c.Away))
+				"show this history to no one. Was an older copy of the data put back? Then stop serve, "+
+					"and put the newest one back; else docs/guide/checkpoints.md (When a history is "+
+					"not the one that was signed)", "%s: %s", c.Witness, c.Away))
 	case c.Away != "":
 		findings = append(findings,
-			warn("witness", "look at the witness; nothing waits for it",
+			warn("witness", "start the witness, or give it the tenant's verifier key "+c.Key+"; it is "+
+				"asked again every minute, and nothing waits for it",
 				"%s has cosigned %d of %d records: %s", c.Witness, c.Cosigned, c.Size, c.Away))
 	case c.Witness != "":
 		findings = append(findings,
@@ -92,9 +105,21 @@ func examineCheckpoints(v api.Status, hosts []api.Host,
 	for _, h := range cli.Standbys(hosts) {
 		if h.NoKey != "" {
 			findings = append(findings,
-				warn("key", "copy the folder of keys from the holder, or start the host with --keys",
+				warn("key", fmt.Sprintf("copy the files of executor/keys/%s (or of serve --keys) "+
+					"from %s to %s, which then needs no restart", v.Tenant, v.Holder, h.Host),
 					"%s could not sign checkpoints: %s", h.Host, h.NoKey))
 		}
 	}
 	return findings
+}
+
+// lostKeyNext is what to do on a host that lacks the key that is to sign.
+func lostKeyNext(c api.Checkpoint) string {
+	key, whose := "VERIFIER-KEY", ", with the one that auditors have"
+	if n := len(c.Rotations); n > 0 {
+		key, whose = c.Rotations[n-1].NewKey, ""
+	}
+	return fmt.Sprintf("copy the folder of keys from the host that has signed, or from a backup, "+
+		"which needs no restart. Only if no copy is left%s: sagenbaum key rotate --lost %q --reason %q "+
+		"(docs/guide/checkpoints.md)", whose, key, "the key is lost")
 }

@@ -25,8 +25,9 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 	}{
 		"signed": {func(*api.Checkpoint) {}, "ok", "7 of 9 records"},
 		"none":   {func(c *api.Checkpoint) { c.Size = 0 }, "ok", "none signed yet"},
-		"no key": {func(c *api.Checkpoint) { c.Problem = "the key is away" }, "warn",
+		"no key": {func(c *api.Checkpoint) { c.Problem, c.NoKey = "the key is away", true }, "warn",
 			"the key is away"},
+		"no room": {func(c *api.Checkpoint) { c.Problem = "no space left" }, "warn", "no space left"},
 		"a fork": {func(c *api.Checkpoint) { c.Problem, c.Alarm = "another root", true }, "FAIL",
 			"another root"},
 		"a witness": {func(c *api.Checkpoint) { c.Witness, c.Cosigned = "w", 7 }, "ok ok",
@@ -52,6 +53,23 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 		}
 		if text := render.CheckpointText(cli.Pen{}, *v.Checkpoint, v.Records, now); !strings.Contains(text, c.text) {
 			t.Errorf("%s: status says %q", name, text)
+		}
+	}
+	lost := api.Checkpoint{Problem: "the key is away", NoKey: true}
+	for rotated, want := range map[string]string{
+		"":   `with the one that auditors have: sagenbaum key rotate --lost "VERIFIER-KEY" --reason "the key is lost"`,
+		"k2": `if no copy is left: sagenbaum key rotate --lost "k2" --reason "the key is lost"`,
+	} {
+		if rotated != "" {
+			lost.Rotations = []api.Rotation{{NewKey: "k1"}, {NewKey: rotated}}
+		}
+		if next := lostKeyNext(lost); !strings.Contains(next, want) {
+			t.Errorf("%q: %s", rotated, next)
+		}
+	}
+	for _, f := range examineCheckpoints(shown(func(c *api.Checkpoint) { c.Problem = "no space left" }), nil, now) {
+		if strings.Contains(f.Next, "rotate") {
+			t.Errorf("no key is lost, and the advice is %s", f.Next)
 		}
 	}
 	standby := []api.Host{{Host: "h2", Mode: api.ModeStandby, NoKey: "the key is not there"}}

@@ -87,11 +87,12 @@ func ExaminePages(v api.Status, now time.Time) Finding {
 	if v.Unpaged == 0 {
 		return ok("pages", "every page was taken")
 	}
-	next := "let someone listen: docs/guide/pages.md"
+	next := "have someone take pages: serve --webhook URL, or a receiver of page." + v.Tenant +
+		".> that replies (docs/guide/pages.md, Who takes a page)"
 	if o := v.OldestPage; o != nil {
 		switch o.Kind {
 		case api.PageQuarantined, api.PageCommitWaits, api.PageActClaimed:
-			next = "sagenbaum quarantine ls; and let someone listen: docs/guide/pages.md"
+			next = "sagenbaum quarantine ls; and " + next
 		}
 	}
 	return warn("pages", next, "%s: an owner may not know", render.UnpagedText(v, now))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/connect"
@@ -21,10 +22,14 @@ import (
 // program is a process of this machine, as far as we may look at it.
 type program struct {
 	pid       string
+	uid       string // of the user whose it is; empty: not known
 	arguments string
 	creds     []string // files of its environment and arguments
 	local     string   // local.creds of the data folder, where it is a server
 }
+
+// uidLine is where the system says whose a program is.
+var uidLine = regexp.MustCompile(`(?m)^Uid:\s+(\d+)`)
 
 // programs are those that the system shows us; none where it has no such folder.
 func programs(proc string) (all []program) {
@@ -40,6 +45,11 @@ func programs(proc string) (all []program) {
 		folder := filepath.Dir(file)
 		p := program{pid: filepath.Base(folder),
 			arguments: strings.ReplaceAll(string(line), "\x00", " ")}
+		if status, err := os.ReadFile(filepath.Join(folder, "status")); err == nil {
+			if found := uidLine.FindSubmatch(status); found != nil {
+				p.uid = string(found[1])
+			}
+		}
 		at, _ := os.Readlink(filepath.Join(folder, "cwd")) // that of another user is not told
 		found := func(path string) string {
 			if filepath.IsAbs(path) || at == "" {
@@ -143,9 +153,14 @@ type clientBeside struct {
 	credentials access.Credentials
 }
 
-// clientsBeside are those of any server, but for whoever has our own credentials.
+// clientsBeside are those of any server, but for whoever has our own credentials. A superuser sees
+// those of other users, too, which cannot read what is its own.
 func clientsBeside(all []program, own string) (found []clientBeside) {
+	uid := strconv.Itoa(os.Getuid())
 	for _, p := range all {
+		if p.uid != "" && p.uid != uid {
+			continue
+		}
 		for _, file := range p.creds {
 			if file == own {
 				continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,8 +36,9 @@ type streamInfo struct {
 		Description string `json:"description"`
 	} `json:"error"`
 	Config struct {
-		Replicas int   `json:"num_replicas"`
-		MaxBytes int64 `json:"max_bytes"`
+		Replicas int               `json:"num_replicas"`
+		MaxBytes int64             `json:"max_bytes"`
+		Metadata map[string]string `json:"metadata"`
 	} `json:"config"`
 	State struct {
 		Bytes   uint64 `json:"bytes"`
@@ -89,7 +91,7 @@ func examineStream(info streamInfo, tenant string, err error) []Finding {
 	case info.Error != nil:
 		return []Finding{skipped("replicas", "", "not checked: %s", info.Error.Description)}
 	}
-	return []Finding{judgeReplicas(info, tenant), judgeRoom(info)}
+	return []Finding{judgeReplicas(info, tenant), judgeRoom(info, tenant)}
 }
 
 func judgeReplicas(info streamInfo, tenant string) Finding {
@@ -99,8 +101,8 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 	}
 	if n == 1 {
 		return warn("replicas",
-			fmt.Sprintf("nats stream edit %s --replicas 3 (docs/guide/cluster.md)",
-				jetstream.StreamName(tenant)),
+			fmt.Sprintf("nats stream edit %s --replicas 3, and serve --replicas 3 from then on "+
+				"(docs/guide/cluster.md)", jetstream.StreamName(tenant)),
 			"one server of cluster %s keeps the ledger: while it is down, nothing is stored",
 			info.Cluster.Name)
 	}
@@ -111,7 +113,8 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 		}
 	}
 	if len(away) > 0 {
-		f := warn("replicas", "look at these servers: nats server list",
+		f := warn("replicas", "start these servers again, or look at their disks and their network; "+
+			"they catch up by themselves: run doctor again (docs/guide/cluster.md)",
 			"%d of %d servers that keep the ledger do not keep up", len(away), n)
 		f.Details = away
 		return f
@@ -120,7 +123,7 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 		info.Cluster.Name)
 }
 
-func judgeRoom(info streamInfo) Finding {
+func judgeRoom(info streamInfo, tenant string) Finding {
 	used, bound := info.State.Bytes, info.Config.MaxBytes
 	if bound <= 0 {
 		return ok("room", "the ledger takes %s, and has no bound of its own",
@@ -128,8 +131,16 @@ func judgeRoom(info streamInfo) Finding {
 	}
 	percent := used * 100 / uint64(bound)
 	if percent >= ledgerFullMin {
-		return warn("room", "serve --max-store BYTES, or max_bytes of the stream",
-			"the ledger takes %s of %s: a full one refuses everything", render.BytesText(used),
+		// The holder makes the bound of the tenant's limit, where it has one.
+		limit, _ := strconv.ParseInt(info.Config.Metadata[jetstream.LimitMark], 10, 64)
+		next := fmt.Sprintf(`sagenbaum tenant limits %s --bytes %d --reason "its ledger is full"`, tenant,
+			2*limit)
+		if limit <= 0 {
+			next = fmt.Sprintf("nats stream edit %s --max-bytes %d", jetstream.StreamName(tenant),
+				2*bound)
+		}
+		return warn("room", next, "the ledger takes %s of %s: a full one refuses what agents and "+
+			"sources write, and never gets smaller", render.BytesText(used),
 			render.BytesText(uint64(bound)))
 	}
 	return ok("room", "the ledger takes %s of %s", render.BytesText(used),
@@ -165,8 +176,8 @@ func examineDisks(v api.Status) Finding {
 			continue
 		}
 		details = append(details, render.DiskText(d))
-		next := "make room, or move --data or --tiles to a larger disk; a full one stops the " +
-			"ledger or the state, and loses nothing"
+		next := "make room on it, or stop serve, move --data or --tiles to a larger disk, and start " +
+			"serve there; a full one stops the ledger or the state, and loses nothing"
 		if d.FreeBytes < diskFreeFew {
 			worst = broken("disk", next, "a disk is almost full")
 		} else if worst.State == "ok" {
@@ -184,10 +195,13 @@ func examineClock(v api.Status, now time.Time) Finding {
 	switch {
 	case v.Mode == api.ModeGuard:
 		return broken("clock",
-			`look at the host's clock; if it is right now: sagenbaum clock confirm --reason "compared with ntp"`, "no deadline fires: %s", v.Problem)
+			"set the clock of host "+v.Holder+" right, if it is wrong: deadlines fire again by "+
+				"themselves. Only if it is right as it is now: sagenbaum clock confirm --reason "+
+				`"compared with ntp"`, "no deadline fires: %s", v.Problem)
 	case ahead > clocksApart:
 		return warn("clock",
-			"compare the clocks of this machine, of the executor's host and of the NATS servers",
+			"compare the clocks of this machine, of host "+v.Holder+" and of the NATS servers, and set "+
+				"the one right that is wrong; then wait, if the ledger's time is still ahead",
 			"the ledger's time is %s ahead of this machine's clock: deadlines wait until it has "+
 				"caught up", cli.Span(ahead))
 	}

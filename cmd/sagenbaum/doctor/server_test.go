@@ -47,10 +47,10 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 				stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":false,"lag":7}]}}`), "t"), "warn", "1 of 3"},
 		{"all there", judgeReplicas(
 			stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":true}]}}`), "t"), "ok", "3 servers"},
-		{"full ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":950}}`)), "warn",
+		{"full ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":950}}`), "t"), "warn",
 			"950 B of 1000 B"},
-		{"ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":10}}`)), "ok", ""},
-		{"ledger without bound", judgeRoom(stream(`{"config":{"max_bytes":-1},"state":{"bytes":10}}`)), "ok",
+		{"ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":10}}`), "t"), "ok", ""},
+		{"ledger without bound", judgeRoom(stream(`{"config":{"max_bytes":-1},"state":{"bytes":10}}`), "t"), "ok",
 			"no bound"},
 		{"lossy", examineDurable(api.Status{Lossy: true}), "warn", "may lose"},
 	} {

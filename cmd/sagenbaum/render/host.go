@@ -11,8 +11,8 @@ import (
 
 // KeepLedger is what to do first when the ledger is damaged: look what a repair
 // would keep.
-const KeepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\" " +
-	"(docs/guide/repair.md)"
+const KeepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\"; then the same " +
+	"without --dry-run, if it loses and drops nothing that should stay (docs/guide/repair.md)"
 
 // HaltedNext says what the guard asks for that has halted a tenant; nil: it is not known.
 func HaltedNext(halt *api.Halt) string {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -130,4 +131,37 @@ func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
 	if got, ok := tried["admin tenant.erase"].answer(d, body).(api.ErrorAnswer); !ok || got.Field != "request.Tenant" {
 		t.Errorf("tenant.erase of two tenants: %+v", got)
 	}
+}
+
+// TestAWorkerThatAnswersAsItShouldIsRight, until it is refused again. Another worker says nothing of
+// it, and an answer with a field that cannot be read is none as it should be.
+func TestAWorkerThatAnswersAsItShouldIsRight(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	w := NewWorkers((*observe.Meter)(nil), func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	command := api.Command{Capability: "undo.a", Plan: "p"}
+	refuse := func(reason, worker string) {
+		w.Refused(actuators.Refusal{Reason: reason, Command: command, Worker: worker, Err: errors.New("odd")})
+	}
+	want := func(what string, refused, unread int64) {
+		t.Helper()
+		r, u := w.notCounted()
+		if r.Last.RightNs != refused || u.Last.RightNs != unread {
+			t.Errorf("%s: answers right since %d, fields since %d, want %d and %d", what, r.Last.RightNs, u.Last.RightNs,
+				refused, unread)
+		}
+	}
+	refuse(actuators.RefusedEcho, "py")
+	refuse(actuators.RefusedField, "")
+	now = time.Unix(0, 1)
+	w.Counted(api.Command{Capability: "undo.b"}, "py", true)
+	w.Counted(command, "go", false)
+	want("others", 0, 0)
+	w.Counted(command, "py", false)
+	want("a field is odd", 1, 0)
+	now = time.Unix(0, 2)
+	w.Counted(command, "go", true)
+	want("one that has said no name may be any", 1, 2)
+	refuse(actuators.RefusedEcho, "py")
+	want("again", 0, 2)
 }

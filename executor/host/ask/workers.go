@@ -58,6 +58,15 @@ func (n *notCounted) add(last api.RefusedReply) (silent uint64, loud bool) {
 	return silent, loud
 }
 
+// right notes that whoever was the last one has answered as it should since. One that has not said
+// its name may be any that serves the capability.
+func (n *notCounted) right(capability, worker string, ns int64) {
+	if n.count > 0 && n.last.RightNs == 0 && n.last.Capability == capability &&
+		(n.last.Worker == worker || n.last.Worker == "") {
+		n.last.RightNs = ns
+	}
+}
+
 // view is what status says; nil: there was nothing.
 func (n *notCounted) view() *api.RefusedReplies {
 	if n.count == 0 {
@@ -129,9 +138,26 @@ func (w *Workers) Refused(r actuators.Refusal) {
 	}
 }
 
-// Read notes a worker's record that has just come and is folded without a part of it.
+// Counted notes an answer that counts; whole: with each of its fields. A worker that was refused
+// before is one that answers as it should.
+func (w *Workers) Counted(c api.Command, worker string, whole bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ns := w.now().UnixNano()
+	w.refused.right(c.Capability, clipText(worker), ns)
+	if whole {
+		w.unread.right(c.Capability, clipText(worker), ns)
+	}
+}
+
+// Read notes a worker's record that has just come, and whether it is folded without a part of it.
 func (w *Workers) Read(e ledger.Entry) {
-	if e.Partial {
+	switch {
+	case !e.Partial && e.Source.Class == ledger.ClassWorker && e.Record != nil:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.unread.right(ledger.KindOf(e.Record).Name, clipText(e.Source.Name), w.now().UnixNano())
+	case e.Partial:
 		w.Refused(actuators.Refusal{Reason: actuators.RefusedField, Worker: e.Source.Name, Err: e.Err,
 			Command: api.Command{Capability: ledger.KindOf(e.Record).Name, Plan: e.Record.Plan,
 				Action: e.Record.Action}})

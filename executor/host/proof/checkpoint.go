@@ -287,7 +287,7 @@ func (s *Signer) take(r signed) {
 	s.busy = false
 	s.mu.Lock()
 	was := s.shown.Problem
-	s.shown.Problem, s.shown.Alarm = "", false
+	s.shown.Problem, s.shown.Alarm, s.shown.NoKey = "", false, r.noKey
 	if r.err != nil {
 		s.shown.Problem, s.shown.Alarm = r.err.Error(), errors.Is(r.err, errForked)
 	} else {
@@ -357,7 +357,7 @@ func (s *Signer) Records(term uint64, epochNs int64) (records []*pb.Record) {
 func (s *Signer) View(v api.Checkpoint) api.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v.Key, v.Problem, v.Alarm = s.shown.Key, s.shown.Problem, s.shown.Alarm
+	v.Key, v.Problem, v.Alarm, v.NoKey = s.shown.Key, s.shown.Problem, s.shown.Alarm, s.shown.NoKey
 	v.Witness, v.Cosigned, v.Away, v.WitnessAlarm = s.shown.Witness, s.shown.Cosigned, s.shown.Away,
 		s.shown.WitnessAlarm
 	return v

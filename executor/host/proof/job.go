@@ -3,6 +3,7 @@ package proof
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 
@@ -22,6 +23,7 @@ type signed struct {
 	key        string      // verifier key
 	tree       *tiles.Tree // of so many records, or more
 	err        error
+	noKey      bool // the key to sign with is not here, or cannot be used
 }
 
 // errForked says that a tree is no extension of one that was signed.
@@ -48,10 +50,12 @@ func (j signJob) sign() (r signed, err error) {
 		}
 	}
 	if err != nil {
+		r.noKey = errors.Is(err, fs.ErrNotExist)
 		return r, err
 	}
 	signer, err := key.Signer()
 	if err != nil {
+		r.noKey = true
 		return r, err
 	}
 	r.key, r.tree = key.Verifier, j.tree

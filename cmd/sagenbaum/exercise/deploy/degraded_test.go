@@ -42,6 +42,26 @@ func onDisk(t *testing.T, data, disk, folder string) {
 	}
 }
 
+// diskNext is what the doctor says of a disk that is full, or small.
+const diskNext = "make room on it, or stop serve, move --data or --tiles to a larger disk, and start serve there; " +
+	"a full one stops the ledger or the state, and loses nothing"
+
+// moves moves data to this machine's own disk, as diskNext says, and starts a server there.
+func moves(t *testing.T, data, key string) {
+	t.Helper()
+	larger := cmdtest.DataDir(t)
+	if out, err := exec.Command("cp", "-aL", data, larger).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v %s", err, out)
+	}
+	s := cmdtest.ServeFor(t, larger)
+	s.Asks(t, "default").Content(t)
+	if f := s.Asks(t, "default").Findings(t)["disk"]; strings.Contains(strings.Join(f.Details, " "), "of 64.0 MiB") {
+		t.Errorf("on a larger disk: %+v", f)
+	}
+	s.Ask(t, "default", "fact", "get", key).Wants(t, "fact get", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
 // degradedUntil wants status and doctor to say what is wrong with a tenant.
 func degradedUntil(t *testing.T, ctx context.Context, s *cmdtest.Served, why string) {
 	t.Helper()
@@ -92,15 +112,22 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 				}
 			}
 			degradedUntil(t, ctx, s, "no space left on device")
+			ask := s.Asks(t, "default")
 			cmdtest.Until(t, ctx, "doctor names the disk", func() bool {
-				return strings.Contains(s.Ask(t, "default", "doctor").Stdout, "0 B of 64.0 MiB are free for the ledger")
+				f := ask.Advised(t, "disk")
+				return f.Next == diskNext &&
+					strings.Contains(strings.Join(f.Details, " "), "0 B of 64.0 MiB are free for the ledger")
 			})
+			if f := ask.Advised(t, "executor"); !strings.HasPrefix(f.Next, "make room on the disk, or make it writable") {
+				t.Errorf("%+v", f)
+			}
 			if r := s.Ask(t, "default", "plan", "ls"); r.Code == cli.ExitGood ||
 				!strings.Contains(r.Stderr, "degraded") {
 				t.Errorf("plan ls on a full disk ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
 			}
 			empty()
 			holdingAgain(t, ctx, s, "b")
+			ask.Content(t) // but for the disk, which is small
 			s.End(t).Wants(t, "serve", cli.ExitGood)
 
 			empty = cmdtest.FillDisk(t, disk)
@@ -122,6 +149,7 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			if err := errors.Join(stdin.Close(), <-ended); err != nil {
 				t.Errorf("serve that began on a full disk ends with %v", err)
 			}
+			moves(t, data, "c")
 		})
 	}
 }
