@@ -40,8 +40,8 @@ func (v *vault) unlock(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.confirmTimeout)
 	defer cancel()
-	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent),
-		mustJSON(api.KeyQuery{Plan: v.plan}))
+	verb := api.PlanKey(v.c.agent)
+	reply, err := v.c.bus.ask(ctx, verb.Subject(v.c.tenant), mustJSON(api.KeyQuery{Plan: v.plan}))
 	if errors.Is(err, ErrConnectionClosed) {
 		return err
 	}
@@ -49,16 +49,17 @@ func (v *vault) unlock(ctx context.Context) error {
 		return ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give it: %v",
 			v.c.tenant, err), "an executor that answers; call again")
 	}
-	var answer api.KeyAnswer
-	switch err := json.Unmarshal(reply, &answer); {
+	answer, err := verb.Decode(reply)
+	var problem *api.Problem
+	switch {
+	case errors.As(err, &problem):
+		return ledger.Refuse("plan.key", problem.Text,
+			"a plan of this agent, and an executor that has keys")
 	case err != nil:
 		return ledger.Refuse("plan.key", "the answer of the executor is not JSON",
 			"an executor of this version")
 	case answer.Erased != "":
 		return fmt.Errorf("%w: plan %q, %s", ErrErased, v.plan, answer.Erased)
-	case answer.Error != "":
-		return ledger.Refuse("plan.key", answer.Error,
-			"a plan of this agent, and an executor that has keys")
 	case len(answer.Key) != seal.KeySize:
 		return ledger.Refuse("plan.key", fmt.Sprintf("%d bytes", len(answer.Key)),
 			fmt.Sprintf("%d bytes, of an executor of this version", seal.KeySize))
