@@ -48,6 +48,32 @@ func (b natsBus) ask(ctx context.Context, subject string, body []byte) ([]byte, 
 	return msg.Data, nil
 }
 
+var errUnread = errors.New("cannot read answer of executor")
+
+// ask puts a question to an executor. The error may be the *api.Problem that it answers with, or
+// errUnread.
+func ask[Q, A any](ctx context.Context, b bus, tenant string, v api.Verb[Q, A], q Q) (answer A,
+	err error) {
+	err = askInto(ctx, b, v.Subject(tenant), q, &answer)
+	return answer, err
+}
+
+func askInto(ctx context.Context, b bus, subject string, q, answer any) error {
+	reply, err := b.ask(ctx, subject, mustJSON(q))
+	if err != nil {
+		return err
+	}
+	err = api.DecodeAnswer(reply, answer)
+	var problem *api.Problem
+	switch {
+	case errors.As(err, &problem):
+		return fmt.Errorf("executor: %w", problem)
+	case err != nil:
+		return fmt.Errorf("%w: %v", errUnread, err)
+	}
+	return nil
+}
+
 // lost is an error of a connection, or that it is closed for good.
 func (b natsBus) lost(err error) error { return cmp.Or(jetstream.Closed(b.conn), err) }
 

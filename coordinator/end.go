@@ -3,7 +3,6 @@ package coordinator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -328,18 +327,11 @@ func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnsw
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWaitMax+askSlack)
 	defer cancel()
-	reply, err := p.c.bus.ask(ctx, api.QuerySubject(p.c.tenant, "plan.outcome"), mustJSON(query))
-	if err != nil {
-		return api.OutcomeAnswer{}, err
+	answer, err := ask(ctx, p.c.bus, p.c.tenant, api.PlanOutcome, query)
+	if err == nil && answer.State == "" {
+		err = errors.New("executor: no state")
 	}
-	var answer api.OutcomeAnswer
-	if err := json.Unmarshal(reply, &answer); err != nil {
-		return api.OutcomeAnswer{}, fmt.Errorf("cannot read answer of executor: %v", err)
-	}
-	if answer.Error != "" || answer.State == "" {
-		return api.OutcomeAnswer{}, fmt.Errorf("executor: %s", cmp.Or(answer.Error, "no state"))
-	}
-	return answer, nil
+	return answer, err
 }
 
 // undone is the error of a plan that is in a state for a reason. It is a *Refused, too, where

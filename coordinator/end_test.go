@@ -15,7 +15,7 @@ import (
 
 func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 	open := api.OutcomeAnswer{State: ledger.StateOpen}
-	slow := api.OutcomeAnswer{Error: "sequence 2 is not folded yet"}
+	slow := api.OutcomeAnswer{Reason: "sequence 2 is not folded yet"}
 	for _, c := range []struct {
 		name   string
 		script []api.OutcomeAnswer
@@ -413,7 +413,7 @@ func TestWaitReturnsThePlansEnd(t *testing.T) {
 		defer cancel()
 		_, err = p.Wait(ctx) // no executor
 		wantIs(t, err, context.DeadlineExceeded)
-		e.say(api.OutcomeAnswer{Error: "unknown plan"}, api.OutcomeAnswer{State: ledger.StateUnwinding},
+		e.say(api.OutcomeAnswer{Reason: "unknown plan"}, api.OutcomeAnswer{State: ledger.StateUnwinding},
 			api.OutcomeAnswer{State: ledger.StateQuarantined, Reason: "attempts spent", Outstanding: []string{"a"}})
 		end, err := p.Wait(t.Context())
 		if err != nil || end.State != ledger.StateQuarantined || end.Reason != "attempts spent" || len(end.Outstanding) != 1 {

@@ -203,7 +203,8 @@ func (g *gate) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 }
 
 // executor is a bus with a holder on it that answers from a script: the last
-// line of it answers for ever. Without a script no one listens.
+// line of it answers for ever, and one without a state is a problem. Without a script no one
+// listens.
 type executor struct {
 	mu      sync.Mutex
 	script  []api.OutcomeAnswer
@@ -238,6 +239,9 @@ func (e *executor) ask(ctx context.Context, subject string, body []byte) ([]byte
 	answer := e.script[0]
 	if len(e.script) > 1 {
 		e.script = e.script[1:]
+	}
+	if answer.State == "" {
+		return json.Marshal(api.Problem{Text: answer.Reason})
 	}
 	return json.Marshal(answer)
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -46,15 +45,9 @@ func (c *Coordinator) historyPage(ctx context.Context,
 	q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
-	reply, err := c.bus.ask(ctx, api.HistorySubject(c.tenant, c.agent), mustJSON(q))
-	if err != nil {
-		return answer, fmt.Errorf("cannot ask what is recorded: %w", err)
+	answer, err = ask(ctx, c.bus, c.tenant, api.PlanHistory(c.agent), q)
+	if err != nil && !errors.As(err, new(*api.Problem)) && !errors.Is(err, errUnread) {
+		err = fmt.Errorf("cannot ask what is recorded: %w", err)
 	}
-	if err := json.Unmarshal(reply, &answer); err != nil {
-		return answer, fmt.Errorf("cannot read answer of executor: %v", err)
-	}
-	if answer.Error != "" {
-		return answer, fmt.Errorf("executor: %s", answer.Error)
-	}
-	return answer, nil
+	return answer, err
 }

@@ -2,7 +2,7 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,28 +46,22 @@ func (p *Plan) preview(ctx context.Context, part Part) (api.Preview, error) {
 	if err := p.Flush(ctx); err != nil {
 		return api.Preview{}, err
 	}
-	body := mustJSON(api.PreviewQuery{Plan: p.id, To: part.Savepoint, Action: part.Action,
-		Sequence: p.Stored()})
 	asking, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
 	defer cancel()
-	reply, err := p.c.bus.ask(asking, api.PreviewSubject(p.c.tenant, p.c.agent), body)
+	answer, err := ask(asking, p.c.bus, p.c.tenant, api.OwnPreview(p.c.agent),
+		api.PreviewQuery{Plan: p.id, To: part.Savepoint, Action: part.Action, Sequence: p.Stored()})
+	var problem *api.Problem
 	switch {
 	case ctx.Err() != nil:
-		return api.Preview{}, ctx.Err()
-	case err != nil:
-		return api.Preview{}, unconfirmed(err)
+		err = ctx.Err()
+	case errors.As(err, &problem) && problem.Behind:
+		err = fmt.Errorf("%w: %s", ErrUnconfirmed, problem.Text)
+	case problem != nil:
+		err = ledger.Refuse("plan", problem.Text, "a plan of this agent")
+	case err != nil && !errors.Is(err, errUnread):
+		err = unconfirmed(err)
 	}
-	var answer api.PreviewAnswer
-	if err := json.Unmarshal(reply, &answer); err != nil {
-		return api.Preview{}, fmt.Errorf("cannot read answer of executor: %v", err)
-	}
-	switch {
-	case answer.Behind:
-		return api.Preview{}, fmt.Errorf("%w: %s", ErrUnconfirmed, answer.Error)
-	case answer.Error != "":
-		return api.Preview{}, ledger.Refuse("plan", answer.Error, "a plan of this agent")
-	}
-	return answer.Preview, nil
+	return answer.Preview, err
 }
 
 // Undoable says whether and how an action of a plan can be undone now.

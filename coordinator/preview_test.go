@@ -51,11 +51,11 @@ func TestAPreviewThatNobodyAnswers(t *testing.T) {
 		p := begin(t, start(t, memory(), e), PlanSpec{})
 		_, err := p.Preview(t.Context(), Part{})
 		wantIs(t, err, ErrUnconfirmed)
-		answer := api.PreviewAnswer{Error: "sequence 7 is not folded yet", Behind: true}
+		var answer any = api.Problem{Text: "sequence 7 is not folded yet", Behind: true}
 		e.serve = map[string]func([]byte) any{api.PreviewSubject(tenant, "a1"): func([]byte) any { return answer }}
 		_, err = p.Preview(t.Context(), Part{})
 		wantIs(t, err, ErrUnconfirmed)
-		answer = api.PreviewAnswer{Error: "agent a1 has no plan p"}
+		answer = api.Problem{Text: "agent a1 has no plan p"}
 		_, err = p.Preview(t.Context(), Part{})
 		wantRefused(t, err, "plan")
 		answer = api.PreviewAnswer{Preview: api.Preview{Plan: p.ID(), Refused: "plan p has no action z"}}

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,24 +34,6 @@ type registry struct {
 type published struct {
 	contract *compile.Compiled
 	problem  error
-}
-
-// contractsQuery and contractsAnswer are what the coordinator needs of the
-// executor's contract.ls.
-type contractsQuery struct {
-	Capability string `json:"capability,omitempty"`
-	After      string `json:"after,omitempty"`
-	Limit      int    `json:"limit,omitempty"`
-}
-
-type contractsAnswer struct {
-	Contracts []struct {
-		Capability string          `json:"capability"`
-		Digest     string          `json:"digest"`
-		Contract   json.RawMessage `json:"contract"`
-	} `json:"contracts"`
-	Next  string `json:"next"`
-	Error string `json:"error"`
 }
 
 // add compiles the contracts that are in code.
@@ -118,7 +99,7 @@ func (r *registry) lookUp(ctx context.Context, capability string, must bool) (fo
 	ask := !ok && (must || !r.read)
 	r.mu.Unlock()
 	if ask {
-		err = r.fetch(ctx, contractsQuery{Capability: capability, Limit: 1})
+		err = r.fetch(ctx, api.ContractQuery{Capability: capability, Limit: 1})
 		r.mu.Lock()
 		found, ok = r.published[capability]
 		r.mu.Unlock()
@@ -128,7 +109,7 @@ func (r *registry) lookUp(ctx context.Context, capability string, must bool) (fo
 
 // readAll reads every published contract.
 func (r *registry) readAll(ctx context.Context) error {
-	if err := r.fetch(ctx, contractsQuery{Limit: contractsPage}); err != nil {
+	if err := r.fetch(ctx, api.ContractQuery{Limit: contractsPage}); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -138,11 +119,11 @@ func (r *registry) readAll(ctx context.Context) error {
 }
 
 // fetch asks an executor for contracts, page by page, and keeps them.
-func (r *registry) fetch(ctx context.Context, q contractsQuery) error {
+func (r *registry) fetch(ctx context.Context, q api.ContractQuery) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	for {
-		answer, err := r.page(ctx, q)
+		answer, err := ask(ctx, r.bus, r.tenant, api.ContractLs, q)
 		if err != nil {
 			return err
 		}
@@ -154,23 +135,9 @@ func (r *registry) fetch(ctx context.Context, q contractsQuery) error {
 	}
 }
 
-func (r *registry) page(ctx context.Context, q contractsQuery) (answer contractsAnswer, err error) {
-	reply, err := r.bus.ask(ctx, api.QuerySubject(r.tenant, "contract.ls"), mustJSON(q))
-	if err != nil {
-		return answer, err
-	}
-	if err := json.Unmarshal(reply, &answer); err != nil {
-		return answer, fmt.Errorf("cannot read answer of executor: %v", err)
-	}
-	if answer.Error != "" {
-		return answer, errors.New("executor: " + answer.Error)
-	}
-	return answer, nil
-}
-
 // keep compiles what was read. A contract that was compiled before is not compiled
 // again, and one that cannot be used says so only where it is needed.
-func (r *registry) keep(answer contractsAnswer) {
+func (r *registry) keep(answer api.ContractsAnswer) {
 	for _, view := range answer.Contracts {
 		r.mu.Lock()
 		known, ok := r.published[view.Capability]

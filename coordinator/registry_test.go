@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // shelf is an executor with published contracts, one a page.
@@ -16,13 +17,13 @@ type shelf struct {
 	published []contract.Contract
 	views     map[string]map[string]any // to tell lies
 	problem   any                       // instead of an answer
-	queries   []contractsQuery
+	queries   []api.ContractQuery
 }
 
 func newShelf(t *testing.T, published ...contract.Contract) *shelf {
 	s := &shelf{published: published, views: map[string]map[string]any{}}
 	s.serve = map[string]func([]byte) any{"query.default.contract.ls": func(body []byte) any {
-		var q contractsQuery
+		var q api.ContractQuery
 		if err := json.Unmarshal(body, &q); err != nil {
 			return err
 		}

@@ -42,20 +42,21 @@ func (v *vault) unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, v.c.confirmTimeout)
 	defer cancel()
 	answer, err := v.ask(ctx)
-	for delay := askDelay; err == nil && answer.Again; delay = min(2*delay, askDelayMax) {
+	var problem *api.Problem
+	for delay := askDelay; errors.As(err, &problem) && problem.Again; delay = min(2*delay, askDelayMax) {
 		if pause.For(ctx, delay); ctx.Err() != nil {
 			break
 		}
 		answer, err = v.ask(ctx)
 	}
 	switch {
+	case errors.As(err, &problem):
+		return ledger.Refuse("plan.key", problem.Text,
+			"a plan of this agent, and an executor that has keys")
 	case err != nil:
 		return err
 	case answer.Erased != "":
 		return fmt.Errorf("%w: plan %q, %s", ErrErased, v.plan, answer.Erased)
-	case answer.Error != "":
-		return ledger.Refuse("plan.key", answer.Error,
-			"a plan of this agent, and an executor that has keys")
 	case len(answer.Key) != seal.KeySize:
 		return ledger.Refuse("plan.key", fmt.Sprintf("%d bytes", len(answer.Key)),
 			fmt.Sprintf("%d bytes, of an executor of this version", seal.KeySize))
@@ -64,21 +65,23 @@ func (v *vault) unlock(ctx context.Context) error {
 	return nil
 }
 
-// ask asks for the key once. Errors: *Refused, ErrConnectionClosed.
+// ask asks for the key once. Errors: *api.Problem, *Refused, ErrConnectionClosed.
 func (v *vault) ask(ctx context.Context) (answer api.KeyAnswer, err error) {
-	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent),
-		mustJSON(api.KeyQuery{Plan: v.plan}))
+	verb := api.PlanKey(v.c.agent)
+	reply, err := v.c.bus.ask(ctx, verb.Subject(v.c.tenant), mustJSON(api.KeyQuery{Plan: v.plan}))
 	switch {
 	case errors.Is(err, ErrConnectionClosed):
 		return answer, err
 	case err != nil:
 		return answer, ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give "+
 			"it: %v", v.c.tenant, err), "an executor that answers; call again")
-	case json.Unmarshal(reply, &answer) != nil:
-		return answer, ledger.Refuse("plan.key", "the answer of the executor is not JSON",
+	}
+	answer, err = verb.Decode(reply)
+	if err != nil && !errors.As(err, new(*api.Problem)) {
+		err = ledger.Refuse("plan.key", "the answer of the executor is not JSON",
 			"an executor of this version")
 	}
-	return answer, nil
+	return answer, err
 }
 
 // unlock asks for the key of the plan, unless it is there. Its opening is stored before, because

@@ -185,13 +185,12 @@ func TestAKeyThatIsNotThereYetIsAskedForAgain(t *testing.T) {
 	if _, err := root.Subscribe(api.KeySubject("default", "a1"), func(m *nats.Msg) {
 		var q api.KeyQuery
 		_ = json.Unmarshal(m.Data, &q)
-		answer := api.KeyAnswer{Key: make([]byte, seal.KeySize)}
+		body, _ := api.EncodeAnswer(api.KeyAnswer{Key: make([]byte, seal.KeySize)}, nil)
 		if asked[q.Plan]++; q.Plan == "q" {
-			answer = api.KeyAnswer{Error: "never"}
+			body, _ = api.EncodeAnswer(nil, &api.Problem{Text: "never"})
 		} else if asked[q.Plan] < 3 {
-			answer = api.KeyAnswer{Error: "no other host gave it", Again: true}
+			body, _ = api.EncodeAnswer(nil, &api.Problem{Text: "no other host gave it", Again: true})
 		}
-		body, _ := json.Marshal(answer)
 		_ = m.Respond(body)
 	}); err != nil {
 		t.Fatal(err)

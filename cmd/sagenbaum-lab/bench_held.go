@@ -92,7 +92,7 @@ func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (api.Stat
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for {
-		m, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
+		m, err := conn.RequestWithContext(ctx, api.TenantStatus.Subject(tenant), []byte("{}"))
 		if err != nil {
 			return api.Status{}, err
 		}

@@ -204,9 +204,10 @@ func (l *busyLoad) says(ctx context.Context, p *jetstream.Appender, agent, plan 
 	if err != nil {
 		return false
 	}
-	m, err := l.rig.client.RequestWithContext(ctx, api.QuerySubject(busyTenant, "plan.outcome"),
-		question)
-	var answer api.OutcomeAnswer
-	return err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Error == "" &&
-		len(answer.Refused) == 0 && ledger.TenantRefusal(answer.Reason) == nil
+	m, err := l.rig.client.RequestWithContext(ctx, api.PlanOutcome.Subject(busyTenant), question)
+	if err != nil {
+		return false
+	}
+	answer, err := api.PlanOutcome.Decode(m.Data)
+	return err == nil && len(answer.Refused) == 0 && ledger.TenantRefusal(answer.Reason) == nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -221,16 +222,16 @@ func (n *neighbours) await(ctx context.Context, sequence uint64) error {
 		return err
 	}
 	for {
-		m, err := n.rig.client.RequestWithContext(ctx, api.QuerySubject("quiet", "plan.show"),
-			question)
+		m, err := n.rig.client.RequestWithContext(ctx, api.PlanShow.Subject("quiet"), question)
 		if err != nil {
 			return err
 		}
-		var answer api.PlanAnswer
-		if err := json.Unmarshal(m.Data, &answer); err != nil {
+		_, err = api.PlanShow.Decode(m.Data)
+		var problem *api.Problem
+		if !errors.As(err, &problem) {
 			return err
 		}
-		if !strings.Contains(answer.Error, "not folded") {
+		if !strings.Contains(problem.Text, "not folded") {
 			return nil
 		}
 	}
@@ -259,7 +260,7 @@ func assertHot(ctx context.Context, rig *bench, tenant string, stored *atomic.Ui
 }
 
 func statusOf(ctx context.Context, rig *bench, tenant string) (api.Status, error) {
-	m, err := rig.client.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
+	m, err := rig.client.RequestWithContext(ctx, api.TenantStatus.Subject(tenant), []byte("{}"))
 	if err != nil {
 		return api.Status{}, err
 	}

@@ -152,7 +152,7 @@ func TestContractPagesAreReadToTheEnd(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"contract.ls": func(data []byte) any {
 		var q api.ContractQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return api.ErrorAnswer{Error: err.Error()}
+			return api.Problem{Text: err.Error()}
 		}
 		next := map[string]string{"": "a.a", "a.a": "a.b", "a.b": "a.c"}[q.After]
 		answer := api.ContractsAnswer{Contracts: []api.Contract{{Capability: next, Revision: 1,

@@ -62,7 +62,7 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 		"refused.ls": func(data []byte) any {
 			var q api.ListQuery
 			if err := json.Unmarshal(data, &q); err != nil {
-				return api.ErrorAnswer{Error: err.Error()}
+				return api.Problem{Text: err.Error()}
 			}
 			answer := api.RefusedAnswer{Refused: []api.Refused{}}
 			for _, r := range records {
@@ -75,7 +75,7 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 		"plan.outcome": func(data []byte) any {
 			var q api.OutcomeQuery
 			if err := json.Unmarshal(data, &q); err != nil || states[q.Plan] == "" {
-				return api.OutcomeAnswer{Error: "there is no plan " + q.Plan}
+				return api.Problem{Text: "there is no plan " + q.Plan}
 			}
 			return api.OutcomeAnswer{State: states[q.Plan]}
 		},

@@ -50,7 +50,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func(data []byte) any {
 		var q api.ListQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return api.ErrorAnswer{Error: err.Error()}
+			return api.Problem{Text: err.Error()}
 		}
 		var answer api.PlansAnswer
 		for n := range total {

@@ -76,7 +76,7 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"undo.ls": func(data []byte) any {
 		var q api.UndoQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return api.ErrorAnswer{Error: err.Error()}
+			return api.Problem{Text: err.Error()}
 		}
 		answer := api.UndosAnswer{Undos: []api.Undo{}}
 		for n := range total {

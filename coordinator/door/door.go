@@ -181,11 +181,36 @@ func errClosed() *Error {
 	return unavailable("the host is stopping", sameAgain, StoredNothing)
 }
 
-// ask asks an executor, again until ctx ends or it has waited for long.
-func (d *Door) ask(ctx context.Context, who Caller, verb string, q, answer any) error {
+// ask asks an executor. The error is the *api.Problem that it answers, or as of asRaw.
+func ask[Q, A any](ctx context.Context, d *Door, who Caller, v api.Verb[Q, A], q Q) (A, error) {
+	var answer A
+	reply, err := asRaw(ctx, d, who, v, q)
+	if err == nil {
+		err = readReply(reply, &answer)
+	}
+	return answer, err
+}
+
+// readReply reads the answer of an executor. The error is the *api.Problem that came instead of it.
+func readReply(reply Raw, answer any) error {
+	err := api.DecodeAnswer(reply, answer)
+	if err != nil && !errors.As(err, new(*api.Problem)) {
+		err = fmt.Errorf("cannot read the answer of an executor: %w", err)
+	}
+	return err
+}
+
+// asRaw is ask for an answer as it comes.
+func asRaw[Q, A any](ctx context.Context, d *Door, who Caller, v api.Verb[Q, A],
+	q Q) (Raw, error) {
+	return d.askFor(ctx, who, v.Call, q)
+}
+
+// askFor asks an executor, again until ctx ends or it has waited for long.
+func (d *Door) askFor(ctx context.Context, who Caller, v api.Call, q any) (Raw, error) {
 	t, err := d.tenant(who.Tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -195,19 +220,16 @@ func (d *Door) ask(ctx context.Context, who Caller, verb string, q, answer any) 
 	defer cancel()
 	var reply *nats.Msg
 	for {
-		reply, err = t.conn.RequestWithContext(ctx, api.QuerySubject(who.Tenant, verb), body)
+		reply, err = t.conn.RequestWithContext(ctx, v.Subject(who.Tenant), body)
 		if !errors.Is(err, nats.ErrNoResponders) || ctx.Err() != nil {
 			break
 		}
 		pause(ctx, askPause)
 	}
 	if err != nil {
-		return unavailable("no executor answers: "+err.Error(), sameAgain, StoredNothing)
+		return nil, unavailable("no executor answers: "+err.Error(), sameAgain, StoredNothing)
 	}
-	if err := json.Unmarshal(reply.Data, answer); err != nil {
-		return fmt.Errorf("cannot read the answer of an executor: %w", err)
-	}
-	return nil
+	return reply.Data, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -75,22 +76,14 @@ func (g *given) keep(subject, id string, one givenOne) {
 // it says something else.
 func (d *Door) sameGiven(ctx context.Context, who Caller, id string, sequence uint64,
 	a ledger.Append, record *pb.Record) error {
-	var answer struct {
-		Messages []struct {
-			Sequence uint64 `json:"sequence"`
-			Subject  string `json:"subject"`
-			Type     string `json:"content_type"`
-			Data     []byte `json:"data"`
-		} `json:"messages"`
-	}
-	err := d.ask(ctx, who, "ledger.read", map[string]any{"from": sequence, "limit": 1,
-		"wait_ms": (askMax / 2).Milliseconds()}, &answer)
+	answer, err := ask(ctx, d, who, api.LedgerRead, api.ReadQuery{From: sequence, Limit: 1,
+		WaitMs: (askMax / 2).Milliseconds()})
 	if err != nil || len(answer.Messages) == 0 || answer.Messages[0].Sequence != sequence {
 		return unavailable("what was given before with this id cannot be read", sameAgain, StoredUnknown)
 	}
 	was := answer.Messages[0]
 	entries, err := ledger.Decode(who.Tenant, ledger.Message{Sequence: sequence,
-		Subject: was.Subject, ContentType: was.Type, Data: was.Data})
+		Subject: was.Subject, ContentType: was.ContentType, Data: was.Data})
 	if err != nil || len(entries) != 1 || was.Subject != a.Subject {
 		return repeated("id", id, "record")
 	}

@@ -78,6 +78,12 @@ func appendOnce(ctx context.Context, t *tenant, a ledger.Append) (sequence uint6
 	return sequence, again, err
 }
 
+// factSaid is an api.FactAnswer with the fact as it came.
+type factSaid struct {
+	Fact    Raw      `json:"fact"`
+	Refused []string `json:"refused"`
+}
+
 // fact writes a record about a fact, and says what is so then.
 func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.Record) (Fact,
 	error) {
@@ -88,14 +94,14 @@ func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.
 	if err != nil {
 		return Fact{}, err
 	}
-	var answer struct {
-		Fact    Raw      `json:"fact"`
-		Refused []string `json:"refused"`
-		Error   string   `json:"error"`
+	reply, err := asRaw(ctx, d, who, api.FactGet, api.FactQuery{Key: key, Sequence: sequence})
+	var answer factSaid
+	if err == nil {
+		err = readReply(reply, &answer)
 	}
-	err = d.ask(ctx, who, "fact.get", map[string]any{"key": key, "sequence": sequence}, &answer)
+	var problem *api.Problem
 	switch {
-	case err != nil:
+	case err != nil && !errors.As(err, &problem):
 		e := explain(err)
 		e.Stored = StoredAll
 		return Fact{}, e
@@ -108,8 +114,8 @@ func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.
 		}
 		return Fact{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
 			"an action that is registered, or none")
-	case answer.Error != "":
-		return Fact{}, ledger.Refuse("key", answer.Error, "the key of a fact")
+	case problem != nil:
+		return Fact{}, ledger.Refuse("key", problem.Text, "the key of a fact")
 	}
 	keep()
 	return Fact{Sequence: int(sequence), Fact: answer.Fact}, nil
@@ -160,11 +166,11 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 	if err != nil {
 		return Given{}, err
 	}
-	var answer api.OutcomeAnswer
-	err = d.ask(ctx, who, "plan.outcome", api.OutcomeQuery{Plan: q.Plan, Sequence: sequence,
-		Action: q.Action}, &answer)
+	answer, err := ask(ctx, d, who, api.PlanOutcome, api.OutcomeQuery{Plan: q.Plan,
+		Sequence: sequence, Action: q.Action})
+	var problem *api.Problem
 	switch {
-	case err != nil:
+	case err != nil && !errors.As(err, &problem):
 		e := explain(err)
 		e.Stored = StoredAll
 		return Given{}, e
@@ -174,8 +180,8 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		}
 		return Given{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
 			"an action that is registered")
-	case answer.Error != "":
-		return Given{}, ledger.Refuse("plan", answer.Error, "the id of a plan")
+	case problem != nil:
+		return Given{}, ledger.Refuse("plan", problem.Text, "the id of a plan")
 	}
 	keep()
 	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted {
@@ -191,9 +197,9 @@ func (d *Door) doReviews(ctx context.Context, who Caller, q *Reviews) (Raw, erro
 	if err := checkLimit(q.Limit); err != nil {
 		return nil, err
 	}
-	var answer Raw
-	question := map[string]any{"after": q.After, "limit": limitOf(q.Limit)}
-	if err := d.ask(ctx, who, "review.ls", question, &answer); err != nil {
+	answer, err := asRaw(ctx, d, who, api.ReviewLs,
+		api.ReviewQuery{After: q.After, Limit: limitOf(q.Limit)})
+	if err != nil {
 		return nil, err
 	}
 	return answer, refusedAnswer("after", answer)

@@ -356,11 +356,10 @@ func (d *Door) stateOf(ctx context.Context, who Caller, id string, wait time.Dur
 // outcomeOf is what an executor answers about a plan of the caller.
 func (d *Door) outcomeOf(ctx context.Context, who Caller, q api.OutcomeQuery) (
 	answer api.OutcomeAnswer, err error) {
-	if err = d.ask(ctx, who, "plan.outcome", q, &answer); err != nil {
-		return answer, err
-	}
-	if answer.Error != "" || answer.State == "" {
-		err = ledger.Refuse("plan", answer.Error, "the id of a plan of this agent")
+	answer, err = ask(ctx, d, who, api.PlanOutcome, q)
+	problem := new(api.Problem)
+	if errors.As(err, &problem) || err == nil && answer.State == "" {
+		err = ledger.Refuse("plan", problem.Text, "the id of a plan of this agent")
 	}
 	return answer, err
 }
@@ -395,13 +394,13 @@ func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) 
 		return whole, ledger.Refuse("plan", "no name", want)
 	}
 	for q := (api.HistoryQuery{Plan: id, Limit: limit}); ; {
-		var page api.HistoryAnswer
-		if err := d.ask(ctx, who, api.HistoryVerb+who.Name, q, &page); err != nil {
-			return whole, err
-		}
+		page, err := ask(ctx, d, who, api.PlanHistory(who.Name), q)
+		var problem *api.Problem
 		switch {
-		case page.Error != "":
-			return whole, unavailable(page.Error, sameAgain, StoredNothing)
+		case errors.As(err, &problem):
+			return whole, unavailable(problem.Text, sameAgain, StoredNothing)
+		case err != nil:
+			return whole, err
 		case page.Agent == "":
 			return whole, ledger.Refuse("plan", "there is no such plan", want)
 		case page.Agent != who.Name:
@@ -504,38 +503,36 @@ func (d *Door) doPreview(ctx context.Context, who Caller, q *Preview) (Raw, erro
 	if _, err := d.historyOf(ctx, who, q.Plan, 1); err != nil {
 		return nil, err
 	}
-	var answer struct {
-		Preview Raw    `json:"preview"`
-		Error   string `json:"error"`
-		Behind  bool   `json:"behind"`
-	}
 	if q.To != "" && q.Action != "" {
 		return nil, ledger.Refuse("action", "given beside to", "one of them")
 	}
 	query := api.PreviewQuery{Plan: q.Plan, To: q.To, Action: q.Action,
 		Sequence: max(uint64(q.Sequence), d.storedOf(who, q.Plan))}
-	err := d.ask(ctx, who, api.PreviewVerb+who.Name, query, &answer)
-	if err == nil && answer.Behind {
-		return nil, unavailable(answer.Error, sameAgain, StoredNothing)
+	reply, err := asRaw(ctx, d, who, api.OwnPreview(who.Name), query)
+	if err != nil {
+		return nil, err
 	}
-	var said struct {
-		Refused  string `json:"refused"`
-		Undoable *Raw   `json:"undoable"` // of an action that the plan has
+	var said api.PreviewAnswer
+	var shown struct {
+		Preview Raw `json:"preview"`
 	}
-	if err == nil && q.To+q.Action != "" && answer.Error == "" {
-		err = json.Unmarshal(answer.Preview, &said)
+	_ = readReply(reply, &shown) // as said
+	err = readReply(reply, &said)
+	field, want := "to", "a savepoint of the plan, or none"
+	if q.Action != "" {
+		field, want = "action", "the id of an action of the plan, or none"
 	}
-	if said.Undoable != nil {
-		said.Refused = "" // which says why not
+	var problem *api.Problem
+	switch {
+	case errors.As(err, &problem) && problem.Behind:
+		return nil, unavailable(problem.Text, sameAgain, StoredNothing)
+	case problem != nil:
+		err = ledger.Refuse(field, problem.Text, want)
+	case err == nil && q.To+q.Action != "" && said.Preview.Refused != "" &&
+		said.Preview.Undoable == nil: // which says why not
+		err = ledger.Refuse(field, said.Preview.Refused, want)
 	}
-	switch problem := answer.Error + said.Refused; {
-	case err != nil || problem == "":
-	case q.Action != "":
-		err = ledger.Refuse("action", problem, "the id of an action of the plan, or none")
-	default:
-		err = ledger.Refuse("to", problem, "a savepoint of the plan, or none")
-	}
-	return answer.Preview, err
+	return shown.Preview, err
 }
 
 // storedOf is the sequence of what this door knows to have stored of a plan; 0: nothing.
@@ -555,10 +552,10 @@ func (d *Door) doFind(ctx context.Context, who Caller, q *Find) (Raw, error) {
 	if err := checkLimit(q.Limit); err != nil {
 		return nil, err
 	}
-	question := map[string]any{"agent": who.Name, "state": q.State, "label": q.Label,
-		"text": q.Text, "capability": q.Capability, "after": q.After, "limit": limitOf(q.Limit)}
-	var answer Raw
-	if err := d.ask(ctx, who, "plan.find", question, &answer); err != nil {
+	answer, err := asRaw(ctx, d, who, api.PlanFind, api.FindQuery{Agent: who.Name, State: q.State,
+		Label: q.Label, Text: q.Text, Capability: q.Capability, After: q.After,
+		Limit: limitOf(q.Limit)})
+	if err != nil {
 		return nil, err
 	}
 	return answer, refusedAnswer("state", answer)
@@ -566,13 +563,12 @@ func (d *Door) doFind(ctx context.Context, who Caller, q *Find) (Raw, error) {
 
 // refusedAnswer is what an answer says that is wrong with its question.
 func refusedAnswer(field string, answer Raw) error {
-	var said struct {
-		Error string `json:"error"`
+	var problem *api.Problem
+	err := readReply(answer, new(api.Nothing))
+	if errors.As(err, &problem) {
+		err = ledger.Refuse(field, problem.Text, "a question that an executor answers")
 	}
-	if err := json.Unmarshal(answer, &said); err != nil || said.Error != "" {
-		return ledger.Refuse(field, said.Error, "a question that an executor answers")
-	}
-	return nil
+	return err
 }
 
 func checkLimit(n int) error {

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/repair"
@@ -25,21 +26,21 @@ func (h *Host) ledgerConfig(tenant string) jetstream.Config {
 
 // requested carries out a request between two turns of a session.
 func (a *actor) requested(r ask.Request) error {
-	switch r.Verb {
-	case "rebuild":
+	switch {
+	case r.Rebuild != nil:
 		return a.dropState(r)
-	case "key.rotate":
-		a.proof.Rotate(r.Rotation, a.holding(), r.Answer)
+	case r.Rotate != nil:
+		a.proof.Rotate(r.Rotate.Query, a.holding(), r.Rotate.Answer)
 		return nil
-	case "tenant.erase":
-		return a.beginErasure(r)
-	case "ledger.sign":
-		r.Answer <- a.proof.Soon(a.holding())
+	case r.Erase != nil:
+		return a.beginErasure(r.Erase)
+	case r.Sign != nil:
+		r.Sign.Answer(a.proof.Soon(a.holding()), nil)
 		return nil
 	default:
 		const problem = "nothing is to be repaired: the tenant is not halted " +
 			"(sagenbaum ledger scrub looks for damage)"
-		r.Answer <- api.ErrorAnswer{Error: problem}
+		r.Refuse(errors.New(problem))
 		return nil
 	}
 }
@@ -47,17 +48,17 @@ func (a *actor) requested(r ask.Request) error {
 // dropState forgets the folded state; the ledger is folded again from its beginning.
 func (a *actor) dropState(r ask.Request) error {
 	if a.state == nil {
-		r.Answer <- api.ErrorAnswer{Error: "the ledger was not open yet; there is nothing to fold"}
+		r.Refuse(errors.New("the ledger was not open yet; there is nothing to fold"))
 		return nil
 	}
 	applied := a.state.Meta().GetApplied().GetSequence()
 	if err := a.kv.Wipe(); err != nil {
-		r.Answer <- api.ErrorAnswer{Error: "cannot drop the state: " + err.Error()}
+		r.Refuse(fmt.Errorf("cannot drop the state: %w", err))
 		return nil
 	}
 	a.log.Warn("state dropped on request; folding the ledger again", "applied", applied)
 	a.fresh, a.torn = true, true
-	r.Answer <- api.DroppedAnswer{Applied: applied}
+	r.Rebuild.Answer(api.DroppedAnswer{Applied: applied}, nil)
 	return errRefold
 }
 
@@ -80,18 +81,17 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 	select {
 	case r := <-a.desk.Requests():
 		switch {
-		case r.Verb == "rebuild" && (halted.Guard == "G2" || halted.Guard == "G3"):
+		case r.Rebuild != nil && (halted.Guard == "G2" || halted.Guard == "G3"):
 			return errors.Is(a.dropState(r), errRefold)
-		case r.Verb == "key.rotate", r.Verb == "ledger.sign", r.Verb == "tenant.erase":
-			r.Answer <- api.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " +
-				halted.Problem}
-		case r.Verb == "rebuild":
-			r.Answer <- api.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard +
-				", which its state has no part in: " + halted.Problem}
+		case r.Repair != nil:
+			answer, err := repair.Halted(ctx, a.repairs(), r.Repair.Query, halted)
+			r.Repair.Answer(answer, err)
+			return err == nil && !answer.DryRun
+		case r.Rebuild != nil:
+			r.Refuse(fmt.Errorf("the tenant is halted by %s, which its state has no part in: %s",
+				halted.Guard, halted.Problem))
 		default:
-			answer := repair.Halted(ctx, a.repairs(), r.Repair, halted)
-			r.Answer <- answer
-			return answer.Error == "" && !answer.DryRun
+			r.Refuse(fmt.Errorf("the tenant is halted by %s: %s", halted.Guard, halted.Problem))
 		}
 	case <-a.erasing:
 		return true // the next session finds out

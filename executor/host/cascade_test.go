@@ -65,7 +65,7 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	r.host("h2")
 	var why api.WhyAnswer
 	r.caughtUp()
-	if err := r.ask("plan.why", api.WhyQuery{Plan: "c"}, &why); err != nil || why.Error != "" ||
+	if err := r.ask("plan.why", api.WhyQuery{Plan: "c"}, &why); err != nil ||
 		len(why.Why.Steps) != 3 || len(why.Why.Cuts) != 1 {
 		t.Fatalf("%v %+v", err, why)
 	}
@@ -79,7 +79,7 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	if got := r.ended("c"); got.State != ledger.StateCompensated {
 		t.Errorf("%+v", got)
 	}
-	if err := r.ask("plan.why", api.WhyQuery{Plan: "nowhere"}, &why); err != nil || why.Error == "" {
+	if err := r.ask("plan.why", api.WhyQuery{Plan: "nowhere"}, &why); says(err) == "" {
 		t.Errorf("%v %+v", err, why)
 	}
 }

@@ -33,8 +33,10 @@ var (
 type erasure struct {
 	api.TenantErasure
 	sequence uint64
-	answers  []chan any // of operators who wait until it is done
+	asked    []*erasureAsked // by operators who wait until it is done
 }
+
+type erasureAsked = ask.Handed[api.TenantErasureQuery, api.TenantErasureAnswer]
 
 // eraseSoon has the session end, to look whether the tenant was erased.
 func (a *actor) eraseSoon() {
@@ -52,10 +54,10 @@ func (h *Host) ErasureOf(ctx context.Context, tenant string) (json.RawMessage, e
 }
 
 // beginErasure stores that the tenant is to be erased, and ends the session.
-func (a *actor) beginErasure(r ask.Request) error {
-	q := r.Erasure
+func (a *actor) beginErasure(r *erasureAsked) error {
+	q := r.Query
 	refuse := func(format string, args ...any) error {
-		r.Answer <- api.TenantErasureAnswer{Error: fmt.Sprintf(format, args...)}
+		r.Answer(api.TenantErasureAnswer{}, fmt.Errorf(format, args...))
 		return nil
 	}
 	m := a.state.Meta()
@@ -72,9 +74,9 @@ func (a *actor) beginErasure(r ask.Request) error {
 	case !q.Force && a.board.Last() > a.cursor():
 		return refuse("records come in that are not folded yet; ask again, or force it")
 	case !q.Force && m.Open+m.Unwinding+m.Quarantined > 0:
-		r.Answer <- api.TenantErasureAnswer{Refused: fmt.Sprintf("%d plans are open, %d unwind and %d "+
+		r.Answer(api.TenantErasureAnswer{Refused: fmt.Sprintf("%d plans are open, %d unwind and %d "+
 			"wait for their owner: what they owe would never be undone", m.Open, m.Unwinding,
-			m.Quarantined)}
+			m.Quarantined)}, nil)
 		return nil
 	}
 	e := &erasure{TenantErasure: api.TenantErasure{
@@ -94,7 +96,7 @@ func (a *actor) beginErasure(r ask.Request) error {
 	if err := a.sayErasure(ctx, e); err != nil {
 		return refuse("cannot store the erasure: %v", err)
 	}
-	e.answers = append(e.answers, r.Answer)
+	e.asked = append(e.asked, r)
 	a.erasure, a.torn = e, true
 	conn, subject := a.host.cfg.Conn, api.QuerySubject(a.tenant, ask.VerbErased)
 	if err := conn.PublishRequest(subject, conn.NewInbox(), nil); err != nil {
@@ -127,7 +129,7 @@ func (a *actor) findErasure(ctx context.Context) error {
 		return fmt.Errorf("cannot read the erasure of tenant %s: %w", a.tenant, err)
 	}
 	if a.erasure != nil {
-		found.answers = a.erasure.answers
+		found.asked = a.erasure.asked
 	}
 	a.erasure = found
 	return errErased
@@ -147,17 +149,22 @@ func (a *actor) erase(ctx context.Context) {
 		}
 		a.log.Error("the tenant is not erased yet; it is tried again", "error", err, "in", delay)
 		if !pause.For(ctx, delay) {
-			a.answerErasure("the host has stopped before the tenant was erased; it goes on when it starts")
+			const text = "the host has stopped before the tenant was erased; it goes on when it starts"
+			a.answerErasure(errors.New(text))
 			return
 		}
 	}
 	a.board.Erased(&a.erasure.TenantErasure)
-	a.answerErasure("")
+	a.answerErasure(nil)
 	for {
 		select {
 		case r := <-a.desk.Requests():
-			a.erasure.answers = append(a.erasure.answers, r.Answer)
-			a.answerErasure("")
+			if r.Erase == nil { // it was handed over before the erasure was known
+				r.Refuse(errErased)
+				continue
+			}
+			a.erasure.asked = append(a.erasure.asked, r.Erase)
+			a.answerErasure(nil)
 		case <-a.erasing:
 		case <-ctx.Done():
 			return
@@ -165,11 +172,11 @@ func (a *actor) erase(ctx context.Context) {
 	}
 }
 
-func (a *actor) answerErasure(problem string) {
-	for _, answer := range a.erasure.answers {
-		answer <- api.TenantErasureAnswer{Erasure: &a.erasure.TenantErasure, Error: problem}
+func (a *actor) answerErasure(problem error) {
+	for _, r := range a.erasure.asked {
+		r.Answer(api.TenantErasureAnswer{Erasure: &a.erasure.TenantErasure}, problem)
 	}
-	a.erasure.answers = nil
+	a.erasure.asked = nil
 }
 
 // eraseOnce does what is left to do. The key comes first: after it nothing that is sealed can
@@ -241,7 +248,7 @@ func (a *actor) recordErased(ctx context.Context) error {
 		return nil
 	}
 	e := &erasure{TenantErasure: a.erasure.TenantErasure, sequence: a.erasure.sequence,
-		answers: a.erasure.answers}
+		asked: a.erasure.asked}
 	e.Done = &api.Done{AtNs: a.host.clock.now().UnixNano(), Host: a.host.cfg.Holder}
 	signed, err := proof.SignErasure(a.host.keysRoot(), &e.TenantErasure)
 	if err != nil {

@@ -64,9 +64,9 @@ func keyRig(t *testing.T) (*rig, *crashing) {
 }
 
 // sealKey asks for a plan's key as an agent does, which has opened the plan unless it is there.
-func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer) {
+func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer, err error) {
 	r.t.Helper()
-	if r.askKey(agent, plan).Error == "plan "+plan+" is not in the ledger; its agent opens it before it "+
+	if _, err := r.askKey(agent, plan); says(err) == "plan "+plan+" is not in the ledger; its agent opens it before it "+
 		"asks for its key" {
 		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: agent, Plan: plan},
 			&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
@@ -74,14 +74,14 @@ func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer) {
 	return r.askKey(agent, plan)
 }
 
-func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer) {
+func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer, err error) {
 	r.t.Helper()
 	body, _ := json.Marshal(api.KeyQuery{Plan: plan})
 	m, err := r.conn.Request(api.KeySubject("t", agent), body, 5*time.Second)
-	if err != nil || json.Unmarshal(m.Data, &answer) != nil {
+	if err != nil {
 		r.t.Fatalf("%v", err)
 	}
-	return answer
+	return answer, readAnswer(m.Data, &answer)
 }
 
 // planKey is sealKey until there is a key, as an agent asks: at a start, hosts may be about to make
@@ -89,9 +89,9 @@ func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer) {
 func (r *rig) planKey(agent, plan string) (key []byte) {
 	r.t.Helper()
 	r.eventually("a key of plan "+plan, func() bool {
-		answer := r.sealKey(agent, plan)
-		if len(answer.Key) == 0 && !answer.Again {
-			r.t.Fatalf("no key, and none to come: %+v", answer)
+		answer, err := r.sealKey(agent, plan)
+		if problem := new(api.Problem); len(answer.Key) == 0 && !(errors.As(err, &problem) && problem.Again) {
+			r.t.Fatalf("no key, and none to come: %+v %v", answer, err)
 		}
 		key = answer.Key
 		return len(key) > 0
@@ -172,7 +172,7 @@ func TestErasureIsFinishedByTheNextHost(t *testing.T) {
 		if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrKeyDestroyed) {
 			t.Errorf("the key: %v", err)
 		}
-		if answer := r.sealKey("agent", "p"); len(answer.Key) != 0 || !strings.Contains(answer.Erased, "erased by ana") {
+		if answer, _ := r.sealKey("agent", "p"); len(answer.Key) != 0 || !strings.Contains(answer.Erased, "erased by ana") {
 			t.Errorf("%+v", answer)
 		}
 		stop()
@@ -222,11 +222,11 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 			t.Errorf("%s: %+v, the worker got %v", plan, end, got)
 		}
 	}
-	if k := r.sealKey("agent", "own"); !bytes.Equal(k.Key, key("own")) || len(k.Key) != seal.KeySize {
+	if k, _ := r.sealKey("agent", "own"); !bytes.Equal(k.Key, key("own")) || len(k.Key) != seal.KeySize {
 		t.Error("another key the second time")
 	}
 	for _, c := range [][3]string{{"other", "own", "agent agent's"}, {"agent", "a.b", "plan"}} {
-		if answer := r.sealKey(c[0], c[1]); answer.Key != nil || !strings.Contains(answer.Error, c[2]) {
+		if answer, err := r.sealKey(c[0], c[1]); answer.Key != nil || !strings.Contains(says(err), c[2]) {
 			t.Errorf("agent %s, plan %s: %+v", c[0], c[1], answer)
 		}
 	}
@@ -262,7 +262,7 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 	master := r.master
 	r.master = nil
 	_, stop = r.host("h2")
-	if answer := r.sealKey("agent", "q"); answer.Key != nil || !strings.Contains(answer.Error, "--master-key FILE") {
+	if answer, err := r.sealKey("agent", "q"); answer.Key != nil || !strings.Contains(says(err), "--master-key FILE") {
 		t.Errorf("%+v", answer)
 	}
 	r.fail("p")
@@ -327,18 +327,18 @@ func TestAKeyIsMadeOnlyForAPlanThatTheLedgerHas(t *testing.T) {
 	r, keys := keyRig(t)
 	r.host("h1")
 	for range 3 {
-		if answer := r.askKey("thief", "p"); answer.Key != nil ||
-			!strings.Contains(answer.Error, "plan p is not in the ledger") {
+		if answer, err := r.askKey("thief", "p"); answer.Key != nil ||
+			!strings.Contains(says(err), "plan p is not in the ledger") {
 			t.Fatalf("%+v", answer)
 		}
 	}
 	if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrNoKey) {
 		t.Errorf("a key was made: %v", err)
 	}
-	if answer := r.sealKey("agent", "p"); len(answer.Key) == 0 {
+	if answer, _ := r.sealKey("agent", "p"); len(answer.Key) == 0 {
 		t.Errorf("its owner: %+v", answer)
 	}
-	if answer := r.askKey("thief", "p"); answer.Key != nil || !strings.Contains(answer.Error, "is agent agent's") {
+	if answer, err := r.askKey("thief", "p"); answer.Key != nil || !strings.Contains(says(err), "is agent agent's") {
 		t.Errorf("%+v", answer)
 	}
 }

@@ -72,7 +72,9 @@ func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
 	_, stop = r.host("h1")
 	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
 	var answer api.ScrubAnswer
-	r.administer("ledger.scrub", struct{}{}, &answer)
+	if err := r.administer("ledger.scrub", struct{}{}, &answer); err != nil {
+		t.Fatal(err)
+	}
 	if answer.Differs != at {
 		t.Fatalf("%+v, want a difference at %d", answer, at)
 	}

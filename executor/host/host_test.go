@@ -225,7 +225,27 @@ func (r *rig) ask(verb string, question, answer any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(m.Data, answer)
+	return readAnswer(m.Data, answer)
+}
+
+// readAnswer reads an answer, or what came instead of it, or beside it.
+func readAnswer(text []byte, answer any) error {
+	problem := new(api.Problem)
+	if err := errors.Join(json.Unmarshal(text, problem), json.Unmarshal(text, answer)); err != nil {
+		return err
+	}
+	if problem.Text != "" {
+		return problem
+	}
+	return nil
+}
+
+// says is what an error says, empty: none.
+func says(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // ended waits for a plan's end.
@@ -235,7 +255,7 @@ func (r *rig) ended(plan string) api.OutcomeAnswer {
 	for {
 		var answer api.OutcomeAnswer
 		err := r.ask("plan.outcome", api.OutcomeQuery{Plan: plan, Ended: true, WaitMs: 1000}, &answer)
-		if err == nil && answer.Error == "" && answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding {
+		if err == nil && answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding {
 			return answer
 		}
 		if time.Now().After(deadline) {
@@ -247,7 +267,7 @@ func (r *rig) ended(plan string) api.OutcomeAnswer {
 func (r *rig) status() api.Status {
 	r.t.Helper()
 	var answer api.StatusAnswer
-	if err := r.ask("status", struct{}{}, &answer); err != nil || answer.Error != "" {
+	if err := r.ask("status", struct{}{}, &answer); err != nil {
 		r.t.Fatalf("status: %v %+v", err, answer)
 	}
 	return answer.Status

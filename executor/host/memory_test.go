@@ -36,8 +36,8 @@ func (r *rig) standing(plan, condition string) {
 func (r *rig) fact(key string) api.Fact {
 	r.t.Helper()
 	var answer api.FactAnswer
-	if err := r.ask("fact.get", api.FactQuery{Key: key}, &answer); err != nil || answer.Error != "" {
-		r.t.Fatalf("fact %s: %v %s", key, err, answer.Error)
+	if err := r.ask("fact.get", api.FactQuery{Key: key}, &answer); err != nil {
+		r.t.Fatalf("fact %s: %v", key, err)
 	}
 	return answer.Fact
 }
@@ -58,8 +58,8 @@ func (r *rig) inState(key, state string) api.Fact {
 func (r *rig) rebuild() api.RebuildAnswer {
 	r.t.Helper()
 	var answer api.RebuildAnswer
-	if err := r.ask("memory.rebuild", struct{}{}, &answer); err != nil || answer.Error != "" {
-		r.t.Fatalf("rebuild: %v %s", err, answer.Error)
+	if err := r.ask("memory.rebuild", struct{}{}, &answer); err != nil {
+		r.t.Fatalf("rebuild: %v", err)
 	}
 	return answer
 }
@@ -90,8 +90,8 @@ func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	var history api.FactHistoryAnswer
-	if err := r.ask("fact.history", api.FactQuery{Key: "old"}, &history); err != nil || history.Error != "" {
-		t.Fatal(err, history.Error)
+	if err := r.ask("fact.history", api.FactQuery{Key: "old"}, &history); err != nil {
+		t.Fatal(err)
 	}
 	var kinds []string
 	for _, e := range history.Events {
@@ -102,7 +102,7 @@ func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
 		t.Fatalf("%s: %+v", got, history.Events)
 	}
 	var queue api.QueueAnswer
-	if err := r.ask("memory.queue", api.QueueQuery{}, &queue); err != nil || queue.Error != "" || len(queue.Next) == 0 ||
+	if err := r.ask("memory.queue", api.QueueQuery{}, &queue); err != nil || len(queue.Next) == 0 ||
 		len(queue.Latest) == 0 || queue.Memory.Capacity != 100 {
 		t.Fatalf("%v %+v", err, queue)
 	}
@@ -150,8 +150,7 @@ func TestOperatorsEvictAndRestore(t *testing.T) {
 	if err := r.ask("fact.ls", api.FactsQuery{Prefix: "a"}, &facts); err != nil || len(facts.Facts) != 1 {
 		t.Fatalf("%v %+v", err, facts)
 	}
-	if err := r.ask("fact.ls", api.FactsQuery{State: "lost"}, &facts); err != nil ||
-		!strings.Contains(facts.Error, "state") {
+	if err := r.ask("fact.ls", api.FactsQuery{State: "lost"}, &facts); !strings.Contains(says(err), "state") {
 		t.Fatalf("%v %+v", err, facts)
 	}
 }
@@ -255,8 +254,7 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 		t.Fatalf("%+v", fact)
 	}
 	var answer api.FactAnswer
-	if err := r.ask("fact.get", api.FactQuery{Key: "a"}, &answer); err != nil ||
-		!strings.Contains(answer.Error, "cannot be read back") {
+	if err := r.ask("fact.get", api.FactQuery{Key: "a"}, &answer); !strings.Contains(says(err), "cannot be read back") {
 		t.Fatalf("%v %+v", err, answer)
 	}
 }

@@ -203,8 +203,8 @@ func (r *rig) charged(plan, ref string, c *pb.CompensationRegistered) {
 func (r *rig) show(plan string) api.Plan {
 	r.t.Helper()
 	var answer api.PlanAnswer
-	if err := r.ask("plan.show", api.PlanQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
-		r.t.Fatalf("%v %s", err, answer.Error)
+	if err := r.ask("plan.show", api.PlanQuery{Plan: plan}, &answer); err != nil {
+		r.t.Fatalf("%v", err)
 	}
 	return answer.Plan
 }
@@ -213,8 +213,8 @@ func (r *rig) show(plan string) api.Plan {
 func (r *rig) undos(plan string) []api.Undo {
 	r.t.Helper()
 	var answer api.UndosAnswer
-	if err := r.ask("undo.ls", api.UndoQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
-		r.t.Fatalf("%v %s", err, answer.Error)
+	if err := r.ask("undo.ls", api.UndoQuery{Plan: plan}, &answer); err != nil {
+		r.t.Fatalf("%v", err)
 	}
 	return answer.Undos
 }

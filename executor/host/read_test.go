@@ -28,7 +28,7 @@ func (r *rig) reads(q api.ReadQuery) (answer api.ReadAnswer) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
+	if err := readAnswer(m.Data, &answer); err != nil {
 		r.t.Fatal(err)
 	}
 	return answer
@@ -85,8 +85,8 @@ func TestTheLedgerIsReadByteForByte(t *testing.T) {
 	next := uint64(1)
 	for next <= last {
 		answer := r.reads(api.ReadQuery{From: next, Limit: 3})
-		if answer.Error != "" || len(answer.Messages) == 0 || len(answer.Messages) > 3 {
-			t.Fatalf("from %d: %d messages, %s", next, len(answer.Messages), answer.Error)
+		if len(answer.Messages) == 0 || len(answer.Messages) > 3 {
+			t.Fatalf("from %d: %d messages", next, len(answer.Messages))
 		}
 		for _, got := range answer.Messages {
 			want, err := store.Get(ctx, next)
@@ -115,8 +115,8 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 	for _, m := range all.Messages {
 		size += len(m.Data)
 	}
-	if all.Error != "" || size > tiles.ReadBytesMax || len(all.Messages) < 5 {
-		t.Errorf("%d messages of %d bytes, %s", len(all.Messages), size, all.Error)
+	if size > tiles.ReadBytesMax || len(all.Messages) < 5 {
+		t.Errorf("%d messages of %d bytes", len(all.Messages), size)
 	}
 	if one := r.reads(api.ReadQuery{From: 2, BytesMax: 1}); len(one.Messages) != 1 {
 		t.Errorf("%d messages where there is room for none; want the one that is next", len(one.Messages))
@@ -130,7 +130,7 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 		"request.wait_ms":   `{"from":1,"wait_ms":60001}`,
 	} {
 		m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), []byte(q), 10*time.Second)
-		var answer api.ErrorAnswer
+		var answer api.Problem
 		if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != field {
 			t.Errorf("%s: %+v, %v", q, answer, err)
 		}
@@ -150,7 +150,7 @@ func TestAReaderWaitsForWhatComes(t *testing.T) {
 	r.caughtUp()
 	last := r.reads(api.ReadQuery{}).Last
 	none := r.reads(api.ReadQuery{From: last + 5, WaitMs: 50})
-	if none.Error != "" || len(none.Messages) != 0 {
+	if len(none.Messages) != 0 {
 		t.Errorf("nothing comes: %+v", none)
 	}
 	answers := make(chan api.ReadAnswer, 1)

@@ -29,24 +29,22 @@ import (
 )
 
 // administer asks what operators ask.
-func (r *rig) administer(verb string, question, answer any) {
+func (r *rig) administer(verb string, question, answer any) error {
 	r.t.Helper()
 	body, _ := json.Marshal(question)
 	m, err := r.conn.Request(api.AdminSubject("t", verb), body, 30*time.Second)
 	if err != nil {
 		r.t.Fatalf("%s: %v", verb, err)
 	}
-	if err := json.Unmarshal(m.Data, answer); err != nil {
-		r.t.Fatal(err)
-	}
+	return readAnswer(m.Data, answer)
 }
 
 func (r *rig) repair() api.RepairAnswer {
 	r.t.Helper()
 	var answer api.RepairAnswer
-	r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
-	if answer.Error != "" {
-		r.t.Fatal(answer.Error)
+	err := r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	return answer
 }
@@ -200,9 +198,8 @@ func (r *rig) recoverFromFlip() string {
 		found = strings.Fields(r.status().Problem)[2]
 	} else {
 		var answer api.ScrubAnswer
-		r.administer("ledger.scrub", struct{}{}, &answer)
-		if answer.Error != "" {
-			r.t.Fatal(answer.Error)
+		if err := r.administer("ledger.scrub", struct{}{}, &answer); err != nil {
+			r.t.Fatal(err)
 		}
 		if answer.Differs != 0 {
 			found = "scrub"
@@ -337,7 +334,10 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 	r.host("h1")
 	r.halted("G1")
 	var dry api.RepairAnswer
-	r.administer("ledger.repair", api.RepairQuery{DryRun: true, Reason: "look", Actor: "tester"}, &dry)
+	look := api.RepairQuery{DryRun: true, Reason: "look", Actor: "tester"}
+	if err := r.administer("ledger.repair", look, &dry); err != nil {
+		t.Fatal(err)
+	}
 	if now := inspect(); now.Head.CreatedNs == 0 || dry.Through == 0 || !dry.DryRun {
 		t.Fatalf("%+v, the stream is %+v", dry, now)
 	}
@@ -358,7 +358,7 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 	present := 0
 	for i := range 10 {
 		var fact api.FactAnswer
-		if err := r.ask("fact.get", api.FactQuery{Key: fmt.Sprint("k", i)}, &fact); err == nil && fact.Error == "" {
+		if err := r.ask("fact.get", api.FactQuery{Key: fmt.Sprint("k", i)}, &fact); err == nil {
 			present++
 		}
 	}
@@ -543,10 +543,9 @@ func TestATenantThatIsNotHaltedIsNotRepaired(t *testing.T) {
 	r := damaged(t, 1)
 	r.host("h1")
 	r.caughtUp()
-	var answer api.RepairAnswer
-	r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
-	if !strings.Contains(answer.Error, "not halted") {
-		t.Fatalf("%+v", answer)
+	err := r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester"}, &api.RepairAnswer{})
+	if !strings.Contains(says(err), "not halted") {
+		t.Fatal(err)
 	}
 	if err := filepath.WalkDir(filepath.Join(r.dir, "h1", "tiles"), func(path string, _ fs.DirEntry, err error) error {
 		if strings.Contains(path, "repair") {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -69,25 +68,26 @@ func (s *StandIn) Close() {
 
 func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	var answer any
+	var problem *api.Problem
 	switch {
 	case api.CheckReplyTo(m.Reply) != nil: // as every host: it would be published there
 		return
 	case verb == ask.VerbReleased:
 		return
-	case verb == "host", verb == api.HostsSubject(tenant):
+	case verb == api.TenantHost.Name, verb == api.HostsSubject(tenant):
 		answer = api.HostAnswer{Host: api.Host{Host: s.cfg.Holder, Mode: api.ModeDegraded,
 			Problem: s.cfg.Problem}}
 	case s.cfg.Elsewhere:
 		return
-	case verb == "status":
+	case verb == api.TenantStatus.Name:
 		answer = api.StatusAnswer{Status: api.Status{
 			Tenant: tenant, Mode: api.ModeDegraded, Problem: s.cfg.Problem,
 			Disks: observe.Disks(s.cfg.Disks),
 		}}
 	default:
-		answer = api.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
+		problem = &api.Problem{Text: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
 	}
-	body, err := json.Marshal(answer)
+	body, err := api.EncodeAnswer(answer, problem)
 	if err != nil {
 		panic("host: cannot encode an answer: " + err.Error())
 	}

@@ -33,8 +33,8 @@ func (h *Host) Watch(tenant string) (*ask.Watch, error) {
 }
 
 // Ask answers one question of the query API (docs/cli.md) from this host's own fold,
-// as its NATS subject does: the answer is one of package view, of the verb or a
-// api.ErrorAnswer. The error says that no one could be asked.
+// as its NATS subject does, with what answers its verb. The error is an *api.Problem, or says
+// that no one could be asked.
 func (h *Host) Ask(tenant, verb string, q any) (any, error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {

@@ -62,6 +62,9 @@ type finding struct {
 	answer api.FindAnswer
 }
 
+// noneFound is in JSON a list, beside an error too.
+var noneFound = api.FindAnswer{Plans: []api.Plan{}}
+
 // Find returns one batch of plans, the latest opened first. The error is a *ledger.Refused.
 func (r *Reader) Find(q api.FindQuery) (api.FindAnswer, error) {
 	f := &finding{r: r, q: q, list: newBatch[api.Plan](q.Limit)}
@@ -69,12 +72,12 @@ func (r *Reader) Find(q api.FindQuery) (api.FindAnswer, error) {
 	if q.State != "" {
 		var err error
 		if f.phase, err = phaseNamed(q.State); err != nil {
-			return api.FindAnswer{}, err
+			return noneFound, err
 		}
 	}
 	cursor, err := hex.DecodeString(q.After)
 	if err != nil || len(cursor) > findBytesMax {
-		return api.FindAnswer{},
+		return noneFound,
 			ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
 	}
 	if q.Text != "" {

@@ -71,7 +71,7 @@ func (r *Reader) placeIn(after string) (at place, listed []byte, err error) {
 func (r *Reader) List(q api.Filter) (api.PlansAnswer, error) {
 	at, after, err := r.placeIn(q.After)
 	if err != nil {
-		return api.PlansAnswer{}, err
+		return api.PlansAnswer{Plans: []api.Plan{}}, err
 	}
 	f := &finding{r: r, list: newBatch[api.Plan](q.Limit),
 		q: api.FindQuery{State: q.State, Agent: q.Agent, Label: q.Label}}
@@ -84,7 +84,7 @@ func (r *Reader) List(q api.Filter) (api.PlansAnswer, error) {
 	}
 	if f.only = labelled; q.State != "" {
 		if f.phase, err = phaseNamed(q.State); err != nil {
-			return api.PlansAnswer{}, err
+			return api.PlansAnswer{Plans: []api.Plan{}}, err
 		}
 		at.moving = false
 		f.byList(after)

@@ -21,18 +21,20 @@ const workers = " " + api.WorkersGroup
 // who may read a tenant the same. Not among them are what hosts tell each other, the rebuild
 // that costs a fold, and the history of an agent, in which its sealed values are open.
 var readings = []string{
-	"plan.ls", "plan.find", "plan.show", "plan.why", "plan.outcome", "plan.preview",
-	"trigger.explain", "undo.ls", "contract.ls", "quarantine.ls", "refused.ls", "due.ls",
-	"capability.ls", "worker.ls", "worker.served", "status", "ledger.read", "ledger.stream",
-	"fact.get", "fact.ls", "fact.history", "memory.status", "memory.queue", "review.ls",
+	api.PlanLs.Name, api.PlanFind.Name, api.PlanShow.Name, api.PlanWhy.Name, api.PlanOutcome.Name,
+	api.PlanPreview.Name, api.TriggerExplain.Name, api.UndoLs.Name, api.ContractLs.Name,
+	api.QuarantineLs.Name, api.RefusedLs.Name, api.DueLs.Name, api.CapabilityLs.Name,
+	api.WorkerLs.Name, api.WorkerServed.Name, api.TenantStatus.Name, api.LedgerRead.Name,
+	api.LedgerStream.Name, api.FactGet.Name, api.FactLs.Name, api.FactHistory.Name,
+	api.MemoryStatus.Name, api.MemoryQueue.Name, api.ReviewLs.Name,
 }
 
 // operatings are the verbs of the query API that operators have beside readings.
-var operatings = []string{"memory.rebuild"}
+var operatings = []string{api.MemoryRebuild.Name}
 
 // auditing are the verbs of api.AdminSubject that an auditor has: an export, and the
 // checkpoint that it ends with.
-var auditing = []string{"ledger.export", "ledger.sign"}
+var auditing = []string{api.LedgerExport.Name, api.LedgerSign.Name}
 
 // tenanting are the verbs by which operators of all tenants change what there is of them. Those
 // of one tenant may not: its limits are not for itself to raise.
@@ -52,10 +54,10 @@ func (u User) Permissions() Permissions {
 		}
 	case Source:
 		p.publish(records(u.Tenant, ledger.ClassFact, u.Name),
-			api.QuerySubject(u.Tenant, "plan.outcome"), api.DoorSubject(u.Tenant, u.Name, "fact.*"))
+			api.PlanOutcome.Subject(u.Tenant), api.DoorSubject(u.Tenant, u.Name, "fact.*"))
 	case Supervisor:
 		p.publish(records(u.Tenant, ledger.ClassVerdict, u.Name),
-			api.QuerySubject(u.Tenant, "plan.outcome"), api.QuerySubject(u.Tenant, "review.ls"),
+			api.PlanOutcome.Subject(u.Tenant), api.ReviewLs.Subject(u.Tenant),
 			api.DoorSubject(u.Tenant, u.Name, "verdict.*"),
 			api.DoorSubject(u.Tenant, u.Name, "review.*"))
 	case Auditor:
@@ -138,8 +140,8 @@ func agentRecords(tenant, name string) string {
 
 func (u User) agent(p *Permissions) {
 	t := u.Tenant
-	p.publish(agentRecords(t, u.Name), api.QuerySubject(t, "plan.outcome"),
-		api.QuerySubject(t, "contract.ls"), api.HistorySubject(t, u.Name),
+	p.publish(agentRecords(t, u.Name), api.PlanOutcome.Subject(t),
+		api.ContractLs.Subject(t), api.HistorySubject(t, u.Name),
 		api.PreviewSubject(t, u.Name), api.KeySubject(t, u.Name),
 		api.DoorSubject(t, u.Name, "plan.*"))
 	p.subscribe(api.NoticeSubject(t, u.Name, "*"), api.AgentReplySubject(t, u.Name, "*"))
@@ -161,10 +163,8 @@ func (u User) door(p *Permissions) {
 	p.publish(agentRecords(t, "*"), records(t, ledger.ClassFact, "*"),
 		records(t, ledger.ClassVerdict, "*"), api.HistorySubject(t, "*"), api.KeySubject(t, "*"),
 		api.AskSubject(t, ">"), api.PreviewSubject(t, "*"))
-	for _, verb := range []string{"plan.outcome", "plan.find", "contract.ls",
-		"fact.get", "review.ls", "ledger.read"} {
-		p.publish(api.QuerySubject(t, verb))
-	}
+	p.publish(api.PlanOutcome.Subject(t), api.PlanFind.Subject(t), api.ContractLs.Subject(t),
+		api.FactGet.Subject(t), api.ReviewLs.Subject(t), api.LedgerRead.Subject(t))
 	p.subscribe(api.NoticeSubject(t, "*", "*"), api.AgentReplySubject(t, "*", "*"))
 }
 
@@ -225,7 +225,7 @@ func host(p *Permissions) {
 		records(t, ledger.ClassOperator, "*"),
 		api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
 		api.PageSubject(t, ">"), api.QuerySubject(t, "released"), api.QuerySubject(t, "erased"),
-		api.QuerySubject(t, "status"), api.ReplySubject(t, "*"), "keys."+t+".*", "erased."+t,
+		api.TenantStatus.Subject(t), api.ReplySubject(t, "*"), "keys."+t+".*", "erased."+t,
 		"$KV.SAGA_HOLDERS.*", "_INBOX.>", "_R_.>")
 	for _, verb := range streamsOfHosts {
 		p.publish("$JS.API." + verb)

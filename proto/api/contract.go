@@ -15,7 +15,6 @@ type ContractQuery struct {
 type ContractsAnswer struct {
 	Contracts []Contract `json:"contracts"`
 	Next      string     `json:"next,omitempty"`
-	Error     string     `json:"error,omitempty"`
 }
 
 // Contract is one published revision of a contract.

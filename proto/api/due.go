@@ -3,7 +3,6 @@ package api
 // UpcomingAnswer answers due.ls.
 type UpcomingAnswer struct {
 	Upcoming Upcoming `json:"upcoming"`
-	Error    string   `json:"error,omitempty"`
 }
 
 // Upcoming is what falls due next in a tenant, and what has waited longest.

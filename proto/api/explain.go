@@ -11,7 +11,6 @@ type ExplainQuery struct {
 // ExplainAnswer answers trigger.explain.
 type ExplainAnswer struct {
 	Explain Explain `json:"explain"`
-	Error   string  `json:"error,omitempty"`
 }
 
 // Explain is what leases answer now, and why.

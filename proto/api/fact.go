@@ -52,7 +52,6 @@ type FactAnswer struct {
 	Fact Fact `json:"fact"`
 	// Refused: what the fold said of the records at FactQuery.Sequence.
 	Refused []string `json:"refused,omitempty"`
-	Error   string   `json:"error,omitempty"`
 }
 
 // FactsQuery asks for facts in order of key (fact.ls).
@@ -67,7 +66,6 @@ type FactsQuery struct {
 type FactsAnswer struct {
 	Facts []Fact `json:"facts"`
 	Next  string `json:"next,omitempty"` // key to continue after; empty: no more
-	Error string `json:"error,omitempty"`
 }
 
 // FactEvent is one record in the history of a fact.
@@ -94,5 +92,4 @@ type FactEvent struct {
 type FactHistoryAnswer struct {
 	Events []FactEvent `json:"events"`
 	More   bool        `json:"more"` // there were earlier ones
-	Error  string      `json:"error,omitempty"`
 }

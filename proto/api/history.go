@@ -46,7 +46,6 @@ type HistoryAnswer struct {
 
 	Actions []PastAction `json:"actions"`
 	Next    uint32       `json:"next,omitempty"` // goes into After; 0: no more
-	Error   string       `json:"error,omitempty"`
 }
 
 // PastSavepoint is a savepoint as it was recorded.

@@ -9,6 +9,4 @@ type KeyQuery struct {
 type KeyAnswer struct {
 	Key    []byte `json:"key,omitempty"`    // seal.KeySize bytes
 	Erased string `json:"erased,omitempty"` // the key is destroyed, or about to be: when and why
-	Error  string `json:"error,omitempty"`
-	Again  bool   `json:"again,omitempty"` // Error may pass: ask again
 }

@@ -16,7 +16,6 @@ type ReadQuery struct {
 type ReadAnswer struct {
 	Last     uint64          `json:"last"` // sequence of the last message that can be read
 	Messages []StoredMessage `json:"messages"`
-	Error    string          `json:"error,omitempty"`
 }
 
 // StoredMessage is one message byte for byte as the stream had it when it was folded.
@@ -54,14 +53,12 @@ type ExportAnswer struct {
 	// Nodes: the perfect subtrees of the records before Index.
 	Nodes      []ExportNode `json:"nodes,omitempty"`
 	Checkpoint string       `json:"checkpoint,omitempty"`
-	Error      string       `json:"error,omitempty"`
 }
 
 // SignAnswer says how many records the next checkpoint covers (ledger.sign); the file
 // with it follows in a moment, where this host can sign.
 type SignAnswer struct {
-	Size  uint64 `json:"size"`
-	Error string `json:"error,omitempty"`
+	Size uint64 `json:"size"`
 }
 
 // ExportNode is the root of a perfect subtree of 2^Level records.

@@ -14,7 +14,6 @@ type Memory struct {
 // MemoryAnswer answers memory.status.
 type MemoryAnswer struct {
 	Memory Memory `json:"memory"`
-	Error  string `json:"error,omitempty"`
 }
 
 // QueueQuery asks what would be evicted next (memory.queue).
@@ -28,7 +27,6 @@ type QueueAnswer struct {
 	Memory Memory      `json:"memory"`
 	Next   []Fact      `json:"next"`
 	Latest []FactEvent `json:"latest"`
-	Error  string      `json:"error,omitempty"`
 }
 
 // RebuildAnswer answers memory.rebuild: the state and the same ledger folded again from the
@@ -43,5 +41,4 @@ type RebuildAnswer struct {
 	Rows     int      `json:"rows"`             // facts compared
 	Differ   []string `json:"differ,omitempty"` // the first rows that do
 	TookMs   int64    `json:"took_ms"`
-	Error    string   `json:"error,omitempty"`
 }

@@ -24,7 +24,6 @@ type RepairAnswer struct {
 	Dropped string `json:"dropped"` // could be read, and were not appended: in File
 	File    string `json:"file,omitempty"`
 	Kept    string `json:"kept,omitempty"` // copy of the old stream's own files
-	Error   string `json:"error,omitempty"`
 }
 
 // RotationQuery asks that checkpoints be signed by a new key from here on (key.rotate).
@@ -43,13 +42,11 @@ type RotationAnswer struct {
 	File   string `json:"file"`   // of the new one, on the holder's machine
 	Size   uint64 `json:"size"`   // records when it was asked for
 	Signed bool   `json:"signed"` // by the old key
-	Error  string `json:"error,omitempty"`
 }
 
 // DroppedAnswer answers rebuild.
 type DroppedAnswer struct {
 	Applied uint64 `json:"applied"` // last sequence of the state that was dropped
-	Error   string `json:"error,omitempty"`
 }
 
 // ScrubAnswer answers ledger.scrub: the stream was read against the tiles.
@@ -61,5 +58,4 @@ type ScrubAnswer struct {
 	Differs uint64 `json:"differs,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	TookMs  int64  `json:"took_ms"`
-	Error   string `json:"error,omitempty"`
 }

@@ -42,7 +42,7 @@ type OutcomeQuery struct {
 	WaitMs int64 `json:"wait_ms,omitempty"`
 }
 
-// OutcomeAnswer is the answer to an OutcomeQuery. Error is set instead when the
+// OutcomeAnswer is the answer to an OutcomeQuery. A Problem comes instead when the
 // plan is unknown or the sequence was not folded in time.
 type OutcomeAnswer struct {
 	State       string   `json:"state,omitempty"`
@@ -71,7 +71,6 @@ type OutcomeAnswer struct {
 	Verdict       string `json:"verdict,omitempty"`
 	VerdictReason string `json:"verdict_reason,omitempty"`
 	VerdictBy     string `json:"verdict_by,omitempty"`
-	Error         string `json:"error,omitempty"`
 }
 
 // UndonePart is what was undone of a plan that went on.

@@ -10,8 +10,7 @@ type PlanQuery struct {
 
 // PlanAnswer answers plan.show.
 type PlanAnswer struct {
-	Plan  Plan   `json:"plan"`
-	Error string `json:"error,omitempty"`
+	Plan Plan `json:"plan"`
 }
 
 // Plan is one plan. Actions, Leases and Refused are filled by Show only.

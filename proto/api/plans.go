@@ -17,8 +17,7 @@ type PlansAnswer struct {
 	// AsOf of plan.ls is the sequence at which the list began, as in Next.
 	AsOf uint64 `json:"as_of,omitempty"`
 	// Moving of plan.ls is how many of the plans come first because they are being undone.
-	Moving int    `json:"moving,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Moving int `json:"moving,omitempty"`
 }
 
 // FindQuery asks for plans in order of opening, the latest first (plan.find). Empty
@@ -41,8 +40,7 @@ type FindAnswer struct {
 	Next  string `json:"next,omitempty"` // goes into After; empty: no more
 	// Paused is set where the batch ends because it has looked at enough plans, not
 	// because it is full.
-	Paused bool   `json:"paused,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Paused bool `json:"paused,omitempty"`
 }
 
 // ListQuery asks for a list: quarantine.ls, refused.ls.
@@ -56,5 +54,4 @@ type ListQuery struct {
 // RefusedAnswer answers refused.ls.
 type RefusedAnswer struct {
 	Refused []Refused `json:"refused"`
-	Error   string    `json:"error,omitempty"`
 }

@@ -72,10 +72,8 @@ type PreviewStep struct {
 	Owner  string `json:"owner,omitempty"` // quarantine: who decides
 }
 
-// PreviewAnswer answers a PreviewQuery. Error is set instead when there is no such plan (of
+// PreviewAnswer answers a PreviewQuery. A Problem comes instead when there is no such plan (of
 // that agent), the query names two parts, or the sequence was not folded in time.
 type PreviewAnswer struct {
 	Preview Preview `json:"preview"`
-	Error   string  `json:"error,omitempty"`
-	Behind  bool    `json:"behind,omitempty"` // the error: the sequence; ask again
 }

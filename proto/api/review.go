@@ -14,8 +14,7 @@ type ReviewAnswer struct {
 	Next    string   `json:"next,omitempty"` // goes into After; empty: no more
 	// Paused is set where the batch ends because it has looked at enough plans, not
 	// because it is full.
-	Paused bool   `json:"paused,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Paused bool `json:"paused,omitempty"`
 }
 
 // Review is an action that waits for a supervisor's verdict before its forward runs.

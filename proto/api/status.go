@@ -15,7 +15,6 @@ const (
 // StatusAnswer answers status.
 type StatusAnswer struct {
 	Status Status `json:"status"`
-	Error  string `json:"error,omitempty"`
 }
 
 // Status is the state of one tenant.
@@ -217,8 +216,7 @@ type Repair struct {
 
 // HostAnswer answers host, which is asked of all hosts of a tenant.
 type HostAnswer struct {
-	Host  Host   `json:"host"`
-	Error string `json:"error,omitempty"`
+	Host Host `json:"host"`
 }
 
 // Host is one of the hosts that may hold a tenant.

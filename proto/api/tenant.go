@@ -43,7 +43,6 @@ type Done struct {
 // TenantErasureAnswer answers tenant.erase.
 type TenantErasureAnswer struct {
 	Erasure *TenantErasure `json:"erasure,omitempty"`
-	Error   string         `json:"error,omitempty"`
 	// Refused: why what the ledger has forbids it; nothing is wrong with the request.
 	Refused string `json:"refused,omitempty"`
 }

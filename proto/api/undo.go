@@ -14,7 +14,6 @@ type UndoQuery struct {
 type UndosAnswer struct {
 	Undos []Undo `json:"undos"`
 	Next  string `json:"next,omitempty"`
-	Error string `json:"error,omitempty"`
 }
 
 // Undo is one attempt of an undo.

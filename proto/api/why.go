@@ -13,8 +13,7 @@ type WhyQuery struct {
 
 // WhyAnswer answers plan.why.
 type WhyAnswer struct {
-	Why   Why    `json:"why"`
-	Error string `json:"error,omitempty"`
+	Why Why `json:"why"`
 }
 
 // Why is the chain of causes of the unwind of a plan, or of the first of its leases that is

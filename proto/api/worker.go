@@ -14,7 +14,6 @@ const (
 type WorkersAnswer struct {
 	Workers []Worker `json:"workers"`           // by capability
 	Partial bool     `json:"partial,omitempty"` // there are more plans than one answer reads
-	Error   string   `json:"error,omitempty"`
 }
 
 // Worker is a capability that undoes what is held, and who serves it.
@@ -42,7 +41,6 @@ type ServedCall struct {
 // ServedAnswer answers worker.served, in the order of the question.
 type ServedAnswer struct {
 	Calls []Served `json:"calls"`
-	Error string   `json:"error,omitempty"`
 }
 
 // Served says who takes a call.
@@ -59,7 +57,6 @@ type Served struct {
 type CapabilitiesAnswer struct {
 	Capabilities []Capability `json:"capabilities"`
 	Omitted      bool         `json:"omitted,omitempty"` // there are more
-	Error        string       `json:"error,omitempty"`
 }
 
 // Capability is a capability that actions of a tenant have named, and who has

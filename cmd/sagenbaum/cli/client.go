@@ -177,38 +177,44 @@ func (c *Client) Within(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // Question connects for one question; doing names the command where it fails.
-func (s *Settings) Question(cmd *cobra.Command, doing, verb string, question, answer any) error {
+func Question[Q, A any](cmd *cobra.Command, s *Settings, doing string, verb api.Verb[Q, A],
+	question Q) (answer A, err error) {
+	err = s.question(cmd, doing, verb.Call, question, &answer)
+	return answer, err
+}
+
+func (s *Settings) question(cmd *cobra.Command, doing string, verb api.Call,
+	question, answer any) error {
 	return s.With(func(c *Client) error {
-		return Failed(doing, c.Ask(cmd.Context(), verb, question, answer))
+		return Failed(doing, c.ask(cmd.Context(), verb, question, answer))
 	})
 }
 
-// Ask puts one question to the tenant's executor and decodes its answer. An
-// answer that is an error comes back as a failure of exit code 2.
-func (c *Client) Ask(ctx context.Context, verb string, question, answer any) error {
-	return c.Request(ctx, api.QuerySubject(c.Tenant, verb), verb, question, answer)
+// Ask puts one question to the tenant's host. An answer that is an error comes back as a failure
+// of exit code 2.
+func Ask[Q, A any](ctx context.Context, c *Client, verb api.Verb[Q, A], question Q) (answer A,
+	err error) {
+	err = c.ask(ctx, verb.Call, question, &answer)
+	return answer, err
 }
 
-// Administer is ask for what operators ask of a host.
-func (c *Client) Administer(ctx context.Context, verb string, question, answer any) error {
-	return c.Request(ctx, api.AdminSubject(c.Tenant, verb), verb, question, answer)
+func (c *Client) ask(ctx context.Context, verb api.Call, question, answer any) error {
+	return c.askOn(ctx, verb.Subject(c.Tenant), verb.Name, question, answer)
 }
 
-// Request puts one question on a subject and decodes its answer; verb names it in errors.
-func (c *Client) Request(ctx context.Context, subject, verb string, question, answer any) error {
+// askOn is ask on a subject; name is what is asked, in errors.
+func (c *Client) askOn(ctx context.Context, subject, name string, question, answer any) error {
 	reply, err := c.request(ctx, subject, question)
 	if err != nil {
-		return c.Explain(verb, err)
+		return c.Explain(name, err)
 	}
-	var problem api.ErrorAnswer
-	if err := json.Unmarshal(reply.Data, &problem); err != nil {
-		return Fail(ExitFailed, "sagenbaum doctor", "cannot read the answer to %s: %v", verb, err)
-	}
-	if problem.Error != "" {
-		return Fail(ExitFailed, hintFor(verb), "%s", problem.Error)
-	}
-	if err := json.Unmarshal(reply.Data, answer); err != nil {
-		return Fail(ExitFailed, "sagenbaum doctor", "cannot read the answer to %s: %v", verb, err)
+	err = api.DecodeAnswer(reply.Data, answer)
+	var problem *api.Problem
+	switch {
+	case errors.As(err, &problem):
+		return Fail(ExitFailed, hintFor(name), "%s", problem.Text)
+	case err != nil:
+		return Fail(ExitFailed, "sagenbaum doctor", "cannot read the answer to %s: %v", name, err)
 	}
 	return nil
 }
@@ -293,23 +299,19 @@ func (c *Client) Plan(ctx context.Context, id string, sequence uint64) (api.Plan
 	if !ledger.ValidDerived(id) {
 		return api.Plan{}, Fail(ExitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
 	}
-	var answer api.PlanAnswer
-	err := c.Ask(ctx, "plan.show", api.PlanQuery{Plan: id, Sequence: sequence}, &answer)
+	answer, err := Ask(ctx, c, api.PlanShow, api.PlanQuery{Plan: id, Sequence: sequence})
 	return answer.Plan, err
 }
 
 // Status asks for the status of the tenant's executor.
 func (c *Client) Status(ctx context.Context) (api.Status, error) {
-	var answer api.StatusAnswer
-	err := c.Ask(ctx, "status", struct{}{}, &answer)
+	answer, err := Ask(ctx, c, api.TenantStatus, api.Nothing{})
 	return answer.Status, err
 }
 
 // Outcome asks what became of a plan once the record at sequence was folded.
 func (c *Client) Outcome(ctx context.Context, q api.OutcomeQuery) (api.OutcomeAnswer, error) {
-	var answer api.OutcomeAnswer
-	err := c.Ask(ctx, "plan.outcome", q, &answer)
-	return answer, err
+	return Ask(ctx, c, api.PlanOutcome, q)
 }
 
 // Store opens the tenant's ledger for reading. It never makes one: asking for

@@ -21,7 +21,7 @@ import (
 
 // Contracts asks for all published contracts that a question means.
 func (c *Client) Contracts(ctx context.Context, q api.ContractQuery) ([]api.Contract, error) {
-	all, _, err := Batches("contract.ls", Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
+	all, _, err := Batches(api.ContractLs.Name, Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
 		ContractBatch(&q), nil)
 	return all, err
 }
@@ -30,8 +30,7 @@ func (c *Client) Contracts(ctx context.Context, q api.ContractQuery) ([]api.Cont
 func ContractBatch(q *api.ContractQuery) func(Listing) ([]api.Contract, string, error) {
 	return func(in Listing) ([]api.Contract, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer api.ContractsAnswer
-		err := in.Client.Ask(in.Ctx, "contract.ls", q, &answer)
+		answer, err := Ask(in.Ctx, in.Client, api.ContractLs, *q)
 		return answer.Contracts, answer.Next, err
 	}
 }
@@ -40,8 +39,7 @@ func ContractBatch(q *api.ContractQuery) func(Listing) ([]api.Contract, string, 
 func FactBatch(q *api.FactsQuery) func(Listing) ([]api.Fact, string, error) {
 	return func(in Listing) ([]api.Fact, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer api.FactsAnswer
-		err := in.Client.Ask(in.Ctx, "fact.ls", q, &answer)
+		answer, err := Ask(in.Ctx, in.Client, api.FactLs, *q)
 		return answer.Facts, answer.Next, err
 	}
 }
@@ -127,25 +125,29 @@ func (f Family) ForPeople() Family {
 const RepairWait = time.Hour
 
 // Administer asks the tenant's host for work on its copies of the ledger.
-func (s *Settings) Administer(cmd *cobra.Command, limit time.Duration, doing, verb string, question,
-	answer any) error {
+func Administer[Q, A any](cmd *cobra.Command, s *Settings, limit time.Duration, doing string,
+	verb api.Verb[Q, A], question Q) (answer A, err error) {
+	err = s.administer(cmd, limit, doing, verb.Call, question, &answer)
+	return answer, err
+}
+
+func (s *Settings) administer(cmd *cobra.Command, limit time.Duration, doing string,
+	verb api.Call, question, answer any) error {
 	return s.With(func(c *Client) error {
 		c.Timeout = limit
-		return Failed(doing, LateRebuild(c.Administer(cmd.Context(), verb, question, answer)))
+		return Failed(doing, LateRebuild(c.ask(cmd.Context(), verb, question, answer)))
 	})
 }
 
 // Workers asks which capabilities undo what is held.
 func (c *Client) Workers(ctx context.Context) (api.WorkersAnswer, error) {
-	answer := api.WorkersAnswer{}
-	err := c.Ask(ctx, "worker.ls", struct{}{}, &answer)
-	return answer, err
+	return Ask(ctx, c, api.WorkerLs, api.Nothing{})
 }
 
 // Tenants are those that a host serves, by name: any host answers for its own.
 func (c *Client) Tenants(ctx context.Context) ([]string, error) {
 	var answer api.TenantsAnswer
-	err := c.Request(ctx, api.ServerSubject(api.TenantLs), "the tenants", struct{}{}, &answer)
+	err := c.askOn(ctx, api.ServerSubject(api.TenantLs), "the tenants", api.Nothing{}, &answer)
 	var failure *Failure
 	if errors.As(err, &failure) && failure.Code == ExitNoServer {
 		return c.ledgers(ctx) // hosts of an earlier version, or none
@@ -201,10 +203,18 @@ const PageSize = 200
 
 // Plans asks for at most limit plans.
 func (c *Client) Plans(
-	ctx context.Context, verb string, q api.Filter, limit int,
+	ctx context.Context, q api.Filter, limit int,
 ) (all api.PlansAnswer, err error) {
-	all.Plans, all.Next, err = Batches(verb, Listing{Ctx: ctx, Client: c, After: q.After}, limit,
-		nil, PlanBatch(verb, &q), nil)
+	ask, _ := PlanList(&q)
+	all.Plans, all.Next, err = Batches(api.PlanLs.Name,
+		Listing{Ctx: ctx, Client: c, After: q.After}, limit, nil, ask, nil)
+	return all, err
+}
+
+// Quarantine asks for at most limit plans that wait for their owner.
+func (c *Client) Quarantine(ctx context.Context, limit int) (all api.PlansAnswer, err error) {
+	all.Plans, all.Next, err = Batches(api.QuarantineLs.Name, Listing{Ctx: ctx, Client: c}, limit,
+		nil, QuarantineBatch, nil)
 	return all, err
 }
 
@@ -212,23 +222,19 @@ func (c *Client) Plans(
 func (c *Client) Found(
 	ctx context.Context, q api.FindQuery, limit int,
 ) (plans []api.Plan, next string, err error) {
-	return Batches("plan.find", Listing{Ctx: ctx, Client: c}, limit, nil,
+	return Batches(api.PlanFind.Name, Listing{Ctx: ctx, Client: c}, limit, nil,
 		func(in Listing) ([]api.Plan, string, error) {
 			q.After, q.Limit = in.After, in.Limit
-			var answer api.FindAnswer
-			err := in.Client.Ask(in.Ctx, "plan.find", q, &answer)
+			answer, err := Ask(in.Ctx, in.Client, api.PlanFind, q)
 			return answer.Plans, answer.Next, err
 		}, nil)
 }
 
-// PlanBatch asks for one batch of plans.
-func PlanBatch(verb string, q *api.Filter) func(Listing) ([]api.Plan, string, error) {
-	return func(in Listing) ([]api.Plan, string, error) {
-		q.After, q.Limit = in.After, in.Limit
-		var answer api.PlansAnswer
-		err := in.Client.Ask(in.Ctx, verb, q, &answer)
-		return answer.Plans, answer.Next, err
-	}
+// QuarantineBatch asks for one batch of plans that wait for their owner.
+func QuarantineBatch(in Listing) ([]api.Plan, string, error) {
+	answer, err := Ask(in.Ctx, in.Client, api.QuarantineLs,
+		api.ListQuery{After: in.After, Limit: in.Limit})
+	return answer.Plans, answer.Next, err
 }
 
 // PlanList asks for one batch of the list of plans, and says where it goes on after a plan of
@@ -239,8 +245,7 @@ func PlanList(
 	places := map[string]string{} // of the last batch, by plan
 	ask = func(in Listing) ([]api.Plan, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer api.PlansAnswer
-		err := in.Client.Ask(in.Ctx, "plan.ls", q, &answer)
+		answer, err := Ask(in.Ctx, in.Client, api.PlanLs, *q)
 		clear(places)
 		for i := range answer.Plans {
 			if answer.AsOf != 0 {
@@ -279,7 +284,7 @@ func CheckUndoQuery(q api.UndoQuery) error {
 func (c *Client) Undos(
 	ctx context.Context, q api.UndoQuery, limit int,
 ) (all api.UndosAnswer, err error) {
-	all.Undos, all.Next, err = Batches("undo.ls", Listing{Ctx: ctx, Client: c, After: q.After},
+	all.Undos, all.Next, err = Batches(api.UndoLs.Name, Listing{Ctx: ctx, Client: c, After: q.After},
 		limit, nil, UndoBatch(&q), nil)
 	return all, err
 }
@@ -288,8 +293,7 @@ func (c *Client) Undos(
 func UndoBatch(q *api.UndoQuery) func(Listing) ([]api.Undo, string, error) {
 	return func(in Listing) ([]api.Undo, string, error) {
 		q.After, q.Limit = in.After, in.Limit
-		var answer api.UndosAnswer
-		err := in.Client.Ask(in.Ctx, "undo.ls", q, &answer)
+		answer, err := Ask(in.Ctx, in.Client, api.UndoLs, *q)
 		return answer.Undos, answer.Next, err
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -68,16 +67,15 @@ func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (
 // Refusals asks why the record at a sequence, which may be of a plan, was refused; none: it was
 // not. Whoever may append may ask that, and reads nothing else by it.
 func (c *Client) Refusals(ctx context.Context, plan string, sequence uint64) ([]string, error) {
-	reply, err := c.request(ctx, api.QuerySubject(c.Tenant, "plan.outcome"), api.OutcomeQuery{
+	reply, err := c.request(ctx, api.PlanOutcome.Subject(c.Tenant), api.OutcomeQuery{
 		Plan: plan, Sequence: sequence, WaitMs: c.Timeout.Milliseconds() / 2})
 	if err != nil {
 		return nil, Stored(sequence, c.Explain("plan.outcome", err))
 	}
-	var answer api.OutcomeAnswer
-	err = json.Unmarshal(reply.Data, &answer)
+	answer, err := api.PlanOutcome.Decode(reply.Data)
 	// There may be no such plan, or none is named: what was folded is known all the same.
-	if err == nil && answer.Applied < sequence {
-		err = errors.New(answer.Error)
+	if problem := new(api.Problem); errors.As(err, &problem) && answer.Applied >= sequence {
+		err = nil
 	}
 	if err != nil {
 		return nil, Stored(sequence, Fail(ExitFailed, "sagenbaum status", "%v", err))

@@ -30,8 +30,7 @@ const (
 
 // LastSequence is the sequence of the last message that can be read; 0: there is none.
 func (c *Client) LastSequence(ctx context.Context) (uint64, error) {
-	var answer api.ReadAnswer
-	err := c.Ask(ctx, "ledger.read", api.ReadQuery{}, &answer)
+	answer, err := Ask(ctx, c, api.LedgerRead, api.ReadQuery{})
 	return answer.Last, err
 }
 
@@ -163,8 +162,7 @@ func contradiction(format string, args ...any) error {
 func (r *reading) ask(
 	ctx context.Context, q api.ReadQuery,
 ) (answer api.ReadAnswer, err error) {
-	err = r.client.Ask(ctx, "ledger.read", q, &answer)
-	return answer, err
+	return Ask(ctx, r.client, api.LedgerRead, q)
 }
 
 // size is how many bytes of messages one answer may have, in base64 and with their names.

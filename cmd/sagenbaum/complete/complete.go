@@ -2,6 +2,7 @@
 package complete
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,12 +125,14 @@ func Choice(value, format string, args ...any) string {
 }
 
 func livePlans(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string, err error) {
-	verb := "plan.ls"
+	ask := func(ctx context.Context, limit int) (api.PlansAnswer, error) {
+		return c.Plans(ctx, api.Filter{}, limit)
+	}
 	if strings.Contains(a.command, " quarantine ") || strings.HasSuffix(a.command, " resume") ||
 		strings.HasSuffix(a.command, " give-up") {
-		verb = "quarantine.ls"
+		ask = c.Quarantine
 	}
-	answer, err := c.Plans(cmd.Context(), verb, api.Filter{}, cli.PageSize)
+	answer, err := ask(cmd.Context(), cli.PageSize)
 	for _, plan := range answer.Plans {
 		out = append(out, Choice(plan.Plan, "%s %s", plan.State, plan.Label))
 	}

@@ -123,8 +123,8 @@ func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Sourc
 				api.ServedCall{Capability: call.Capability, Undo: call.Undo,
 					Version: call.Version})
 		}
-		var answer api.ServedAnswer
-		if err := c.Ask(ctx, "worker.served", q, &answer); err != nil {
+		answer, err := cli.Ask(ctx, c, api.WorkerServed, q)
+		if err != nil {
 			return nil, err
 		}
 		for _, v := range answer.Calls {

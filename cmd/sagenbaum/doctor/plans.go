@@ -25,7 +25,7 @@ func examineQuarantine(ctx context.Context, c *cli.Client, v api.Status) Finding
 	if v.Quarantined+v.Cut == 0 {
 		return ok("quarantine", "nothing waits for its owner")
 	}
-	answer, err := c.Plans(ctx, "quarantine.ls", api.Filter{}, status.StuckShown)
+	answer, err := c.Quarantine(ctx, status.StuckShown)
 	if err != nil {
 		return problem("quarantine", err)
 	}
@@ -113,7 +113,7 @@ func ExamineWindows(ctx context.Context, c *cli.Client, now time.Time) Finding {
 	var closing []api.Plan
 	more := ""
 	for _, state := range windowStates {
-		answer, err := c.Plans(ctx, "plan.ls", api.Filter{State: state}, windowsLooked)
+		answer, err := c.Plans(ctx, api.Filter{State: state}, windowsLooked)
 		if err != nil {
 			return problem("windows", err)
 		}

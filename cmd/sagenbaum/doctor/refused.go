@@ -135,9 +135,9 @@ func newestRefused(ctx context.Context, c *cli.Client,
 func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []api.Refused,
 	whole bool, err error) {
 	for range refusedPages {
-		var page api.RefusedAnswer
-		if err := c.Ask(ctx, "refused.ls",
-			api.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
+		page, err := cli.Ask(ctx, c, api.RefusedLs,
+			api.ListQuery{AfterSequence: after, Limit: cli.PageSize})
+		if err != nil {
 			return nil, false, err
 		}
 		for _, r := range page.Refused {

@@ -63,8 +63,7 @@ type streamInfo struct {
 // streamOf is what JetStream says of the ledger's stream: a host passes it on, or else
 // JetStream is asked, which few users may.
 func streamOf(ctx context.Context, c *cli.Client) (info streamInfo, err error) {
-	var answer api.StreamAnswer
-	if err := c.Ask(ctx, "ledger.stream", struct{}{}, &answer); err == nil {
+	if answer, err := cli.Ask(ctx, c, api.LedgerStream, api.Nothing{}); err == nil {
 		info.notStrict, info.asked = answer.NotStrict, true
 		return info, json.Unmarshal(answer.Stream, &info)
 	}

@@ -201,8 +201,7 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	case !c.May("fact.get"):
 		return written{Record: sequence}, nil
 	}
-	var answer api.FactAnswer
-	err = c.Ask(ctx, "fact.get", api.FactQuery{Key: key, Sequence: sequence}, &answer)
+	answer, err := cli.Ask(ctx, c, api.FactGet, api.FactQuery{Key: key, Sequence: sequence})
 	return written{sequence, &answer.Fact}, cli.Stored(sequence, err)
 }
 
@@ -228,8 +227,7 @@ back, and so does a lease that reads it.`,
 
 // Fact asks for one fact by its key.
 func Fact(ctx context.Context, c *cli.Client, key string) (api.Fact, error) {
-	var answer api.FactAnswer
-	err := c.Ask(ctx, "fact.get", api.FactQuery{Key: key}, &answer)
+	answer, err := cli.Ask(ctx, c, api.FactGet, api.FactQuery{Key: key})
 	return answer.Fact, err
 }
 
@@ -368,9 +366,9 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
 					cli.PageSize, limit)
 			}
-			var answer api.FactHistoryAnswer
-			if err := s.Question(cmd, "read the history of the fact", "fact.history",
-				api.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
+			answer, err := cli.Question(cmd, s, "read the history of the fact", api.FactHistory,
+				api.FactQuery{Key: args[0], Limit: limit})
+			if err != nil {
 				return err
 			}
 			if s.JSON() {

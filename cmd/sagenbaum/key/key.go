@@ -139,9 +139,9 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
-			var answer api.RotationAnswer
-			if err := s.Administer(cmd, max(s.Timeout, rotationWait), "rotate the key",
-				"key.rotate", q, &answer); err != nil {
+			answer, err := cli.Administer(cmd, s, max(s.Timeout, rotationWait), "rotate the key",
+				api.KeyRotate, q)
+			if err != nil {
 				return err
 			}
 			if s.JSON() {

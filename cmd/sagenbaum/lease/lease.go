@@ -39,9 +39,8 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 		},
 		Doing: "list leases", Name: "lease", Filter: `lease.truth == "unknown"`,
 		Ask: func(in cli.Listing) ([]api.HeldLease, string, error) {
-			var answer api.ExplainAnswer
-			err := in.Client.Ask(in.Ctx, "trigger.explain", api.ExplainQuery{Plan: in.Args[0]},
-				&answer)
+			answer, err := cli.Ask(in.Ctx, in.Client, api.TriggerExplain,
+				api.ExplainQuery{Plan: in.Args[0]})
 			explain = answer.Explain
 			return explain.Leases, "", err
 		},
@@ -79,8 +78,7 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 		Command: cmd, Doing: "show the lease",
 		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Explain, error) {
 			q.Plan, q.Lease = args[0], args[1]
-			var answer api.ExplainAnswer
-			err := c.Ask(ctx, "trigger.explain", q, &answer)
+			answer, err := cli.Ask(ctx, c, api.TriggerExplain, q)
 			if err == nil && len(answer.Explain.Leases) == 0 {
 				err = cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0],
 					"plan %s has no lease %q", args[0], args[1])

@@ -295,8 +295,8 @@ func (d *download) begin(ctx context.Context, size uint64) (first api.ExportAnsw
 	if d.files != nil {
 		return d.ask(ctx, api.ExportQuery{Index: size, Tree: true})
 	}
-	var due api.SignAnswer
-	if err := d.client.Administer(ctx, "ledger.sign", struct{}{}, &due); err != nil {
+	due, err := cli.Ask(ctx, d.client, api.LedgerSign, api.Nothing{})
+	if err != nil {
 		due.Size = 0 // a host that cannot sign can still be read
 	}
 	for late := time.Now().Add(signMax); ; {
@@ -437,6 +437,5 @@ func (d *download) ask(ctx context.Context, q api.ExportQuery) (answer api.Expor
 	if d.files != nil {
 		return d.files.Export(q)
 	}
-	err = d.client.Administer(ctx, "ledger.export", q, &answer)
-	return answer, err
+	return cli.Ask(ctx, d.client, api.LedgerExport, q)
 }

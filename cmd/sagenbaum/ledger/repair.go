@@ -43,9 +43,8 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
-			var answer api.RepairAnswer
-			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q,
-				&answer); err != nil {
+			answer, err := cli.Administer(cmd, s, limit, "repair the ledger", api.LedgerRepair, q)
+			if err != nil {
 				return err
 			}
 			if err := s.Print(cmd, answer,
@@ -103,9 +102,9 @@ when there is one.`,
 			if limit <= 0 {
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
-			var v api.ScrubAnswer
-			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{},
-				&v); err != nil {
+			v, err := cli.Administer(cmd, s, limit, "scrub the ledger", api.LedgerScrub,
+				api.Nothing{})
+			if err != nil {
 				return err
 			}
 			if err := s.Print(cmd, v,

@@ -129,8 +129,9 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	}
 	var answer api.ServedAnswer
 	question := api.ServedQuery{Calls: []api.ServedCall{{Capability: undo, Undo: true}}}
-	ask := func(c *cli.Client) error {
-		return c.Ask(cmd.Context(), "worker.served", question, &answer)
+	ask := func(c *cli.Client) (err error) {
+		answer, err = cli.Ask(cmd.Context(), c, api.WorkerServed, question)
+		return err
 	}
 	err := ask(c)
 	if err != nil && p.gateway != nil { // an agent may not: the doctor's own user perhaps may

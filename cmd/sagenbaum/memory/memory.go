@@ -40,8 +40,7 @@ func newMemoryStatus(s *cli.Settings) *cobra.Command {
 		},
 		Doing: "read working memory",
 		Ask: func(ctx context.Context, c *cli.Client, _ []string) (api.Memory, error) {
-			var answer api.MemoryAnswer
-			err := c.Ask(ctx, "memory.status", struct{}{}, &answer)
+			answer, err := cli.Ask(ctx, c, api.MemoryStatus, api.Nothing{})
 			return answer.Memory, err
 		},
 		Write: func(out io.Writer, _ cli.Pen, v api.Memory) { fmt.Fprintln(out, memoryLine(v)) },
@@ -77,9 +76,9 @@ the ledger, and no condition changes its answer.`,
 				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
 					cli.PageSize, limit)
 			}
-			var answer api.QueueAnswer
-			if err := s.Question(cmd, "read the eviction queue", "memory.queue",
-				api.QueueQuery{Limit: limit}, &answer); err != nil {
+			answer, err := cli.Question(cmd, s, "read the eviction queue", api.MemoryQueue,
+				api.QueueQuery{Limit: limit})
+			if err != nil {
 				return err
 			}
 			return s.Print(cmd, answer, func() { writeQueue(cmd, answer) })
@@ -246,17 +245,16 @@ func overtaken(fact api.Fact, asked string) string {
 // fit refuses to ask for facts that never fit into working memory: they would be
 // evicted again at once. Whether they are evicted at all is for the fold to say.
 func fit(ctx context.Context, c *cli.Client, keys []string) error {
-	var answer api.MemoryAnswer
-	if err := c.Ask(ctx, "memory.status", struct{}{}, &answer); err != nil {
+	answer, err := cli.Ask(ctx, c, api.MemoryStatus, api.Nothing{})
+	if err != nil {
 		return err
 	}
 	if answer.Memory.Capacity <= 0 {
 		return nil
 	}
 	for _, key := range keys {
-		var fact api.FactAnswer
-		if err := c.Ask(ctx, "fact.get", api.FactQuery{Key: key, Sequence: 1},
-			&fact); err != nil {
+		fact, err := cli.Ask(ctx, c, api.FactGet, api.FactQuery{Key: key, Sequence: 1})
+		if err != nil {
 			return err
 		}
 		if fact.Fact.State == api.FactEvicted &&

@@ -136,8 +136,6 @@ func revealed(ctx context.Context, c *cli.Client, id string) (api.Plan, error) {
 	if _, err := c.Plan(ctx, id, 0); err != nil {
 		return api.Plan{}, err
 	}
-	var answer api.PlanAnswer
-	err := c.Request(ctx, api.RevealSubject(c.Tenant), "reveal", api.PlanQuery{Plan: id},
-		&answer)
+	answer, err := cli.Ask(ctx, c, api.PlanReveal, api.PlanQuery{Plan: id})
 	return answer.Plan, err
 }

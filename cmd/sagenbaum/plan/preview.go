@@ -40,8 +40,7 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan = args[0]
-			var answer api.PreviewAnswer
-			err := s.Question(cmd, "preview the unwind", "plan.preview", q, &answer)
+			answer, err := cli.Question(cmd, s, "preview the unwind", api.PlanPreview, q)
 			if err != nil {
 				return err
 			}

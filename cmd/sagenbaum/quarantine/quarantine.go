@@ -36,7 +36,7 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 		},
 		Doing: "list the quarantine", Name: "plan", Filter: `plan.owner == "travel"`,
 		Most: "at most `N` plans", From: "start after this `PLAN`",
-		Ask: cli.PlanBatch("quarantine.ls", &api.Filter{}), Place: cli.PlaceOfPlan,
+		Ask: cli.QuarantineBatch, Place: cli.PlaceOfPlan,
 		Data:  cli.PlansData,
 		Empty: "nothing is quarantined",
 		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"},

@@ -47,9 +47,8 @@ byte; it changes nothing. Exit code 1 when they differ.`,
 // rebuild drops the state and waits until it is there again.
 func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	start := time.Now()
-	var dropped api.DroppedAnswer
-	if err := s.Administer(cmd, limit, "drop the state", "rebuild", struct{}{},
-		&dropped); err != nil {
+	dropped, err := cli.Administer(cmd, s, limit, "drop the state", api.Rebuild, api.Nothing{})
+	if err != nil {
 		return err
 	}
 	return s.With(func(c *cli.Client) error {
@@ -92,11 +91,11 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	return s.With(func(c *cli.Client) error {
 		c.Timeout = limit
-		var answer api.RebuildAnswer
-		if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
+		answer, err := cli.Ask(cmd.Context(), c, api.MemoryRebuild, api.Nothing{})
+		if err != nil {
 			return cli.Failed("rebuild", cli.LateRebuild(err))
 		}
-		err := s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
+		err = s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
 		return cli.Look(err, !answer.Equal)
 	})
 }

@@ -45,9 +45,8 @@ func Command(s *cli.Settings) *cobra.Command {
 
 // ask asks for one batch.
 func ask(in cli.Listing) ([]api.Review, string, error) {
-	var answer api.ReviewAnswer
-	err := in.Client.Ask(in.Ctx, "review.ls", api.ReviewQuery{After: in.After, Limit: in.Limit},
-		&answer)
+	answer, err := cli.Ask(in.Ctx, in.Client, api.ReviewLs,
+		api.ReviewQuery{After: in.After, Limit: in.Limit})
 	return answer.Reviews, answer.Next, err
 }
 
@@ -105,7 +104,7 @@ func newShow(s *cli.Settings) *cobra.Command {
 		},
 		Doing: "show the review",
 		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Review, error) {
-			all, _, err := cli.Batches("review.ls", cli.Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
+			all, _, err := cli.Batches(api.ReviewLs.Name, cli.Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
 				ask, nil)
 			for _, v := range all {
 				if v.Plan == args[0] && (v.Action == args[1] || fmt.Sprint(v.Number) == args[1]) {

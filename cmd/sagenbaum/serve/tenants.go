@@ -54,7 +54,7 @@ func awaitTenants(ctx context.Context, conn *nats.Conn, tenants []string) bool {
 func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	reply, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
+	reply, err := conn.RequestWithContext(ctx, api.TenantStatus.Subject(tenant), []byte("{}"))
 	var answer api.StatusAnswer
 	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
 		return false

@@ -75,7 +75,7 @@ func statusInFull(ctx context.Context, c *cli.Client) (v TenantStatus, err error
 	if v.Hosts, err = c.Hosts(ctx); err != nil || v.Quarantined+v.Cut == 0 {
 		return v, err
 	}
-	answer, err := c.Plans(ctx, "quarantine.ls", api.Filter{}, StuckShown)
+	answer, err := c.Quarantine(ctx, StuckShown)
 	v.Stuck = answer.Plans
 	return v, err
 }

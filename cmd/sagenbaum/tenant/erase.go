@@ -54,9 +54,9 @@ on when it starts, and one that is away erases its part then. Erasing twice is h
 				return err
 			}
 			s.Tenant = q.Tenant
-			var answer api.TenantErasureAnswer
-			if err := s.Administer(cmd, max(s.Timeout, limit), "erase the tenant", "tenant.erase", q,
-				&answer); err != nil {
+			answer, err := cli.Administer(cmd, s, max(s.Timeout, limit), "erase the tenant",
+				api.TenantErase, q)
+			if err != nil {
 				return err
 			}
 			if answer.Refused != "" {

@@ -24,9 +24,8 @@ are conditions like any other.`,
 		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan = args[0]
-			var answer api.ExplainAnswer
-			if err := s.Question(cmd, "explain the triggers", "trigger.explain", q,
-				&answer); err != nil {
+			answer, err := cli.Question(cmd, s, "explain the triggers", api.TriggerExplain, q)
+			if err != nil {
 				return err
 			}
 			return s.Print(cmd, answer.Explain,

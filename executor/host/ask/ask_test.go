@@ -18,8 +18,8 @@ func TestOnlyOneRebuildRuns(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Shared: new(Shared)})
 	d.Shared.rebuilding.Store(true)
-	if answer, ok := d.rebuild().(api.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
-		t.Fatalf("%+v", answer)
+	if _, err := d.rebuild(); err == nil || !strings.Contains(err.Error(), "another rebuild") {
+		t.Fatal(err)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestNoUserTakesAllPlaces(t *testing.T) {
 	o := outcomes{of: map[string][]*outcome{}}
 	take := func(user string) (taken []*outcome) {
 		for o.mayAsk(user, waitersMax-o.count) == nil {
-			q := &outcome{user: user, query: api.OutcomeQuery{Plan: "p"}, answer: make(chan *api.OutcomeAnswer, 1)}
+			q := &outcome{user: user, query: api.OutcomeQuery{Plan: "p"}, answer: make(chan *toldOutcome, 1)}
 			o.add(q)
 			taken = append(taken, q)
 		}
@@ -111,11 +111,7 @@ func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
 		for body, field := range map[string]string{
 			`null`: "request", `[]`: "request", `{"Plan":"p"}`: "request.Plan", `{"nothing":1}`: "request.nothing",
 		} {
-			answer := v.answer
-			if v.asked != nil {
-				answer = func(d *Desk, body []byte) any { return v.asked(d, "ana", body) }
-			}
-			if got, ok := answer(d, []byte(body)).(api.ErrorAnswer); !ok || got.Field != field || got.Want == "" {
+			if got := refusal(d, v, body); got.Field != field || got.Want == "" {
 				t.Errorf("%s with %s: %+v, want field %s", name, body, got, field)
 			}
 		}
@@ -123,12 +119,12 @@ func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"plan":"p","plan":"q"}`: "request.plan", `{"plan":null}`: "request.plan",
 	} {
-		if got, ok := tried["plan.show"].answer(d, []byte(body)).(api.ErrorAnswer); !ok || got.Field != field {
+		if got := refusal(d, tried["plan.show"], body); got.Field != field {
 			t.Errorf("plan.show with %s: %+v", body, got)
 		}
 	}
-	body := []byte(`{"tenant":"t","reason":"r","actor":"a","Tenant":"other"}`)
-	if got, ok := tried["admin tenant.erase"].answer(d, body).(api.ErrorAnswer); !ok || got.Field != "request.Tenant" {
+	body := `{"tenant":"t","reason":"r","actor":"a","Tenant":"other"}`
+	if got := refusal(d, tried["admin tenant.erase"], body); got.Field != "request.Tenant" {
 		t.Errorf("tenant.erase of two tenants: %+v", got)
 	}
 }
@@ -164,4 +160,13 @@ func TestAWorkerThatAnswersAsItShouldIsRight(t *testing.T) {
 	want("one that has said no name may be any", 1, 2)
 	refuse(actuators.RefusedEcho, "py")
 	want("again", 0, 2)
+}
+
+// refusal is what a verb says of a body, if that is all that it says.
+func refusal(d *Desk, v verb, body string) (problem api.Problem) {
+	answer, err := v.answer(d, "ana", []byte(body))
+	if p := new(api.Problem); answer == nil && errors.As(err, &p) {
+		problem = *p
+	}
+	return problem
 }

@@ -267,11 +267,11 @@ func (b *Board) Await(sequence uint64, limit time.Duration) bool {
 
 // unfolded waits for a sequence, and returns what is wrong where it is not folded in time; 0 is
 // none to wait for.
-func (b *Board) unfolded(sequence uint64, limit time.Duration) string {
+func (b *Board) unfolded(sequence uint64, limit time.Duration) error {
 	if sequence == 0 || b.Await(sequence, limit) {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("sequence %d is not folded yet", sequence)
+	return fmt.Errorf("sequence %d is not folded yet", sequence)
 }
 
 func (b *Board) wait(w *waiter, limit time.Duration) bool {

@@ -107,18 +107,6 @@ type Desk struct {
 // New makes the desk of a tenant, which answers Ask at once, and over NATS from Serve on.
 func New(cfg Config) *Desk { return &Desk{Config: cfg, requests: make(chan Request)} }
 
-// Request is what an operator asks of a tenant's loop.
-type Request struct {
-	Verb     string
-	Repair   api.RepairQuery
-	Rotation api.RotationQuery
-	Erasure  api.TenantErasureQuery
-	Answer   chan any // buffered 1
-}
-
-// Requests are what operators ask of the loop. Each must be answered.
-func (d *Desk) Requests() <-chan Request { return d.requests }
-
 // Bounds of questions.
 const (
 	questionPrograms = 256              // conditions that one keeps compiled for the next
@@ -138,29 +126,25 @@ func (d *Desk) Serve() (silence func(), err error) {
 	}
 	queries, admin := api.QuerySubject(d.Tenant, ""), api.AdminSubject(d.Tenant, "")
 	keys := api.KeySubject(d.Tenant, "")
-	for subject, of := range map[string]func(m *nats.Msg) (string, verb){
-		queries + ">": func(m *nats.Msg) (string, verb) {
-			name := strings.TrimPrefix(m.Subject, queries)
-			return name, questionVerb(name)
+	for subject, of := range map[string]func(m *nats.Msg) verb{
+		queries + ">": func(m *nats.Msg) verb {
+			return questionVerb(strings.TrimPrefix(m.Subject, queries))
 		},
-		admin + ">": func(m *nats.Msg) (string, verb) {
-			name := strings.TrimPrefix(m.Subject, admin)
-			return name, adminVerb(name)
+		admin + ">": func(m *nats.Msg) verb {
+			return adminVerb(strings.TrimPrefix(m.Subject, admin))
 		},
-		keys + "*": func(m *nats.Msg) (string, verb) {
+		keys + "*": func(m *nats.Msg) verb {
 			agent := strings.TrimPrefix(m.Subject, keys)
 			if agent == api.KeyHosts {
-				give := func(d *Desk, asked vault.Asked) any { return d.give(asked, m.Reply) }
-				return "key.tenant", everyHost(taking(give))
+				return told("key.tenant",
+					func(d *Desk, asked vault.Asked) any { return d.give(asked, m.Reply) })
 			}
-			ask := func(d *Desk, q api.KeyQuery) any { return d.key(agent, q) }
-			return "key", slow(taking(ask))
+			return takes(api.PlanKey(agent),
+				func(d *Desk, q api.KeyQuery) (api.KeyAnswer, error) { return d.key(agent, q) })
 		},
-		api.HostsSubject(d.Tenant): func(*nats.Msg) (string, verb) {
-			return "hosts", questions["host"]
-		},
-		api.RevealSubject(d.Tenant): func(*nats.Msg) (string, verb) {
-			return "reveal", slow(taking((*Desk).reveal))
+		api.HostsSubject(d.Tenant): func(*nats.Msg) verb { return questions[api.TenantHost.Name] },
+		api.RevealSubject(d.Tenant): func(*nats.Msg) verb {
+			return takes(api.PlanReveal, (*Desk).reveal)
 		},
 	} {
 		sub, err := d.serve(subject, of)
@@ -172,24 +156,23 @@ func (d *Desk) Serve() (silence func(), err error) {
 	return silence, nil
 }
 
-// serve answers what comes on a subject: of returns the name of what is asked, and
-// what answers it. What is slow gets a goroutine, which ends with its answer.
-func (d *Desk) serve(subject string,
-	of func(m *nats.Msg) (name string, v verb)) (*nats.Subscription, error) {
+// serve answers what comes on a subject: of returns what answers it. What is slow gets a
+// goroutine, which ends with its answer.
+func (d *Desk) serve(subject string, of func(m *nats.Msg) verb) (*nats.Subscription, error) {
 	sub, err := d.Conn.Subscribe(subject, func(m *nats.Msg) {
 		if !d.takes(m) {
 			return
 		}
-		name, v := of(m)
+		v := of(m)
 		if !v.always && d.Board.silent() || !d.Board.asking.enter() {
 			return
 		}
 		if v.slow {
-			go func() { defer d.Board.asking.leave(); d.respond(m, name, v) }()
+			go func() { defer d.Board.asking.leave(); d.respond(m, v) }()
 			return
 		}
 		defer d.Board.asking.leave()
-		d.respond(m, name, v)
+		d.respond(m, v)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot subscribe to %s: %w", subject, err)
@@ -245,9 +228,9 @@ func (d *Desk) fromOwnAccount(m *nats.Msg) error {
 	return nil
 }
 
-// Ask answers one question of the query API (docs/cli.md) as its NATS subject does: the
-// answer is one of package view, of the verb or a api.ErrorAnswer. The error says that the
-// host is stopping, or that q is no JSON.
+// Ask answers one question of the query API (docs/cli.md) as its NATS subject does, with what
+// answers its verb. The error is an *api.Problem, or says that the host is stopping, or that q is
+// no JSON.
 func (d *Desk) Ask(verb string, q any) (any, error) {
 	data, err := json.Marshal(q)
 	if err != nil {
@@ -257,7 +240,11 @@ func (d *Desk) Ask(verb string, q any) (any, error) {
 		return nil, fmt.Errorf("cannot ask %s: the host is stopping", verb)
 	}
 	defer d.Board.asking.leave()
-	return d.answered(verb, questionVerb(verb), "", data), nil
+	answer, err := d.answered(questionVerb(verb), "", data)
+	if err != nil {
+		err = api.ProblemOf(err)
+	}
+	return answer, err
 }
 
 // Pulse is how far the fold has come, as Ask finds it.
@@ -290,8 +277,8 @@ func (d *Desk) Watch() (*Watch, error) {
 	return w, nil
 }
 
-// answered carries out one request; a broken snapshot is an error in the answer.
-func (d *Desk) answered(name string, v verb, user string, body []byte) (answer any) {
+// answered carries out one request; a broken snapshot is an error, too.
+func (d *Desk) answered(v verb, user string, body []byte) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			broken, ok := r.(*rows.StoreError)
@@ -299,22 +286,23 @@ func (d *Desk) answered(name string, v verb, user string, body []byte) (answer a
 				// A broken rule of ours, which a preview may meet first, costs this
 				// question its answer; the actor will see for itself.
 				d.Log.Error("a question met what is impossible",
-					"verb", name, "panic", r, "stack", string(debug.Stack()))
-				answer = api.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", name, r)}
+					"verb", v.name, "panic", r, "stack", string(debug.Stack()))
+				answer, err = nil, fmt.Errorf("cannot answer %s: %v", v.name, r)
 				return
 			}
-			answer = api.ErrorAnswer{Error: broken.Error()}
+			answer, err = nil, broken
 		}
 	}()
-	if erased := d.Board.erasure(); erased != nil && !v.always && name != "status" &&
-		name != "tenant.erase" {
+	if erased := d.Board.erasure(); erased != nil && !v.always && v.name != api.TenantStatus.Name &&
+		v.name != api.TenantErase.Name {
 		const text = "tenant %s was erased by %s: %s"
-		return api.ErrorAnswer{Error: fmt.Sprintf(text, d.Tenant, erased.Actor, erased.Reason)}
+		return nil, fmt.Errorf(text, d.Tenant, erased.Actor, erased.Reason)
 	}
-	if v.asked != nil {
-		return v.asked(d, user, body)
+	answer, err = v.answer(d, user, body)
+	if errors.As(err, new(alone)) {
+		answer = nil
 	}
-	return v.answer(d, body)
+	return answer, err
 }
 
 // look runs read over a snapshot of the state with all that is folded, as of this host's
@@ -333,56 +321,59 @@ func (d *Desk) look(read func(*view.Reader)) {
 }
 
 // looked is look for what may be refused: the value, or what is wrong.
-func looked[T any](d *Desk, read func(*view.Reader) (T, error)) (value T, problem string) {
+func looked[T any](d *Desk, read func(*view.Reader) (T, error)) (value T, err error) {
 	d.look(func(r *view.Reader) {
-		v, err := read(r)
-		if err != nil {
-			problem = err.Error()
-			return
+		v, wrong := read(r)
+		if err = wrong; err == nil {
+			value = v
 		}
-		value = v
 	})
-	return value, problem
+	return value, err
 }
 
 // respond answers a request; where there is nothing to say, another host may.
-func (d *Desk) respond(m *nats.Msg, name string, v verb) {
-	answer := d.answered(name, v, userOf(m), m.Data)
-	if answer == nil {
+func (d *Desk) respond(m *nats.Msg, v verb) {
+	answer, err := d.answered(v, userOf(m), m.Data)
+	if answer == nil && err == nil {
 		return
 	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		panic("ask: cannot encode an answer: " + err.Error())
-	}
+	body := encoded(answer, err)
 	err = m.Respond(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		const text = "the answer takes %d bytes, more than the server passes on; ask for less"
-		answer := api.ErrorAnswer{Error: fmt.Sprintf(text, len(body))}
-		if body, err = json.Marshal(answer); err == nil {
-			err = m.Respond(body)
-		}
+		err = m.Respond(encoded(nil, fmt.Errorf(text, len(body))))
 	}
 	if err != nil {
-		d.Log.Warn("answer not sent", "verb", name, "error", err)
+		d.Log.Warn("answer not sent", "verb", v.name, "error", err)
 	}
 }
 
-// refuse is the answer to a request whose body is not what its verb takes.
-func (d *Desk) refuse(err error) api.ErrorAnswer {
+func encoded(answer any, err error) []byte {
+	var problem *api.Problem
+	if err != nil {
+		problem = api.ProblemOf(err)
+	}
+	body, err := api.EncodeAnswer(answer, problem)
+	if err != nil {
+		panic("ask: cannot encode an answer: " + err.Error())
+	}
+	return body
+}
+
+// refuse is what is wrong with a request whose body is not what its verb takes.
+func (d *Desk) refuse(err error) *api.Problem {
 	d.Meter.RefusedRequest(observe.RefusedBody)
-	answer := api.ErrorAnswer{Error: err.Error()}
+	problem := &api.Problem{Text: err.Error()}
 	var refused *ledger.Refused
 	if errors.As(err, &refused) {
-		answer.Field, answer.Want = refused.Field, refused.Want
+		problem.Field, problem.Want = refused.Field, refused.Want
 	}
-	return answer
+	return problem
 }
 
-// bounded carries out what may take long, until the host stops.
-func (d *Desk) bounded(do func(context.Context) any) any {
+// untilGone is for what may take long: until the host stops.
+func (d *Desk) untilGone() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), rebuildMax)
-	defer cancel()
 	go func() { // ends with the answer, or ends it with the host
 		select {
 		case <-d.Board.asking.gone:
@@ -390,24 +381,5 @@ func (d *Desk) bounded(do func(context.Context) any) any {
 		case <-ctx.Done():
 		}
 	}()
-	return do(ctx)
-}
-
-// handOver has the loop carry out a request between two turns.
-func (d *Desk) handOver(r Request) any {
-	return d.bounded(func(ctx context.Context) any {
-		r.Answer = make(chan any, 1)
-		select {
-		case d.requests <- r:
-		case <-ctx.Done():
-			return api.ErrorAnswer{Error: "the tenant is at something else; ask again"}
-		}
-		select {
-		case answer := <-r.Answer:
-			return answer
-		case <-ctx.Done():
-			const text = "the host has stopped before it was done; look at sagenbaum status"
-			return api.ErrorAnswer{Error: text}
-		}
-	})
+	return ctx, cancel
 }

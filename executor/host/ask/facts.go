@@ -17,10 +17,9 @@ const (
 	eventSizeMin  = 512       // that one event takes beside its value
 )
 
-func (d *Desk) fact(q api.FactQuery) any {
-	var answer api.FactAnswer
-	if answer.Error = d.Board.unfolded(q.Sequence, sequenceWait); answer.Error != "" {
-		return answer
+func (d *Desk) fact(q api.FactQuery) (answer api.FactAnswer, err error) {
+	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+		return answer, err
 	}
 	d.look(func(r *view.Reader) {
 		if q.Sequence > 0 {
@@ -30,26 +29,25 @@ func (d *Desk) fact(q api.FactQuery) any {
 		}
 		var ok bool
 		if answer.Fact, ok = r.Fact(q.Key); !ok && q.Sequence == 0 {
-			answer.Error = fmt.Sprintf("there is no fact %q", q.Key)
+			err = fmt.Errorf("there is no fact %q", q.Key)
 		}
 	})
-	return answer
+	return answer, err
 }
 
-func (d *Desk) history(q api.FactQuery) any {
-	answer := api.FactHistoryAnswer{Events: []api.FactEvent{}}
+func (d *Desk) history(q api.FactQuery) (answer api.FactHistoryAnswer, err error) {
+	answer.Events = []api.FactEvent{}
 	var places []rows.Place
 	d.look(func(r *view.Reader) { places, answer.More = r.Chronicle(q.Key, q.Limit) })
 	if len(places) == 0 {
-		answer.Error = fmt.Sprintf("there is no fact %q", q.Key)
-		return answer
+		return answer, fmt.Errorf("there is no fact %q", q.Key)
 	}
 	events, omitted, err := eventsAt(d.Tenant, d.Board.Records(), places)
 	if err != nil {
-		return api.ErrorAnswer{Error: err.Error()}
+		return answer, alone{err}
 	}
 	answer.Events, answer.More = append(answer.Events, events...), answer.More || omitted
-	return answer
+	return answer, nil
 }
 
 // eventsAt reads what is at places of a ledger, the latest of them as far as they fit into one
@@ -85,14 +83,13 @@ func eventsAt(tenant string, records ledger.Store, places []rows.Place) (events 
 	return events, omitted, nil
 }
 
-func (d *Desk) memory() any {
-	var answer api.MemoryAnswer
+func (d *Desk) memory() (answer api.MemoryAnswer, err error) {
 	d.look(func(r *view.Reader) { answer.Memory = r.Memory(d.MemoryBytes) })
-	return answer
+	return answer, nil
 }
 
-func (d *Desk) queue(q api.QueueQuery) any {
-	answer := api.QueueAnswer{Next: []api.Fact{}, Latest: []api.FactEvent{}}
+func (d *Desk) queue(q api.QueueQuery) (answer api.QueueAnswer, err error) {
+	answer.Next, answer.Latest = []api.Fact{}, []api.FactEvent{}
 	var places []rows.Place
 	d.look(func(r *view.Reader) {
 		next, latest := r.Queue(q, d.MemoryBytes)
@@ -101,8 +98,8 @@ func (d *Desk) queue(q api.QueueQuery) any {
 	})
 	events, _, err := eventsAt(d.Tenant, d.Board.Records(), places)
 	if err != nil {
-		return api.ErrorAnswer{Error: err.Error()}
+		return answer, alone{err}
 	}
 	answer.Latest = append(answer.Latest, events...)
-	return answer
+	return answer, nil
 }

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,8 +16,14 @@ import (
 // so that an end is told before it is written.
 type outcome struct {
 	query  api.OutcomeQuery
-	user   string                  // who asks; empty: it is not known
-	answer chan *api.OutcomeAnswer // buffered 1; nil: there is no loop any more
+	user   string            // who asks; empty: it is not known
+	answer chan *toldOutcome // buffered 1; nil: there is no loop any more
+}
+
+// toldOutcome is the answer to such a question, or why there is none.
+type toldOutcome struct {
+	answer api.OutcomeAnswer
+	err    error
 }
 
 // outcomes are those that wait.
@@ -108,11 +115,11 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 		return
 	}
 	reply := func(q *outcome) bool {
-		answer := outcomeOf(seen(), q.query)
-		if q.query.Ended && answer.Error == "" && !ended(answer.State) {
+		answer, err := outcomeOf(seen(), q.query)
+		if q.query.Ended && err == nil && !ended(answer.State) {
 			return false
 		}
-		q.answer <- &answer
+		q.answer <- &toldOutcome{answer, err}
 		o.counted(q, -1)
 		return true
 	}
@@ -142,16 +149,16 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 // ask has the loop answer, within limit. asked is false where it did not: no session goes on,
 // or the limit is over.
 func (b *Board) ask(query api.OutcomeQuery, user string,
-	limit time.Duration) (answer api.OutcomeAnswer, asked bool) {
-	q := &outcome{query: query, user: user, answer: make(chan *api.OutcomeAnswer, 1)}
+	limit time.Duration) (told toldOutcome, asked bool) {
+	q := &outcome{query: query, user: user, answer: make(chan *toldOutcome, 1)}
 	b.mu.Lock()
 	if !b.attached {
 		b.mu.Unlock()
-		return answer, false
+		return told, false
 	}
 	if err := b.outcomes.mayAsk(user, waitersMax-len(b.waiters)-b.outcomes.count); err != nil {
 		b.mu.Unlock()
-		return api.OutcomeAnswer{Error: err.Error()}, true
+		return toldOutcome{err: err}, true
 	}
 	b.outcomes.add(q)
 	if query.Sequence <= b.folded {
@@ -165,25 +172,24 @@ func (b *Board) ask(query api.OutcomeQuery, user string,
 	b.mu.Lock()
 	b.outcomes.drop(q)
 	b.mu.Unlock()
-	return answer, false
+	return told, false
 }
 
-func (d *Desk) outcome(user string, q api.OutcomeQuery) any {
+func (d *Desk) outcome(user string, q api.OutcomeQuery) (answer api.OutcomeAnswer, err error) {
 	limit := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
 	if limit <= 0 {
 		limit = sequenceWait
 	}
 	late := time.Now().Add(limit)
-	if answer, asked := d.Board.ask(q, user, limit); asked {
-		return answer
+	if told, asked := d.Board.ask(q, user, limit); asked {
+		return told.answer, told.err
 	}
 	// No session goes on, or the plan has not ended in time: as it is written.
-	if problem := d.Board.unfolded(q.Sequence, max(time.Until(late), 0)); problem != "" {
-		return api.OutcomeAnswer{Error: problem}
+	if err := d.Board.unfolded(q.Sequence, max(time.Until(late), 0)); err != nil {
+		return answer, err
 	}
-	var answer api.OutcomeAnswer
-	d.look(func(r *view.Reader) { answer = outcomeOf(r, q) })
-	return answer
+	d.look(func(r *view.Reader) { answer, err = outcomeOf(r, q) })
+	return answer, err
 }
 
 // ended reports whether a state is an end. That a plan is open again, rewound to a
@@ -197,7 +203,8 @@ func ended(state string) bool {
 	}
 }
 
-func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer) {
+// outcomeOf is what became of a plan; the error says that there is none.
+func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, err error) {
 	answer.Applied = r.Applied()
 	for _, refused := range r.RefusedAt(q.Sequence) {
 		if refused.Plan == q.Plan {
@@ -206,8 +213,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer) {
 	}
 	var ok bool
 	if answer.State, answer.Reason, answer.Outstanding, ok = r.Outcome(q.Plan); !ok {
-		answer.Error = r.NoPlan(q.Plan)
-		return answer
+		return answer, errors.New(r.NoPlan(q.Plan))
 	}
 	answer.Writer = r.Writer(q.Plan)
 	answer.Parts, answer.FromAction, answer.PartReason = r.Parts(q.Plan)
@@ -217,5 +223,5 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer) {
 	if q.Action != "" {
 		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 	}
-	return answer
+	return answer, nil
 }

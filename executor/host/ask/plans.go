@@ -12,28 +12,29 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-func (d *Desk) plan(q api.PlanQuery) any {
-	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return api.PlanAnswer{Error: problem}
+func (d *Desk) plan(q api.PlanQuery) (answer api.PlanAnswer, err error) {
+	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+		return answer, err
 	}
-	answer, known := d.seenPlan(q.Plan)
-	if !known && d.Board.catchUp() { // its first record may have been acknowledged just now
-		answer, _ = d.seenPlan(q.Plan)
+	answer, err = d.seenPlan(q.Plan)
+	if err != nil && d.Board.catchUp() { // its first record may have been acknowledged just now
+		return d.seenPlan(q.Plan)
 	}
-	return answer
+	return answer, err
 }
 
-func (d *Desk) seenPlan(id string) (answer api.PlanAnswer, known bool) {
+// seenPlan shows a plan; the error says that there is none.
+func (d *Desk) seenPlan(id string) (answer api.PlanAnswer, err error) {
 	d.look(func(r *view.Reader) {
-		var shown api.Plan
-		if shown, known = r.Plan(id); !known {
-			answer.Error = r.NoPlan(id)
+		shown, known := r.Plan(id)
+		if !known {
+			err = errors.New(r.NoPlan(id))
 			return
 		}
 		d.showWaiting(&shown)
 		answer.Plan = shown
 	})
-	return answer, known
+	return answer, err
 }
 
 // showWaiting says which of a plan's commands have found no worker.
@@ -70,47 +71,46 @@ func ownersFrom(w api.Waiting) string {
 }
 
 // historyOf answers an agent about a plan of its own.
-func (d *Desk) historyOf(agent string, q api.HistoryQuery) any {
-	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return api.ErrorAnswer{Error: problem}
+func (d *Desk) historyOf(agent string, q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
+	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+		return answer, alone{err}
 	}
-	var answer api.HistoryAnswer
 	read := func() { d.look(func(r *view.Reader) { answer = r.History(agent, q) }) }
 	read()
 	// its first record may have been acknowledged just now
 	if answer.Agent == "" && q.Sequence == 0 && d.Board.catchUp() {
 		read()
 	}
-	return answer
+	return answer, nil
 }
 
 // preview decides nothing and appends nothing: it says what an unwind would do
 // at this host's clock.
-func (d *Desk) preview(q api.PreviewQuery) any {
-	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return api.PreviewAnswer{Error: problem, Behind: true}
+func (d *Desk) preview(q api.PreviewQuery) (answer api.PreviewAnswer, err error) {
+	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+		return answer, &api.Problem{Text: err.Error(), Behind: true}
 	}
-	preview, problem := looked(d, func(r *view.Reader) (api.Preview, error) {
+	answer.Preview, err = looked(d, func(r *view.Reader) (api.Preview, error) {
 		return r.Preview(q, d.Now().UnixNano())
 	})
-	return api.PreviewAnswer{Preview: preview, Error: problem}
+	return answer, err
 }
 
 // previewOf answers an agent about a plan of its own. What is sealed in the ledger is sealed in
 // the arguments of calls.
-func (d *Desk) previewOf(agent string, q api.PreviewQuery) any {
-	if problem := d.Board.unfolded(q.Sequence, sequenceWait); problem != "" {
-		return api.PreviewAnswer{Error: problem, Behind: true}
+func (d *Desk) previewOf(agent string, q api.PreviewQuery) (answer api.PreviewAnswer, err error) {
+	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+		return answer, &api.Problem{Text: err.Error(), Behind: true}
 	}
-	preview, problem := looked(d, func(r *view.Reader) (api.Preview, error) {
+	answer.Preview, err = looked(d, func(r *view.Reader) (api.Preview, error) {
 		return r.PreviewOf(agent, q, d.Now().UnixNano())
 	})
-	return api.PreviewAnswer{Preview: preview, Error: problem}
+	return answer, err
 }
 
 // explain says what leases answer now.
-func (d *Desk) explain(q api.ExplainQuery) any {
-	explained, problem := looked(d, func(r *view.Reader) (api.Explain, error) {
+func (d *Desk) explain(q api.ExplainQuery) (answer api.ExplainAnswer, err error) {
+	answer.Explain, err = looked(d, func(r *view.Reader) (api.Explain, error) {
 		shown, err := r.Explain(q)
 		var refused *ledger.Refused
 		if errors.As(err, &refused) {
@@ -118,15 +118,14 @@ func (d *Desk) explain(q api.ExplainQuery) any {
 		}
 		return shown, err
 	})
-	return api.ExplainAnswer{Explain: explained, Error: problem}
+	return answer, err
 }
 
 // dueUnservedMax is how many entries an answer of due.ls may have because of commands that
 // no one takes, where it has fewer of its own.
 const dueUnservedMax = 20
 
-func (d *Desk) upcoming(q api.ListQuery) any {
-	var answer api.UpcomingAnswer
+func (d *Desk) upcoming(q api.ListQuery) (answer api.UpcomingAnswer, err error) {
 	d.look(func(r *view.Reader) { answer.Upcoming = r.Upcoming(q.Limit) })
 	due := answer.Upcoming.Due
 	limit := max(len(due), dueUnservedMax)
@@ -140,5 +139,5 @@ func (d *Desk) upcoming(q api.ListQuery) any {
 			cmp.Compare(a.Action, b.Action))
 	})
 	answer.Upcoming.Due = due[:min(len(due), limit)]
-	return answer
+	return answer, nil
 }

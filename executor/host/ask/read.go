@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,14 +16,14 @@ import (
 // read reads messages out of the tiles, for clients that may not use JetStream: only hosts
 // should. The tiles have what was folded, byte for byte, also while the tenant is
 // halted and of a ledger whose stream was repaired.
-func (d *Desk) read(q api.ReadQuery) any {
+func (d *Desk) read(q api.ReadQuery) (answer api.ReadAnswer, err error) {
 	if err := checkRead(q); err != nil {
-		return d.refuse(err)
+		return answer, alone{d.refuse(err)}
 	}
 	tiles := d.Board.Copies()
 	switch {
 	case tiles == nil:
-		return api.ErrorAnswer{Error: "cannot read: the ledger is not open yet"}
+		return answer, alone{errors.New("cannot read: the ledger is not open yet")}
 	case q.From == 0 && d.Board.Mode() != api.ModeHalted:
 		d.Board.catchUp() // what was acknowledged is a part of it
 	case q.From > tiles.Last() && q.WaitMs > 0:
@@ -30,26 +31,25 @@ func (d *Desk) read(q api.ReadQuery) any {
 		d.Board.Await(q.From, wait)
 		tiles = d.Board.Copies() // of another session, perhaps
 	}
-	answer, err := tiles.StoredFrom(q)
-	if err != nil {
-		return api.ErrorAnswer{Error: "cannot read: " + err.Error()}
+	if answer, err = tiles.StoredFrom(q); err != nil {
+		return answer, alone{fmt.Errorf("cannot read: %w", err)}
 	}
-	return answer
+	return answer, nil
 }
 
 // streamWait bounds what JetStream is asked about a stream.
 const streamWait = 3 * time.Second
 
 // stream is what JetStream says of the tenant's stream, for those who may not ask it.
-func (d *Desk) stream() any {
+func (d *Desk) stream() (answer api.StreamAnswer, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), streamWait)
 	defer cancel()
 	reply, err := d.Conn.RequestWithContext(ctx,
 		"$JS.API.STREAM.INFO."+jetstream.StreamName(d.Tenant), nil)
 	if err != nil {
-		return api.ErrorAnswer{Error: "cannot ask JetStream: " + err.Error()}
+		return answer, alone{fmt.Errorf("cannot ask JetStream: %w", err)}
 	}
-	answer := api.StreamAnswer{Stream: reply.Data}
+	answer.Stream = reply.Data
 	var info struct {
 		Cluster struct {
 			Leader string `json:"leader"`
@@ -62,7 +62,7 @@ func (d *Desk) stream() any {
 	if err != nil {
 		answer.NotStrict = err.Error()
 	}
-	return answer
+	return answer, nil
 }
 
 func checkRead(q api.ReadQuery) error {
@@ -82,14 +82,13 @@ func checkRead(q api.ReadQuery) error {
 
 // export reads the tiles for a client that writes a bundle of them. It needs no session, and
 // changes nothing: whoever asks goes on from where the last answer ended.
-func (d *Desk) export(q api.ExportQuery) any {
+func (d *Desk) export(q api.ExportQuery) (answer api.ExportAnswer, err error) {
 	tiles := d.Board.Copies()
 	if tiles == nil {
-		return api.ErrorAnswer{Error: "cannot export: the ledger is not open yet"}
+		return answer, alone{errors.New("cannot export: the ledger is not open yet")}
 	}
-	answer, err := tiles.Export(q)
-	if err != nil {
-		return api.ErrorAnswer{Error: "cannot export: " + err.Error()}
+	if answer, err = tiles.Export(q); err != nil {
+		return answer, alone{fmt.Errorf("cannot export: %w", err)}
 	}
-	return answer
+	return answer, nil
 }

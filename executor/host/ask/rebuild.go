@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -33,20 +34,19 @@ func DropRebuilds(dir string) error {
 // rebuild folds the ledger again beside the running actor, up to where a snapshot
 // of its state is, and compares the two (S80). It changes nothing; one at a
 // time.
-func (d *Desk) rebuild() any {
+func (d *Desk) rebuild() (answer api.RebuildAnswer, err error) {
 	if !d.Shared.rebuilding.CompareAndSwap(false, true) {
-		return api.ErrorAnswer{Error: "another rebuild is under way"}
+		return answer, alone{errors.New("another rebuild is under way")}
 	}
 	defer d.Shared.rebuilding.Store(false)
-	return d.bounded(func(ctx context.Context) any {
-		start := time.Now()
-		answer, err := d.refoldBeside(ctx)
-		if err != nil {
-			return api.ErrorAnswer{Error: "cannot rebuild: " + err.Error()}
-		}
-		answer.TookMs = time.Since(start).Milliseconds()
-		return answer
-	})
+	ctx, cancel := d.untilGone()
+	defer cancel()
+	start := time.Now()
+	if answer, err = d.refoldBeside(ctx); err != nil {
+		return answer, alone{fmt.Errorf("cannot rebuild: %w", err)}
+	}
+	answer.TookMs = time.Since(start).Milliseconds()
+	return answer, nil
 }
 
 func (d *Desk) refoldBeside(ctx context.Context) (answer api.RebuildAnswer, err error) {

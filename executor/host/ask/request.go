@@ -12,3 +12,11 @@ func decodeStrict(body []byte, into any) error {
 	}
 	return ledger.ReadRequest(body, into, "request")
 }
+
+// decode is decodeStrict, and what it refuses is counted: the error is an *api.Problem.
+func (d *Desk) decode(body []byte, into any) error {
+	if err := decodeStrict(body, into); err != nil {
+		return d.refuse(err)
+	}
+	return nil
+}

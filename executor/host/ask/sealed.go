@@ -19,10 +19,9 @@ import (
 const keyTimeout = 5 * time.Second
 
 // reveal shows an operator a plan with its sealed values.
-func (d *Desk) reveal(q api.PlanQuery) any {
-	shown, known := d.seenPlan(q.Plan)
-	if !known {
-		return shown
+func (d *Desk) reveal(q api.PlanQuery) (shown api.PlanAnswer, err error) {
+	if shown, err = d.seenPlan(q.Plan); err != nil {
+		return shown, err
 	}
 	seen := &shown.Plan
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
@@ -34,20 +33,20 @@ func (d *Desk) reveal(q api.PlanQuery) any {
 			&action.Arguments} {
 			opened, _, err := d.Keys.Open(ctx, *document, []string{plan}, nil)
 			if err != nil {
-				return api.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v",
+				return shown, alone{fmt.Errorf("cannot reveal action %s of plan %s: %w",
 					action.Action, seen.Plan, err)}
 			}
 			*document = opened
 		}
 	}
 	d.Log.Info("sealed values were revealed to an operator", "plan", seen.Plan)
-	return shown
+	return shown, nil
 }
 
 // key answers an agent about the key of a plan of its own.
-func (d *Desk) key(agent string, q api.KeyQuery) any {
+func (d *Desk) key(agent string, q api.KeyQuery) (answer api.KeyAnswer, err error) {
 	if !ledger.ValidToken(q.Plan) {
-		return api.KeyAnswer{Error: fmt.Sprintf("%q is not a plan id", q.Plan)}
+		return answer, fmt.Errorf("%q is not a plan id", q.Plan)
 	}
 	var owner, erased string
 	look := func() { d.look(func(r *view.Reader) { owner, erased = r.KeyOwner(q.Plan) }) }
@@ -57,24 +56,26 @@ func (d *Desk) key(agent string, q api.KeyQuery) any {
 	}
 	switch {
 	case owner != "" && owner != agent:
-		return api.KeyAnswer{Error: fmt.Sprintf("plan %s is agent %s's", q.Plan, owner)}
+		return answer, fmt.Errorf("plan %s is agent %s's", q.Plan, owner)
 	case erased != "":
-		return api.KeyAnswer{Erased: erased}
+		return api.KeyAnswer{Erased: erased}, nil
 	case owner == "": // or anybody could take the ids of others, and make keys without end
-		return api.KeyAnswer{Error: fmt.Sprintf("plan %s is not in the ledger; "+
-			"its agent opens it before it asks for its key", q.Plan)}
+		return answer, fmt.Errorf("plan %s is not in the ledger; "+
+			"its agent opens it before it asks for its key", q.Plan)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
 	key, err := d.Keys.Issue(ctx, agent, q.Plan)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyDestroyed):
-		return api.KeyAnswer{Erased: "its key was destroyed"}
+		return api.KeyAnswer{Erased: "its key was destroyed"}, nil
 	case err != nil:
 		d.Log.Warn("no key for an agent", "plan", q.Plan, "agent", agent, "error", err)
-		return api.KeyAnswer{Error: err.Error(), Again: vault.MayPass(err)}
+		problem := api.ProblemOf(err)
+		problem.Again = vault.MayPass(err)
+		return answer, problem
 	}
-	return api.KeyAnswer{Key: key[:]}
+	return api.KeyAnswer{Key: key[:]}, nil
 }
 
 // give answers another host that asks for the tenant's key, and no one else.

@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
@@ -9,11 +8,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-func (d *Desk) status() any {
+func (d *Desk) status() (api.StatusAnswer, error) {
 	var shown api.Status
 	if erased := d.Board.erasure(); erased != nil {
 		return api.StatusAnswer{Status: api.Status{Tenant: d.Tenant, Mode: api.ModeErased,
-			Erased: erased, Holder: erased.Holder}}
+			Erased: erased, Holder: erased.Holder}}, nil
 	}
 	d.look(func(r *view.Reader) {
 		shown = r.Status()
@@ -46,7 +45,7 @@ func (d *Desk) status() any {
 			shown.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
 		}
 	}
-	return api.StatusAnswer{Status: shown}
+	return api.StatusAnswer{Status: shown}, nil
 }
 
 // showRoom adds what the ledger takes of what it may, and reports whether it is full.
@@ -63,15 +62,17 @@ func (d *Desk) showRoom(shown *api.Status) (full bool) {
 }
 
 // scrub runs a pass now, at full speed.
-func (d *Desk) scrub(ctx context.Context) any {
-	answer, err := d.Scrubber.Scrub(ctx, d.Board.Records(), d.Board.Copies(), false)
+func (d *Desk) scrub() (answer api.ScrubAnswer, err error) {
+	ctx, cancel := d.untilGone()
+	defer cancel()
+	answer, err = d.Scrubber.Scrub(ctx, d.Board.Records(), d.Board.Copies(), false)
 	if err != nil {
-		return api.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
+		return answer, alone{fmt.Errorf("cannot scrub: %w", err)}
 	}
 	if answer.Differs != 0 {
 		d.Board.awaitHalt(ctx)
 	}
-	return answer
+	return answer, nil
 }
 
 // showCopy is what status says of the tiles.
@@ -87,7 +88,7 @@ func (d *Desk) showCopy(shown *api.Status) {
 }
 
 // host is the one question that every host answers, also one in standby.
-func (d *Desk) host() any {
+func (d *Desk) host() (api.HostAnswer, error) {
 	d.Board.head()
 	noKey := ""
 	if d.Board.erasure() == nil {
@@ -99,5 +100,5 @@ func (d *Desk) host() any {
 	return api.HostAnswer{Host: api.Host{
 		Host: d.Holder, Mode: b.mode, Problem: b.problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
-	}}
+	}}, nil
 }

@@ -9,51 +9,75 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// verb is one question of the query API, or one request of operators.
+// verb is one question of the query API, or one request of operators, as a desk answers it.
 type verb struct {
+	name   string
 	slow   bool // it waits, or walks through a whole plan: it gets a goroutine
 	always bool // also a host answers that leaves questions to another one
-	answer func(d *Desk, body []byte) any
-	// asked is answer for a verb that depends on the user who asks; empty: it is not known.
-	asked func(d *Desk, user string, body []byte) any
+	// answer of a user who asks; empty: it is not known who. Where both the value and the error
+	// are nil, this host says nothing.
+	answer func(d *Desk, user string, body []byte) (any, error)
 }
 
-func quick(answer func(*Desk, []byte) any) verb { return verb{answer: answer} }
-
-func slow(answer func(*Desk, []byte) any) verb { return verb{slow: true, answer: answer} }
-
-func everyHost(answer func(*Desk, []byte) any) verb {
-	return verb{slow: true, always: true, answer: answer}
-}
-
-// sharing is a verb of which each user has a share.
-func sharing[Q any](answer func(*Desk, string, Q) any) verb {
-	return verb{slow: true, asked: func(d *Desk, user string, body []byte) any {
-		return taking(func(d *Desk, q Q) any { return answer(d, user, q) })(d, body)
+// takes is a verb with its handler.
+func takes[Q, A any](v api.Verb[Q, A], handle func(*Desk, Q) (A, error)) verb {
+	return verb{name: v.Name, slow: true, answer: func(d *Desk, _ string, body []byte) (any, error) {
+		var q Q
+		if err := d.decode(body, &q); err != nil {
+			return nil, err
+		}
+		answer, err := handle(d, q)
+		return answer, err
 	}}
 }
 
-// taking is a verb whose body is a Q; bare is one that takes {} or nothing.
-func taking[Q any](answer func(*Desk, Q) any) func(*Desk, []byte) any {
-	return func(d *Desk, body []byte) any {
+// ofUser is a verb that depends on the user who asks.
+func ofUser[Q, A any](v api.Verb[Q, A], handle func(*Desk, string, Q) (A, error)) verb {
+	answer := func(d *Desk, user string, body []byte) (any, error) {
 		var q Q
-		if err := decodeStrict(body, &q); err != nil {
-			return d.refuse(err)
+		if err := d.decode(body, &q); err != nil {
+			return nil, err
 		}
-		return answer(d, q)
+		answer, err := handle(d, user, q)
+		return answer, err
+	}
+	return verb{name: v.Name, slow: true, answer: answer}
+}
+
+// alone is an error that is sent without the empty answer beside it.
+type alone struct{ error }
+
+func (a alone) Unwrap() error { return a.error }
+
+func (v verb) quickly() verb {
+	v.slow = false
+	return v
+}
+
+func (v verb) everyHost() verb {
+	v.always = true
+	return v
+}
+
+// told is what hosts tell each other; v is answered with what answer returns, nil: nothing.
+func told[Q any](name string, answer func(*Desk, Q) any) verb {
+	v := takes(api.Verb[Q, any]{Call: api.Call{Name: name}}, func(d *Desk, q Q) (any, error) {
+		return answer(d, q), nil
+	})
+	return v.everyHost()
+}
+
+// looking is the handler of what the state alone answers.
+func looking[Q, A any](read func(*view.Reader, Q) (A, error)) func(*Desk, Q) (A, error) {
+	return func(d *Desk, q Q) (answer A, err error) {
+		d.look(func(r *view.Reader) { answer, err = read(r, q) })
+		return answer, err
 	}
 }
 
-// looking is taking for what the state alone answers.
-func looking[Q any](read func(*view.Reader, Q) any) func(*Desk, []byte) any {
-	return taking(func(d *Desk, q Q) (answer any) {
-		d.look(func(r *view.Reader) { answer = read(r, q) })
-		return answer
-	})
-}
-
-func bare(answer func(*Desk) any) func(*Desk, []byte) any {
-	return taking(func(d *Desk, _ struct{}) any { return answer(d) })
+// bare is the handler of what takes nothing.
+func bare[A any](answer func(*Desk) (A, error)) func(*Desk, api.Nothing) (A, error) {
+	return func(d *Desk, _ api.Nothing) (A, error) { return answer(d) }
 }
 
 // VerbReleased is published to all hosts of a tenant when its leadership was given back.
@@ -63,35 +87,65 @@ const VerbReleased = "released"
 const VerbErased = "erased"
 
 // questions are answered on api.QuerySubject, from snapshots of the state.
-var questions = map[string]verb{
-	"plan.ls":         quick(looking(plans)),
-	"plan.find":       slow(looking(find)),
-	"plan.show":       slow(taking((*Desk).plan)),
-	"plan.why":        slow(taking((*Desk).why)),
-	"plan.outcome":    sharing((*Desk).outcome),
-	"plan.preview":    slow(taking((*Desk).preview)),
-	"trigger.explain": slow(taking((*Desk).explain)),
-	"undo.ls":         slow(looking(undos)),
-	"contract.ls":     quick(looking(contracts)),
-	"quarantine.ls":   quick(looking(quarantined)),
-	"refused.ls":      quick(looking(refused)),
-	"due.ls":          slow(taking((*Desk).upcoming)),
-	"capability.ls":   slow(looking(capabilities)),
-	"worker.ls":       slow(bare((*Desk).workers)),
-	"worker.served":   slow(taking((*Desk).whoServes)),
-	"status":          slow(bare((*Desk).status)),
-	"host":            everyHost(bare((*Desk).host)),
-	"ledger.read":     slow(taking((*Desk).read)),
-	"ledger.stream":   slow(bare((*Desk).stream)),
-	"fact.get":        slow(taking((*Desk).fact)),
-	"fact.ls":         slow(looking(facts)),
-	"fact.history":    slow(taking((*Desk).history)),
-	"review.ls":       slow(looking(reviews)),
-	"memory.status":   quick(bare((*Desk).memory)),
-	"memory.queue":    slow(taking((*Desk).queue)),
-	"memory.rebuild":  slow(bare((*Desk).rebuild)),
-	VerbReleased:      everyHost(bare(func(d *Desk) any { d.Released(); return struct{}{} })),
-	VerbErased:        everyHost(bare(func(d *Desk) any { d.Erased(); return nil })),
+var questions = byName(
+	takes(api.PlanLs, looking((*view.Reader).List)).quickly(),
+	takes(api.PlanFind, looking((*view.Reader).Find)),
+	takes(api.PlanShow, (*Desk).plan),
+	takes(api.PlanWhy, (*Desk).why),
+	ofUser(api.PlanOutcome, (*Desk).outcome),
+	takes(api.PlanPreview, (*Desk).preview),
+	takes(api.TriggerExplain, (*Desk).explain),
+	takes(api.UndoLs, looking(undos)),
+	takes(api.ContractLs, looking(contracts)).quickly(),
+	takes(api.QuarantineLs, looking(quarantined)).quickly(),
+	takes(api.RefusedLs, looking(refused)).quickly(),
+	takes(api.DueLs, (*Desk).upcoming),
+	takes(api.CapabilityLs, looking(capabilities)),
+	takes(api.WorkerLs, bare((*Desk).workers)),
+	takes(api.WorkerServed, (*Desk).whoServes),
+	takes(api.TenantStatus, bare((*Desk).status)),
+	takes(api.TenantHost, bare((*Desk).host)).everyHost(),
+	takes(api.LedgerRead, (*Desk).read),
+	takes(api.LedgerStream, bare((*Desk).stream)),
+	takes(api.FactGet, (*Desk).fact),
+	takes(api.FactLs, looking(facts)),
+	takes(api.FactHistory, (*Desk).history),
+	takes(api.ReviewLs, looking((*view.Reader).Reviews)),
+	takes(api.MemoryStatus, bare((*Desk).memory)).quickly(),
+	takes(api.MemoryQueue, (*Desk).queue),
+	takes(api.MemoryRebuild, bare((*Desk).rebuild)),
+	told(VerbReleased, func(d *Desk, _ api.Nothing) any { d.Released(); return api.Nothing{} }),
+	told(VerbErased, func(d *Desk, _ api.Nothing) any { d.Erased(); return nil }),
+)
+
+// administered are what operators ask on api.AdminSubject.
+var administered = byName(
+	takes(api.LedgerScrub, bare((*Desk).scrub)),
+	takes(api.LedgerExport, (*Desk).export),
+	takes(api.LedgerSign, handingOver(
+		func(h *Handed[api.Nothing, api.SignAnswer]) Request { return Request{Sign: h} })),
+	takes(api.Rebuild, handingOver(
+		func(h *Handed[api.Nothing, api.DroppedAnswer]) Request { return Request{Rebuild: h} })),
+	takes(api.LedgerRepair, handingOver(
+		func(h *Handed[api.RepairQuery, api.RepairAnswer]) Request { return Request{Repair: h} })),
+	takes(api.KeyRotate, handingOver(
+		func(h *Handed[api.RotationQuery, api.RotationAnswer]) Request { return Request{Rotate: h} })),
+	takes(api.TenantErase, func(d *Desk, q api.TenantErasureQuery) (api.TenantErasureAnswer, error) {
+		d.Board.catchUp() // a plan that was opened just now counts
+		return erase(d, q)
+	}),
+)
+
+var erase = handingOver(func(h *Handed[api.TenantErasureQuery, api.TenantErasureAnswer]) Request {
+	return Request{Erase: h}
+})
+
+func byName(list ...verb) map[string]verb {
+	verbs := make(map[string]verb, len(list))
+	for _, v := range list {
+		verbs[v.name] = v
+	}
+	return verbs
 }
 
 // Verbs are the names of all questions and of all requests of operators, in order.
@@ -105,33 +159,14 @@ func questionVerb(name string) verb {
 		return v
 	}
 	if agent, ok := strings.CutPrefix(name, api.HistoryVerb); ok {
-		ask := func(d *Desk, q api.HistoryQuery) any { return d.historyOf(agent, q) }
-		return slow(taking(ask))
+		return takes(api.PlanHistory(agent),
+			func(d *Desk, q api.HistoryQuery) (api.HistoryAnswer, error) { return d.historyOf(agent, q) })
 	}
 	if agent, ok := strings.CutPrefix(name, api.PreviewVerb); ok {
-		return slow(taking(func(d *Desk, q api.PreviewQuery) any { return d.previewOf(agent, q) }))
+		return takes(api.OwnPreview(agent),
+			func(d *Desk, q api.PreviewQuery) (api.PreviewAnswer, error) { return d.previewOf(agent, q) })
 	}
-	return quick(func(*Desk, []byte) any {
-		return api.ErrorAnswer{Error: "unknown question " + name}
-	})
-}
-
-// administered are what operators ask on api.AdminSubject.
-var administered = map[string]verb{
-	"ledger.scrub":  slow(bare(func(d *Desk) any { return d.bounded(d.scrub) })),
-	"ledger.export": slow(taking((*Desk).export)),
-	"ledger.sign":   slow(bare(handingOver("ledger.sign"))),
-	"rebuild":       slow(bare(handingOver("rebuild"))),
-	"ledger.repair": slow(taking(func(d *Desk, q api.RepairQuery) any {
-		return d.handOver(Request{Verb: "ledger.repair", Repair: q})
-	})),
-	"tenant.erase": slow(taking(func(d *Desk, q api.TenantErasureQuery) any {
-		d.Board.catchUp() // a plan that was opened just now counts
-		return d.handOver(Request{Verb: "tenant.erase", Erasure: q})
-	})),
-	"key.rotate": slow(taking(func(d *Desk, q api.RotationQuery) any {
-		return d.handOver(Request{Verb: "key.rotate", Rotation: q})
-	})),
+	return unknown(name, "question")
 }
 
 // adminVerb returns what carries out a request of operators.
@@ -139,11 +174,11 @@ func adminVerb(name string) verb {
 	if v, known := administered[name]; known {
 		return v
 	}
-	return quick(func(*Desk, []byte) any {
-		return api.ErrorAnswer{Error: "unknown request " + name}
-	})
+	return unknown(name, "request")
 }
 
-func handingOver(name string) func(*Desk) any {
-	return func(d *Desk) any { return d.handOver(Request{Verb: name}) }
+func unknown(name, what string) verb {
+	return verb{name: name, answer: func(*Desk, string, []byte) (any, error) {
+		return nil, &api.Problem{Text: "unknown " + what + " " + name}
+	}}
 }

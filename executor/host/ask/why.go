@@ -25,9 +25,9 @@ const (
 
 // why tells what led to an unwind: from the state what turned and what waits, from
 // the ledger every record of it.
-func (d *Desk) why(q api.WhyQuery) any {
+func (d *Desk) why(q api.WhyQuery) (answer api.WhyAnswer, err error) {
 	var trail view.Trail
-	told, problem := looked(d, func(r *view.Reader) (api.Why, error) {
+	told, err := looked(d, func(r *view.Reader) (api.Why, error) {
 		shown, err := r.Why(q)
 		if err == nil {
 			trail = r.Trail(q)
@@ -38,18 +38,18 @@ func (d *Desk) why(q api.WhyQuery) any {
 		}
 		return shown, err
 	})
-	if problem != "" {
-		return api.WhyAnswer{Error: problem}
+	if err != nil {
+		return answer, err
 	}
 	story := &story{tenant: d.Tenant, store: d.Board.Records(), trail: trail,
 		entries: map[rows.Place]ledger.Entry{}, read: map[rows.Place]bool{}, plan: q.Plan}
-	err := story.gather()
+	err = story.gather()
 	d.look(func(r *view.Reader) { told.Records = story.tell(r) })
 	told.Left = story.left
 	if err != nil {
 		told.Left = "what the ledger did not give: " + err.Error()
 	}
-	return api.WhyAnswer{Why: told}
+	return api.WhyAnswer{Why: told}, nil
 }
 
 // story gathers the records that a plan's story is told from. It belongs to one

@@ -180,8 +180,8 @@ func clipText(text string) string {
 	return text
 }
 
-func (d *Desk) workers() any {
-	answer := api.WorkersAnswer{Workers: []api.Worker{}}
+func (d *Desk) workers() (answer api.WorkersAnswer, err error) {
+	answer.Workers = []api.Worker{}
 	d.look(func(r *view.Reader) {
 		views, partial := r.Workers()
 		answer.Workers, answer.Partial = append(answer.Workers, views...), partial
@@ -196,7 +196,7 @@ func (d *Desk) workers() any {
 		w.HeardNs = d.Workers.at(w.Capability)
 		w.Served = d.served(services[i], w.HeardNs)
 	}
-	return answer
+	return answer, nil
 }
 
 func (d *Desk) services(subjects []string) []actuators.Service {
@@ -221,12 +221,11 @@ func (d *Desk) served(s actuators.Service, heardNs int64) string {
 }
 
 // whoServes says which calls have a worker, also of contracts without registrations.
-func (d *Desk) whoServes(q api.ServedQuery) any {
+func (d *Desk) whoServes(q api.ServedQuery) (answer api.ServedAnswer, err error) {
 	if len(q.Calls) > servedMax {
-		problem := fmt.Sprintf("calls: %d; want at most %d", len(q.Calls), servedMax)
-		return api.ErrorAnswer{Error: problem}
+		return answer, alone{fmt.Errorf("calls: %d; want at most %d", len(q.Calls), servedMax)}
 	}
-	answer := api.ServedAnswer{Calls: []api.Served{}}
+	answer.Calls = []api.Served{}
 	waiting := d.Board.unserved()
 	subjects := make([]string, len(q.Calls))
 	for i, call := range q.Calls {
@@ -251,5 +250,5 @@ func (d *Desk) whoServes(q api.ServedQuery) any {
 		}
 		answer.Calls = append(answer.Calls, shown)
 	}
-	return answer
+	return answer, nil
 }

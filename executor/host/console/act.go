@@ -79,18 +79,18 @@ func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
 	if record.Plan == "" {
 		return sequence, nil
 	}
-	answer, err := ask[api.OutcomeAnswer](
-		v, "plan.outcome",
+	answer, err := answered(
+		v, v.page.Tenant, api.PlanOutcome,
 		api.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: (actTime / 2).Milliseconds()},
 	)
 	switch {
-	case err != nil:
-		return sequence, err
-	case answer.Error != "":
+	case isProblem(err):
 		return sequence, failed(
 			http.StatusBadGateway, "Load the page again in a moment.",
-			"record %d is stored, and its effect is not known yet: %s", sequence, answer.Error,
+			"record %d is stored, and its effect is not known yet: %v", sequence, err,
 		)
+	case err != nil:
+		return sequence, failed(http.StatusServiceUnavailable, "", "%v", err)
 	case len(answer.Refused) > 0:
 		return sequence, failed(
 			http.StatusConflict, "Look at the plan as it is now.", "record %d has no effect: %s", sequence,
@@ -129,10 +129,7 @@ func (v *visit) askPlan(id string) (api.Plan, error) {
 			http.StatusNotFound, "Look among the plans.", "%q is no plan id", id,
 		)
 	}
-	answer, err := ask[api.PlanAnswer](v, "plan.show", api.PlanQuery{Plan: id})
-	if err == nil && answer.Error != "" {
-		err = failed(http.StatusNotFound, "", "%s", answer.Error)
-	}
+	answer, err := ask(v, api.PlanShow, api.PlanQuery{Plan: id})
 	return answer.Plan, err
 }
 
@@ -338,7 +335,7 @@ func (v *visit) move() error {
 	if err != nil {
 		return err
 	}
-	if _, err := ask[api.FactAnswer](v, "fact.get", api.FactQuery{Key: key}); err != nil {
+	if _, err := ask(v, api.FactGet, api.FactQuery{Key: key}); err != nil {
 		return err
 	}
 	record := &pb.Record{
@@ -359,11 +356,11 @@ func (v *visit) move() error {
 	if err != nil {
 		return err
 	}
-	answer, err := ask[api.FactAnswer](
-		v, "fact.get", api.FactQuery{Key: key, Sequence: sequence},
+	answer, err := answered(
+		v, v.page.Tenant, api.FactGet, api.FactQuery{Key: key, Sequence: sequence},
 	)
-	if err != nil {
-		return err
+	if err != nil && !isProblem(err) { // a problem: it is not folded yet
+		return failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
 	if len(answer.Refused) > 0 {
 		return failed(

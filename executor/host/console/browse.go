@@ -68,7 +68,7 @@ func (v *visit) ledger() error {
 			break
 		}
 	}
-	if status, err := ask[api.StatusAnswer](v, "status", struct{}{}); err == nil {
+	if status, err := ask(v, api.TenantStatus, api.Nothing{}); err == nil {
 		body.Copy = status.Status.Copy
 	}
 	return v.show("Ledger", "ledger", body)
@@ -171,8 +171,8 @@ func (v *visit) prove(body *web.Commit, m ledger.Message) {
 		return
 	}
 	body.Records = len(entries)
-	refused, _ := ask[api.RefusedAnswer](
-		v, "refused.ls", api.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)},
+	refused, _ := ask(
+		v, api.RefusedLs, api.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)},
 	)
 	c, err := v.host.Copied(v.page.Tenant, m.Sequence, min(len(entries), recordsShown))
 	if err != nil {

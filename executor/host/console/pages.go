@@ -26,8 +26,8 @@ func (v *visit) tenants() error {
 	var rows web.Tenants
 	for _, tenant := range v.page.Tenants {
 		row := web.Tenant{Tenant: tenant, Rate: v.s.rates.of(tenant)}
-		answer, err := v.host.Ask(tenant, "host", struct{}{})
-		if h, ok := answer.(api.HostAnswer); ok && err == nil {
+		h, err := answered(v, tenant, api.TenantHost, api.Nothing{})
+		if err == nil {
 			row.Mode, row.Problem = h.Host.Mode, h.Host.Problem
 		}
 		if row.Pulse, err = v.host.Pulse(tenant); err != nil {
@@ -43,11 +43,11 @@ const overviewRows = 6
 
 func (v *visit) overview() error {
 	body := web.Overview{Rate: v.s.rates.of(v.page.Tenant)}
-	status := look[api.StatusAnswer](v, "status", struct{}{})
+	status := look(v, api.TenantStatus, api.Nothing{})
 	body.Status, body.Waiting = status.Status, status.Status.Waiting
 	body.Waiting = body.Waiting[:min(len(body.Waiting), overviewRows)]
-	body.Upcoming = look[api.UpcomingAnswer](
-		v, "due.ls", api.ListQuery{Limit: overviewRows},
+	body.Upcoming = look(
+		v, api.DueLs, api.ListQuery{Limit: overviewRows},
 	).Upcoming
 	for _, list := range []struct {
 		to    *[]api.Plan
@@ -58,7 +58,7 @@ func (v *visit) overview() error {
 		{&body.Latest, api.FindQuery{}},
 	} {
 		list.query.Limit = overviewRows
-		*list.to = look[api.FindAnswer](v, "plan.find", list.query).Plans
+		*list.to = look(v, api.PlanFind, list.query).Plans
 	}
 	v.live()
 	return v.show("Overview", "overview", body)
@@ -89,8 +89,7 @@ func (v *visit) plans() error {
 	case age < 0:
 		q.UntilNs = now.Add(age).UnixNano()
 	}
-	answer := look[api.FindAnswer](v, "plan.find", q)
-	v.filtered(answer.Error)
+	answer := filtered(v, api.PlanFind, q)
 	body.Plans, body.Paused = answer.Plans, answer.Paused
 	body.Filtered = q.State+q.Agent+q.Capability+q.Label+q.Text+body.Age != ""
 	body.Next, body.First = v.paging(answer.Next)
@@ -128,11 +127,11 @@ func with(query url.Values, name, value string) string {
 const dueRows = 100
 
 func (v *visit) leases() error {
-	upcoming := look[api.UpcomingAnswer](v, "due.ls", api.ListQuery{Limit: dueRows})
-	status := look[api.StatusAnswer](v, "status", struct{}{})
+	upcoming := look(v, api.DueLs, api.ListQuery{Limit: dueRows})
+	status := look(v, api.TenantStatus, api.Nothing{})
 	body := web.Leases{Upcoming: upcoming.Upcoming, Faulty: status.Status.FaultyPlans}
 	if status.Status.Cut > 0 {
-		parked := look[api.PlansAnswer](v, "quarantine.ls", api.ListQuery{Limit: pageRows})
+		parked := look(v, api.QuarantineLs, api.ListQuery{Limit: pageRows})
 		for _, p := range parked.Plans {
 			if len(p.Cuts) > 0 {
 				body.Cut = append(body.Cut, p)
@@ -149,9 +148,8 @@ func (v *visit) memory() error {
 		Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"),
 		Limit: pageRows,
 	}
-	memory := look[api.MemoryAnswer](v, "memory.status", struct{}{})
-	facts := look[api.FactsAnswer](v, "fact.ls", q)
-	v.filtered(facts.Error)
+	memory := look(v, api.MemoryStatus, api.Nothing{})
+	facts := filtered(v, api.FactLs, q)
 	body := web.Memory{
 		Memory: memory.Memory, Query: q, Facts: facts.Facts,
 		States: []string{api.FactInMemory, api.FactEvicted, api.FactRetracted},
@@ -162,18 +160,16 @@ func (v *visit) memory() error {
 
 func (v *visit) fact() error {
 	key := v.r.URL.Query().Get("key")
-	fact := look[api.FactAnswer](v, "fact.get", api.FactQuery{Key: key})
-	v.said(fact.Error)
-	history := look[api.FactHistoryAnswer](v, "fact.history", api.FactQuery{Key: key})
-	v.said(history.Error)
+	fact := look(v, api.FactGet, api.FactQuery{Key: key})
+	history := look(v, api.FactHistory, api.FactQuery{Key: key})
 	slices.Reverse(history.Events)
 	v.live()
 	return v.show("Fact "+key, "memory", web.Fact{Fact: fact.Fact, History: history})
 }
 
 func (v *visit) capabilities() error {
-	list := look[api.CapabilitiesAnswer](v, "capability.ls", struct{}{})
-	status := look[api.StatusAnswer](v, "status", struct{}{})
+	list := look(v, api.CapabilityLs, api.Nothing{})
+	status := look(v, api.TenantStatus, api.Nothing{})
 	body := web.Capabilities{
 		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]api.Waiting{},
 	}
@@ -194,9 +190,9 @@ func (v *visit) capabilities() error {
 const refusedBack = 5000
 
 func (v *visit) health() error {
-	status := look[api.StatusAnswer](v, "status", struct{}{})
-	memory := look[api.MemoryAnswer](v, "memory.status", struct{}{})
-	refused := look[api.RefusedAnswer](v, "refused.ls", api.ListQuery{
+	status := look(v, api.TenantStatus, api.Nothing{})
+	memory := look(v, api.MemoryStatus, api.Nothing{})
+	refused := look(v, api.RefusedLs, api.ListQuery{
 		AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows,
 	})
 	slices.Reverse(refused.Refused)

@@ -29,8 +29,7 @@ func (v *visit) plan() error {
 	maker := &treeMaker{v: v}
 	body := web.Plan{Tree: *maker.tree(seen, max(from, 0), 0)}
 	body.Undos = v.undos(api.UndoQuery{Plan: seen.Plan, Limit: attemptsShown})
-	why := look[api.WhyAnswer](v, "plan.why", api.WhyQuery{Plan: seen.Plan})
-	v.said(why.Error)
+	why := look(v, api.PlanWhy, api.WhyQuery{Plan: seen.Plan})
 	body.Why = why.Why
 	for _, l := range seen.Leases {
 		body.Leases = append(body.Leases, web.Lease{Lease: l})
@@ -49,9 +48,7 @@ func (v *visit) plan() error {
 
 // undos are attempts of undos of a plan.
 func (v *visit) undos(query api.UndoQuery) []api.Undo {
-	answer := look[api.UndosAnswer](v, "undo.ls", query)
-	v.said(answer.Error)
-	return answer.Undos
+	return look(v, api.UndoLs, query).Undos
 }
 
 // tree makes the picture of a plan from action number from on, with its child plans
@@ -75,19 +72,18 @@ func (v *visit) preview() error {
 	if err != nil {
 		return err
 	}
-	answer := look[api.PreviewAnswer](
-		v, "plan.preview", api.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to"),
+	answer := look(
+		v, api.PlanPreview, api.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to"),
 			Action: v.r.URL.Query().Get("action")},
 	)
-	v.said(answer.Error)
 	v.live(plan.Plan)
 	return v.show("Preview of "+plan.Plan, "plans", web.Preview{Preview: answer.Preview, Plan: plan})
 }
 
 func (v *visit) quarantine() error {
 	after := v.r.URL.Query().Get("after")
-	answer := look[api.PlansAnswer](
-		v, "quarantine.ls", api.ListQuery{After: after, Limit: pageRows},
+	answer := look(
+		v, api.QuarantineLs, api.ListQuery{After: after, Limit: pageRows},
 	)
 	body := web.Quarantine{}
 	for _, p := range answer.Plans {
@@ -146,8 +142,8 @@ func (v *visit) obligation() error {
 	body.Forced = body.NoRetry != "" && retryRefused(a, true, now) == ""
 	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting ||
 		plan.State == ledger.StateUnwinding {
-		if answer, err := ask[api.PreviewAnswer](
-			v, "plan.preview", api.PreviewQuery{Plan: plan.Plan},
+		if answer, err := ask(
+			v, api.PlanPreview, api.PreviewQuery{Plan: plan.Plan},
 		); err == nil {
 			body.Preview = answer.Preview
 		}

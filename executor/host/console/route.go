@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -273,13 +274,11 @@ func (v *visit) enter() error {
 		// A page is read before its form is sent: it asks again a little early.
 		v.page.Confirmed = !v.session.ConfirmedUntil(v.now().Add(confirmAhead)).IsZero()
 	}
-	answer, err := v.host.Ask(tenant, "host", struct{}{})
-	if err != nil {
+	h, err := answered(v, tenant, api.TenantHost, api.Nothing{})
+	if err != nil && !isProblem(err) {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
-	if h, ok := answer.(api.HostAnswer); ok {
-		v.page.Mode, v.page.Problem = h.Host.Mode, h.Host.Problem
-	}
+	v.page.Mode, v.page.Problem = h.Host.Mode, h.Host.Problem
 	if v.page.Pulse, err = v.host.Pulse(tenant); err != nil {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
@@ -287,43 +286,59 @@ func (v *visit) enter() error {
 	return nil
 }
 
+// answered puts one question about a tenant to the host. The error is an *api.Problem, or says
+// that no one could be asked.
+func answered[Q, A any](v *visit, tenant string, verb api.Verb[Q, A], q Q) (answer A, err error) {
+	err = v.askInto(tenant, verb.Call, q, &answer)
+	return answer, err
+}
+
 // ask puts one question of the query API. The error is a *failure.
-func ask[T any](v *visit, verb string, question any) (answer T, err error) {
-	got, err := v.host.Ask(v.page.Tenant, verb, question)
-	if err != nil {
-		return answer, failed(http.StatusServiceUnavailable, "", "%v", err)
-	}
-	if problem, ok := got.(api.ErrorAnswer); ok {
-		return answer, failed(http.StatusNotFound, "", "%s", problem.Error)
-	}
-	answer, ok := got.(T)
-	if !ok {
-		panic(fmt.Sprintf("console: %s was answered with a %T", verb, got))
-	}
-	return answer, nil
+func ask[Q, A any](v *visit, verb api.Verb[Q, A], q Q) (answer A, err error) {
+	err = v.failing(http.StatusNotFound, "", verb.Call, q, &answer)
+	return answer, err
 }
 
 // look is ask for a page, which show does not write after an error. Nothing more is asked then.
-func look[T any](v *visit, verb string, question any) (answer T) {
-	if v.err == nil {
-		answer, v.err = ask[T](v, verb, question)
-	}
+func look[Q, A any](v *visit, verb api.Verb[Q, A], q Q) (answer A) {
+	v.lookInto(http.StatusNotFound, "", verb.Call, q, &answer)
 	return answer
 }
 
-// said notes the error that an answer itself carries.
-func (v *visit) said(problem string) { v.refused(http.StatusNotFound, "", problem) }
-
-// filtered notes what is wrong with the filters of a list.
-func (v *visit) filtered(problem string) {
-	v.refused(http.StatusBadRequest, "Clear the filters.", problem)
+// filtered is look for a list, where what is wrong with the question are its filters.
+func filtered[Q, A any](v *visit, verb api.Verb[Q, A], q Q) (answer A) {
+	v.lookInto(http.StatusBadRequest, "Clear the filters.", verb.Call, q, &answer)
+	return answer
 }
 
-func (v *visit) refused(status int, hint, problem string) {
-	if v.err == nil && problem != "" {
-		v.err = failed(status, hint, "%s", problem)
+func (v *visit) lookInto(status int, hint string, verb api.Call, q, answer any) {
+	if v.err == nil {
+		v.err = v.failing(status, hint, verb, q, answer)
 	}
 }
+
+// failing is askInto for a page: a problem is a *failure with this status and hint.
+func (v *visit) failing(status int, hint string, verb api.Call, q, answer any) error {
+	switch err := v.askInto(v.page.Tenant, verb, q, answer); {
+	case err == nil:
+		return nil
+	case isProblem(err):
+		return failed(status, hint, "%v", err)
+	default:
+		return failed(http.StatusServiceUnavailable, "", "%v", err)
+	}
+}
+
+// askInto is answered into what answer points to.
+func (v *visit) askInto(tenant string, verb api.Call, q, answer any) error {
+	got, err := v.host.Ask(tenant, verb.Name, q)
+	if got != nil {
+		reflect.ValueOf(answer).Elem().Set(reflect.ValueOf(got))
+	}
+	return err
+}
+
+func isProblem(err error) bool { return errors.As(err, new(*api.Problem)) }
 
 // show writes a page, if nothing was in the way of it.
 func (v *visit) show(title, section string, body web.Body) error {

@@ -158,7 +158,7 @@ func (s *Signer) Close() {
 	if s.rotate != nil {
 		const problem = "the host let the tenant go before the rotation was folded; " +
 			"look at sagenbaum status"
-		s.rotate.answer <- api.RotationAnswer{Error: problem}
+		s.rotate.answer(api.RotationAnswer{}, errors.New(problem))
 		s.rotate = nil
 	}
 }

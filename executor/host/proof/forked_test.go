@@ -143,11 +143,14 @@ func TestADigestOfBeforeARotationIsNotSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	fold(factAt(t, 2))
-	answer := make(chan any, 1)
-	s.Rotate(api.RotationQuery{Reason: "it is time", Actor: "eve"}, true, answer)
+	s.Rotate(api.RotationQuery{Reason: "it is time", Actor: "eve"}, true, func(a api.RotationAnswer, err error) {
+		if err != nil || a.NewKey == "" {
+			t.Errorf("%+v, %v", a, err)
+		}
+	})
 	records := s.Records(1, 3)
 	if len(records) != 1 || records[0].GetKeyRotated() == nil {
-		t.Fatalf("no rotation: %v, %v", records, answer)
+		t.Fatalf("no rotation: %v", records)
 	}
 	fold(message(t, 3, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records[0]))
 	fold(factAt(t, 4))

@@ -14,14 +14,15 @@ type rotationAsked struct {
 	record *pb.KeyRotated
 	key    Key  // the new one
 	sent   bool // its record is on its way, or stored
-	answer chan<- any
+	answer func(api.RotationAnswer, error)
 }
 
-// Rotate makes a new key and has the old one sign that it takes over. The answer, a
-// api.RotationAnswer, is given when the record of the rotation is folded, or when there is
-// to be none; answer takes it without blocking.
-func (s *Signer) Rotate(q api.RotationQuery, holding bool, answer chan<- any) {
-	refuse := func(text string) { answer <- api.RotationAnswer{Error: text} }
+// Rotate makes a new key and has the old one sign that it takes over. The answer is given when
+// the record of the rotation is folded, or when there is to be none; answer takes it without
+// blocking.
+func (s *Signer) Rotate(q api.RotationQuery, holding bool,
+	answer func(api.RotationAnswer, error)) {
+	refuse := func(text string) { answer(api.RotationAnswer{}, errors.New(text)) }
 	switch {
 	case !holding:
 		refuse("this host does not hold the tenant now; ask again")
@@ -86,11 +87,11 @@ func (s *Signer) rotated(k *pb.KeyRotated, effective bool, reason string) {
 		if err := r.key.drop(); err != nil {
 			s.cfg.Log.Warn("a key that is not used is not removed", "file", r.key.Path, "error", err)
 		}
-		r.answer <- api.RotationAnswer{Error: "the rotation has no effect: " + reason}
+		r.answer(api.RotationAnswer{}, errors.New("the rotation has no effect: "+reason))
 		return
 	}
-	r.answer <- api.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size,
-		Signed: len(k.Signature) > 0}
+	r.answer(api.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size,
+		Signed: len(k.Signature) > 0}, nil)
 }
 
 // KeyProblem says why this host could not sign, where the ledger names a key and has the

@@ -99,14 +99,14 @@ func New(cfg Config, t *tiles.Writer) *Repairer {
 // Halted repairs the ledger of a halted tenant on request. It returns when the repair is
 // carried out, also where it could not be; a repair that ctx cuts off goes on at the next start.
 func Halted(ctx context.Context, cfg Config, q api.RepairQuery,
-	halted *ledger.Halted) api.RepairAnswer {
+	halted *ledger.Halted) (answer api.RepairAnswer, err error) {
 	if q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax {
-		return api.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
+		return answer, errors.New("a repair needs a reason and the name of who asks for it")
 	}
 	plan, err := New(cfg, nil).repair(ctx, q, halted)
 	if err != nil {
 		cfg.Log.Error("repair not done", "error", err)
-		return api.RepairAnswer{Error: "cannot repair: " + err.Error()}
+		return answer, fmt.Errorf("cannot repair: %w", err)
 	}
 	return api.RepairAnswer{
 		DryRun: q.DryRun, Problem: plan.Problem, Tiles: plan.Tiles, Through: plan.Through,
@@ -114,7 +114,7 @@ func Halted(ctx context.Context, cfg Config, q api.RepairQuery,
 		OldLast: plan.OldLast, Lost: ledger.FormatRanges(plan.Lost),
 		Carried: ledger.FormatRanges(plan.Carried), Dropped: ledger.FormatRanges(plan.Dropped),
 		File: plan.File, Kept: plan.Kept,
-	}
+	}, nil
 }
 
 func (r *Repairer) repair(ctx context.Context, q api.RepairQuery,
