@@ -16,7 +16,7 @@ import (
 // ends the watch.
 func (w *Web) guarded(r *http.Request, who Caller, verb string, changed <-chan struct{}) (
 	_ *http.Request, refused func() *Error, stop func()) {
-	if w.cfg.Authenticate == nil {
+	if w.cfg.Users == nil {
 		return r, func() *Error { return nil }, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -51,12 +51,12 @@ func (w *Web) guarded(r *http.Request, who Caller, verb string, changed <-chan s
 	return r.WithContext(ctx), refused, func() { cancel(context.Canceled); <-ended }
 }
 
-// changed is closed at the next change of the users; nil: there is none that this Web is told.
+// changed is closed at the next change of the users; nil: there are none.
 func (w *Web) changed() <-chan struct{} {
-	if w.cfg.Changed == nil {
+	if w.cfg.Users == nil {
 		return nil
 	}
-	return w.cfg.Changed()
+	return w.cfg.Users.Changed()
 }
 
 // guesses counts tokens that are not good. A good one is let in whatever else comes from its

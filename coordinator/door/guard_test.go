@@ -22,12 +22,11 @@ func TestWhatWaitsEndsWithItsUser(t *testing.T) {
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
 	l.good(l.post, "other", "plan.begin", `{"plan":"q"}`)
 	came := make(chan struct{}, 100)
-	l.web = door.NewWeb(door.WebConfig{Changed: l.users.Changed,
-		Authenticate: func(token string) (access.User, error) {
-			u, err := l.users.Authenticate(token, time.Now())
-			came <- struct{}{}
-			return u, err
-		}})
+	l.web = door.NewWeb(door.WebConfig{Users: judging{l.users.Directory, func(token string) (access.User, error) {
+		u, err := l.users.Authenticate(token, time.Now())
+		came <- struct{}{}
+		return u, err
+	}}})
 	t.Cleanup(l.web.Close)
 	l.web.Pulse(1000 * time.Hour)
 	defer l.web.Attach(l.door)()
@@ -81,12 +80,12 @@ func TestWhoShowsTooManyTokensIsSlowedDown(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	web := door.NewWeb(door.WebConfig{Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Authenticate: func(token string) (access.User, error) {
+		Users: judging{new(access.Directory), func(token string) (access.User, error) {
 			if token == "good" {
 				return access.User{Name: "tripper", Role: access.Agent, Tenant: tenant}, nil
 			}
 			return access.User{}, access.ErrToken
-		}})
+		}}})
 	t.Cleanup(web.Close)
 	handler := web.Handler()
 	ask := func(token, from string) *http.Response {

@@ -36,12 +36,17 @@ type Web struct {
 	running sync.WaitGroup
 }
 
+// Users are who may have a token; an *access.Directory.
+type Users interface {
+	// Authenticate finds the user of a token.
+	Authenticate(token string, now time.Time) (access.User, error)
+	// Changed gives what is closed at the next change of the users.
+	Changed() <-chan struct{}
+}
+
 // WebConfig says who may use a Web.
 type WebConfig struct {
-	// Authenticate finds the user of a token; nil: whoever reaches it may do everything.
-	Authenticate func(token string) (access.User, error)
-	// Changed gives what is closed at the next change of the users; nil: Web looks now and then.
-	Changed func() <-chan struct{}
+	Users Users // nil: whoever reaches it may do everything
 
 	Version string       // of the program, in the OpenAPI document
 	Logger  *slog.Logger // nil: discards
@@ -234,13 +239,13 @@ func (w *Web) admit(r *http.Request, who Caller, verb string) (*Door, error) {
 }
 
 func (w *Web) allowed(r *http.Request, who Caller, verb string) error {
-	if w.cfg.Authenticate == nil {
+	if w.cfg.Users == nil {
 		return local(r)
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	u, err := access.User{}, error(access.ErrToken)
 	if ok {
-		u, err = w.cfg.Authenticate(strings.TrimSpace(token))
+		u, err = w.cfg.Users.Authenticate(strings.TrimSpace(token), time.Now())
 	}
 	if err != nil {
 		return &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Field: "authorization",

@@ -115,10 +115,7 @@ func newLive(t testing.TB) *live {
 	for _, c := range contracts() {
 		l.publish(c)
 	}
-	l.web = door.NewWeb(door.WebConfig{Version: "test", Changed: l.users.Changed,
-		Authenticate: func(token string) (access.User, error) {
-			return l.users.Authenticate(token, time.Now())
-		}})
+	l.web = door.NewWeb(door.WebConfig{Version: "test", Users: l.users})
 	t.Cleanup(l.web.Close)
 	l.http = httptest.NewServer(l.web.Handler())
 	t.Cleanup(l.http.Close)
@@ -347,3 +344,11 @@ func (l *live) records() map[string]int {
 	}
 	return found
 }
+
+// judging is users whose tokens a test judges; their changes are those of a directory.
+type judging struct {
+	*access.Directory
+	judge func(token string) (access.User, error)
+}
+
+func (j judging) Authenticate(token string, _ time.Time) (access.User, error) { return j.judge(token) }

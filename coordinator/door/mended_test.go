@@ -131,12 +131,12 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 	l := newLive(t)
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
 	var revoked atomic.Bool
-	web := door.NewWeb(door.WebConfig{Authenticate: func(token string) (access.User, error) {
+	web := door.NewWeb(door.WebConfig{Users: judging{l.users.Directory, func(token string) (access.User, error) {
 		if revoked.Load() {
 			return access.User{}, access.ErrToken
 		}
 		return l.users.Authenticate(token, time.Now())
-	}})
+	}}})
 	defer web.Close()
 	web.Pulse(50 * time.Millisecond)
 	defer web.Attach(l.door)()

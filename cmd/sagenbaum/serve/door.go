@@ -11,14 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/door"
 	"github.com/sagenbaum/sagenbaum/executor/host/webclient"
-	"github.com/sagenbaum/sagenbaum/ledger/access"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -105,10 +103,7 @@ func (v *serving) startWeb(log *slog.Logger) error {
 	}
 	config := door.WebConfig{Version: cli.ReadVersion().Version, Logger: log}
 	if v.directory != nil {
-		config.Authenticate = func(token string) (access.User, error) {
-			return v.directory.Authenticate(token, time.Now())
-		}
-		config.Changed = v.directory.Changed
+		config.Users = v.directory
 	}
 	v.web = door.NewWeb(config)
 	v.webURL = v.doorURL(listener.Addr(), pair.Leaf)
