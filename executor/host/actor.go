@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -22,11 +21,10 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// actor runs one tenant: its goroutine drives the turn machine. All fields belong to that
+// actor runs one tenant: its goroutine drives a session of package turn. All fields belong to that
 // goroutine, except where they say otherwise.
 type actor struct {
 	host   *Host
@@ -44,7 +42,7 @@ type actor struct {
 	created   int64            // when the stream was made, unix ns
 	tiles     *tiles.Writer
 	state     *executor.State
-	machine   *turn.Machine
+	machine   *turn.Session
 	acks      chan ack // buffered 1: at most one append is in flight
 	wake      *time.Timer
 	readAhead atomic.Uint64 // last sequence that the reader has seen; for any goroutine
@@ -136,9 +134,6 @@ func (a *actor) loop(ctx context.Context, messages <-chan decoded, broke <-chan 
 		case <-answered:
 			a.takeAnswers()
 		case <-paged:
-			if a.out.pages.HasRoom() {
-				a.out.pages.Add(a.state.Unpaged())
-			}
 		case <-a.proof.Wake():
 			a.proof.Take()
 		case <-destroyed:
@@ -170,13 +165,8 @@ func (a *actor) turn(first *decoded, messages <-chan decoded) error {
 			return err
 		}
 	}
-	for more := true; more; {
-		now, in := a.inputs()
-		ready := a.machine.Step(now, in)
-		if err := a.carryOut(ready, in); err != nil {
-			return err
-		}
-		more = ready.More
+	if err := a.machine.Turn(shell{a}); err != nil {
+		return err
 	}
 	if err := a.write(a.board.WantsWrite()); err != nil {
 		return err
@@ -296,84 +286,6 @@ func (a *actor) seenTo(e ledger.Entry) {
 		if e.Address.Sequence > a.machine.Attached() {
 			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason",
 				k.ClockConfirmed.Reason)
-		}
-	}
-}
-
-// inputs are the clocks, and what waits for a decision if the next step takes one.
-func (a *actor) inputs() (turn.Instant, turn.Inputs) {
-	now, ahead := a.host.clock.read()
-	if !a.machine.Decides() {
-		return now, turn.Inputs{}
-	}
-	a.guarded(ahead, now.Held)
-	return now, turn.Inputs{Paged: a.out.pages.Taken(), Destroyed: a.out.eraser.Destroyed(),
-		Proof: a.proof.Records(a.machine.Term(), now.EpochNs)}
-}
-
-// carryOut does what a step of the machine asks for, in the order of turn.Ready.
-func (a *actor) carryOut(r turn.Ready, in turn.Inputs) error {
-	if r.Down != nil {
-		a.down(*r.Down)
-	}
-	if r.Up {
-		if err := a.takeUp(); err != nil {
-			return err
-		}
-	}
-	if r.Confirmed {
-		a.host.clock.confirm()
-	}
-	for _, e := range r.Erased {
-		a.keys.Forget(e.Plan)
-	}
-	if a.out != nil {
-		a.out.send(r, a.state.Expected, a.observer.Send)
-	}
-	if r.Folded {
-		a.tell(r)
-	}
-	if r.Settled { // what was taken and destroyed is about what is settled by now
-		a.out.pages.Settled(in.Paged)
-		for _, plan := range in.Destroyed {
-			a.out.eraser.Recorded(plan)
-		}
-	}
-	if r.Append != nil {
-		a.publish(*r.Append)
-	}
-	if r.Wakes {
-		a.wake.Reset(time.Duration(r.WakeInNs))
-	}
-	return nil
-}
-
-// tell publishes what was folded, to agents and to the questions about the tenant.
-func (a *actor) tell(r turn.Ready) {
-	if r.Tells {
-		a.notify(r.Notices)
-	}
-	a.board.Folded(a.cursor())
-	a.board.AnswerOutcomes(r.Notices, a.reader)
-	a.progress.At(a.cursor(), a.state.Meta().Records)
-	a.board.Feed.Publish(view.PulseOf(a.state.Meta()))
-}
-
-// notify tells agents, best effort.
-func (a *actor) notify(notices []executor.Notice) {
-	for _, n := range notices {
-		a.observer.Told(n)
-		body, err := json.Marshal(api.Notice{
-			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
-			FromAction: n.FromAction, Parts: n.Parts, Asked: n.Asked, At: n.At,
-			Action: n.Action, Verdict: n.Verdict, By: n.By,
-		})
-		if err != nil {
-			panic("host: cannot encode a notice: " + err.Error())
-		}
-		subject := api.NoticeSubject(a.tenant, n.Agent, n.Plan)
-		if err := a.host.cfg.Conn.Publish(subject, body); err != nil {
-			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
 		}
 	}
 }

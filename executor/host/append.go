@@ -1,12 +1,9 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -16,23 +13,6 @@ type ack struct {
 	append   turn.Append
 	sequence uint64
 	err      error
-}
-
-// publish appends on a goroutine of its own, which ends with the reply or after
-// appendTimeout; its result comes back on acks.
-func (a *actor) publish(p turn.Append) {
-	acks, store, session := a.acks, a.store, a.session
-	go func() {
-		if p.AfterNs > 0 && !pause.For(session, time.Duration(p.AfterNs)) {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
-		defer cancel()
-		began := time.Now()
-		sequence, err := store.Append(ctx, p.Append)
-		a.observer.Meter.Stored(began, err)
-		acks <- ack{p, sequence, err}
-	}()
 }
 
 // acknowledged hands the result of the append in flight to the machine.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/page"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -52,21 +55,64 @@ func appendingActor(t *testing.T, errs ...error) (*actor, *failingStore) {
 	store := &failingStore{errs: errs}
 	a := h.roster.order[0]
 	a.session, a.store = t.Context(), store
-	a.holds(t, "h1")
+	a.holds(t, "h1", nil)
+	t.Cleanup(a.stepDown)
 	return a, store
 }
 
-// holds has an actor's machine claim term 1, read it back, and hold the tenant.
-func (a *actor) holds(t *testing.T, holder string) (claim ledger.Message) {
+// bare is the shell of an actor whose clocks stand still and whose appends go nowhere, unless
+// they are let go.
+type bare struct {
+	shell
+	sent     Actuator     // takes commands
+	proof    []*pb.Record // to be appended
+	appended *turn.Append // the last one
+	down     *turn.Down   // the last one
+}
+
+func (b *bare) Inputs(bool) (turn.Instant, []*pb.Record) { return turn.Instant{}, b.proof }
+func (b *bare) Append(p turn.Append)                     { b.appended = &p }
+func (b *bare) Wake(bool, int64)                         {}
+
+func (b *bare) Close(d turn.Down) {
+	b.down = &d
+	b.shell.Close(d)
+}
+
+func (b *bare) Open(out *turn.Outbound) error {
+	a := b.actor
+	a.out = &outbound{
+		replies:  io.NopCloser(nil),
+		dispatch: newDispatcher(&out.Flights, b.sent, a.host.clock.instant, nil),
+		pages: page.New(a.session, &out.Pages,
+			page.Config{Tenant: "t", Meter: a.observer.Meter, Workers: &a.sends, Log: a.log}),
+		eraser: vault.NewEraser(a.session, &out.Erasures, a.keys, &a.sends, a.log),
+	}
+	out.Dispatcher, out.Pager, out.Eraser = a.out.dispatch, a.out.pages, a.out.eraser
+	return nil
+}
+
+// step takes one step of an actor's session.
+func (a *actor) step(t *testing.T, b *bare) *bare {
+	t.Helper()
+	b.actor = a
+	if _, err := a.machine.Step(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// holds has an actor's session claim term 1, read it back, and hold the tenant.
+func (a *actor) holds(t *testing.T, holder string, sent Actuator) (claim ledger.Message) {
 	t.Helper()
 	a.state = executor.Open(a.kv, "t", nil)
-	a.machine = turn.New(turn.Config{Tenant: "t", Holder: holder, NewID: jetstream.NewID}, a.state, 0)
+	a.machine = turn.NewSession(turn.Config{Tenant: "t", Holder: holder, NewID: jetstream.NewID}, a.state, 0)
 	a.machine.Lead(true, holder)
-	r := a.machine.Step(turn.Instant{}, turn.Inputs{})
-	if r.Append == nil || !r.Append.Claim {
-		t.Fatalf("no claim: %+v", r)
+	p := a.step(t, new(bare)).appended
+	if p == nil || !p.Claim {
+		t.Fatalf("no claim: %+v", p)
 	}
-	claim = ledger.Message{Sequence: 1, StampNs: 1, Subject: r.Append.Subject, Data: r.Append.Data}
+	claim = ledger.Message{Sequence: 1, StampNs: 1, Subject: p.Subject, Data: p.Data}
 	a.machine.Acknowledged(1, nil, true, 0)
 	entries, err := ledger.Decode("t", claim)
 	if err != nil {
@@ -86,8 +132,8 @@ func (a *actor) holds(t *testing.T, holder string) (claim ledger.Message) {
 	if _, err := a.machine.Write(0, true, noDisk{}, noDisk{}); err != nil {
 		t.Fatal(err)
 	}
-	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); !r.Up || !a.holding() {
-		t.Fatalf("it does not hold the tenant: %+v", r)
+	if a.step(t, &bare{sent: sent}); !a.holding() || a.out == nil {
+		t.Fatal("it does not hold the tenant")
 	}
 	return claim
 }
@@ -101,11 +147,11 @@ func (noDisk) Commit()      {}
 // appends has the machine append records.
 func (a *actor) appends(t *testing.T, records []*pb.Record) {
 	t.Helper()
-	r := a.machine.Step(turn.Instant{}, turn.Inputs{Proof: records})
-	if r.Append == nil {
-		t.Fatalf("nothing is appended: %+v", r)
+	p := a.step(t, &bare{proof: records}).appended
+	if p == nil {
+		t.Fatal("nothing is appended")
 	}
-	a.publish(*r.Append)
+	shell{a}.Append(*p)
 }
 
 // readBack folds an append of the actor, as the ledger's second message.
@@ -124,18 +170,16 @@ func (a *actor) readBack(t *testing.T, p ledger.Append) {
 	if _, err := a.machine.Write(0, true, noDisk{}, noDisk{}); err != nil {
 		t.Fatal(err)
 	}
-	a.machine.Step(turn.Instant{}, turn.Inputs{})
+	a.step(t, new(bare))
 }
 
 // takesAck handles one result of an append.
-func (a *actor) takesAck(k ack) error {
+func (a *actor) takesAck(t *testing.T, k ack) error {
 	if err := a.acknowledged(k); err != nil {
 		return err
 	}
-	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); r.Append != nil {
-		a.publish(*r.Append)
-	} else if r.Down != nil {
-		a.down(*r.Down)
+	if p := a.step(t, new(bare)).appended; p != nil {
+		shell{a}.Append(*p)
 	}
 	return nil
 }
@@ -147,7 +191,7 @@ func (a *actor) until(t *testing.T) {
 		select {
 		case k := <-a.acks:
 			stored = k.err == nil
-			if err := a.takesAck(k); err != nil {
+			if err := a.takesAck(t, k); err != nil {
 				t.Fatal(err)
 			}
 		case <-time.After(testenv.Patience):
@@ -278,7 +322,7 @@ func TestAStoreThatNeverAnswersEndsTheHost(t *testing.T) {
 				if stored = k.err == nil; !stored {
 					misses++
 				}
-				mute = errors.Is(a.takesAck(k), ErrMute)
+				mute = errors.Is(a.takesAck(t, k), ErrMute)
 			}
 			if mute != (want == turn.MissesMax) || misses != want {
 				t.Fatalf("round %d: mute=%v after %d misses, want %d", round, mute, misses, want)

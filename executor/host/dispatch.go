@@ -40,7 +40,7 @@ type dispatcher struct {
 	open func(executor.Command) (json.RawMessage, []json.RawMessage, error)
 
 	mu      sync.Mutex
-	flights turn.Flights
+	flights *turn.Flights
 	flying  map[*turn.Flight]*flight // the same ones
 	answers []executor.Answer
 	stopped bool
@@ -54,39 +54,28 @@ type dispatcher struct {
 	unstuck func(f *flight)
 }
 
-func newDispatcher(a Actuator, now func() turn.Instant, m *observe.Meter) *dispatcher {
-	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1),
+func newDispatcher(flights *turn.Flights, a Actuator, now func() turn.Instant,
+	m *observe.Meter) *dispatcher {
+	return &dispatcher{flights: flights, actuator: a, now: now, wake: make(chan struct{}, 1),
 		flying: map[*turn.Flight]*flight{}, meter: m}
 }
 
-// send takes a command on its way, once per attempt. It takes the place of an earlier
-// command for the same action, for whose answer no one waits any more.
-func (d *dispatcher) send(s turn.Sending) {
+// Lock keeps the flights from everyone else.
+func (d *dispatcher) Lock() { d.mu.Lock() }
+
+// Unlock lets others have the flights.
+func (d *dispatcher) Unlock() { d.mu.Unlock() }
+
+// Send sends a command that was taken on its way, until it has an end.
+func (d *dispatcher) Send(taken *turn.Flight) {
 	d.mu.Lock()
 	if d.stopped {
-		d.mu.Unlock()
-		return
-	}
-	taken, replaced := d.flights.Take(s, d.now().MonoNs)
-	if replaced != nil {
-		d.end(replaced)
-	}
-	if taken == nil {
 		d.mu.Unlock()
 		return
 	}
 	f := d.fly(taken)
 	d.mu.Unlock()
 	d.try(f)
-}
-
-// hold keeps a command that was recorded ahead of its turn.
-func (d *dispatcher) hold(s turn.Sending) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.stopped {
-		d.flights.Hold(s)
-	}
 }
 
 // fly follows a command that was taken on its way; d.mu is held.
@@ -189,7 +178,7 @@ func (d *dispatcher) noted(f *flight, r actuators.Result) (next *flight) {
 // follow does what follows from the result of a sending; d.mu is held.
 func (d *dispatcher) follow(f *flight, v turn.Verdict) {
 	if v.Ended {
-		d.end(f.Flight)
+		d.Drop(f.Flight)
 	}
 	if v.Again {
 		f.again = time.AfterFunc(time.Duration(v.InNs), func() { d.try(f) })
@@ -242,21 +231,8 @@ func (d *dispatcher) take() []executor.Answer {
 	return out
 }
 
-// prune drops what flies for actions whose calls wait for no answer any more: the ledger
-// has settled them, by their own answer, a worker's report or their owner's.
-func (d *dispatcher) prune(actions []turn.About,
-	waits func(plan string, n uint32, purpose string, attempt uint32) bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, of := range actions {
-		if dropped := d.flights.Prune(of, waits); dropped != nil {
-			d.end(dropped)
-		}
-	}
-}
-
-// end forgets a flight that is over; d.mu is held.
-func (d *dispatcher) end(x *turn.Flight) {
+// Drop forgets a flight that is over; d.mu is held.
+func (d *dispatcher) Drop(x *turn.Flight) {
 	f := d.flying[x]
 	if f.again != nil {
 		f.again.Stop()
@@ -303,5 +279,5 @@ func (d *dispatcher) stop() {
 		d.meter.Flying(-1, -waits(f))
 	}
 	clear(d.flying)
-	d.flights, d.answers = turn.Flights{}, nil
+	*d.flights, d.answers = turn.Flights{}, nil
 }

@@ -16,6 +16,15 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
+// send has a command leave as a session has it.
+func (d *dispatcher) send(s turn.Sending) { d.flights.Send(s, d.now().MonoNs, d) }
+
+// prune has a session say that the ledger has settled actions.
+func (d *dispatcher) prune(actions []turn.About,
+	waits func(plan string, n uint32, purpose string, attempt uint32) bool) {
+	d.flights.PruneAll(actions, waits, d)
+}
+
 // script is an actuator that gives its results in turn, the last one for ever.
 type script struct {
 	results []actuators.Result
@@ -44,7 +53,7 @@ func TestADispatcherThatHasStoppedSendsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: command()})
 		synctest.Wait()
 		d.stop()
@@ -62,7 +71,7 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(math.MaxInt64 / 2), working(0)}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: command()})
 		synctest.Wait()
 		if w := d.waiting(); len(w) != 1 || !w[0].Working {
@@ -89,7 +98,7 @@ func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: command()})
 		d.send(turn.Sending{Command: command()}) // the same attempt flies once
 		<-time.After(time.Minute)
@@ -143,7 +152,7 @@ func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(0), silence}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: until(command(), 10*time.Second)})
 		start := time.Now()
 		if a := landed(t, d); a.Reply != nil || a.Purpose != ledger.PurposeUndo || a.Attempt != 1 || a.Number != 1 {
@@ -181,7 +190,7 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
 		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody,
 			{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: until(command(), time.Millisecond)})
 		if a := landed(t, d); a.Reply == nil || a.Reply.Status != api.StatusDone || len(s.sent) != 6 {
 			t.Fatalf("%+v after %d sendings", a, len(s.sent))
@@ -194,7 +203,7 @@ func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: command()})
 		probe := command()
 		probe.Purpose, probe.Capability = api.PurposeProbe, "x.get"
@@ -235,7 +244,7 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 			return actuators.Result{Fate: actuators.Replied,
 				Reply: api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
 		}
-		d := newDispatcher(always(answers), instant, nil)
+		d := newDispatcher(new(turn.Flights), always(answers), instant, nil)
 		var said []api.Page
 		d.stuckAfter = time.Minute
 		d.stuck = func(f *flight, since time.Time) { said = append(said, page.Stuck(f.Command, f.Working, since)) }

@@ -251,7 +251,7 @@ func (a *actor) attach(ctx context.Context) error {
 		return err
 	}
 	a.proof.Open(a.state, a.tiles)
-	a.machine = turn.New(turn.Config{
+	a.machine = turn.NewSession(turn.Config{
 		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade,
 		MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID, Ahead: turn.RunMax,
 		Secret: a.host.secret,

@@ -43,7 +43,7 @@ func settled(string, uint32, string, uint32) bool { return false }
 func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 	t.Parallel()
 	b := new(byHand)
-	d := newDispatcher(b, instant, nil)
+	d := newDispatcher(new(turn.Flights), b, instant, nil)
 	first, second := command(), command()
 	second.Attempt = 2
 	d.send(turn.Sending{Command: first})
@@ -73,7 +73,7 @@ func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 	if got := d.take(); len(got) != 0 || len(b.done) != 4 {
 		t.Errorf("after the end of its term: %+v, %d commands", got, len(b.done))
 	}
-	flying := newDispatcher(b, instant, nil)
+	flying := newDispatcher(new(turn.Flights), b, instant, nil)
 	flying.send(turn.Sending{Command: first})
 	flying.stop()
 	b.done[4](repliedDone())
@@ -86,20 +86,17 @@ func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 // which the next holder asks for itself.
 func TestAHostThatStepsDownKeepsNothingOfItsTerm(t *testing.T) {
 	t.Parallel()
-	a, _, _ := holdingActor(t)
+	a, sent, _ := holdingActor(t)
 	a.machine.Answer(executor.Answer{Plan: "p", Number: 1})
 	d := a.out.dispatch
 	a.machine.Lead(false, "")
-	r := a.machine.Step(turn.Instant{}, turn.Inputs{})
-	if err := a.carryOut(r, turn.Inputs{}); err != nil {
-		t.Fatal(err)
-	}
-	ended := a.out == nil
+	a.step(t, new(bare))
+	ended := a.out == nil && a.machine.Outbound() == nil
 	if a.holding() || a.machine.Term() != 0 || !ended {
 		t.Errorf("holding=%v term=%d", a.holding(), a.machine.Term())
 	}
 	d.send(turn.Sending{Command: command()})
-	if d.flights.Len() != 0 || len(d.flying) != 0 {
+	if len(sent.sent) != 0 || len(d.flying) != 0 {
 		t.Error("its dispatcher still sends")
 	}
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -13,9 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
-	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
-	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -72,9 +69,7 @@ func TestWhoeverIsFencedByABatchSendsNothingOfIt(t *testing.T) {
 		if len(messages) > 0 {
 			t.Fatal("this was not one batch")
 		}
-		if err := a.carryOut(a.machine.Step(turn.Instant{}, turn.Inputs{}), turn.Inputs{}); err != nil {
-			t.Fatal(err)
-		}
+		a.step(t, new(bare))
 		if a.holding() == fenced {
 			t.Errorf("fenced=%v: holding=%v", fenced, a.holding())
 		}
@@ -101,7 +96,7 @@ func foldingActor(t *testing.T) *actor {
 	}
 	a.tiles.From(0)
 	a.session, a.state = t.Context(), executor.Open(a.kv, "t", nil)
-	a.machine = turn.New(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
+	a.machine = turn.NewSession(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
 	a.stint.begin(t.Context().Done())
 	t.Cleanup(func() {
 		a.stint.end()
@@ -121,13 +116,7 @@ func holdingActor(t *testing.T) (a *actor, sent *script, claim ledger.Message) {
 	t.Helper()
 	a = foldingActor(t)
 	sent = &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-	a.out = &outbound{
-		replies:  io.NopCloser(nil),
-		dispatch: newDispatcher(sent, a.host.clock.instant, nil),
-		pages:    page.New(t.Context(), page.Config{Tenant: "t", Meter: a.observer.Meter, Workers: &a.sends, Log: a.log}),
-		eraser:   vault.NewEraser(t.Context(), a.keys, &a.sends, a.log),
-	}
-	return a, sent, a.holds(t, "h1")
+	return a, sent, a.holds(t, "h1", sent)
 }
 
 // slowConn is a connection on which nothing is read for a while.
@@ -252,9 +241,9 @@ func TestATermIsItsHoldersOnly(t *testing.T) {
 	a, _, _ := holdingActor(t)
 	a.machine.Lead(false, "")
 	a.machine.Lead(true, "")
-	r := a.machine.Step(turn.Instant{}, turn.Inputs{}) // claimed, and not read back
-	if r.Append == nil || !r.Append.Claim || a.machine.Term() != 2 {
-		t.Fatalf("no claim: %+v", r)
+	p := a.step(t, new(bare)).appended // claimed, and not read back
+	if p == nil || !p.Claim || a.machine.Term() != 2 {
+		t.Fatalf("no claim: %+v", p)
 	}
 	data, err := ledger.EncodeCommit([]*pb.Record{
 		{Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}},
@@ -267,14 +256,11 @@ func TestATermIsItsHoldersOnly(t *testing.T) {
 	if err := a.foldAndWrite(a.decode(m), nil); err != nil {
 		t.Fatal(err)
 	}
-	r = a.machine.Step(turn.Instant{}, turn.Inputs{})
-	if err := a.carryOut(r, turn.Inputs{}); err != nil {
-		t.Fatal(err)
+	down := a.step(t, new(bare)).down
+	if a.holding() || a.machine.Term() != 0 || a.out != nil || down == nil || !down.Doubt {
+		t.Errorf("holding=%v term=%d %+v", a.holding(), a.machine.Term(), down)
 	}
-	if r.Up || a.holding() || a.machine.Term() != 0 || a.out != nil || r.Down == nil || !r.Down.Doubt {
-		t.Errorf("holding=%v term=%d %+v", a.holding(), a.machine.Term(), r)
-	}
-	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); r.Append != nil {
-		t.Errorf("it claims again, and no one has said that it leads: %+v", r.Append)
+	if p := a.step(t, new(bare)).appended; p != nil {
+		t.Errorf("it claims again, and no one has said that it leads: %+v", p)
 	}
 }

@@ -49,7 +49,7 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{results: []actuators.Result{{Fate: c.fate}}}
-				d := newDispatcher(s, instant, nil)
+				d := newDispatcher(new(turn.Flights), s, instant, nil)
 				defer d.stop()
 				if c.resent {
 					d.send(turn.Sending{Command: c.offered(), Resent: true})
@@ -92,7 +92,7 @@ func TestAWorkerThatGoesAwayIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(time.Now().Add(5 * time.Minute).UnixMilli()),
 			{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, instant, nil)
+		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		defer d.stop()
 		d.send(turn.Sending{Command: offered(2*time.Minute, 2*time.Minute)})
 		<-time.After(5*time.Minute + 50*time.Second)
@@ -112,7 +112,7 @@ func TestAnUndoThatNobodyWaitsForIsHandedOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		results := make(chan actuators.Result)
-		d := newDispatcher(slowly(results), instant, nil)
+		d := newDispatcher(new(turn.Flights), slowly(results), instant, nil)
 		defer d.stop()
 		d.send(turn.Sending{Command: command()})
 		of := []turn.About{{Plan: "p", Action: "a"}}

@@ -344,7 +344,7 @@ func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 		h.w.notify(r.Notices)
 	}
 	if r.Settled {
-		h.pages.Settled(len(in.Paged))
+		h.pages.Settled(len(in.Paged), unseen{})
 		for _, plan := range in.Destroyed {
 			h.erases.Recorded(plan)
 		}
@@ -437,3 +437,11 @@ func (h *host) armWake(r turn.Ready) {
 		}
 	})
 }
+
+// unseen publishes nothing.
+type unseen struct{}
+
+func (unseen) Lock()               {}
+func (unseen) Unlock()             {}
+func (unseen) Page(*turn.Letter)   {}
+func (unseen) Unpage(*turn.Letter) {}

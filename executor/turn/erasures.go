@@ -1,6 +1,9 @@
 package turn
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Erasures are the plans of one term whose keys are to be destroyed. Each is tried until
 // the store says that its key is gone; a record asks for it, and until another one says
@@ -24,6 +27,10 @@ func (e *Erasures) Add(plans []string) {
 		e.queue = append(e.queue, plan)
 	}
 }
+
+// All are the plans whose keys are to be destroyed, or were and are not recorded as destroyed, in
+// order.
+func (e *Erasures) All() []string { return slices.Sorted(maps.Keys(e.asked)) }
 
 // Next is the plan whose key is to be destroyed next; false: none. It is tried until
 // [Erasures.Result] says what became of it.

@@ -24,10 +24,12 @@ type Config struct {
 	Secret []byte
 	// Decided is told of each decision; nil: no one is. It is for those who check it.
 	Decided func(executor.Input, []*pb.Record)
+	// Sent is told that a holder's commands of a step have left, and nothing else of it was done;
+	// nil: no one is. It is for those who end a process there.
+	Sent func()
 }
 
-// Machine is one session of one tenant: from the attachment to the ledger until it ends.
-// It belongs to one goroutine.
+// Machine folds, decides, and holds the term, for one [Session]. It belongs to one goroutine.
 type Machine struct {
 	config   Config
 	state    *executor.State

@@ -161,11 +161,12 @@ func (p *Pages) Taken() (paged []executor.Paged) {
 }
 
 // Settled ends the first n letters as Taken gave them: there is nothing to be recorded of
-// them any more. more: others were taken since.
-func (p *Pages) Settled(n int) (more bool) {
+// them any more. more: others were taken since. The lock of by is held.
+func (p *Pages) Settled(n int, by Pager) (more bool) {
 	for _, l := range p.done[:n] {
 		if p.letters[l.Key] == l {
 			p.forget(l)
+			by.Unpage(l)
 		}
 	}
 	p.done = slices.Delete(p.done, 0, n)

@@ -16,6 +16,14 @@ func pageOf(id, action, hook string) executor.Page {
 	}}
 }
 
+// noPager publishes nothing.
+type noPager struct{}
+
+func (noPager) Lock()          {}
+func (noPager) Unlock()        {}
+func (noPager) Page(*Letter)   {}
+func (noPager) Unpage(*Letter) {}
+
 // TestAPageIsSentUntilItIsSettled: taken by a hook, answered by its owner or replaced by a
 // later one about the same; then it leaves nothing.
 func TestAPageIsSentUntilItIsSettled(t *testing.T) {
@@ -44,7 +52,7 @@ func TestAPageIsSentUntilItIsSettled(t *testing.T) {
 	if replaced != taken || later == nil {
 		t.Error("the later page does not replace the earlier one")
 	}
-	if p.Settled(len(paged)) || !p.Waits(later) {
+	if p.Settled(len(paged), noPager{}) || !p.Waits(later) {
 		t.Error("what is settled is not the later page")
 	}
 	p.Recorded(later.Key)

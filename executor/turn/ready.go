@@ -8,50 +8,67 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Ready is what the shell carries out after a step, field by field in this order.
-// Nothing of it is lost with the process: what was not carried out is found again in the
-// state, in the ledger, or by whoever waits for it.
+// Ready is what a step asks for. [Session] carries it out field by field, in this order; each
+// field says what must have been done before it, and where the order does not matter.
+//
+// A step either hands on what was folded, which is all down to Tells, or it decides, which is
+// Settled, Append and the wake; Down may come with both. So a command in Send never waits for an
+// append of the same step: the record that allows it was read back from the ledger.
+//
+// Nothing is lost with the process. What was not carried out is found again in the state, in the
+// ledger, or by whoever waits for it.
 type Ready struct {
-	// Down: this host decides and sends nothing more of its term. What it has on its way
-	// ends before anything below is done; nil: no change.
+	// Down says that this host does not hold the tenant any more; nil: it is as it was. What the
+	// host has on its way is given up before anything else, as the next holder, which may be this
+	// one, sends it again.
 	Down *Down
-	// Up: the term of this host was read back. What it sends with is opened first; if
-	// that fails, the session ends.
+	// Up says that the record which begins a term of this host was read back. What it sends with
+	// is opened before anything is sent; if that fails, the session ends. Send, Pages and Erase
+	// have all that is outstanding then, also what an earlier holder has sent.
 	Up bool
-	// Confirmed: an operator has confirmed the clock since the session began.
+	// Confirmed says that an operator has confirmed the clock since the session began. The clocks
+	// are set right before the next step reads them.
 	Confirmed bool
-	// Touched are actions of which something was folded: what flies for one that
-	// State.Expected denies waits for no answer any more, and is dropped.
-	Touched []About
-	// Erased are plans of whose erasure something was folded: their keys are forgotten.
+	// Erased are plans that are to be erased, or were. Their keys are forgotten before Send, so
+	// that no command is opened with one. Those whose key is recorded as destroyed are on their
+	// way no more. A plan is erased once, so none of these is in Erase.
 	Erased []Erased
-	// Ahead are commands that were recorded ahead. They are known before any of Send leaves, and
-	// may be sent as Flights says.
+	// Touched are actions of which something was folded. What is on its way for one of them is
+	// dropped if State.Expected says that no one waits for its answer. Ahead and Send have only
+	// what is waited for, so that nothing of them is dropped whenever this is done.
+	Touched []About
+	// Ahead are commands that were recorded before their turn. Each may leave when the command
+	// that it goes behind is done. They are known before Send: the answer to a command may come
+	// before the next line is carried out, and what is not known by then has to wait for its turn.
 	Ahead []Sending
-	// Send are commands that became valid; each is sent at least once, under its key.
+	// Send are commands whose records were read back. Each is sent at least once, under its key,
+	// as [Flights] has it. It takes the place of an earlier one for the same action.
 	Send []Sending
-	// Taken and Closed are pages that are settled, by a record that a hook took them and
-	// by their owner's answer. They come before what was asked for since.
+	// Taken and Closed are pages that have ended: a record says that a hook has taken one, or its
+	// owner has answered. They end before Pages are sent, of which one may be about the same.
 	Taken  []Taken
 	Closed []executor.Page
-	// Pages go to their hooks until one takes them.
+	// Pages are sent until a hook takes them, as [Pages] has it. Commands, pages and keys do not
+	// depend on each other: nothing changes with the order of Send, Pages and Erase.
 	Pages []executor.Page
-	// Erase are plans whose keys are to be destroyed.
+	// Erase are plans whose keys are to be destroyed, as [Erasures] has it.
 	Erase []string
-	// Folded: something was folded; State is what whoever asks is told.
+	// Folded says that the state has changed: whoever asks is answered from it.
 	Folded bool
 	// Notices are what agents may want to know. The holder tells them, best effort: Tells.
 	Notices []executor.Notice
 	Tells   bool
-	// Settled: the pages and keys of this step's Inputs need no record any more.
+	// Settled says that the pages and keys among the Inputs of this step need no record. They are
+	// given up before the next step, which would get them again.
 	Settled bool
-	// Append is the next append; its result goes to Acknowledged. At most one is in flight.
+	// Append is the next append; its result goes to Acknowledged. At most one is on its way, and
+	// the next one is made when it was read back.
 	Append *Append
-	// Wakes: time alone calls for a step, in so many ns; an earlier wake is replaced. If
-	// not, an earlier one may stay.
+	// Wakes says that time alone calls for a step, in so many ns; an earlier wake is replaced. If
+	// it is not set, no wake is needed, and one too many does no harm.
 	Wakes    bool
 	WakeInNs int64
-	// More: the next step is to be taken at once.
+	// More says that the next step is to be taken at once.
 	More bool
 }
 
@@ -90,7 +107,7 @@ type Erased struct {
 	Destroyed bool // its key is gone
 }
 
-// noted is what the shell has to know of records that were folded since the last step.
+// noted is what a session has to know of records that were folded since the last step.
 type noted struct {
 	touched   []About
 	taken     []Taken
@@ -98,7 +115,7 @@ type noted struct {
 	confirmed bool
 }
 
-// note takes what an effective record says to the shell; what it means to the plan is
+// note takes what an effective record says to the session; what it means to the plan is
 // the fold's.
 func (n *noted) note(e ledger.Entry, attached uint64) {
 	of := About{Plan: e.Record.Plan, Action: e.Record.Action}

@@ -79,7 +79,7 @@ type Pager struct {
 
 	mu      sync.Mutex
 	lanes   map[string]*lane // by URL: at most one more than webhooks
-	pages   turn.Pages
+	pages   *turn.Pages
 	rounds  map[*turn.Letter]*time.Timer // the next one of each letter that waits
 	stopped bool
 
@@ -92,60 +92,61 @@ type Publisher interface {
 	Page(subject, id string, body []byte, timeout time.Duration, done func(actuators.Result))
 }
 
-// New makes the pager of a term, which ends with Stop, or with the session's ctx.
-func New(ctx context.Context, cfg Config) *Pager {
+// New makes the pager of a term, for its pages. It ends with Stop, or with the session's ctx.
+func New(ctx context.Context, pages *turn.Pages, cfg Config) *Pager {
+	pages.EscalateNs = int64(cmp.Or(cfg.EscalateAfter, escalateDefault))
 	p := &Pager{
-		Config: cfg, wake: make(chan struct{}, 1),
-		pages: turn.Pages{EscalateNs: int64(cmp.Or(cfg.EscalateAfter, escalateDefault))},
+		Config: cfg, wake: make(chan struct{}, 1), pages: pages,
 		lanes: map[string]*lane{}, rounds: map[*turn.Letter]*time.Timer{},
 	}
 	p.until, p.cancel = context.WithCancel(ctx)
 	return p
 }
 
-// Wake has a value when pages were Taken, or the pager HasRoom again.
+// Wake has a value when pages were taken, or there is room again for those in the state.
 func (p *Pager) Wake() <-chan struct{} { return p.wake }
 
-// Add takes pages on their way, each once. The goroutines that it starts end with
-// their lane's queue, or with stop.
-func (p *Pager) Add(pages []executor.Page) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, page := range pages {
-		p.begin(page, false)
-	}
-	p.measure()
-}
+// Lock keeps the pages from everyone else.
+func (p *Pager) Lock() { p.mu.Lock() }
+
+// Unlock lets others have the pages.
+func (p *Pager) Unlock() { p.mu.Unlock() }
 
 // Tell takes a page about this host on its way, which no row of the state has: whoever
 // gives it does so once for each ID, and again in the next term while there is reason to.
 func (p *Pager) Tell(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begin(executor.Page{Page: page}, true)
-	p.measure()
+	if !p.stopped {
+		p.pages.Send(executor.Page{Page: page}, true, p)
+	}
 }
 
 // Untell ends a page about this host: there is no reason for it any more.
 func (p *Pager) Untell(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end(p.pages.Drop(turn.KeyOf(page)))
-	p.measure()
+	if dropped := p.pages.Drop(turn.KeyOf(page)); dropped != nil {
+		p.Unpage(dropped)
+	}
 }
 
-// begin sends a letter for the first time; p.mu is held.
-func (p *Pager) begin(page executor.Page, own bool) {
+// Page sends a letter for the first time. The goroutines that it starts end with their lane's
+// queue, or with Stop. p.mu is held.
+func (p *Pager) Page(at *turn.Letter) {
 	if p.stopped {
 		return
 	}
-	at, replaced := p.pages.Add(page, own)
-	p.end(replaced)
-	if at != nil {
-		p.stale = true
-		p.post(at, page.Hook)
-		p.round(at)
-	}
+	p.stale = true
+	p.post(at, at.Page.Hook)
+	p.round(at)
+	p.measure()
+}
+
+// Unpage forgets a letter that has ended; p.mu is held.
+func (p *Pager) Unpage(at *turn.Letter) {
+	p.end(at)
+	p.measure()
 }
 
 // post has a letter posted for a hook, where no lane of its others does so already; p.mu
@@ -222,7 +223,7 @@ func (p *Pager) take(at *turn.Letter, hook string) {
 	p.signal()
 }
 
-// end ends the rounds of a letter; nil: of none. p.mu is held.
+// end ends the rounds of a letter; p.mu is held.
 func (p *Pager) end(at *turn.Letter) {
 	if t := p.rounds[at]; t != nil {
 		t.Stop()
@@ -268,22 +269,6 @@ func (p *Pager) signal() {
 	}
 }
 
-// Taken returns pages that were taken and are not recorded yet.
-func (p *Pager) Taken() []executor.Paged {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pages.Taken()
-}
-
-// Recorded forgets a page: the ledger says that it was taken, or that its owner has
-// answered.
-func (p *Pager) Recorded(key turn.PageKey) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end(p.pages.Recorded(key))
-	p.measure()
-}
-
 // measure shows how many pages are here; p.mu is held.
 func (p *Pager) measure() {
 	if !p.stopped {
@@ -307,24 +292,6 @@ func (p *Pager) ShowOldest() {
 		}
 	}
 	p.Meter.OldestPage(oldest)
-}
-
-// Settled forgets pages as taken gave them: there is nothing to be recorded
-// about them any more.
-func (p *Pager) Settled(pages []executor.Paged) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pages.Settled(len(pages)) {
-		p.signal()
-	}
-	p.measure()
-}
-
-// HasRoom reports, once, that pages which were left in the state can be taken.
-func (p *Pager) HasRoom() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pages.Freed()
 }
 
 // Stop ends the term: nothing more is sent.

@@ -48,7 +48,7 @@ func pagerOn(t *testing.T, r *rig, webhooks map[string]string) *Pager {
 		t.Fatal(err)
 	}
 	client, workers := webclient.New(), new(sync.WaitGroup)
-	p := New(t.Context(), Config{Tenant: "t", Publisher: actuator, Client: client, Webhooks: webhooks,
+	p := New(t.Context(), new(turn.Pages), Config{Tenant: "t", Publisher: actuator, Client: client, Webhooks: webhooks,
 		Meter: (*observe.Meter)(nil), Workers: workers, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
 		p.Stop()
@@ -57,6 +57,29 @@ func pagerOn(t *testing.T, r *rig, webhooks map[string]string) *Pager {
 		client.CloseIdleConnections()
 	})
 	return p
+}
+
+// Add has pages leave, as a session has it.
+func (p *Pager) Add(pages []executor.Page) {
+	p.Lock()
+	defer p.Unlock()
+	for _, page := range pages {
+		p.pages.Send(page, false, p)
+	}
+}
+
+// Recorded has a session say that the ledger has settled a page.
+func (p *Pager) Recorded(key turn.PageKey) {
+	p.Lock()
+	defer p.Unlock()
+	p.pages.End(key, p)
+}
+
+// Taken are the pages that a session records next.
+func (p *Pager) Taken() []executor.Paged {
+	p.Lock()
+	defer p.Unlock()
+	return p.pages.Taken()
 }
 
 func quarantinePage(n int, hook string) executor.Page {
@@ -471,7 +494,13 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	}
 	p.mu.Unlock()
 	late := time.After(testenv.Patience)
-	for !p.HasRoom() {
+	for freed := false; !freed; {
+		p.mu.Lock()
+		freed = p.pages.Freed()
+		p.mu.Unlock()
+		if freed {
+			break
+		}
 		select {
 		case <-p.wake:
 		case <-late:
@@ -482,9 +511,12 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	if first := waitTaken(t, p, len(pages)); len(first) != turn.PagedMax {
 		t.Errorf("%d are to be recorded at once", len(first))
 	} else {
-		p.Settled(first)
+		p.mu.Lock()
+		if !p.pages.Settled(len(first), p) {
+			t.Error("no more are to be recorded")
+		}
+		p.mu.Unlock()
 	}
-	<-p.wake
 	if next := p.Taken(); len(next) != turn.PagedMax {
 		t.Errorf("%d are to be recorded next", len(next))
 	}

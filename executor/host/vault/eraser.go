@@ -21,28 +21,33 @@ type Eraser struct {
 	workers *sync.WaitGroup // the session's
 
 	mu    sync.Mutex
-	plans turn.Erasures
+	plans *turn.Erasures
 	busy  bool
 }
 
-// NewEraser makes the eraser of a term, which ends with Stop, or with the session's ctx. Its
-// goroutine is counted in workers.
-func NewEraser(ctx context.Context, keys *Keyring, workers *sync.WaitGroup,
+// NewEraser makes the eraser of a term, for its plans. It ends with Stop, or with the session's
+// ctx; its goroutine is counted in workers.
+func NewEraser(ctx context.Context, plans *turn.Erasures, keys *Keyring, workers *sync.WaitGroup,
 	log *slog.Logger) *Eraser {
-	e := &Eraser{keys: keys, log: log, wake: make(chan struct{}, 1), workers: workers}
+	e := &Eraser{plans: plans, keys: keys, log: log, wake: make(chan struct{}, 1), workers: workers}
 	e.until, e.end = context.WithCancel(ctx)
 	return e
 }
 
-// Wake has a value when keys were Destroyed.
+// Wake has a value when keys were destroyed.
 func (e *Eraser) Wake() <-chan struct{} { return e.wake }
 
-// Add takes plans whose keys are to be destroyed, each once. The goroutine that it
-// starts ends with the queue, or with stop.
-func (e *Eraser) Add(plans []string) {
+// Lock keeps the plans from everyone else.
+func (e *Eraser) Lock() { e.mu.Lock() }
+
+// Unlock lets others have the plans.
+func (e *Eraser) Unlock() { e.mu.Unlock() }
+
+// Destroy destroys the keys that wait for it. The goroutine that it starts ends with the
+// queue, or with Stop.
+func (e *Eraser) Destroy() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.plans.Add(plans)
 	if _, waits := e.plans.Next(); waits && !e.busy && e.until.Err() == nil {
 		e.busy = true
 		e.workers.Go(e.run)
@@ -83,20 +88,6 @@ func (e *Eraser) next() (plan string, more bool) {
 	plan, more = e.plans.Next()
 	e.busy = more && e.until.Err() == nil
 	return plan, e.busy
-}
-
-// Destroyed are the plans whose keys are gone and not yet recorded as gone.
-func (e *Eraser) Destroyed() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.plans.Destroyed()
-}
-
-// Recorded forgets a plan that the ledger has as destroyed.
-func (e *Eraser) Recorded(plan string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.plans.Recorded(plan)
 }
 
 // Stop ends the term: no further key is destroyed.

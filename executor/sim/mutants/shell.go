@@ -72,7 +72,7 @@ var shell = map[string][]mutant{
 		{"a lease is kept until its end", "executor/host/leadership.go",
 			"return k.renewed.Add(ttl - ttl/lateFactor)", "return k.renewed.Add(ttl)"},
 		{"a dispatcher that was stopped sends on", "executor/host/dispatch.go",
-			"\tif d.stopped {\n\t\td.mu.Unlock()\n\t\treturn\n\t}\n\ttaken,", "\ttaken,"},
+			"\tif d.stopped {\n\t\td.mu.Unlock()\n\t\treturn\n\t}\n\tf := d.fly", "\tf := d.fly"},
 		{"sealed arguments are sent as they are", "executor/host/dispatch.go",
 			"seal.Sealed(f.Command.Arguments) {", "!seal.Sealed(f.Command.Arguments) {"},
 		{"what was opened comes back in an answer", "executor/host/dispatch.go",

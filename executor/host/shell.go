@@ -1,0 +1,155 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/host/page"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/vault"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// shell is what a tenant's session does over NATS, clocks and disks: the turn.Effects of an
+// actor. It belongs to the actor's goroutine.
+type shell struct{ *actor }
+
+// Inputs reads the clocks, and what the signer of checkpoints wants recorded.
+func (s shell) Inputs(decides bool) (turn.Instant, []*pb.Record) {
+	now, ahead := s.host.clock.read()
+	if !decides {
+		return now, nil
+	}
+	s.guarded(ahead, now.Held)
+	return now, s.proof.Records(s.machine.Term(), now.EpochNs)
+}
+
+// Open opens what this host sends with.
+func (s shell) Open(out *turn.Outbound) error {
+	a := s.actor
+	actuator, err := actuators.NewNATS(actuators.Config{
+		Conn: a.host.cfg.Conn, Tenant: a.tenant, Refused: a.workers.Refused,
+	})
+	if err != nil {
+		return err
+	}
+	cfg, meter := a.host.cfg, a.observer.Meter
+	pages := page.New(a.session, &out.Pages, page.Config{
+		Tenant: a.tenant, Publisher: actuator, Client: a.host.hooks, Webhooks: cfg.Webhooks,
+		Keys: cfg.WebhookKeys, EscalateAfter: cfg.EscalateAfter, Meter: meter, Workers: &a.sends,
+		Log: a.log,
+	})
+	d := newDispatcher(&out.Flights, actuator, a.host.clock.instant, meter)
+	out.Flights.MayRun = s.mayRun(a.machine.Term())
+	d.heard, d.open, d.stuckAfter = a.workers.Heard, a.keys.OpenCommand, cfg.StuckAfter
+	d.stuck = func(f *flight, since time.Time) { pages.Tell(page.Stuck(f.Command, f.Working, since)) }
+	d.unstuck = func(f *flight) { pages.Untell(page.Stuck(f.Command, f.Working, time.Now())) }
+	a.out = &outbound{replies: actuator, dispatch: d, pages: pages,
+		eraser: vault.NewEraser(a.session, &out.Erasures, a.keys, &a.sends, a.log)}
+	out.Dispatcher, out.Pager, out.Eraser = d, pages, a.out.eraser
+	a.board.Sending(d.waiting)
+	a.board.Enter(view.ModeHolding, "")
+	meta := a.state.Meta()
+	a.log.Info("holding", "term", a.machine.Term(), "held", meta.Held, "unwinding", meta.Unwinding)
+	return nil
+}
+
+// mayRun reports, from any goroutine, whether a command of a term may leave that does not count
+// yet: the lock is this host's for sure, and no other term was read.
+func (s shell) mayRun(term uint64) func() bool {
+	a := s.actor
+	return func() bool { return a.termRead.Load() <= term && a.lead.safe() }
+}
+
+// Close stops sending at once, and says why.
+func (s shell) Close(d turn.Down) {
+	a := s.actor
+	problem := d.Reason
+	if d.By != "" {
+		problem = "held by " + d.By
+	}
+	held := a.out != nil
+	a.stepDown()
+	if problem != "" || held {
+		a.board.Enter(view.ModeStandby, problem)
+	}
+	if !d.Doubt {
+		return
+	}
+	a.log.Warn("another term has begun: this host does not hold the tenant", "problem", problem)
+	a.lead.askAgain()
+}
+
+// Confirm takes the wall clock as right.
+func (s shell) Confirm() { s.host.clock.confirm() }
+
+// Forget forgets the key of a plan.
+func (s shell) Forget(plan string) { s.keys.Forget(plan) }
+
+// Begin begins the span of a command.
+func (s shell) Begin(c executor.Command) executor.Command { return s.observer.Send(c) }
+
+// Tell publishes what was folded, to agents and to the questions about the tenant.
+func (s shell) Tell(notices []executor.Notice, tells bool) {
+	a := s.actor
+	if tells {
+		s.notify(notices)
+	}
+	a.board.Folded(a.cursor())
+	a.board.AnswerOutcomes(notices, a.reader)
+	a.progress.At(a.cursor(), a.state.Meta().Records)
+	a.board.Feed.Publish(view.PulseOf(a.state.Meta()))
+}
+
+// notify tells agents, best effort.
+func (s shell) notify(notices []executor.Notice) {
+	a := s.actor
+	for _, n := range notices {
+		a.observer.Told(n)
+		body, err := json.Marshal(api.Notice{
+			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
+			FromAction: n.FromAction, Parts: n.Parts, Asked: n.Asked, At: n.At,
+			Action: n.Action, Verdict: n.Verdict, By: n.By,
+		})
+		if err != nil {
+			panic("host: cannot encode a notice: " + err.Error())
+		}
+		subject := api.NoticeSubject(a.tenant, n.Agent, n.Plan)
+		if err := a.host.cfg.Conn.Publish(subject, body); err != nil {
+			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
+		}
+	}
+}
+
+// Append appends on a goroutine of its own, which ends with the reply or after
+// appendTimeout; its result comes back on acks.
+func (s shell) Append(p turn.Append) {
+	a := s.actor
+	acks, store, session := a.acks, a.store, a.session
+	go func() {
+		if p.AfterNs > 0 && !pause.For(session, time.Duration(p.AfterNs)) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+		defer cancel()
+		began := time.Now()
+		sequence, err := store.Append(ctx, p.Append)
+		a.observer.Meter.Stored(began, err)
+		acks <- ack{p, sequence, err}
+	}()
+}
+
+// Wake arms the timer of the next step, or stops it.
+func (s shell) Wake(wakes bool, inNs int64) {
+	if wakes {
+		s.wake.Reset(time.Duration(inNs))
+	} else {
+		s.wake.Stop()
+	}
+}
