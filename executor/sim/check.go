@@ -263,6 +263,37 @@ func (c *checker) sentEarly(h *host, command executor.Command) {
 	}
 }
 
+// onItsWay: after each turn, a holder has on its way what its state says: every page that no
+// record has as taken and every key that none has as destroyed, and nothing else, and no command
+// whose answer no one waits for.
+func (c *checker) onItsWay(h *host) {
+	out := h.machine.Outbound()
+	if out == nil {
+		return
+	}
+	for _, f := range out.Flights.All() {
+		if a := f.Attempt; !h.state.Expected(a.Plan, f.Command.Number, a.Purpose, a.Number) {
+			c.fail("I18", h.cursor(), "%s has attempt %d of the %s of %s %s on its way, and it waits for "+
+				"no answer", h.name, a.Number, a.Purpose, a.Plan, a.Action)
+		}
+	}
+	pages := h.state.Unpaged()
+	for _, p := range pages {
+		if l := out.Pages.At(turn.KeyOf(p.Page)); l == nil || l.Page.ID != p.ID {
+			c.fail("L1", h.cursor(), "%s does not send page %s about %s %s", h.name, p.Kind, p.Plan,
+				p.Action)
+		}
+	}
+	if n := out.Pages.Len(); n != len(pages) {
+		c.fail("L1", h.cursor(), "%s has %d pages on their way, and %d are not taken", h.name, n,
+			len(pages))
+	}
+	if got, want := out.Erasures.All(), h.state.Unerased(); !slices.Equal(got, want) {
+		c.fail("L1", h.cursor(), "%s destroys the keys of %v, and those of %v are to be destroyed",
+			h.name, got, want)
+	}
+}
+
 // reached notes that a command has come to a worker.
 func (c *checker) reached(command api.Command) {
 	c.came[attemptOf(command.Plan, command.Action, command.Purpose, command.Attempt)] = true

@@ -170,10 +170,10 @@ func (c *checker) attached(h *host) {
 
 // confirms holds what the machine says of the clock against the records that were folded:
 // an operator's word counts once, and only where it came after the session began (C1).
-func (c *checker) confirms(h *host, said bool) {
-	if want := h.confirmed > 0; said != want {
+func (c *checker) confirms(h *host) {
+	if want := h.confirmed > 0; h.confirms != want {
 		c.fail("C1", h.cursor(), "%s: %d confirmations of its clock were folded, and it takes the "+
-			"clock as right: %v", h.name, h.confirmed, said)
+			"clock as right: %v", h.name, h.confirmed, h.confirms)
 	}
-	h.confirmed = 0
+	h.confirmed, h.confirms = 0, false
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -56,42 +55,6 @@ func (e *erasing) ask(w *world) {
 			[]*pb.Record{{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: k}}}, e.r, nil,
 			func(uint64, bool) {})
 	}
-}
-
-// tend takes what a turn has asked for on its way: pages, and keys to be destroyed.
-func (h *host) tend(pages []executor.Page, erasures []string) {
-	h.page(pages)
-	h.erases.Add(erasures)
-	h.destroy(0)
-}
-
-// destroy has the store destroy the next key, one at a time. It may fail, before the key
-// is gone or after it.
-func (h *host) destroy(delay int64) {
-	e, erases := h.w.erasing, h.erases
-	plan, more := erases.Next()
-	if !more || h.erasing {
-		return
-	}
-	h.erasing = true
-	h.in(delay+e.r.between(0, 2*second), func() {
-		if h.erases != erases {
-			return // its term has ended
-		}
-		fails, gone := e.r.percent(30) && !h.w.healed, e.r.percent(50)
-		if !fails || gone {
-			e.keys[plan] = true
-			h.w.say(h.name, "the key of plan %s is destroyed", plan)
-		}
-		erases.Result(plan, !fails)
-		h.erasing = false
-		if fails {
-			h.destroy(second)
-			return
-		}
-		h.destroy(0)
-		h.turn()
-	})
 }
 
 // checkPages: when nothing is under way any more, every page that was asked for was taken,

@@ -1,10 +1,8 @@
 package sim
 
 import (
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // lease is who holds the tenant, as the hosts are told. It is advice: terms are
@@ -102,20 +100,6 @@ func (h *host) leaseGone() {
 	})
 }
 
-// down stops sending. When another term has begun, the host asks for its lease again.
-func (h *host) down(d turn.Down) {
-	h.stepDown()
-	if !d.Doubt {
-		return
-	}
-	h.w.say(h.name, "is fenced")
-	h.wants = false
-	h.in(int64(turn.RetryMin), func() { h.w.rule.ask(h) })
-}
-
-// stepDown forgets what is on its way.
-func (h *host) stepDown() { h.flights, h.pages, h.erases, h.erasing = nil, nil, nil, false }
-
 // holding reports whether the host holds the tenant.
 func (h *host) holding() bool { return h.machine != nil && h.machine.Holding() }
 
@@ -148,150 +132,6 @@ func aboutOf(plan, action string) turn.About { return turn.About{Plan: plan, Act
 // attemptOf names one attempt of an undo, or of a question about it.
 func attemptOf(plan, action, purpose string, n uint32) turn.Attempt {
 	return turn.Attempt{About: aboutOf(plan, action), Purpose: purpose, Number: n}
-}
-
-// send takes a command on its way.
-func (h *host) send(s turn.Sending) {
-	if f, _ := h.flights.Take(s, h.clock.instant().MonoNs); f != nil {
-		h.try(f)
-	}
-}
-
-// try sends a copy of the command, if it may leave.
-func (h *host) try(f *turn.Flight) {
-	may, verdict := h.flights.MaySend(f, h.clock.instant().EpochNs)
-	h.follow(f, verdict)
-	if !may {
-		return
-	}
-	h.w.check.sent(h, f.Command)
-	session, flights := h.session, h.flights
-	done := func(fate turn.Fate, reply *api.Reply) {
-		if h.flights != flights { // its term has ended
-			return
-		}
-		r := turn.Result{Fate: fate}
-		if reply != nil {
-			r.Reply = *reply
-		}
-		h.follow(f, flights.Result(f, r, h.clock.instant()))
-		// the fold counts the time itself
-		if fate == turn.NoWorker && h.w.chance(h.w.early, FaultUnserved, 10) {
-			h.w.sayFault(FaultUnserved, h.name, "says too early that no worker takes the %s of %s %s",
-				f.Attempt.Purpose, f.Attempt.Plan, f.Attempt.Action)
-			h.machine.Answer(executor.Answer{
-				Plan: f.Attempt.Plan, Number: f.Command.Number, Purpose: f.Attempt.Purpose,
-				Attempt:  f.Attempt.Number,
-				Unserved: true, Reached: f.Reached,
-			})
-			h.in(0, h.turn)
-		}
-	}
-	if f.Command.Actuator == ledger.ActuatorMemory {
-		done(turn.Replied, &api.Reply{Status: api.StatusDone, Worker: "memory"})
-		return
-	}
-	h.w.workers.take(f.Command, func(fate turn.Fate, reply *api.Reply) {
-		h.run(session, func() { done(fate, reply) })
-	})
-}
-
-// follow does what follows from the result of a sending.
-func (h *host) follow(f *turn.Flight, v turn.Verdict) {
-	flights := h.flights
-	if v.Next != nil {
-		if h.w.chance(h.w.haste, FaultPartition, 15) { // nor does it reach the workers
-			h.w.cutOff(h)
-			h.w.workers.away = max(h.w.workers.away, h.w.now+3*second)
-		}
-		h.try(v.Next)
-		h.dies(inARun)
-		if h.w.chance(h.w.strike, FaultPause, 5) {
-			h.w.pauseHost(h)
-		}
-	}
-	if v.Run != nil {
-		h.in(int64(turn.RunHoldMax), func() {
-			if h.flights == flights {
-				h.hear(flights.HandOver(v.Run))
-			}
-		})
-	}
-	if v.Again {
-		h.in(v.InNs, func() {
-			if h.flights == flights {
-				h.try(f)
-			}
-		})
-	}
-	h.hear(v.Answers)
-}
-
-// hear hands answers to the machine.
-func (h *host) hear(answers []executor.Answer) {
-	if len(answers) > 0 {
-		h.machine.Answer(answers...)
-		h.in(0, h.turn)
-	}
-}
-
-// mayRun reports whether a command may leave that does not count yet.
-func (h *host) mayRun() bool {
-	may := h.w.now < h.safeNs && h.w.stream.termAt(h.heard) <= h.machine.Term()
-	if !may {
-		h.w.options.Seen.run("kept back")
-	}
-	return may
-}
-
-// settle ends what the ledger has settled: pages that were taken or answered, and keys
-// that are gone.
-func (h *host) settle(r turn.Ready) {
-	for _, t := range r.Taken {
-		h.pages.Recorded(turn.PageKey{About: t.About, Kind: t.Kind})
-	}
-	for _, p := range r.Closed {
-		h.pages.Recorded(turn.KeyOf(p.Page))
-	}
-	for _, e := range r.Erased {
-		if e.Destroyed {
-			h.erases.Recorded(e.Plan)
-		}
-	}
-}
-
-// page takes pages on their way to their hooks.
-func (h *host) page(pages []executor.Page) {
-	for _, p := range pages {
-		if l, _ := h.pages.Add(p, false); l != nil {
-			h.round(l)
-		}
-	}
-}
-
-// round publishes a page that no one has taken, for all of its hooks.
-func (h *host) round(l *turn.Letter) {
-	pages := h.pages
-	waits := func() bool { return h.pages == pages && pages.Waits(l) }
-	r := pages.Round(l, h.w.now)
-	h.in(r.InNs, func() {
-		if waits() {
-			h.round(l)
-		}
-	})
-	for _, hook := range r.Hooks {
-		h.in(h.w.net.between(millisecond, 200*millisecond), func() {
-			switch {
-			case !waits():
-			case h.w.chance(h.w.net, FaultPage, 50):
-				h.w.sayFault(FaultPage, h.name, "the hook does not take page %s about %s %s", l.Page.Kind,
-					l.Page.Plan, l.Page.Action)
-			case pages.Take(l, hook):
-				h.w.paged(l.Page)
-				h.turn()
-			}
-		})
-	}
 }
 
 // clock is a host's clocks, under their guard.

@@ -13,7 +13,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// host is a process around the machine of package turn, as executor/host is: it attaches,
+// host is a process around a session of package turn, as executor/host is: it attaches,
 // reads, and carries out what the machine says. It may die at any point of that.
 type host struct {
 	w    *world
@@ -29,20 +29,18 @@ type host struct {
 	backlog []func()
 
 	state     *executor.State
-	machine   *turn.Machine
+	machine   *turn.Session
 	heard     uint64  // delivered to its reader
 	wants     bool    // it has the lease
 	safeNs    int64   // and is told that it has it for sure until then
 	commit    *commit // the last append
-	flights   *turn.Flights
-	pages     *turn.Pages
-	erases    *turn.Erasures
-	erasing   bool   // a key is being destroyed
-	copy      copied // on disk
+	erasing   bool    // a key is being destroyed
+	copy      copied  // on disk
 	clock     clock
 	secret    []byte // of the process, for the tokens of its commands
 	governed  uint64 // revision of what it knows of the tenant
 	confirmed int    // words of operators about the clock, folded since the last step
+	confirms  bool   // the machine has taken the clock as right since then
 	wakes     uint64 // counts the arming of the wake timer
 }
 
@@ -132,7 +130,7 @@ func (h *host) interrupt() {
 
 func (h *host) endSession() {
 	h.session++
-	h.stepDown()
+	h.erasing = false
 	if h.machine != nil {
 		h.flush(true)
 	}
@@ -162,13 +160,14 @@ func (h *host) attend() {
 	if err != nil {
 		panic("sim: " + err.Error())
 	}
-	h.confirmed = 0
+	h.confirmed, h.confirms = 0, false
 	h.w.check.attached(h)
-	h.machine = turn.New(turn.Config{
+	h.machine = turn.NewSession(turn.Config{
 		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax,
 		Messages: h.w.settings.batch, Ahead: h.w.settings.ahead, Secret: h.secret,
 		NewID:   func() string { return newID(h.w.net) },
 		Decided: func(in executor.Input, records []*pb.Record) { h.w.check.decided(h, in, records) },
+		Sent:    func() { h.dies("sent, not noted") },
 	}, h.state, head.Last)
 	if known := h.w.control.last; known != nil && h.w.control.r.percent(80) { // it has read so far
 		h.governed = known.Revision
@@ -227,12 +226,10 @@ func (h *host) turn() {
 		if h.cursor() < h.heard && !h.foldBatch() {
 			return
 		}
-		for more := true; more; {
-			in := h.inputs()
-			ready := h.machine.Step(h.clock.instant(), in)
-			h.carryOut(ready, in)
-			more = ready.More
+		if err := h.machine.Turn(shell{h}); err != nil {
+			panic("sim: " + err.Error())
 		}
+		h.w.check.onItsWay(h)
 		h.write(h.w.ties.below(8) == 0) // as where someone asks
 		more = h.cursor() < h.heard
 	}
@@ -296,71 +293,6 @@ func (h *host) reader() *view.Reader {
 	return view.NewReaderWith(h.kv, tenant, h.w.archive, h.w.programs)
 }
 
-// inputs are what waits for a decision, if the next step takes one.
-func (h *host) inputs() turn.Inputs {
-	if !h.machine.Decides() {
-		return turn.Inputs{}
-	}
-	return turn.Inputs{Paged: h.pages.Taken(), Destroyed: h.erases.Destroyed(), Proof: h.proof()}
-}
-
-// carryOut does what a step of the machine asks for, in the order of turn.Ready.
-func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
-	if r.Down != nil {
-		h.down(*r.Down)
-	}
-	if r.Up {
-		h.w.say(h.name, "holds term %d", h.machine.Term())
-		h.flights, h.erases, h.erasing = new(turn.Flights), new(turn.Erasures), false
-		h.flights.MayRun = h.mayRun
-		h.pages = &turn.Pages{EscalateNs: 15 * minute}
-	}
-	if r.Folded {
-		h.w.check.confirms(h, r.Confirmed)
-	}
-	if r.Confirmed {
-		h.clock.confirm()
-	}
-	if h.flights != nil {
-		for _, of := range r.Touched {
-			if x := h.flights.Prune(of, h.state.Expected); x != nil && x.Command.Behind != "" {
-				h.w.options.Seen.run("called back on its way")
-			}
-		}
-		for _, s := range r.Ahead {
-			h.flights.Hold(s)
-			h.w.options.Seen.run("held")
-			h.w.hasty(s.Command)
-			h.w.say(h.name, "holds %s of %s %s behind %s", s.Capability, s.Plan, s.Action, s.Behind)
-		}
-		for _, s := range r.Send {
-			h.send(s)
-		}
-		h.dies("sent, not noted")
-		h.settle(r)
-		h.tend(r.Pages, r.Erase)
-	}
-	if r.Tells {
-		h.w.notify(r.Notices)
-	}
-	if r.Settled {
-		h.pages.Settled(len(in.Paged), unseen{})
-		for _, plan := range in.Destroyed {
-			h.erases.Recorded(plan)
-		}
-	}
-	if r.Append != nil {
-		before, behind := "decided, not appended", "appended, reply not heard"
-		if r.Append.Claim {
-			before, behind = "lease taken, term not claimed", "term claimed, not heard"
-		}
-		h.dies(before)
-		h.publish(*r.Append)
-		h.dies(behind)
-	}
-	h.armWake(r)
-}
-
 // inARun is where a host dies with a run half sent, of which nothing is recorded.
 const inARun = "one of a run sent, the one before not recorded"
 
@@ -386,27 +318,6 @@ func (h *host) dies(where string) {
 	panic(death{})
 }
 
-// publish sends an append. The tries of one commit are one commit on its way.
-func (h *host) publish(a turn.Append) {
-	if h.commit == nil || h.commit.append.ID != a.ID {
-		h.commit = &commit{from: h.name, host: h, append: a.Append}
-		if a.Claim {
-			h.w.say(h.name, "claims term %d", h.machine.Term())
-		}
-	}
-	c, session := h.commit, h.session
-	try := func() {
-		h.w.try(c, func(sequence uint64, err error) {
-			h.run(session, func() { h.acknowledged(c, sequence, err) })
-		})
-	}
-	if a.AfterNs == 0 {
-		try()
-		return
-	}
-	h.in(a.AfterNs, try)
-}
-
 // acknowledged hands the result of an append to the machine.
 func (h *host) acknowledged(c *commit, sequence uint64, err error) {
 	switch h.machine.Acknowledged(sequence, err, !h.cut, h.clock.instant().MonoNs) {
@@ -423,25 +334,3 @@ func (h *host) acknowledged(c *commit, sequence uint64, err error) {
 	}
 	h.turn()
 }
-
-// armWake sets the timer to the next instant that matters.
-func (h *host) armWake(r turn.Ready) {
-	h.wakes++
-	if !r.Wakes {
-		return
-	}
-	wakes := h.wakes
-	h.in(r.WakeInNs, func() {
-		if h.wakes == wakes {
-			h.turn()
-		}
-	})
-}
-
-// unseen publishes nothing.
-type unseen struct{}
-
-func (unseen) Lock()               {}
-func (unseen) Unlock()             {}
-func (unseen) Page(*turn.Letter)   {}
-func (unseen) Unpage(*turn.Letter) {}

@@ -181,10 +181,10 @@ func (w *world) noWorker() {
 func (w *world) unserve() {
 	var flying []executor.Command
 	for _, h := range w.hosts {
-		if h.flights == nil {
+		if h.machine == nil || h.machine.Outbound() == nil {
 			continue
 		}
-		for _, f := range h.flights.All() {
+		for _, f := range h.machine.Outbound().Flights.All() {
 			flying = append(flying, f.Command)
 		}
 	}
