@@ -24,7 +24,7 @@ type Effects interface {
 	// Open makes what a host sends with during a term, and sets it in out. The session ends with
 	// its error.
 	Open(out *Outbound) error
-	// Close ends what Open has made: when it returns, nothing more of the term leaves.
+	// Close ends what Open has made: nothing more of the term begins to leave.
 	Close(d Down)
 	// Confirm takes the wall clock as right.
 	Confirm()
