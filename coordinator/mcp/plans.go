@@ -347,6 +347,14 @@ func (t *tracked) markNow(ctx context.Context) {
 	t.mu.Unlock()
 }
 
+// markAgain stores the savepoint before a call where that has failed, as while the server of the
+// ledger was away.
+func (t *tracked) markAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	t.markNow(ctx)
+}
+
 // note adds an effect, or changes what is known of it.
 func (t *tracked) note(e *effect) {
 	t.mu.Lock()
