@@ -266,7 +266,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if err != nil {
 		return nil, err
 	}
-	t.markNow(ctx) // the server of the ledger may have been away when it was to be set
+	t.markAgain(ctx)
 	run := &run{g: g, r: r}
 	output, err := t.plan.Do(
 		ctx,

@@ -278,8 +278,8 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve the client: %w", err)
 	}
-	g.plans.leaving.Add(1)
-	defer g.plans.leaving.Done()
+	g.plans.comes()
+	defer g.plans.goes()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() }) // it may be closed already
 	defer stop()
 	err = session.Wait()
@@ -347,15 +347,10 @@ func (g *Gateway) dismiss() {
 			_ = session.Close() // it may be closed already
 		}
 	}
-	gone := make(chan struct{})
-	go func() { // ends with the last client
-		g.plans.leaving.Wait()
-		close(gone)
-	}()
 	late := time.NewTimer(2*endTime + leaveWait)
 	defer late.Stop()
 	select {
-	case <-gone:
+	case <-g.plans.empty():
 	case <-late.C:
 		g.logger.Warn("not all clients have gone")
 	}

@@ -19,10 +19,11 @@ import (
 
 // plans are the plans of the gateway's clients.
 type plans struct {
-	g       *Gateway
-	leaving sync.WaitGroup // what is done for clients that go
+	g *Gateway
 
 	mu      sync.Mutex
+	clients int           // that are there, or whose plans are not seen to yet
+	gone    chan struct{} // closed when there are none; nil: no one waits
 	byID    map[string]*tracked
 	current map[*sdk.ServerSession]*tracked   // that calls without a plan belong to
 	begun   map[*sdk.ServerSession][]*tracked // by each connection
@@ -92,9 +93,9 @@ func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
 	p.byID[t.plan.ID()] = t
 	if session != nil {
 		if len(p.begun[session]) == 0 && p.g.remote.Load() {
-			p.leaving.Add(1)
+			p.clients++
 			go func() { // ends with the session, and the undo of its plans
-				defer p.leaving.Done()
+				defer p.goes()
 				_ = session.Wait() // however it has ended
 				if err := p.left(session); err != nil {
 					p.g.logger.Warn("not all is undone", "tenant", p.g.config.Tenant, "error", err)
@@ -294,6 +295,39 @@ func (g *Gateway) undone(ctx context.Context, t *tracked) error {
 		t.plan.ID(), past.State, strings.Join(stand, ", "), t.plan.ID())
 }
 
+// comes counts a client.
+func (p *plans) comes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clients++
+}
+
+// goes counts a client that has gone, and whose plans are seen to.
+func (p *plans) goes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clients--
+	if p.clients == 0 && p.gone != nil {
+		close(p.gone)
+		p.gone = nil
+	}
+}
+
+// empty is closed when no client is there.
+func (p *plans) empty() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone == nil {
+		p.gone = make(chan struct{})
+	}
+	gone := p.gone
+	if p.clients == 0 {
+		close(gone)
+		p.gone = nil
+	}
+	return gone
+}
+
 // forget lets go of a plan that has ended.
 func (p *plans) forget(t *tracked) {
 	p.mu.Lock()
@@ -345,6 +379,14 @@ func (t *tracked) markNow(ctx context.Context) {
 	t.mu.Lock()
 	t.mark = name
 	t.mu.Unlock()
+}
+
+// markAgain stores the savepoint before a call where that has failed, as while the server of the
+// ledger was away.
+func (t *tracked) markAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	t.markNow(ctx)
 }
 
 // note adds an effect, or changes what is known of it.
