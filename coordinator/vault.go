@@ -43,11 +43,12 @@ func (v *vault) unlock(ctx context.Context) error {
 	defer cancel()
 	answer, err := v.ask(ctx)
 	var problem *api.Problem
-	for delay := askDelay; errors.As(err, &problem) && problem.Again; delay = min(2*delay, askDelayMax) {
+	for delay := askDelay; errors.As(err, &problem) && problem.Again; {
 		if pause.For(ctx, delay); ctx.Err() != nil {
 			break
 		}
 		answer, err = v.ask(ctx)
+		delay = min(2*delay, askDelayMax)
 	}
 	switch {
 	case errors.As(err, &problem):
