@@ -67,3 +67,21 @@ func TestTheAdviceOnAWideRoleIsFollowed(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// TestTheAdviceOnDamagedUsersIsFollowed: of the check users. The server stays with the users that it
+// has until an earlier copy of their file is there again.
+func TestTheAdviceOnDamagedUsersIsFollowed(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir)
+	file := filepath.Join(dir, "auth", "users")
+	copied, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, []byte("{"), 0o600))
+	if f := s.Asks(t, "default").Advised(t, "users"); !strings.Contains(f.Next, "put an earlier copy there") {
+		t.Errorf("%+v", f)
+	}
+	must(t, os.WriteFile(file, copied, 0o600))
+	s.Asks(t, "default").Content(t)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}

@@ -55,6 +55,7 @@ var advised = map[string][]string{
 	"role":      {"TestTheAdviceOnAWideRoleIsFollowed"},
 	"arguments": {"TestProgramsThatShowSecretsAreFound"},
 	"seed":      {"TestTheDoctorSeesAgentsOfItsOwnServer"},
+	"users":     {"TestTheAdviceOnDamagedUsersIsFollowed"},
 }
 
 var here = []string{"TestTheDoctorsAdviceIsFollowed"}

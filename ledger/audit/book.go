@@ -62,7 +62,7 @@ type book struct {
 	half      string            // action and message of the last forward that was refused
 	may       *pb.TenantChanged // what the tenant may do; nil: nothing is limited
 	spent     spent
-	ids       map[string]*ids.Set // of records that counted, by writer; a trial adds none
+	ids       *ids.ByWriter // of records that counted
 	programs  *triggers.Cache
 	onRead    func(plan string, keys []string) // may be nil
 }

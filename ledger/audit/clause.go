@@ -154,7 +154,7 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 	case v.ok():
 		of.collect(b, c)
 		if id, ok := c.recordID(); ok {
-			c.ids().Keep(id, [16]byte(c.BodyDigest()), ledger.IDsKept)
+			c.b.ids.Keep(c.Source.Writer(), id, [16]byte(c.BodyDigest()), ledger.IDsKept)
 		}
 	case v.kind == Refused:
 		b.addFailedPlan(c.Entry)

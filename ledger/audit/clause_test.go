@@ -156,7 +156,8 @@ func (s *scene) keepID(text string) {
 	}
 	s.l.book.now = id.Ms() * 1e6
 	s.l.book.rules = ledger.CopiesSince
-	s.claim().ids().Keep(id, [16]byte{1}, 1)
+	c := s.claim()
+	c.b.ids.Keep(c.Source.Writer(), id, [16]byte{1}, 1)
 }
 
 func publishes(s *scene) {

@@ -49,7 +49,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 	hand := cmp.Or(m.HandMax, handMax)
 	b := &book{
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
-		programs: programs, ids: map[string]*ids.Set{},
+		programs: programs, ids: new(ids.ByWriter),
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
 			name: name},
 	}
@@ -79,7 +79,7 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
-	c.spent.rates = maps.Clone(b.spent.rates)
+	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c
 }
 

@@ -176,13 +176,7 @@ func (c *claim) recordID() (id ledger.RecordID, ok bool) {
 }
 
 // ids are those of the writer of a record.
-func (c *claim) ids() *ids.Set {
-	writer := c.Source.Writer()
-	if c.b.ids[writer] == nil {
-		c.b.ids[writer] = new(ids.Set)
-	}
-	return c.b.ids[writer]
-}
+func (c *claim) ids() *ids.Set { return c.b.ids.Of(c.Source.Writer()) }
 
 // pair is the forward and the compensation of the pair that a record is a half of.
 func (c *claim) pair() (*pb.ForwardRegistered, *pb.CompensationRegistered) {

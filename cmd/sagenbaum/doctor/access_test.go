@@ -53,7 +53,7 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 		}
 	}
 	all := programs(proc)
-	if len(all) != 5 {
+	if len(all) != 6 {
 		t.Fatalf("%d programs", len(all))
 	}
 	arguments := judgeArguments(all)

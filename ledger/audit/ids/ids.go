@@ -5,6 +5,8 @@ package ids
 import (
 	"bytes"
 	"container/heap"
+	"maps"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -39,6 +41,42 @@ func (s *Set) Keep(id ledger.RecordID, digest [16]byte, max int) {
 		s.before, s.dropped = heap.Pop(&s.order).(ledger.RecordID), true
 		delete(s.digests, s.before)
 	}
+}
+
+func (s *Set) clone() *Set {
+	return &Set{maps.Clone(s.digests), slices.Clone(s.order), s.before, s.dropped}
+}
+
+// ByWriter has the Set of each writer. The zero ByWriter is empty.
+type ByWriter struct {
+	sets  map[string]*Set
+	under *ByWriter // of a trial: what it began with
+}
+
+// Trial begins with what b has; what it keeps is its own. b is not changed while it is used.
+func (b *ByWriter) Trial() *ByWriter { return &ByWriter{under: b} }
+
+// Of is the set of a writer, to be read.
+func (b *ByWriter) Of(writer string) *Set {
+	for ; b != nil; b = b.under {
+		if set := b.sets[writer]; set != nil {
+			return set
+		}
+	}
+	return new(Set)
+}
+
+// Keep is Set.Keep of a writer's set.
+func (b *ByWriter) Keep(writer string, id ledger.RecordID, digest [16]byte, max int) {
+	set := b.sets[writer]
+	if set == nil {
+		if b.sets == nil {
+			b.sets = map[string]*Set{}
+		}
+		set = b.Of(writer).clone()
+		b.sets[writer] = set
+	}
+	set.Keep(id, digest, max)
 }
 
 // oldestFirst is a heap.Interface.

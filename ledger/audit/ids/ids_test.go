@@ -43,3 +43,28 @@ func TestAnAuditKeepsWhatTheFoldKeeps(t *testing.T) {
 		t.Errorf("%d ids were too old and %d known: the ids are not mixed", old, known)
 	}
 }
+
+// TestATrialKeepsForItself: what is folded on trial is not known afterwards, and what is kept below
+// a trial that has kept nothing of that writer is known to it.
+func TestATrialKeepsForItself(t *testing.T) {
+	id := func(n byte) ledger.RecordID { return ledger.RecordID{5: n} }
+	var book ids.ByWriter
+	book.Keep("a", id(1), [16]byte{1}, 2)
+	trial := book.Trial()
+	second := trial.Trial()
+	second.Keep("a", id(2), [16]byte{2}, 2)
+	second.Keep("a", id(3), [16]byte{3}, 2)
+	second.Keep("b", id(1), [16]byte{4}, 2)
+	knows := func(of *ids.ByWriter, writer string, n byte) bool {
+		_, known := of.Of(writer).Find(id(n))
+		return known
+	}
+	if !second.Of("a").TooOld(id(1)) || knows(second, "a", 1) || !knows(second, "a", 3) || !knows(second, "b", 1) {
+		t.Error("a trial does not keep what it is given")
+	}
+	for _, of := range []*ids.ByWriter{&book, trial} {
+		if !knows(of, "a", 1) || knows(of, "a", 2) || knows(of, "b", 1) || of.Of("a").TooOld(id(1)) {
+			t.Error("what a trial keeps is known below it")
+		}
+	}
+}
