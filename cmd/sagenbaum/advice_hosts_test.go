@@ -118,14 +118,14 @@ func TestTheAdviceOnAKeyThatIsAwayIsFollowed(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.DataDir(t)
 	keys, backup := filepath.Join(dir, "executor", "keys"), filepath.Join(t.TempDir(), "backup")
-	s := cmdtest.ServeFor(t, dir)
+	s := cmdtest.ServeFor(t, dir, "--sign-after", "100ms")
 	ask := asking(t, s.URL)
 	facts(t, s.URL, "k")
 	size := awaitSigned(t, ask, 0)
 	auditors := cmdtest.Decoded[api.Status](t, ask("status", "-o", "json")).Checkpoint.Key
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 	must(t, os.Rename(keys, backup))
-	s = s.Again(t)
+	s = s.Again(t, "--sign-after", "100ms")
 	facts(t, s.URL, "l")
 	if f := ask.Advised(t, "checkpoint"); !strings.HasPrefix(f.Next, "copy the folder of keys from the host that has "+
 		"signed, or from a backup") {
@@ -137,7 +137,7 @@ func TestTheAdviceOnAKeyThatIsAwayIsFollowed(t *testing.T) {
 
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 	must(t, os.RemoveAll(keys))
-	s = s.Again(t)
+	s = s.Again(t, "--sign-after", "100ms")
 	facts(t, s.URL, "m")
 	f := ask.Advised(t, "checkpoint")
 	if !strings.Contains(f.Next, "if no copy is left, with the one that auditors have: sagenbaum key rotate --lost") {

@@ -30,6 +30,7 @@ var wrongLines = []struct{ line, hint string }{
 	{"worker show", "sagenbaum worker show --help"},
 	{"serve --log xml", "--log text|json"},
 	{"serve --stuck-after 0s", "--stuck-after 10m"},
+	{"serve --sign-after -1s", "--sign-after 10s"},
 	{"serve --page-escalate 0s", "--page-escalate 15m"},
 	{"serve --metrics x", "--metrics 127.0.0.1:9464"},
 	{"plan ls --tenant a.b", "a tenant of"},

@@ -33,7 +33,7 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	}
 	s.Ask(t, "default", "key", "new", "--keys", keys).Wants(t, "key new twice", cli.ExitConflict, "key rotate")
 	s.Ask(t, "default", "key", "rotate").Wants(t, "key rotate without a reason", cli.ExitUsage, "--reason")
-	s = cmdtest.ServeFor(t, dir, "--keys", keys)
+	s = cmdtest.ServeFor(t, dir, "--keys", keys, "--sign-after", "100ms")
 	s.Ask(t, "default", "fact", "put", "k", "1").Wants(t, "fact put", cli.ExitGood)
 	rotated := s.Ask(t, "default", "key", "rotate", "--reason", "a year is over", "--actor", "alice", "-o", "json")
 	rotated.Wants(t, "key rotate", cli.ExitGood)
@@ -68,7 +68,7 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 		t.Errorf("doctor:\n%s", doctor.Stdout)
 	}
 	s.End(t)
-	s = cmdtest.ServeFor(t, dir, "--keys", t.TempDir())
+	s = cmdtest.ServeFor(t, dir, "--keys", t.TempDir(), "--sign-after", "100ms")
 	f := asking(t, s.URL).Advised(t, "checkpoint")
 	if !strings.HasPrefix(f.Text, "nothing is signed") {
 		t.Errorf("%+v", f)
@@ -95,7 +95,7 @@ func inTime(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// signed waits for a checkpoint, which takes ten seconds, and shows it.
+// signed waits for a checkpoint, and shows it.
 func signed(t *testing.T, s *cmdtest.Served) (v api.Checkpoint) {
 	t.Helper()
 	inTime(t, "a checkpoint", func() bool {

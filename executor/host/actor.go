@@ -82,7 +82,7 @@ func newActor(h *Host, tenant string) *actor {
 	a.progress.log, a.progress.every = a.log, progressEvery
 	a.scrubber = repair.NewScrubber(a.log)
 	a.proof = proof.New(proof.Config{Tenant: tenant, KeysDir: h.keysRoot(), Witness: h.cfg.Witness,
-		Client: h.hooks, Times: h.cfg.signing, Log: a.log})
+		Client: h.hooks, Times: h.cfg.signs(), Log: a.log})
 	meter := a.observer.Meter
 	a.board, a.workers = ask.NewBoard(meter), ask.NewWorkers(meter, h.clock.now, a.log)
 	a.desk = ask.New(ask.Config{

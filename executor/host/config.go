@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -91,7 +92,10 @@ type Config struct {
 	KeysDir string
 	// Witness cosigns the checkpoints of all tenants; zero: no one does.
 	Witness proof.Witness
-	signing proof.Times // when checkpoints are signed; zero, except in tests
+	// SignAfter is how long after the first record that no checkpoint covers one is signed, at the
+	// latest, and after which it is tried again; 0: 10 s.
+	SignAfter time.Duration
+	signing   proof.Times // when checkpoints are signed; zero, except in tests
 	// erasing is called before each step of the erasure of a tenant; an error ends it there, as a
 	// kill does. Nil, except in tests.
 	erasing func(step string) error
@@ -111,6 +115,13 @@ type Config struct {
 	Tracer  trace.Tracer     // of what follows from undos; nil: none
 
 	Logger *slog.Logger // nil: discards
+}
+
+// signs is when checkpoints are signed.
+func (cfg Config) signs() proof.Times {
+	times := cfg.signing
+	times.After, times.Retry = cmp.Or(times.After, cfg.SignAfter), cmp.Or(times.Retry, cfg.SignAfter)
+	return times
 }
 
 func checkConfig(cfg Config) error {
@@ -137,6 +148,9 @@ func checkConfig(cfg Config) error {
 	}
 	if cfg.EscalateAfter < 0 {
 		return ledger.Refuse("EscalateAfter", "negative", "a duration, or 0 for 15 minutes")
+	}
+	if cfg.SignAfter < 0 {
+		return ledger.Refuse("SignAfter", "negative", "a duration, or 0 for 10 seconds")
 	}
 	if cfg.StuckAfter < 0 {
 		return ledger.Refuse("StuckAfter", "negative", "a duration, or 0 for 10 minutes")

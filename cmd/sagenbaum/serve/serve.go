@@ -54,6 +54,7 @@ type serving struct {
 	webhooks  []string // [HOOK=][FORMAT+]URL
 	secret    string   // file of the webhooks' keys; empty: in data
 	stuck     time.Duration
+	sign      time.Duration
 	escalate  time.Duration
 	verbose   bool
 	logs      string // format of the log
@@ -194,6 +195,8 @@ func (v *serving) workFlags(cmd *cobra.Command) {
 	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute,
 		"page the hook operators when an undo has had no worker for this `TIME`, or one that "+
 			"only reports that it is still working")
+	f.DurationVar(&v.sign, "sign-after", 10*time.Second,
+		"sign a checkpoint at most this `TIME` after a record that none covers, if not sooner")
 	v.keeping.flags(f)
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault,
 		"at most `N` leases, 1 to 64, may fire in a chain because of what undos changed; the "+
@@ -242,6 +245,8 @@ func (v *serving) check() error {
 	switch {
 	case v.stuck <= 0:
 		return cli.Fail(cli.ExitUsage, "--stuck-after 10m", "--stuck-after cannot be %s", v.stuck)
+	case v.sign <= 0:
+		return cli.Fail(cli.ExitUsage, "--sign-after 10s", "--sign-after cannot be %s", v.sign)
 	case v.escalate <= 0:
 		return cli.Fail(cli.ExitUsage, "--page-escalate 15m", "--page-escalate cannot be %s",
 			v.escalate)
@@ -628,7 +633,8 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
-		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
+		SignAfter: v.sign,
+		GiveUp:    setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
 		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 		MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock, Metrics: v.watch.metrics,
 		Tracer: v.watch.traces.tracer(),
