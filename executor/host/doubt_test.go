@@ -235,7 +235,7 @@ func TestS108ACommandOlderThanItsProvidersMemoryIsProbedAndNotSentAgain(t *testi
 	}
 	_, stop := r.host("h1")
 	c := charge()
-	c.DedupeNs, c.TimeoutNs = 1, int64(time.Minute)
+	c.DedupeNs, c.TimeoutNs = int64(ledger.DurationMin), int64(time.Minute)
 	r.charged("p", "r1", c)
 	<-did
 	stop()
