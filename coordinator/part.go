@@ -147,7 +147,8 @@ func undoneAfter(answer api.OutcomeAnswer, known uint32) []api.UndonePart {
 // tellAgain has the next call tell of every part that was undone: no one knows whether an earlier
 // process has, nor whether its agent has heard it. What they are of is known from the history.
 func tellAgain(ctx context.Context, p *Plan) error {
-	if p.knownParts() == 0 {
+	known := p.knownParts()
+	if known == 0 {
 		return nil
 	}
 	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
@@ -158,7 +159,12 @@ func tellAgain(ctx context.Context, p *Plan) error {
 	defer p.mu.Unlock()
 	p.parts.known = 0
 	for _, part := range undoneAfter(answer, 0) {
-		p.parts.note(UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason})
+		of := UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}
+		if part.Number > known { // since the history was read
+			notePart(p, of, part.At)
+		} else {
+			p.parts.note(of)
+		}
 	}
 	return nil
 }

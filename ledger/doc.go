@@ -32,9 +32,14 @@
 //
 //	{"minReader": V, "records": [...]}
 //
-// without further fields, names in another spelling, and names that are given twice. A commit of
-// the executor with a min_reader above ReaderVersion halts the reader (Halted); of anyone else
-// it is refused, and so is all that cannot be read: a message is never skipped, it has a leaf.
+// and nothing after it; min_reader is another spelling of minReader. With a further field, or
+// without records, it is no commit. Where a name is given twice, or in another case, it is a
+// commit, and each of its records is refused.
+//
+// A commit of the executor halts the reader (Halted) where its min_reader is above
+// ReaderVersion, or one of its records has no kind that is known but a field from 20 on. Of
+// anyone else a min_reader above ReaderVersion makes a message that is no commit. Whatever
+// cannot be read is refused; a message is never skipped, it has a leaf.
 //
 // # Leaves
 //

@@ -38,8 +38,11 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	for _, action := range []string{"a", "b", "c"} {
 		act(action, "state", "waiting")
 	}
-	ls := s.Ask(t, "default", "review", "ls", "-o", "json")
-	ls.Wants(t, "review ls", cli.ExitLook)
+	var ls cmdtest.Result
+	cmdtest.Eventually(t, "three reviews", func() (string, bool) { // the door may be ahead of the list
+		ls = s.Ask(t, "default", "review", "ls", "-o", "json")
+		return ls.Stdout, ls.Code == cli.ExitLook && strings.Count(ls.Stdout, `"capability"`) == 3
+	})
 	if got := cmdtest.Decoded[api.ReviewAnswer](t, ls); len(got.Reviews) != 3 || got.Reviews[0].Action != "a" ||
 		!strings.Contains(string(got.Reviews[0].Input), `"to": "a"`) || got.Reviews[0].Agent != "tripper" {
 		t.Errorf("review ls: %+v", got)
@@ -53,6 +56,7 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	s.Ask(t, "default", "review", "block", "p1", "b").Wants(t, "block without a reason", cli.ExitUsage, "--reason")
 	s.Ask(t, "default", "review", "allow", "p1", "a", "--by", "a b").Wants(t, "no name", cli.ExitUsage, "--by")
 	s.Ask(t, "default", "review", "allow", "p1", "nobody", "--by", "boss").Wants(t, "no action", cli.ExitConflict)
+	s.Ask(t, "default", "review", "allow", "none", "a", "--by", "boss").Wants(t, "no plan", cli.ExitConflict)
 	for _, v := range [][]string{{"allow", "a"}, {"block", "b"}, {"redirect", "c"}} {
 		r := s.Ask(t, "default", "review", v[0], "p1", v[1], "--by", "boss", "--reason", "as agreed", "-o", "json")
 		r.Wants(t, v[0], cli.ExitGood)

@@ -97,6 +97,8 @@ type Given struct {
 	Action   string `json:"action"`
 	Verdict  string `json:"verdict"`
 	Sequence int    `json:"sequence" doc:"of the record"`
+	State    string `json:"state" doc:"of the plan now"`
+	Note     string `json:"note,omitempty" doc:"that the plan is committed, where a verdict undoes nothing"`
 }
 
 // Raw is what an executor answers, as it is.

@@ -184,12 +184,14 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		return Given{}, ledger.Refuse("plan", problem.Text, "the id of a plan")
 	}
 	keep()
+	given := Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence),
+		State: answer.State}
 	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted {
-		return Given{}, conflict(fmt.Sprintf("plan %s is committed: the verdict is recorded, and undoes "+
-			"nothing", q.Plan), "an operator who has the plan undone: sagenbaum plan unwind "+q.Plan,
-			StoredAll)
+		// The commit may have come after it: the same request may be repeated for long.
+		given.Note = fmt.Sprintf("plan %s is committed: a verdict that came after its commit has undone "+
+			"nothing; an operator has it undone by sagenbaum plan unwind %s", q.Plan, q.Plan)
 	}
-	return Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence)}, nil
+	return given, nil
 }
 
 // doReviews is review.list.

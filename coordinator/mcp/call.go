@@ -262,11 +262,11 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 			"whether it has happened. Nothing was done now. undo_last settles it; a call with a key of "+
 			"its own (_meta %s) is made in any case.", e.Action, t.plan.ID(), keyMeta), nil
 	}
+	t.markAgain(ctx) // before the lock, for which others wait
 	unlock, err := r.server.guard.take(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.markAgain(ctx)
 	run := &run{g: g, r: r}
 	output, err := t.plan.Do(
 		ctx,

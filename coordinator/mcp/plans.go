@@ -242,8 +242,12 @@ func (p *plans) left(session *sdk.ServerSession) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	var failed []*tracked
+	var stand []error
 	for _, t := range begun {
 		if t.ended() != nil {
+			if p.g.config.OnDisconnect == FailPlan && p.g.unwinds(ctx, t) {
+				failed = append(failed, t) // its client has asked for it, or its deadline has
+			}
 			p.forget(t)
 			continue
 		}
@@ -252,8 +256,15 @@ func (p *plans) left(session *sdk.ServerSession) error {
 		case CommitPlan:
 			err = t.plan.Commit(ctx)
 		case FailPlan:
-			if err = t.plan.Fail(ctx, "its client has gone"); err == nil {
+			err = t.plan.Fail(ctx, "its client has gone")
+			switch {
+			case err == nil:
 				failed = append(failed, t)
+			case errors.Is(err, coordinator.ErrUnwinding), errors.Is(err, coordinator.ErrUnwound):
+				failed, err = append(failed, t), nil // someone else was faster
+			default:
+				stand = append(stand, fmt.Errorf("plan %s of a client that has gone is not undone: %w",
+					t.plan.ID(), err))
 			}
 		case LeavePlan:
 			err = t.plan.Flush(ctx)
@@ -264,15 +275,20 @@ func (p *plans) left(session *sdk.ServerSession) error {
 		}
 	}
 	if p.g.work == nil {
-		return nil // a worker elsewhere undoes them
+		return errors.Join(stand...) // a worker elsewhere undoes them
 	}
 	undoing, done := context.WithTimeout(context.Background(), leaveWait)
 	defer done()
-	var stand []error
 	for _, t := range failed {
 		stand = append(stand, p.g.undone(undoing, t))
 	}
 	return errors.Join(stand...)
+}
+
+// unwinds reports whether a plan is being undone.
+func (g *Gateway) unwinds(ctx context.Context, t *tracked) bool {
+	past, err := g.look(ctx, t)
+	return err == nil && past.State == ledger.StateUnwinding
 }
 
 // undone waits until a plan that was failed is undone. Errors: what stands.

@@ -57,7 +57,7 @@ type Worker struct {
 	version  string
 	logger   *slog.Logger
 	unwatch  func()         // ends the watch over the connection
-	unsent   atomic.Bool    // answers were given while there was no server
+	unsent   atomic.Bool    // the last answer was given while there was no server
 	lost     chan struct{}  // closed when the connection is closed for good
 	lostErr  error          // set before lost is closed
 	places   chan struct{}  // one element per handler that runs
@@ -468,9 +468,7 @@ func (w *Worker) respond(m *nats.Msg, c api.Command, answer api.Reply) {
 	if err != nil {
 		panic("worker: a reply that is no JSON: " + err.Error())
 	}
-	if !w.conn.IsConnected() {
-		w.unsent.Store(true)
-	}
+	w.unsent.Store(!w.conn.IsConnected()) // those before it leave with it
 	if err := m.Respond(body); err != nil {
 		w.logger.Warn("answer not sent", "tenant", w.tenant, "subject", m.Subject, "error", err)
 	}

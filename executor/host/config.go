@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -93,7 +92,7 @@ type Config struct {
 	// Witness cosigns the checkpoints of all tenants; zero: no one does.
 	Witness proof.Witness
 	// SignAfter is how long after the first record that no checkpoint covers one is signed, at the
-	// latest, and after which it is tried again; 0: 10 s.
+	// latest, and, from 100 ms to 10 s, after which it is tried again; 0: 10 s.
 	SignAfter time.Duration
 	signing   proof.Times // when checkpoints are signed; zero, except in tests
 	// erasing is called before each step of the erasure of a tenant; an error ends it there, as a
@@ -120,7 +119,10 @@ type Config struct {
 // signs is when checkpoints are signed.
 func (cfg Config) signs() proof.Times {
 	times := cfg.signing
-	times.After, times.Retry = cmp.Or(times.After, cfg.SignAfter), cmp.Or(times.Retry, cfg.SignAfter)
+	if cfg.SignAfter != 0 {
+		times.After = cfg.SignAfter
+		times.Retry = min(max(cfg.SignAfter, signRetryMin), signRetryMax)
+	}
 	return times
 }
 

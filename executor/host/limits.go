@@ -27,6 +27,8 @@ const (
 	fetchWait      = 2 * time.Second  // for another host to give a tenant's key
 	// without a worker, or with one that says working, until operators are called
 	stuckDefault = 10 * time.Minute
+	// between tries of a signature, whatever Config.SignAfter says
+	signRetryMin, signRetryMax = 100 * time.Millisecond, 10 * time.Second
 	// how often a halted tenant looks whether its stream was made again
 	haltPoll       = 5 * time.Second
 	inspectTimeout = 5 * time.Second // for one such look

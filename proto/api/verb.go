@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 )
@@ -53,7 +54,7 @@ func ProblemOf(err error) *Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	return &Problem{Text: err.Error()}
+	return &Problem{Text: cmp.Or(err.Error(), "unknown error")}
 }
 
 // EncodeAnswer is an answer as it is sent: the value, nil: none, and beside it what is wrong, nil:
@@ -67,8 +68,11 @@ func EncodeAnswer(value any, problem *Problem) ([]byte, error) {
 		return text, err
 	}
 	body, err := json.Marshal(value)
-	if body = bytes.TrimSuffix(body, []byte("}")); err != nil || len(body) < 2 {
+	switch body = bytes.TrimSuffix(body, []byte("}")); {
+	case err != nil || len(body) < 2:
 		return text, err // the value has no fields
+	case len(text) == 2: // nor has the problem
+		return append(body, '}'), nil
 	}
 	return append(append(body, ','), text[1:]...), nil
 }

@@ -292,6 +292,18 @@ func (s *Served) Kill9(t *testing.T) {
 // StatePath is the folder of the executor's folded state.
 func (s *Served) StatePath() string { return filepath.Join(s.Dir, "executor", "state") }
 
+// Brief runs `user add` for a user who expires within a second, again where that has passed on a
+// busy machine before the server was asked.
+func (s *Served) Brief(t *testing.T, args ...string) (added Result) {
+	t.Helper()
+	Eventually(t, "a user who expires", func() (string, bool) {
+		added = s.Ask(t, "default", append([]string{"user", "add", "--expires", "1s"}, args...)...)
+		return added.Stderr, !strings.Contains(added.Stderr, "a time to come")
+	})
+	added.Wants(t, "user add", cli.ExitGood)
+	return added
+}
+
 // User adds a user, unless it is there, and gives the file of its credentials. Its flags may
 // follow its role.
 func (s *Served) User(t *testing.T, name, role string, flags ...string) string {

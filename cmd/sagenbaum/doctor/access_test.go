@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger/access"
@@ -35,12 +36,17 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 	}
 	local, agent := filepath.Join(dir, "local.creds"), creds("coder", access.Agent)
 	worker := creds("git", access.Worker)
+	pipe := filepath.Join(dir, "pipe") // who opens it waits for ever
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	proc := filepath.Join(dir, "proc")
 	for pid, p := range map[string][2]string{ // the last does what the advice about the first says
 		"1": {"sagenbaum\x00serve\x00--nats\x00nats://host:s3cret@nats-1:4222", ""},
 		"2": {"coder", "A=1\x00SAGENBAUM_CREDS=" + agent}, "3": {"git", "SAGENBAUM_CREDS=" + worker},
 		"4": {"nats\x00--server\x00nats://nats-1:4222", ""}, "5": {"git\x00--creds=" + worker, ""},
 		"6": {"sagenbaum\x00serve", "SAGENBAUM_NATS=nats://host:s3cret@nats-1:4222"},
+		"7": {"x\x00--creds\x00" + pipe, ""}, "8": {"x\x00--creds\x00/dev/zero", ""},
 	} {
 		folder := filepath.Join(proc, pid)
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -53,7 +59,7 @@ func TestProgramsThatShowSecretsAreFound(t *testing.T) {
 		}
 	}
 	all := programs(proc)
-	if len(all) != 6 {
+	if len(all) != 8 {
 		t.Fatalf("%d programs", len(all))
 	}
 	arguments := judgeArguments(all)

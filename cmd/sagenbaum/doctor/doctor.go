@@ -114,7 +114,11 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings := append([]Finding{examineServer(ctx, c, info),
 		examineLedger(info, c.Tenant, streamErr)}, examineStream(info, c.Tenant, streamErr)...)
 	if err != nil {
-		return append(findings, problem("executor", c.WithoutHolder(ctx, err)))
+		f := problem("executor", c.WithoutHolder(ctx, err))
+		if f.State == "skip" && c.May(api.TenantStatus.Name) { // the server does not let in its role
+			f = broken("executor", "have the server let in what the role may: docs/security.md", "%v", err)
+		}
+		return append(findings, f)
 	}
 	findings = append(findings, ExamineMode(status, now), examineHosts(ctx, c, status))
 	findings = append(findings, ExamineFold(ctx, c, status))

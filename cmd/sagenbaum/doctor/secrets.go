@@ -162,7 +162,7 @@ func clientsBeside(all []program, own string) (found []clientBeside) {
 			continue
 		}
 		for _, file := range p.creds {
-			if file == own {
+			if file == own || !readable(file) {
 				continue
 			}
 			if c, err := access.ReadCredentials(file); err == nil {
@@ -171,6 +171,13 @@ func clientsBeside(all []program, own string) (found []clientBeside) {
 		}
 	}
 	return found
+}
+
+// readable reports whether a path that any program has told may be opened: a pipe or a device would
+// hold us up, or never end.
+func readable(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() <= 1<<20
 }
 
 // localKey is a file that we can read, with the key of who runs the server that we are connected
@@ -187,6 +194,9 @@ func localKey(all []program, s *cli.Settings) string {
 		}
 	}
 	for _, file := range files {
+		if !readable(file) {
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue

@@ -193,18 +193,18 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 	}
 	answer, err := c.Outcome(ctx, api.OutcomeQuery{Plan: record.Plan, Sequence: sequence,
 		Action: record.Action, WaitMs: c.Timeout.Milliseconds() / 2})
-	if err != nil {
-		return Given{}, cli.Stored(sequence, err)
-	}
-	if len(answer.Refused) > 0 {
+	switch {
+	case len(answer.Refused) > 0: // also of a plan that there is not
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum review ls",
 			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+	case err != nil:
+		return Given{}, cli.Stored(sequence, err)
 	}
 	if record.GetVerdictGiven().Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW &&
 		answer.State == ledger.StateCommitted {
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan unwind "+record.Plan+
-			" --reason TEXT, which undoes all of it", "plan %s is committed: record %d undoes nothing",
-			record.Plan, sequence)
+			" --reason TEXT, which undoes all of it", "plan %s is committed: record %d, if it came "+
+			"after the commit, undoes nothing", record.Plan, sequence)
 	}
 	return Given{Plan: record.Plan, Action: record.Action, Verdict: answer.Verdict, By: by,
 		Record: sequence, State: answer.State}, nil

@@ -47,8 +47,8 @@ func TestAddressesAndNamesAreForgottenWhenTheyHaveAllTheirTries(t *testing.T) {
 		if wait := tr.Begin(Known{of, "n" + strconv.Itoa(i)}, now); wait != 0 {
 			t.Fatalf("try %d was refused", i)
 		}
-		if kept := max(len(tr.from.by), len(tr.names.by)); kept > kept {
-			t.Fatalf("%d are kept", kept)
+		if n := max(len(tr.from.by), len(tr.names.by)); n > kept {
+			t.Fatalf("%d are kept, want at most %d", n, kept)
 		}
 	}
 	if few := int(most*Every/everyAll) * 3; len(tr.from.by) > few || len(tr.names.by) > 2*few {
