@@ -45,21 +45,20 @@ func facts(t *testing.T, url, what string) {
 	publishJSON(t, cmdtest.Dial(t, url), "saga.default.fact.src", `{"records":[`+strings.Join(records, ",")+`]}`)
 }
 
-// awaitSigned waits until a checkpoint covers all but the records about checkpoints.
-func awaitSigned(t *testing.T, ask cmdtest.Asking, above uint64) (size uint64) {
+// awaitSigned waits for a checkpoint of more than so many records.
+func awaitSigned(t *testing.T, ask cmdtest.Asking, above uint64) (signed api.Checkpoint) {
 	t.Helper()
 	cmdtest.Eventually(t, "a checkpoint", func() (string, bool) {
 		r := ask("status", "-o", "json")
 		if r.Code != cli.ExitGood && r.Code != cli.ExitLook {
 			return r.Stderr, false
 		}
-		c := cmdtest.Decoded[api.Status](t, r).Checkpoint
-		if c != nil {
-			size = c.Size
+		if c := cmdtest.Decoded[api.Status](t, r).Checkpoint; c != nil {
+			signed = *c
 		}
-		return r.Stdout, c != nil && size > above && c.Problem == ""
+		return r.Stdout, signed.Size > above && signed.Problem == ""
 	})
-	return size
+	return signed
 }
 
 // TestTheAdviceOnSeveralHostsIsFollowed: of the checks key, hosts and executor. A host has no key, a
@@ -121,7 +120,7 @@ func TestTheAdviceOnAKeyThatIsAwayIsFollowed(t *testing.T) {
 	s := cmdtest.ServeFor(t, dir, "--sign-after", "100ms")
 	ask := asking(t, s.URL)
 	facts(t, s.URL, "k")
-	size := awaitSigned(t, ask, 0)
+	size := awaitSigned(t, ask, 0).Size
 	auditors := cmdtest.Decoded[api.Status](t, ask("status", "-o", "json")).Checkpoint.Key
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 	must(t, os.Rename(keys, backup))
@@ -165,7 +164,7 @@ func TestTheAdviceOnAnotherHistoryIsFollowed(t *testing.T) {
 	}
 	ask := asking(t, s.URL)
 	facts(t, s.URL, "k")
-	size := awaitSigned(t, ask, 0)
+	size := awaitSigned(t, ask, 0).Size
 	f := ask.Advised(t, "witness")
 	key := cmdtest.Decoded[api.Status](t, ask("status", "-o", "json")).Checkpoint.Key
 	if !strings.HasPrefix(f.Next, "start the witness, or give it the tenant's verifier key "+key+";") {
@@ -173,7 +172,7 @@ func TestTheAdviceOnAnotherHistoryIsFollowed(t *testing.T) {
 	}
 	w.Trusts(key)
 	facts(t, s.URL, "l")
-	size = awaitSigned(t, ask, size)
+	size = awaitSigned(t, ask, size).Size
 	ask.Content(t)
 
 	s.End(t).Wants(t, "serve", cli.ExitGood)
@@ -183,7 +182,7 @@ func TestTheAdviceOnAnotherHistoryIsFollowed(t *testing.T) {
 	}
 	again()
 	facts(t, s.URL, "m")
-	size = awaitSigned(t, ask, size)
+	size = awaitSigned(t, ask, size).Size
 	ask.Content(t)
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 	checkpoint := filepath.Join("executor", "tiles", "default", "checkpoint")

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -47,7 +46,10 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 		have[1].Verifier != answer.NewKey || !have[1].Signs {
 		t.Fatalf("%+v", have)
 	}
-	checkpoint := signed(t, s)
+	ask := s.Asks(t, "default")
+	rotation := cmdtest.Decoded[api.Status](t, ask("status", "-o", "json")).Records
+	ask("fact", "put", "k", "2").Wants(t, "fact put", cli.ExitGood)
+	checkpoint := awaitSigned(t, ask, rotation) // of a record after it
 	if checkpoint.Key != answer.NewKey || len(checkpoint.Rotations) != 1 || checkpoint.Rotations[0].Actor != "alice" {
 		t.Fatalf("%+v", checkpoint)
 	}
@@ -83,30 +85,6 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	}
 	asking(t, s.URL).Content(t)
 	s.End(t)
-}
-
-// inTime asks until what is waited for is so.
-func inTime(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for late := time.Now().Add(time.Minute); !so(); {
-		if time.Now().After(late) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
-// signed waits for a checkpoint, and shows it.
-func signed(t *testing.T, s *cmdtest.Served) (v api.Checkpoint) {
-	t.Helper()
-	inTime(t, "a checkpoint", func() bool {
-		status := cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json"))
-		if status.Checkpoint == nil || status.Checkpoint.Size == 0 {
-			return false
-		}
-		v = *status.Checkpoint
-		return true
-	})
-	return v
 }
 
 // A folder that is none of keys is said to be so, and is no empty list; a file beside the
