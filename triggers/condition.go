@@ -298,15 +298,17 @@ func (c *Condition) Stuck(s Scope) error {
 		c.Reads("plan.status", "plan.actions", "plan.step", "plan.opened_at", "action.at") {
 		return nil
 	}
-	return c.Evaluate(s, nothing{}).Err
+	return c.Evaluate(s, Nothing{}).Err
 }
 
-// nothing is a View in which nothing is known.
-type nothing struct{}
+// Nothing is a View in which nothing has happened.
+type Nothing struct{}
 
-func (nothing) Fact(string) *Fact { return nil }
+// Fact implements View.
+func (Nothing) Fact(string) *Fact { return nil }
 
-func (nothing) Occurrences(string, int64, int64) iter.Seq[int64] {
+// Occurrences implements View.
+func (Nothing) Occurrences(string, int64, int64) iter.Seq[int64] {
 	return func(func(int64) bool) {}
 }
 

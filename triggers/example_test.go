@@ -3,17 +3,10 @@ package triggers_test
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
-
-// noFacts is a View in which nothing has happened.
-type noFacts struct{}
-
-func (noFacts) Fact(string) *triggers.Fact                       { return nil }
-func (noFacts) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
 
 func ExampleCompile() {
 	condition, err := triggers.Compile(`absent_for("confirmed/o7", action.at, duration("15m"))`)
@@ -23,11 +16,11 @@ func ExampleCompile() {
 	}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano()
 	scope := triggers.Scope{Action: &triggers.Action{AtNs: at}, ArmedNs: at, NowNs: at}
-	result := condition.Evaluate(scope, noFacts{})
+	result := condition.Evaluate(scope, triggers.Nothing{})
 	fmt.Println(result.Truth, result.Waits)
 
 	scope.NowNs = result.WakeNs
-	fmt.Println(condition.Evaluate(scope, noFacts{}).Truth)
+	fmt.Println(condition.Evaluate(scope, triggers.Nothing{}).Truth)
 
 	_, err = triggers.Compile(`plan.stauts == "failed"`)
 	fmt.Println(err)

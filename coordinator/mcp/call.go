@@ -237,7 +237,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return nil, err
 	}
 	defer release()
-	if goesOn(t.ended()) {
+	if undoneInstead(t.ended()) {
 		_, _ = g.look(ctx, t) // its owner may have answered; otherwise it has ended still
 	}
 	if err := t.ended(); err != nil {

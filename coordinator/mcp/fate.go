@@ -109,15 +109,15 @@ func (t *tracked) learn(past coordinator.Past) {
 			e.judge(a)
 		}
 	}
-	if past.State == ledger.StateOpen && goesOn(t.over) {
+	if past.State == ledger.StateOpen && undoneInstead(t.over) {
 		t.over = nil
 	}
 }
 
-// goesOn reports whether a plan that took no effect for a reason may do so again: its owner has
-// answered for the undo that it was waiting for.
-func goesOn(over error) bool {
-	return errors.Is(over, coordinator.ErrUnwound) || errors.Is(over, coordinator.ErrUnwinding)
+// undoneInstead reports whether a plan took something no more because it is undone, or was. It may
+// go on afterwards: its owner has answered for the undo that it was waiting for.
+func undoneInstead(err error) bool {
+	return errors.Is(err, coordinator.ErrUnwound) || errors.Is(err, coordinator.ErrUnwinding)
 }
 
 // look asks what became of the effects of a plan.

@@ -49,7 +49,7 @@ func TestAnUndoThatStopsHalfWayNamesEachCall(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	plan, _ := c.call("add", map[string]any{"text": "one"}).Meta["sagenbaum/plan"].(string)
+	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	for _, text := range []string{"two", "locked", "four"} {
 		c.does("add", map[string]any{"text": text})
 	}
@@ -97,7 +97,7 @@ func TestAPlanThatHasEndedStaysReadable(t *testing.T) {
 	c := w.gateway(mcp.Config{ServeUndos: true, Unknown: mcp.RecordUnknown}, nil, config)
 	other := w.gateway(mcp.Config{Unknown: mcp.RecordUnknown}, nil, config)
 	adds := func() (plan string) {
-		plan, _ = c.call("add", map[string]any{"text": "one"}).Meta["sagenbaum/plan"].(string)
+		plan = planOf(c.call("add", map[string]any{"text": "one"}))
 		return plan
 	}
 	read := func(what, plan, want string, says ...string) {
@@ -182,7 +182,7 @@ func TestASavepointThatFailedIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	plan, _ := c.call("add", map[string]any{"text": "one"}).Meta["sagenbaum/plan"].(string)
+	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	c.gateway.Unmark(plan)
 	c.does("add", map[string]any{"text": "two"})
 	c.reports("undo_last", nil).wants(t, "undo_last", "open: undone [2], stands [], can []")
@@ -251,7 +251,7 @@ func TestUndosOfAPlanHaveABudget(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	plan, _ := c.call("add", map[string]any{"text": "one"}).Meta["sagenbaum/plan"].(string)
+	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	now := time.Now()
 	if wait := c.gateway.Spend(plan, 30, now.Add(-time.Hour)); wait != 0 {
 		t.Errorf("the 30th undo waits %v", wait)

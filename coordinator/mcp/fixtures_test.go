@@ -320,3 +320,9 @@ func differ(before, after map[string]string) string {
 	}
 	return out.String()
 }
+
+// planOf is the plan that a call belongs to, as its result says.
+func planOf(r *sdk.CallToolResult) string {
+	plan, _ := r.Meta["sagenbaum/plan"].(string)
+	return plan
+}

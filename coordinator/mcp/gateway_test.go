@@ -274,9 +274,9 @@ func TestCallsAtTheSameTimeShareAPlan(t *testing.T) {
 		}
 		return results
 	}
-	plans := map[any]bool{}
+	plans := map[string]bool{}
 	for _, r := range together("add", func(i int) any { return note{Text: fmt.Sprint("n", i)} }) {
-		plans[r.Meta["sagenbaum/plan"]] = true
+		plans[planOf(r)] = true
 	}
 	if len(plans) != 1 || len(lines(file)) != n {
 		t.Fatalf("the calls are of %d plans: %v", len(plans), lines(file))
@@ -362,7 +362,7 @@ func TestAKeyHasOneEffect(t *testing.T) {
 		len(lines(file)) != 2 {
 		t.Errorf("%s, %s", said(doubt), said(repeat))
 	}
-	plan, _ := first.Meta["sagenbaum/plan"].(string)
+	plan := planOf(first)
 	c.leave()
 	later := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
 	r := later.call("add", map[string]any{"text": "one"}, key, "k1", "sagenbaum/plan", plan)
@@ -385,7 +385,7 @@ func TestAResumedPlanSaysTheSame(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true, Unknown: mcp.RecordUnknown}, nil, config)
-	plan, _ := c.call("add", map[string]any{"text": "one"}).Meta["sagenbaum/plan"].(string)
+	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	c.does("send", map[string]any{"text": "letter"})
 	c.call("add", map[string]any{"text": "no"})
 	c.call("fail", map[string]any{"text": "half"})
@@ -439,7 +439,7 @@ func TestWhatBecomesOfThePlanOfAClientThatGoes(t *testing.T) {
 			w := newWorld(t)
 			config, file := w.notes(t)
 			c := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: test.what}, nil, config)
-			plan, _ := c.call("add", map[string]any{"text": "a"}).Meta["sagenbaum/plan"].(string)
+			plan := planOf(c.call("add", map[string]any{"text": "a"}))
 			c.leave()
 			c.gateway.Close() // as its process ends then: no one else undoes anything
 			if left := lines(file); len(left) != test.left || c.end != nil {
@@ -459,7 +459,7 @@ func TestAGatewayThatIsClosedSeesToThePlansOfItsClients(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: mcp.FailPlan}, nil, config)
-	plan, _ := c.call("add", map[string]any{"text": "locked"}).Meta["sagenbaum/plan"].(string)
+	plan := planOf(c.call("add", map[string]any{"text": "locked"}))
 	c.does("add", map[string]any{"text": "open"})
 	c.gateway.Close()
 	c.leave()
@@ -497,7 +497,7 @@ func TestWhatAPersonHadUndoneIsSaid(t *testing.T) {
 	const key = "sagenbaum/key"
 	first := c.call("add", map[string]any{"text": "one"}, key, "k1")
 	c.call("add", map[string]any{"text": "two"}, key, "k2")
-	plan, _ := first.Meta["sagenbaum/plan"].(string)
+	plan := planOf(first)
 	can := c.reports("what_can_be_undone", nil).Can
 	if len(can) != 2 {
 		t.Fatalf("%+v", can)

@@ -51,8 +51,8 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planA, _ := a.call("add", map[string]any{"text": "a"}).Meta["sagenbaum/plan"].(string)
-	planB, _ := b.call("add", map[string]any{"text": "b"}).Meta["sagenbaum/plan"].(string)
+	planA := planOf(a.call("add", map[string]any{"text": "a"}))
+	planB := planOf(b.call("add", map[string]any{"text": "b"}))
 	if planA == "" || planA == planB {
 		t.Errorf("plans %q and %q", planA, planB)
 	}

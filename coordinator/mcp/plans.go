@@ -241,48 +241,52 @@ func (p *plans) left(session *sdk.ServerSession) error {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	var failed []*tracked
+	var undoing []*tracked
 	var stand []error
 	for _, t := range begun {
-		if t.ended() != nil {
-			if p.g.config.OnDisconnect == FailPlan && p.g.unwinds(ctx, t) {
-				failed = append(failed, t) // its client has asked for it, or its deadline has
-			}
-			p.forget(t)
-			continue
-		}
-		var err error
-		switch p.g.config.OnDisconnect {
-		case CommitPlan:
-			err = t.plan.Commit(ctx)
-		case FailPlan:
-			err = t.plan.Fail(ctx, "its client has gone")
-			switch {
-			case err == nil:
-				failed = append(failed, t)
-			case errors.Is(err, coordinator.ErrUnwinding), errors.Is(err, coordinator.ErrUnwound):
-				failed, err = append(failed, t), nil // someone else was faster
-			default:
-				stand = append(stand, fmt.Errorf("plan %s of a client that has gone is not undone: %w",
-					t.plan.ID(), err))
-			}
-		case LeavePlan:
-			err = t.plan.Flush(ctx)
-		}
-		if err != nil {
-			p.g.logger.Warn("a plan stays open until its deadline", "tenant", p.g.config.Tenant,
-				"plan", t.plan.ID(), "error", err)
+		switch waits, err := p.leave(ctx, t); {
+		case waits:
+			undoing = append(undoing, t)
+		case err != nil && p.g.config.OnDisconnect == FailPlan:
+			stand = append(stand, fmt.Errorf("plan %s of a client that has gone is not undone: %w",
+				t.plan.ID(), err))
 		}
 	}
 	if p.g.work == nil {
 		return errors.Join(stand...) // a worker elsewhere undoes them
 	}
-	undoing, done := context.WithTimeout(context.Background(), leaveWait)
+	late, done := context.WithTimeout(context.Background(), leaveWait)
 	defer done()
-	for _, t := range failed {
-		stand = append(stand, p.g.undone(undoing, t))
+	for _, t := range undoing {
+		stand = append(stand, p.g.undone(late, t))
 	}
 	return errors.Join(stand...)
+}
+
+// leave does that with one plan. waits: it is being undone.
+func (p *plans) leave(ctx context.Context, t *tracked) (waits bool, err error) {
+	onDisconnect := p.g.config.OnDisconnect
+	if t.ended() != nil {
+		waits = onDisconnect == FailPlan && p.g.unwinds(ctx, t) // its client or its deadline began it
+		p.forget(t)
+		return waits, nil
+	}
+	switch onDisconnect {
+	case CommitPlan:
+		err = t.plan.Commit(ctx)
+	case FailPlan:
+		if err = t.plan.Fail(ctx, "its client has gone"); undoneInstead(err) {
+			err = nil // someone else was faster
+		}
+		waits = err == nil
+	case LeavePlan:
+		err = t.plan.Flush(ctx)
+	}
+	if err != nil {
+		p.g.logger.Warn("a plan stays open until its deadline", "tenant", p.g.config.Tenant,
+			"plan", t.plan.ID(), "error", err)
+	}
+	return waits, err
 }
 
 // unwinds reports whether a plan is being undone.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,8 +17,9 @@ import (
 // whether our own user may more than its role, and what programs of this machine show.
 func examineAccess(ctx context.Context, c *cli.Client, s *cli.Settings) []Finding {
 	all := programs("/proc")
+	users := sync.OnceValues(func() (access.Answer, error) { return usersOf(ctx, s) })
 	return []Finding{examineEntry(c, s), examineRole(ctx, c, s), judgeArguments(all),
-		examineSeed(ctx, c, s, all), examineUsers(ctx, c, s)}
+		examineSeed(c, s, all, users), examineUsers(s, users)}
 }
 
 func roleOf(c *access.Credentials) access.Role {

@@ -116,11 +116,21 @@ func judgeArguments(all []program) Finding {
 	return ok(check, "no program shows a password, a token or a seed in its arguments")
 }
 
+// usersOf asks the server for its users, on a connection that is about no tenant.
+func usersOf(ctx context.Context, s *cli.Settings) (a access.Answer, err error) {
+	s.Everywhere(true)
+	err = s.With(func(c *cli.Client) error {
+		return c.Call(ctx, api.ServerSubject(api.UserLs), access.Request{}, &a)
+	})
+	return a, err
+}
+
 // examineSeed looks for whoever can read the key of who runs this server: they run as the same
 // Unix user. Who runs it looks for its agents; what other servers let in is nothing to this one, so
 // the server is asked for its users, once there is a client to ask about. All others try it
 // themselves.
-func examineSeed(ctx context.Context, c *cli.Client, s *cli.Settings, all []program) Finding {
+func examineSeed(c *cli.Client, s *cli.Settings, all []program,
+	users func() (access.Answer, error)) Finding {
 	const check = "seed"
 	switch role := roleOf(s.Self); role {
 	case access.Local:
@@ -133,11 +143,7 @@ func examineSeed(ctx context.Context, c *cli.Client, s *cli.Settings, all []prog
 	if len(found) == 0 {
 		return judgeSeed(found, s.Creds, nil)
 	}
-	var a access.Answer
-	s.Everywhere(true) // users are asked for on a connection that is about no tenant
-	err := s.With(func(c *cli.Client) error {
-		return c.Call(ctx, api.ServerSubject(api.UserLs), access.Request{}, &a)
-	})
+	a, err := users()
 	if f := (*cli.Failure)(nil); errors.As(err, &f) && f.Code == cli.ExitNotAllowed {
 		return skipped(check, "", "not checked: %s does not say which agents are its own", c.Server)
 	}
@@ -222,16 +228,12 @@ func judgeLocal(self access.Credentials, file string) Finding {
 }
 
 // examineUsers says whether the server takes what its file of users says.
-func examineUsers(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
+func examineUsers(s *cli.Settings, users func() (access.Answer, error)) Finding {
 	const check = "users"
 	if role := roleOf(s.Self); role != access.Local {
 		return skipped(check, "", "not checked: they are told to who runs the server")
 	}
-	var a access.Answer
-	s.Everywhere(true)
-	err := s.With(func(c *cli.Client) error {
-		return c.Call(ctx, api.ServerSubject(api.UserLs), access.Request{}, &a)
-	})
+	a, err := users()
 	switch {
 	case err != nil:
 		return problem(check, err)

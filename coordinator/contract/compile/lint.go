@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -229,16 +228,6 @@ func deleteWord(capability string) string {
 // sampleNs is the time of the sample plan, unix ns.
 const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
 
-// noFacts is a world in which nothing was observed yet.
-type noFacts struct{}
-
-func (noFacts) Fact(string) *triggers.Fact { return nil }
-
-func (noFacts) Occurrences(string, int64,
-	int64) iter.Seq[int64] {
-	return func(func(int64) bool) {}
-}
-
 // triggers evaluates each condition as it is when an action has just been
 // registered: what is true there undoes every action at once. Without examples the
 // input is not known.
@@ -271,7 +260,7 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 		l.fail(field, "can never answer for an action as in the examples: "+err.Error(), stuckWanted)
 		return true
 	}
-	result := condition.Evaluate(scope, noFacts{})
+	result := condition.Evaluate(scope, triggers.Nothing{})
 	if result.Truth == triggers.True {
 		l.fail(field, "fires at once: it is true of an action that was just registered",
 			"a condition that a later fact, time or outcome makes true")
@@ -292,7 +281,7 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 	if scope.Action.Output = l.lifted(c, example.Output); scope.Action.Output == nil {
 		scope.Action.Output = []byte("{}")
 	}
-	payload, _ = l.payload(c, field, condition.Evaluate(scope, noFacts{}).Waits)
+	payload, _ = l.payload(c, field, condition.Evaluate(scope, triggers.Nothing{}).Waits)
 	return payload
 }
 

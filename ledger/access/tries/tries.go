@@ -1,5 +1,6 @@
-// Package tries bounds how often a visitor may show a token that is not good: the console and the
-// door ask it. It keeps no token.
+// Package tries counts how often a visitor shows a token that is not good, and says when to wait.
+// The console looks at no token until then; the door lets a good one in all the same. It keeps no
+// token.
 package tries
 
 import (
@@ -23,7 +24,7 @@ const (
 	knownKept = 1000                   // addresses that are remembered for having been right
 )
 
-// TooMany says that a token was not looked at, and how long to wait.
+// TooMany says that too many tokens were shown, and how long to wait.
 type TooMany struct{ Wait time.Duration }
 
 func (e *TooMany) Error() string {
