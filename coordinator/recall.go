@@ -322,7 +322,7 @@ func (a *action) settled(outcome Outcome, cause error) (*pb.Record, completion) 
 }
 
 // contradicts holds an outcome against what is recorded of the action: said where it is the
-// same, an error where the first one stands. A completion is believed after a failure, and
+// same, an error where the first one counts. A completion is believed after a failure, and
 // everything after doubt. Called with mu held.
 func (a *action) contradicts(record *pb.Record, done completion) (said bool, err error) {
 	known, now := a.known(), outcomeName(record)

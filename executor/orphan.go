@@ -341,7 +341,7 @@ func writerFrom(r *rowspb.PlanRow) uint64 {
 
 // planResumed makes another process the writer of an open plan. One that names the writer it
 // follows comes too late once that is another: a copy of it, or one that was long on its way,
-// would take the plan back from who has it since.
+// would take the plan back from the one that has it since.
 func (s *fold) planResumed(p *plan) Result {
 	follows := s.e.Record.GetPlanResumed().Follows
 	switch {

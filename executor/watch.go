@@ -135,7 +135,7 @@ func planScope(p *plan) triggers.Plan {
 	return scope
 }
 
-// A node stands for leases that always have the same answer, such as one condition
+// A node is shared by leases that always have the same answer, such as one condition
 // over facts that a hundred thousand plans hold. It is indexed and asked in their
 // place; they are looked at when it turns true.
 

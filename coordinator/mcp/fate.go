@@ -196,13 +196,13 @@ type report struct {
 	refused bool // nothing was done of what was asked
 }
 
-// told is an effect, and why it stands, how it can be undone, or who has undone it.
+// told is an effect, and why it is still there, how it can be undone, or who has undone it.
 type told struct {
 	effect
 	How string `json:"how,omitempty"`
 }
 
-// report says of some effects of a plan, latest first, what is undone, what stands and why, and
+// report says of some effects of a plan, latest first, what is undone, what is not and why, and
 // what an undo can undo.
 func (t *tracked) report(past coordinator.Past, of func(*effect) bool) report {
 	out := report{Plan: past.Plan, State: past.State}
@@ -220,7 +220,7 @@ func (t *tracked) report(past coordinator.Past, of func(*effect) bool) report {
 			e.State != stateUndoing:
 			out.Can = append(out.Can, told{*e, t.can(i)})
 		default:
-			out.Stands = append(out.Stands, told{*e, e.stands(past)})
+			out.Stands = append(out.Stands, told{*e, e.whyThere(past)})
 		}
 	}
 	return out
@@ -235,8 +235,8 @@ func ended(past coordinator.Past) string {
 	return text
 }
 
-// stands says why an effect is there.
-func (e *effect) stands(past coordinator.Past) string {
+// whyThere says why an effect is still there.
+func (e *effect) whyThere(past coordinator.Past) string {
 	switch {
 	case e.State == stateOwner:
 		return "its undo needs the plan's owner" + said(": ", e.why) + " (sagenbaum quarantine show " +

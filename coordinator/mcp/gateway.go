@@ -64,7 +64,7 @@ type Config struct {
 	Logger *slog.Logger // default none
 }
 
-// Gateway stands between MCP clients and servers. It is safe for concurrent use. Close it.
+// Gateway is between MCP clients and servers. It is safe for concurrent use. Close it.
 type Gateway struct {
 	config Config
 	logger *slog.Logger
@@ -195,7 +195,7 @@ func (g *Gateway) start(ctx context.Context) error {
 	return nil
 }
 
-// unlisted is the tool that stands for those that a server did not have when it was started.
+// unlisted is the tool in the place of those that a server did not have when it was started.
 const unlisted = "unlisted"
 
 // contracts are those of the tools of a server: of its pack, and irreversible for the others.

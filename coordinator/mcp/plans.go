@@ -232,7 +232,8 @@ func (p *plans) drop(t *tracked, why error) {
 }
 
 // left does what the configuration says about the plans of a client that has gone. What is undone
-// then is waited for: this gateway may be the only one who undoes it. Errors: what stands.
+// then is waited for: this gateway may be the only one that undoes it. Errors: what is
+// not undone.
 func (p *plans) left(session *sdk.ServerSession) error {
 	p.mu.Lock()
 	begun := p.begun[session]
@@ -295,12 +296,12 @@ func (g *Gateway) unwinds(ctx context.Context, t *tracked) bool {
 	return err == nil && past.State == ledger.StateUnwinding
 }
 
-// undone waits until a plan that was failed is undone. Errors: what stands.
+// undone waits until a plan that was failed is undone. Errors: what is not undone.
 func (g *Gateway) undone(ctx context.Context, t *tracked) error {
 	_, waits := t.plan.Wait(ctx)
 	past, err := g.look(context.WithoutCancel(ctx), t)
 	if err != nil {
-		return fmt.Errorf("plan %s of a client that has gone is being undone, and what stands is not "+
+		return fmt.Errorf("plan %s of a client that has gone is being undone, and what is left is not "+
 			"known: %w", t.plan.ID(), errors.Join(waits, err))
 	}
 	var stand []string
@@ -310,7 +311,7 @@ func (g *Gateway) undone(ctx context.Context, t *tracked) error {
 	if len(stand) == 0 {
 		return nil
 	}
-	return fmt.Errorf("plan %s of a client that has gone is %s, and these calls stand: %s. "+
+	return fmt.Errorf("plan %s of a client that has gone is %s, and these calls are not undone: %s. "+
 		"'sagenbaum plan show %s' says more, and 'sagenbaum mcp worker' undoes what no gateway does",
 		t.plan.ID(), past.State, strings.Join(stand, ", "), t.plan.ID())
 }

@@ -42,7 +42,7 @@ type ownInput struct {
 const planProperty = `"plan":{"type":"string","description":"Id of the plan. ` +
 	`Default: the plan of this connection."}`
 
-// ownTools lists them. What they answer says what is undone, what stands and why.
+// ownTools lists them. What they answer says what is undone, what is not and why.
 var ownTools = []ownTool{
 	{
 		name: "plan_begin",

@@ -15,7 +15,7 @@ import (
 const PurposePage = "page"
 
 // Page publishes a page and waits for a reply that repeats its id, as whoever takes it
-// sends one. done is called as that of Send: Replied, with the name of who has taken it
+// sends one. done is called as that of Send: Replied, with the name of the one that has taken it
 // as the worker; NoWorker when no one listens; Silent when no one has taken it in time.
 func (n *NATS) Page(subject, id string, body []byte, timeout time.Duration, done func(Result)) {
 	m := nats.NewMsg(subject)

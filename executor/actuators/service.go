@@ -29,7 +29,7 @@ const (
 // PlainKept is for how long an answer shows that one outside any queue group is a worker.
 const PlainKept = time.Minute
 
-// Bounds of what is known of who serves.
+// Bounds of what is known of the workers.
 const (
 	lookFresh  = time.Second     // for how long the server is not asked again about a subject
 	looksLimit = 10_000          // subjects; all are forgotten when there are more
@@ -47,7 +47,7 @@ const (
 	ServiceWorker                 // a member of a queue group subscribes
 )
 
-// look is one question to the servers who would get a message; NATS.mu guards it.
+// look is one question to the servers: who would get a message? NATS.mu guards it.
 type look struct {
 	subject string
 	at      time.Time
@@ -136,7 +136,7 @@ func (l *look) ask(conn *nats.Conn, dest string) error {
 	return conn.PublishMsg(m)
 }
 
-// looked is what is known of who serves a subject, or is being asked; n.mu is held.
+// looked is what is known of the workers of a subject, or is being asked; n.mu is held.
 func (n *NATS) looked(subject string) *look {
 	if l := n.looks[subject]; l != nil && time.Since(l.at) < lookFresh {
 		return l
@@ -159,7 +159,7 @@ func (n *NATS) looked(subject string) *look {
 	return l
 }
 
-// traced takes what a server tells of who serves; false: it was not asked that.
+// traced takes what a server tells of the workers; false: it was not asked that.
 func (n *NATS) traced(id token, data []byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -214,8 +214,8 @@ func (n *NATS) silent(id token, s *sending) {
 	n.finish(id, Result{Fate: fate})
 }
 
-// Services asks the servers who would get what is sent on subjects, in their order. What they do
-// not tell in time is unknown.
+// Services asks the servers which clients get what is sent on subjects, in their order. What they
+// do not tell in time is unknown.
 func Services(ctx context.Context, conn *nats.Conn, subjects []string) []Service {
 	services := make([]Service, len(subjects))
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)

@@ -21,7 +21,7 @@ type Due struct {
 	next    int64 // instant of the first entry at or after from; 0: to be read, none: there is none
 	snoozed snoozeHeap
 	roused  keyHeap             // keys below from that a fact or a state calls for again
-	crowded map[string]*keyHeap // keys below from that wait for room, by who gives it
+	crowded map[string]*keyHeap // keys below from that wait for room, by what has the room
 }
 
 // DueOver is the set whose rows are in tx.
@@ -135,8 +135,8 @@ func (d *Due) Rouse(key []byte) {
 	d.roused.add(string(key))
 }
 
-// Crowd lets go of an entry that was looked at and found no room with who gives it: Admit has
-// it looked at again.
+// Crowd lets go of an entry that was looked at and found no room: Admit has it looked at
+// again.
 func (d *Due) Crowd(giver string, key []byte) {
 	if d.tx.Forked() {
 		return

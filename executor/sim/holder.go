@@ -5,7 +5,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// lease is who holds the tenant, as the hosts are told. It is advice: terms are
+// lease names the holder of the tenant, as the hosts are told. It is advice: terms are
 // decided in the stream.
 type lease struct {
 	w     *world

@@ -59,7 +59,7 @@ func newHost(w *world, n int) *host {
 }
 
 // run lets f happen in the host's session: not if that has ended, later if the host
-// stands still.
+// is paused.
 func (h *host) run(session uint64, f func()) {
 	if !h.up || h.session != session {
 		return

@@ -58,7 +58,7 @@ func (s shell) Begin(c executor.Command) executor.Command {
 	if c.Behind != "" {
 		s.w.options.Seen.run("held")
 		s.w.hasty(c)
-		s.w.say(s.name, "holds %s of %s %s behind %s", c.Capability, c.Plan, c.Action, c.Behind)
+		s.w.say(s.name, "holds %s of %s %s until after %s", c.Capability, c.Plan, c.Action, c.Behind)
 	}
 	return c
 }

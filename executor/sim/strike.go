@@ -120,12 +120,12 @@ func (w *world) loseState(h *host) {
 	h.die()
 }
 
-// pauseHost lets a host stand still: it does not see that another takes over.
+// pauseHost keeps a host from running: it does not see that another takes over.
 func (w *world) pauseHost(h *host) {
 	if h.paused {
 		return
 	}
-	w.sayFault(FaultPause, h.name, "stands still")
+	w.sayFault(FaultPause, h.name, "does not run")
 	h.paused = true
 	session := h.session
 	w.after(w.strike.between(500*millisecond, 40*second), func() { h.resume(session) })

@@ -322,7 +322,7 @@ func (v *serving) hooks() (map[string]string, error) {
 	return hooks, nil
 }
 
-// flagsOfServer are the flags behind the fields of the embedded server's
+// flagsOfServer are the flags of the fields of the embedded server's
 // configuration, for a refusal that a command line can correct.
 var flagsOfServer = map[string]string{
 	"dir":       "--data DIR",
@@ -369,7 +369,7 @@ type Ready struct {
 	// ConsoleToken is the file with the token of the admin that the console's first start makes.
 	ConsoleToken string `json:"console_token,omitempty"`
 	HTTP         string `json:"http,omitempty"`  // URL of the door
-	Creds        string `json:"creds,omitempty"` // file of the credentials of who runs it
+	Creds        string `json:"creds,omitempty"` // file of the credentials of the user who runs it
 }
 
 // serve runs until the context ends. When the embedded server stops answering it is
@@ -434,8 +434,8 @@ const (
 
 // serveEmbedded runs the server and the executor on it. A server that can no
 // longer store is started again, for as long as it takes: what broke it, a full
-// disk for example, may be gone by then. Until then another one stands in on its
-// port and says what is wrong.
+// disk for example, may be gone by then. Until then another one is on its port
+// and says what is wrong.
 func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce func(Ready)) error {
 	config, err := v.embeddedConfig(log)
 	if err != nil {
@@ -538,7 +538,7 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	return config, v.admit(&config, log)
 }
 
-// credsFile is where the credentials of the user are who runs the server; empty: none are needed.
+// credsFile is where the credentials of the user who runs the server are; empty: none are needed.
 func (v *serving) credsFile() string {
 	if v.directory == nil {
 		return ""

@@ -71,8 +71,8 @@ func checkLogs(dir string, needed uint64) error {
 	return nil
 }
 
-// neededLog is the first log that is needed behind an edit of the manifest; 0: the edit
-// changes nothing of it. It stands (tag 2) before all else but the comparer's name (tag 1).
+// neededLog is the first log that is needed after an edit of the manifest; 0: the edit
+// changes nothing of it. It comes (tag 2) before all else but the comparer's name (tag 1).
 func neededLog(edit []byte) uint64 {
 	for {
 		tag, n := binary.Uvarint(edit)

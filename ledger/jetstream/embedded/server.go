@@ -70,7 +70,7 @@ type Config struct {
 	// in are disconnected. nil: none was. It may be asked from any goroutine.
 	Erased func(tenant string) bool
 	Logger *slog.Logger // nil: silent
-	// NoStreams starts NATS without JetStream: a server that stands in on the same address
+	// NoStreams starts NATS without JetStream: a server that answers on the same address
 	// while Dir cannot be written. It leaves Dir alone; an append finds no stream.
 	NoStreams bool
 }

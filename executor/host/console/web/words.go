@@ -37,7 +37,7 @@ func when(condition bool, text string) string {
 // plural is a number of things; the word for one is a regular noun.
 func plural(n int, noun string) string { return strconv.Itoa(n) + " " + ending(n, noun) }
 
-// ending is a regular noun as it stands after a number.
+// ending is a regular noun in the form that follows a number.
 func ending(n int, noun string) string { return noun + when(n != 1, "s") }
 
 // count is a number, or nothing for none.
