@@ -67,15 +67,15 @@ type undoneParts struct {
 	backs  []UndonePart    // nor of these, which the ledger does not count
 }
 
-// note takes word of a part; news: for the first time.
-func (u *undoneParts) note(part UndonePart) (news bool) {
+// note takes word of a part; first: for the first time.
+func (u *undoneParts) note(part UndonePart) (first bool) {
 	at, found := slices.BinarySearchFunc(u.untold, part.Number,
 		func(p UndonePart, n uint32) int { return cmp.Compare(p.Number, n) })
-	news = part.Number > u.known && !u.told[part.Number] && !found
-	if news {
+	first = part.Number > u.known && !u.told[part.Number] && !found
+	if first {
 		u.untold = slices.Insert(u.untold, at, part)
 	}
-	return news
+	return first
 }
 
 // notePart takes word of a part that was undone before the record at a sequence; 0: of all that is
@@ -206,12 +206,12 @@ func (p *Plan) reached(from string) func(*action) bool {
 func (p *Plan) lookAgain(ctx context.Context) {
 	p.mu.Lock()
 	known := p.parts.known
-	look := p.partly && p.rewinding == nil && p.c.bus != nil && time.Since(p.looked) > askDelayMax
-	if look {
+	due := p.partly && p.rewinding == nil && p.c.bus != nil && time.Since(p.looked) > askDelayMax
+	if due {
 		p.looked = time.Now()
 	}
 	p.mu.Unlock()
-	if !look {
+	if !due {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)

@@ -384,7 +384,7 @@ func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []s
 		}
 		l.WakeNs = wakeNs
 	} else if wakeNs != 0 {
-		s.due.Rouse(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
+		s.due.AskAgain(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
 	}
 	s.watchers.Move(string(ref.Append(nil)), l.Keys, keys)
 	l.Keys = keys

@@ -60,9 +60,9 @@ func (s *fold) noteOrphan(reason string) {
 	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: s.e.Address, Reason: clip(reason)}
 	if f := r.GetForwardRegistered(); f != nil {
 		o.Capability, o.Digest = f.Capability, actDigest(f, r.Payload.GetInput())
-		s.halfClaim = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
+		s.refusedForward = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
 	} else if r.GetCompensationRegistered() != nil &&
-		s.halfClaim == orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()}) {
+		s.refusedForward == orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()}) {
 		return // the other half of what was just noted
 	}
 	_, o.Happened = r.Kind.(*pb.Record_ForwardCompleted)

@@ -213,7 +213,8 @@ func TestAnOperatorWithoutTheStreamHasItChecked(t *testing.T) {
 	doctor := as("operator", "doctor")
 	// All that it finds is that it runs as the Unix user of the server, which only Linux shows it.
 	found := regexp.MustCompile(`(?m)^(warn|FAIL) .*`).FindAllString(doctor.Stdout, -1)
-	if len(found) > 1 || len(found) == 1 && !strings.Contains(found[0], "can read the key of the user who runs the server") ||
+	if len(found) > 1 || len(found) == 1 &&
+		!strings.Contains(found[0], "can read the key of the user who runs the server") ||
 		(doctor.Code == cli.ExitLook) != (len(found) == 1) {
 		t.Errorf("the doctor of an operator: code %d, %q", doctor.Code, found)
 	}

@@ -60,7 +60,7 @@ func (n *NATS) send(m *nats.Msg, timeout time.Duration, s *sending) {
 	s.timer = time.AfterFunc(timeout, func() { n.silent(id, s) })
 	n.pending[id] = s
 	if s.purpose != PurposePage && n.conn.IsConnected() {
-		s.look = n.looked(m.Subject)
+		s.inquiry = n.inquiryOf(m.Subject)
 	}
 	n.mu.Unlock()
 	if !n.conn.IsConnected() {

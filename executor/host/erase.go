@@ -92,7 +92,7 @@ func (a *actor) beginErasure(r *erasureAsked) error {
 	if err := a.proof.Erase(&e.TenantErasure); err != nil {
 		return refuse("cannot sign the erasure: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(a.session, appendTimeout)
+	ctx, cancel := context.WithTimeout(a.life, appendTimeout)
 	defer cancel()
 	if err := a.sayErasure(ctx, e); err != nil {
 		return refuse("cannot store the erasure: %v", err)

@@ -95,11 +95,11 @@ func foldingActor(t *testing.T) *actor {
 		t.Fatal(err)
 	}
 	a.tiles.From(0)
-	a.session, a.state = t.Context(), executor.Open(a.kv, "t", nil)
-	a.machine = turn.NewSession(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
-	a.stint.begin(t.Context().Done())
+	a.life, a.state = t.Context(), executor.Open(a.kv, "t", nil)
+	a.session = turn.NewSession(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
+	a.use.begin(t.Context().Done())
 	t.Cleanup(func() {
-		a.stint.end()
+		a.use.end()
 		a.stepDown()
 		if err := a.tiles.Close(); err != nil {
 			t.Error(err)
@@ -239,10 +239,10 @@ func TestACopyOfALeaseThatWentToAnotherIsGivenUpAtOnce(t *testing.T) {
 func TestATermIsItsHoldersOnly(t *testing.T) {
 	t.Parallel()
 	a, _, _ := holdingActor(t)
-	a.machine.Lead(false, "")
-	a.machine.Lead(true, "")
+	a.session.Lead(false, "")
+	a.session.Lead(true, "")
 	p := a.step(t, new(bare)).appended // claimed, and not read back
-	if p == nil || !p.Claim || a.machine.Term() != 2 {
+	if p == nil || !p.Claim || a.session.Term() != 2 {
 		t.Fatalf("no claim: %+v", p)
 	}
 	data, err := ledger.EncodeCommit([]*pb.Record{
@@ -257,8 +257,8 @@ func TestATermIsItsHoldersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	down := a.step(t, new(bare)).down
-	if a.holding() || a.machine.Term() != 0 || a.out != nil || down == nil || !down.Doubt {
-		t.Errorf("holding=%v term=%d %+v", a.holding(), a.machine.Term(), down)
+	if a.holding() || a.session.Term() != 0 || a.out != nil || down == nil || !down.Doubt {
+		t.Errorf("holding=%v term=%d %+v", a.holding(), a.session.Term(), down)
 	}
 	if p := a.step(t, new(bare)).appended; p != nil {
 		t.Errorf("it claims again, and no one has said that it leads: %+v", p)

@@ -19,10 +19,10 @@ func pageOf(id, action, hook string) executor.Page {
 // noPager publishes nothing.
 type noPager struct{}
 
-func (noPager) Lock()          {}
-func (noPager) Unlock()        {}
-func (noPager) Page(*Letter)   {}
-func (noPager) Unpage(*Letter) {}
+func (noPager) Lock()            {}
+func (noPager) Unlock()          {}
+func (noPager) Page(*Delivery)   {}
+func (noPager) Unpage(*Delivery) {}
 
 // TestAPageIsSentUntilItIsSettled: taken by a hook, answered by its owner or replaced by a
 // later one about the same; then it leaves nothing.
@@ -31,7 +31,7 @@ func TestAPageIsSentUntilItIsSettled(t *testing.T) {
 	var p Pages
 	taken, _ := p.Add(pageOf("1", "a", "payments"), false)
 	if again, _ := p.Add(pageOf("1", "a", "payments"), false); again != nil {
-		t.Error("one page, two letters")
+		t.Error("one page, two deliveries")
 	}
 	answered, _ := p.Add(pageOf("2", "b", "payments"), false)
 	own, _ := p.Add(pageOf("3", "c", "ops"), true)
@@ -56,7 +56,7 @@ func TestAPageIsSentUntilItIsSettled(t *testing.T) {
 		t.Error("what is settled is not the later page")
 	}
 	p.Recorded(later.Key)
-	if !p.Take(own, "ops") || p.Len() != 0 || len(p.rooms.of) != 0 || p.rooms.letters != 0 || len(p.Taken()) != 0 {
+	if !p.Take(own, "ops") || p.Len() != 0 || len(p.rooms.of) != 0 || p.rooms.deliveries != 0 || len(p.Taken()) != 0 {
 		t.Errorf("left: %v, %+v", p.All(), p.rooms)
 	}
 }

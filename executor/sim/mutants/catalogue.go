@@ -483,7 +483,7 @@ var catalogue = []mutant{
 	{"a page that was not taken is forgotten", "executor/turn/ready.go",
 		"r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()", "r.Erase = m.state.Unerased()"},
 	{"a page is taken and not recorded", "executor/turn/pages.go",
-		"p.settle(l)\n\t\tp.done = append(p.done, l)", "p.forget(l)"},
+		"p.settle(d)\n\t\tp.done = append(p.done, d)", "p.forget(d)"},
 	{"a key that was not destroyed is not tried again", "executor/turn/erasures.go",
 		"e.queue = append(e.queue, plan)\n\t}\n}\n\n// Destroyed",
 		"delete(e.asked, plan)\n\t}\n}\n\n// Destroyed"},

@@ -56,7 +56,7 @@ func hunt(ctx context.Context, seeds int, only string) (survived int, err error)
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	g := ground{top: top, work: work, seeds: seeds}
 	tried := 0
-	each := func(in string, m mutant, look func(context.Context, string) (string, error)) error {
+	each := func(in string, m mutant, run func(context.Context, string) (string, error)) error {
 		if only != "" && m.name != only && in != only {
 			return nil
 		}
@@ -66,7 +66,7 @@ func hunt(ctx context.Context, seeds int, only string) (survived int, err error)
 		if err != nil {
 			return fmt.Errorf("mutant %q: %w", m.name, err)
 		}
-		found, err := look(ctx, overlay)
+		found, err := run(ctx, overlay)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
