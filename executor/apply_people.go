@@ -158,7 +158,7 @@ func (s about) reported(report *pb.CompensationReported) Result {
 // What an agent says of the whole plan: failed, cancelled, or to be unwound.
 
 // signal records that a plan failed or was cancelled, whole or in part. It undoes
-// nothing by itself: the leases that read plan.status do (S70). A plan that goes back
+// nothing by itself: the leases that read plan.status do. A plan that goes back
 // still takes the end of all of it.
 func (s *fold) signal(p *plan, signal rowspb.Signal, reason string, to back) Result {
 	switch {

@@ -13,8 +13,8 @@ import (
 )
 
 // The leases every plan has. There is no other way to an unwind than a lease
-// that turned true (S70): failure, cancel and deadline are conditions like any
-// other (S74).
+// that turned true: failure, cancel and deadline are conditions like any other, and
+// a tool error by itself undoes nothing.
 //
 // Their names are no tokens, so that no declared trigger can take their place.
 const (

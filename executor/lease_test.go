@@ -22,7 +22,7 @@ func when(name, condition string) *pb.Trigger {
 	return &pb.Trigger{Name: name, Condition: condition, Scope: pb.Scope_SCOPE_PLAN}
 }
 
-// TestConditionsOverFacts: true fires, unknown waits, false does not fire (S73).
+// TestConditionsOverFacts: true fires, unknown waits, false does not fire.
 func TestConditionsOverFacts(t *testing.T) {
 	for _, c := range []struct{ name, condition, play, want string }{
 		{"open world waits", `facts["x"].v == 1`, "turn", "open"},

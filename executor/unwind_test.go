@@ -33,7 +33,7 @@ var schedules = []struct{ name, setup, want string }{
 	{"nothing crossed: failed, never unwinding (S15)", "open a a- b b- fail turn", "failed: a=skipped b=skipped []"},
 	{"an empty plan fails (S15)", "open fail turn", "failed:  []"},
 	{"all skipped is compensated (S16)", "open a:eff a+ b:eff b+ fail turn", "compensated: a=skipped b=skipped []"},
-	{"a tool error alone undoes nothing (S70)", "open a a+ b b- turn @1h", "open: a=held b=held []"},
+	{"a tool error alone undoes nothing", "open a a+ b b- turn @1h", "open: a=held b=held []"},
 	{"success retires nothing (S59)", "open a a+ b b+ turn @1h", "open: a=held b=held []"},
 	{"commit retires all at once (S62)", "open a a+ b b- c c+ commit turn", "committed: a=retired b=retired c=retired []"},
 

@@ -53,7 +53,7 @@ func (s *State) leaseBehind(id string) (p *plan, a *action, l *rowspb.LeaseRow) 
 	return p, a, l
 }
 
-// wakeReaders looks at every lease that reads a fact, and at no other (S72).
+// wakeReaders looks at every lease that reads a fact, and at no other.
 func (s *State) wakeReaders(key string, at *pb.Address) {
 	list := s.watchers.Of(key)
 	if len(list) > 1 {

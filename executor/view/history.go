@@ -13,7 +13,7 @@ import (
 )
 
 // History returns a batch of what is recorded of an agent's plan, in order of
-// registration: what the agent needs to run its function again (S34, S35). Of
+// registration: what the agent needs to run its function again (S34). Of
 // another agent's plan it says whose it is; of none, nothing.
 func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 	p := r.core.Plan(q.Plan)

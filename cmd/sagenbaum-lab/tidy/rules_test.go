@@ -266,7 +266,7 @@ var statementNumber = regexp.MustCompile(`\b[SIA][0-9]{1,3}\b`)
 var documented = []string{"coordinator", "triggers", "proto"}
 
 // checkNumbers refuses statement numbers in the documentation of the Go API: its readers
-// have no list of them.
+// should not have to look one up in docs/statements.md.
 func checkNumbers(s source) (findings []string) {
 	read := func(top string) bool { return below(s.folder(), top) }
 	if s.test() || s.folder() != "ledger" && !slices.ContainsFunc(documented, read) {
