@@ -14,4 +14,4 @@ package executor
 
 // FoldVersion names the rules of this fold. It changes when the same records
 // would give another state.
-const FoldVersion = 15
+const FoldVersion = 16

@@ -80,6 +80,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AskedSince:
+			version = max(version, 9)
 		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),
 			r.GetTenantChanged().GetRequireNames():
 			version = max(version, readerOfKeys)

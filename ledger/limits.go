@@ -64,13 +64,14 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 8 if it asks for a new key, or begins the
-// term of a holder that has CopiesSince, NumbersSince and FoundSince; 7 if of one that has
+// this. A commit asks for the lowest that folds it: 9 if it begins the term of a holder that has
+// AskedSince, ReachesSince and UnchangedSince; 8 if it asks for a new key, or begins the term of
+// a holder that has CopiesSince, NumbersSince and FoundSince; 7 if of one that has
 // TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if
 // of one that has BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a
 // request undoes, or begins the term of a holder that has ScopedSince; 3 if it says what the
 // tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
-const ReaderVersion = 8
+const ReaderVersion = 9
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -125,3 +126,14 @@ const FoundSince = 15
 // again under another key. What asks for one under an earlier holder is refused, as that holder's
 // reader does; where it hides that from it, by its min_reader, it asks for a retry and no more.
 const NewKeySince = 15
+
+// AskedSince is the version of a holder's fold from which on doubt is settled while a plan is open.
+const AskedSince = 16
+
+// ReachesSince is the version of a holder's fold from which on verdicts, and the conditions that
+// say so, reach what is committed while it may be undone.
+const ReachesSince = 16
+
+// UnchangedSince is the version of a holder's fold from which on a contract may ask, before an
+// undo, whether what the action left is unchanged.
+const UnchangedSince = 16
