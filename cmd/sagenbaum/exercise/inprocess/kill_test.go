@@ -41,7 +41,7 @@ const (
 	plan   = "p"
 	files  = 4
 	// planTime undoes the plan of a program that was killed before it failed it.
-	planTime = 3 * time.Second
+	planTime = 2 * time.Second
 )
 
 func fileOf(dir string, n int) string { return filepath.Join(dir, fmt.Sprintf("file%d", n)) }
@@ -86,7 +86,7 @@ func write(ctx context.Context, s *host.Local, dir string) error {
 	}
 	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "writer",
 		Contracts: []contract.Contract{{Capability: "file.write", Class: contract.Compensable,
-			OnInDoubt: contract.InDoubtCompensate,
+			OnInDoubt: contract.InDoubtCompensate, Settle: time.Second,
 			Inverse:   &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input"}}}}})
 	if err != nil {
 		return err
