@@ -87,7 +87,8 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 }
 
 // next waits for a notice, or writes that there are none.
-func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door, notices <-chan *nats.Msg) bool {
+func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door,
+	notices <-chan *nats.Msg) bool {
 	pulse := time.NewTimer(w.pulse)
 	defer pulse.Stop()
 	select {

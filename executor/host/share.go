@@ -39,7 +39,8 @@ type interrupted struct{}
 
 func newProcessorUse(s *share) *processorUse {
 	start := time.Now()
-	return &processorUse{share: s, now: func() time.Duration { return time.Since(start) }, free: freeMax}
+	now := func() time.Duration { return time.Since(start) }
+	return &processorUse{share: s, now: now, free: freeMax}
 }
 
 // begin starts a turn. A tenant that works less than one part in freeShare of the

@@ -22,7 +22,7 @@ import (
 
 const (
 	filesPerPackageMax = 30 // that are no tests
-	methodsPerTypeMax  = 90
+	methodsPerTypeMax  = 88
 	testColumnsMax     = 120 // columnsMax is for everything else; a tab counts as one column
 )
 
@@ -60,7 +60,7 @@ var (
 		"coordinator/contract/compile/worked_test.go":    1,
 	}
 	tooManyFiles   = map[string]int{}
-	tooManyMethods = map[string]int{}
+	tooManyMethods = map[string]int{"executor.plan": 90, "ledger/audit.book": 90}
 )
 
 // overWide counts the lines of a file that are too wide. A line whose width comes from a struct

@@ -145,26 +145,6 @@ func stepUndoes(s api.PreviewStep) string {
 	return when(s.Inverse != "", "undoes "+s.Capability) + prefixed(", ", s.Fidelity)
 }
 
-// whyRead says how the fact came into a step.
-func whyRead(s api.WhyStep) string {
-	if s.By == "fact" {
-		return " the undo of " + s.Undone + " made "
-	}
-	return " it read "
-}
-
-// whyIs leads from the key of that fact to its value, if there is one.
-func whyIs(s api.WhyStep) string {
-	if s.Value != "" {
-		return " = "
-	}
-	return when(s.Retracted, ", retracted")
-}
-
-func round(c *api.Cycle) string {
-	return fmt.Sprintf("It repeats: %s, %d times", strings.Join(c.Plans, " → "), c.Rounds)
-}
-
 func took(u api.Undo) string {
 	if u.EndedNs == 0 {
 		return "–"
