@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -101,8 +102,10 @@ func foldingActor(t *testing.T) *actor {
 	t.Cleanup(func() {
 		a.use.end()
 		a.stepDown()
-		if err := a.tiles.Close(); err != nil {
-			t.Error(err)
+		if a.tiles != nil { // its session has not ended
+			if err := a.tiles.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 		if err := h.Close(); err != nil {
 			t.Error(err)
@@ -262,5 +265,74 @@ func TestATermIsItsHoldersOnly(t *testing.T) {
 	}
 	if p := a.step(t, new(bare)).appended; p != nil {
 		t.Errorf("it claims again, and no one has said that it leads: %+v", p)
+	}
+}
+
+// TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant: its host is sure of the lock, from when
+// it has it until before it gives it back, and has read of no later term.
+func TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := foldingActor(t)
+	holders, err := jetstream.OpenHolders(t.Context(), jetstream.HoldersConfig{Conn: r.conn, TTL: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.lead = newLeadership(r.conn, "t", "h1")
+	a.lead.holders = holders
+	may := shell{a}.mayRun(3)
+	if may() {
+		t.Fatal("it may run, and no one has the lock")
+	}
+	events, ended := make(chan holderEvent), make(chan struct{})
+	next := func() (e holderEvent) {
+		t.Helper()
+		select {
+		case e = <-events:
+		case <-time.After(testenv.Patience):
+			t.Fatal("it is not said whether this host has the lock")
+		}
+		return e
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { a.lead.keep(ctx, events); close(ended) }()
+	for _, when := range []string{"it has the lock", "another term had begun, and it still has the lock"} {
+		if e := next(); !e.held || e.current != "h1" {
+			t.Fatalf("%s: %+v", when, e)
+		}
+		if !may() {
+			t.Fatalf("%s, and nothing may run", when)
+		}
+		a.lead.askAgain()
+	}
+	next()
+	for _, c := range []struct {
+		read uint64
+		may  bool
+	}{{3, true}, {4, false}} {
+		if a.termRead.Store(c.read); may() != c.may {
+			t.Errorf("term %d was read, and a command of term 3 may run: %v", c.read, !c.may)
+		}
+	}
+	a.termRead.Store(0)
+	cancel()
+	<-ended
+	if may() {
+		t.Error("it may run, and the lock was given back")
+	}
+	if holder, err := holders.Holder(t.Context(), "t"); holder != "" || err != nil {
+		t.Errorf("%q has the lock: %v", holder, err)
+	}
+}
+
+// TestNothingOfASessionIsLeftForTheNext: what came of an append is that session's.
+func TestNothingOfASessionIsLeftForTheNext(t *testing.T) {
+	t.Parallel()
+	a, _, _ := holdingActor(t)
+	a.acks <- ack{sequence: 7}
+	a.endSession()
+	if len(a.acks) != 0 || a.out != nil {
+		t.Errorf("%d results of appends, sending %v", len(a.acks), a.out)
 	}
 }

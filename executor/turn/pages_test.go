@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -58,6 +59,26 @@ func TestAPageIsSentUntilItIsSettled(t *testing.T) {
 	p.Recorded(later.Key)
 	if !p.Take(own, "ops") || p.Len() != 0 || len(p.rooms.of) != 0 || p.rooms.deliveries != 0 || len(p.Taken()) != 0 {
 		t.Errorf("left: %v, %+v", p.All(), p.rooms)
+	}
+}
+
+// TestTakenPagesAreRecordedAFewAtATime: the first ones first, and the others after them.
+func TestTakenPagesAreRecordedAFewAtATime(t *testing.T) {
+	t.Parallel()
+	var p Pages
+	for n := range PagedMax + 1 {
+		l, _ := p.Add(pageOf(fmt.Sprint(n), fmt.Sprint("a", n), "payments"), false)
+		l.Page.Number = uint32(n + 1)
+		p.Take(l, "payments")
+	}
+	for _, first := range []uint32{1, PagedMax + 1} {
+		paged := p.Taken()
+		if len(paged) == 0 || len(paged) > PagedMax || paged[0].Number != first {
+			t.Fatalf("%d pages from %d on, want %d", len(paged), paged[0].Number, first)
+		}
+		if more := p.Settled(len(paged), noPager{}); more != (first == 1) {
+			t.Errorf("more after %d: %v", first, more)
+		}
 	}
 }
 

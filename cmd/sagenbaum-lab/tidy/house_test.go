@@ -47,7 +47,6 @@ var (
 		"executor/host/tree_test.go":          1,
 		"executor/oracle_test.go":             1,
 		"executor/sim/agent.go":               1,
-		"executor/sim/mutants/main.go":        1,
 		"executor/sim/people.go":              2,
 		"ledger/audit/audit.go":               1,
 		"ledger/audit/forgery_test.go":        1,

@@ -64,7 +64,7 @@ func fromDash(cmd *cobra.Command, args []string) error {
 }
 
 // gateway serves one client over standard input and output.
-func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) error {
+func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (err error) {
 	config, err := o.config()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) er
 	if err != nil {
 		return err
 	}
-	defer gateway.Close()
+	defer func() { err = errors.Join(err, gateway.Close()) }()
 	if o.listen != "" {
 		return listen(cmd, gateway, o.listen)
 	}

@@ -118,7 +118,7 @@ func (s hostSetup) disks(v *serving) []observe.Disk {
 	if tiles == "" {
 		tiles = filepath.Join(v.data, "executor", "tiles")
 	}
-	all := []observe.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")},
+	all := []observe.Disk{{Store: "state", Dir: host.StateDir(v.data)},
 		{Store: "tiles", Dir: tiles}}
 	if s.store != "" {
 		all = append(all, observe.Disk{Store: "ledger", Dir: s.store})
