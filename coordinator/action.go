@@ -396,8 +396,8 @@ func (p *Plan) admit(d *draft) (*action, error) {
 			return nil, a.barred
 		case a.givenUp != nil:
 			return nil, ledger.Refuse("action.id",
-				fmt.Sprintf("%q was given up while the plan was being undone",
-					d.ID), "an id of its own for each action")
+				fmt.Sprintf("%q was given up while the plan was being undone", d.ID),
+				"an id of its own for each action")
 		case a.state != actionRegistered && !report:
 			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", d.ID),
 				"an id of its own for each action")
@@ -478,9 +478,8 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 	}
 	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo),
 		&pb.ForwardRegistered{
-			Capability: d.Capability, After: slices.Clone(
-				d.After), Branch: d.Branch, Lifted: lifted, EffectCrossed: d.happened != nil,
-			Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
+			Capability: d.Capability, After: slices.Clone(d.After), Branch: d.Branch, Lifted: lifted,
+			EffectCrossed: d.happened != nil, Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
 		})
 	compensation := inverse.GetCompensationRegistered()
 	compensation.ValidUntilNs, compensation.HandlerVersion = d.validUntilNs, d.version

@@ -67,8 +67,8 @@ func (d *draft) capture(ctx context.Context, p *Plan) (json.RawMessage, error) {
 		Capability: call.Capability,
 		Arguments:  arguments, Key: key, Forward: t.Capability, TimeoutMs: max(1, timeout.Milliseconds()),
 	}
-	attempts, delay := cmp.Or(call.Attempts,
-		questionAttemptsDefault), cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
+	attempts := cmp.Or(call.Attempts, questionAttemptsDefault)
+	delay := cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
 	for question.Attempt = 1; ; question.Attempt++ {
 		before, final, err := p.c.question(ctx, question, timeout)
 		switch {

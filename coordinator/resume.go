@@ -296,15 +296,14 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegistered) {
 	a := &action{
 		plan:   p,
-		number: int(past.Number), pair: storedAt(p.id,
-			past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
+		number: int(past.Number), pair: storedAt(p.id, past.Sequence), state: actionEnded,
+		queued: time.Now(), finished: make(chan struct{}),
 		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability,
 			Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
 		past: &Recorded{
-			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome, Code: past.Code,
-			Message: past.Message,
-			Output:  slices.Clone(past.Output), ExternalRef: past.ExternalRef, Undone: past.Undone,
-			Input: past.Input,
+			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome,
+			Code: past.Code, Message: past.Message, Output: slices.Clone(past.Output),
+			ExternalRef: past.ExternalRef, Undone: past.Undone, Input: past.Input,
 		},
 		pastInput: past.Input, pastBefore: past.Before, registered: registered,
 		after:    slices.Clone(registered.After),

@@ -349,8 +349,7 @@ func (p *Plan) dropAfter(name string, at uint64) {
 		between := func(number int) bool { return to.at < number && number <= s.at }
 		return slices.ContainsFunc(p.children, between) ||
 			slices.ContainsFunc(p.order, func(a *action) bool {
-				return between(a.number) &&
-					!a.pair.failed()
+				return between(a.number) && !a.pair.failed()
 			})
 	})
 }

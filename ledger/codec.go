@@ -209,8 +209,8 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		at.address.Sequence, at.address.Index, at.address.Leaf = m.Sequence, uint32(i), at.leaf[:]
 		e := &entries[i]
 		e.Address = &at.address
-		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(bodies)), uint32(
-			minReader), body
+		e.Source, e.StampNs = source, m.StampNs
+		e.Count, e.Reader, e.Body = uint32(len(bodies)), uint32(minReader), body
 		record := new(pb.Record)
 		if err := record.UnmarshalVT(body); err != nil {
 			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protobuf",
@@ -331,8 +331,8 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		leaf := Leaf(tenant, m, uint32(i), uint32(len(c.Records)), minReader, body)
 		e := &entries[i]
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
-		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(
-			c.Records)), minReader, body
+		e.Source, e.StampNs = source, m.StampNs
+		e.Count, e.Reader, e.Body = uint32(len(c.Records)), minReader, body
 		e.json = true
 		e.Record, e.Err = readJSON(raw, fmt.Sprintf("records[%d]", i))
 		switch {

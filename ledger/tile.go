@@ -144,8 +144,8 @@ func ParseLeaf(data []byte) (Leafed, error) {
 	if len(rest) != 0 {
 		return bad("something follows it")
 	}
-	l.Tenant, l.Subject, l.Type, l.Body = string(fields[0]), string(fields[1]), string(
-		fields[2]), bytes.Clone(fields[3])
+	l.Tenant, l.Subject, l.Type = string(fields[0]), string(fields[1]), string(fields[2])
+	l.Body = bytes.Clone(fields[3])
 	return l, nil
 }
 

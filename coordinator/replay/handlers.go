@@ -68,8 +68,8 @@ func (h *handlers) capability(version string) string {
 	sum := sha256.Sum256([]byte(h.agent.Tenant + "\n" + h.agent.Agent + "\n" +
 		h.config.Function + "\n" + h.config.Plan.ID))
 	digest := hex.EncodeToString(sum[:5])
-	room := ledger.TokenLenMax - len(api.HandlerPrefix) - len(h.agent.Agent) - 1 - 1 - len(
-		digest) - 1 - len(version)
+	taken := len(api.HandlerPrefix) + len(h.agent.Agent) + 1 + 1 + len(digest) + 1 + len(version)
+	room := ledger.TokenLenMax - taken
 	return api.HandlerPrefix + h.agent.Agent + "." +
 		h.config.Function[:min(len(h.config.Function), room)] + "_" + digest + "." + version
 }

@@ -51,8 +51,8 @@ func copyPrintable(to, from reflect.Value) {
 		}
 		to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
 		for entry := from.MapRange(); entry.Next(); {
-			key, value := reflect.New(from.Type().Key()).Elem(), reflect.New(
-				from.Type().Elem()).Elem()
+			key := reflect.New(from.Type().Key()).Elem()
+			value := reflect.New(from.Type().Elem()).Elem()
 			copyPrintable(key, entry.Key())
 			copyPrintable(value, entry.Value())
 			to.SetMapIndex(key, value)

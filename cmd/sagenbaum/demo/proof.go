@@ -20,8 +20,8 @@ import (
 // finds the copy in which one word was changed.
 func (d *Demo) proof(ctx context.Context) error {
 	d.act("Proof: an auditor checks it all, with one file and one public key")
-	file, forged := filepath.Join(d.World.dir, "demo.bundle"), filepath.Join(d.World.dir,
-		"forged.bundle")
+	file := filepath.Join(d.World.dir, "demo.bundle")
+	forged := filepath.Join(d.World.dir, "forged.bundle")
 	d.check(d.executed(ctx, "ledger", "export", "-f", file) == cli.ExitGood,
 		"the ledger is exported")
 	status, err := d.Client.Status(ctx)

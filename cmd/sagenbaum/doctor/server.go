@@ -163,11 +163,9 @@ func examineDisks(v api.Status) Finding {
 		return skipped("disk", "", "not checked: the executor does not tell")
 	}
 	worst := ok("disk", "%s",
-		render.DiskText(slices.MinFunc(v.Disks,
-			func(a, b api.Disk) int {
-				return render.FreePercent(a) - render.FreePercent(
-					b)
-			})))
+		render.DiskText(slices.MinFunc(v.Disks, func(a, b api.Disk) int {
+			return render.FreePercent(a) - render.FreePercent(b)
+		})))
 	var details []string
 	for _, d := range v.Disks {
 		if d.FreeBytes >= diskFreeLow || render.FreePercent(d) >= diskFreeMin &&

@@ -218,8 +218,8 @@ func tailLineOf(m ledger.Message, e ledger.Entry) (TailLine, error) {
 		if err != nil {
 			return line, err
 		}
-		line.Kind, line.Plan, line.Action, line.Record = ledger.KindOf(
-			e.Record).Name, e.Record.Plan, e.Record.Action, raw
+		line.Kind, line.Record = ledger.KindOf(e.Record).Name, raw
+		line.Plan, line.Action = e.Record.Plan, e.Record.Action
 	}
 	return line, nil
 }

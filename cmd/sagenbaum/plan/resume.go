@@ -144,15 +144,11 @@ func cutsMeant(plan api.Plan, action, lease string) ([]api.Cut, error) {
 			"no lease of plan %s waits after a cut cascade: it is %s", plan.Plan, plan.State)
 	}
 	id, what := action, "lease "+lease
-	if at := slices.IndexFunc(plan.Cuts,
-		func(c api.Cut) bool {
-			return c.Action != "" &&
-				fmt.Sprint(c.Number) == action
-		}); at >= 0 {
+	numbered := func(c api.Cut) bool { return c.Action != "" && fmt.Sprint(c.Number) == action }
+	named := func(c api.Cut) bool { return c.Action == action }
+	if at := slices.IndexFunc(plan.Cuts, numbered); at >= 0 {
 		id = plan.Cuts[at].Action
-	} else if action != "" &&
-		!slices.ContainsFunc(plan.Cuts,
-			func(c api.Cut) bool { return c.Action == action }) {
+	} else if action != "" && !slices.ContainsFunc(plan.Cuts, named) {
 		a, err := render.FindAction(plan, action)
 		if err != nil {
 			return nil, err

@@ -128,8 +128,8 @@ func (o *otlp) Shutdown(context.Context) error {
 
 // resourceSpans are spans of one process, by their scope.
 func resourceSpans(spans []sdktrace.ReadOnlySpan) []*tracepb.ResourceSpans {
-	of := &tracepb.ResourceSpans{Resource: &resourcepb.Resource{Attributes: attributes(
-		spans[0].Resource().Attributes())}}
+	resource := attributes(spans[0].Resource().Attributes())
+	of := &tracepb.ResourceSpans{Resource: &resourcepb.Resource{Attributes: resource}}
 	scopes := map[string]*tracepb.ScopeSpans{}
 	for _, s := range spans {
 		name := s.InstrumentationScope().Name

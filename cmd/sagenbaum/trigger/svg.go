@@ -242,12 +242,13 @@ func (s *drawnStrip) breaks() {
 // ending draws the firing, or where the condition turned moot.
 func (s *drawnStrip) ending() {
 	c := &s.strip.Course
-	at, text, class, style := int64(
-		0), "", "quiet middle", `stroke="#59636E" stroke-width="1.5" stroke-dasharray="4 3"`
+	var at int64
+	text, class := "", "quiet middle"
+	style := `stroke="#59636E" stroke-width="1.5" stroke-dasharray="4 3"`
 	switch {
 	case c.Fires:
-		at, text, class, style = c.FiresNs, "fires at "+
-			triggers.FormatOffset(c.FiresNs), "fires middle", `stroke="#1F2328" stroke-width="2.2"`
+		at, text, class = c.FiresNs, "fires at "+triggers.FormatOffset(c.FiresNs), "fires middle"
+		style = `stroke="#1F2328" stroke-width="2.2"`
 	case c.Moot:
 		at, text = c.MootNs, "moot since "+triggers.FormatOffset(c.MootNs)
 	case c.Retired:

@@ -157,8 +157,8 @@ func lintCondition(programs *triggers.Cache, text string) TriggerView {
 		return v
 	}
 	digest := condition.Digest()
-	v.OK, v.Digest, v.Normal, v.StepsMax = true, hex.EncodeToString(digest[:]), triggers.Normalise(
-		text), condition.StepsMax()
+	v.OK, v.Digest = true, hex.EncodeToString(digest[:])
+	v.Normal, v.StepsMax = triggers.Normalise(text), condition.StepsMax()
 	constant, computed := condition.Keys()
 	v.Keys, v.Computed = append(v.Keys, constant...), computed
 	for _, root := range []struct {
