@@ -552,3 +552,13 @@ func contracted(change func(*pb.CompensationRegistered)) func(*scene) {
 		change(s.a.compensation)
 	}
 }
+
+// TestEveryKindHasAChapter: a record of a kind that no chapter judges would not be judged at all.
+func TestEveryKindHasAChapter(t *testing.T) {
+	fields := (&pb.Record{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	for i := range fields.Len() {
+		if name := string(fields.Get(i).Name()); chapters[name] == nil {
+			t.Errorf("no chapter is about %s", name)
+		}
+	}
+}
