@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Inside is server, agent and worker in this process, as a library: host.Start with its defaults.
@@ -46,6 +47,15 @@ func (p *Inside) Roots() []int { return nil }
 
 // Disk splits the bytes of the folder by store.
 func (p *Inside) Disk() map[string]int64 { return sizes(p.dir) }
+
+// Commits is how many commits the ledger has.
+func (p *Inside) Commits() uint64 {
+	answer, err := p.local.Host().Ask(tenant, api.TenantStatus.Name, struct{}{})
+	if err != nil {
+		return 0
+	}
+	return answer.(api.StatusAnswer).Status.Last
+}
 
 // Kill9 is not for a system in this process: the harness kills a copy of itself.
 func (p *Inside) Kill9() {}

@@ -87,7 +87,7 @@ func write(ctx context.Context, s *host.Local, dir string) error {
 	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "writer",
 		Contracts: []contract.Contract{{Capability: "file.write", Class: contract.Compensable,
 			OnInDoubt: contract.InDoubtCompensate, Settle: time.Second,
-			Inverse:   &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input"}}}}})
+			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input"}}}}})
 	if err != nil {
 		return err
 	}
