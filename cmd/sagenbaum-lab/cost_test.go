@@ -19,7 +19,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum-lab/peer"
 	"github.com/sagenbaum/sagenbaum/connect"
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
@@ -136,7 +136,7 @@ func TestAPlanCostsItsCommitsInProcess(t *testing.T) {
 	if !lines.Scan() || lines.Text() != "warm" {
 		t.Fatalf("it says %q", lines.Text())
 	}
-	warm, ledgerWarm := synced(t, calls), syncedBelow(t, calls, host.ServerDir(filepath.Join(dir, "data")))
+	warm, ledgerWarm := synced(t, calls), syncedBelow(t, calls, inprocess.ServerDir(filepath.Join(dir, "data")))
 	fmt.Fprintln(in)
 	var commits, allocations float64
 	lines.Scan()
@@ -144,7 +144,7 @@ func TestAPlanCostsItsCommitsInProcess(t *testing.T) {
 		t.Fatalf("it says %q", lines.Text())
 	}
 	all := float64(synced(t, calls)-warm) / insidePlans
-	syncs := float64(syncedBelow(t, calls, host.ServerDir(filepath.Join(dir, "data")))-ledgerWarm) / insidePlans
+	syncs := float64(syncedBelow(t, calls, inprocess.ServerDir(filepath.Join(dir, "data")))-ledgerWarm) / insidePlans
 	commits, allocations = commits/insidePlans, allocations/insidePlans
 	fmt.Fprintln(in)
 	if err := cmd.Wait(); err != nil {

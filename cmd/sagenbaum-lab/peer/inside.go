@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -16,7 +16,7 @@ type Inside struct {
 	program
 	version string
 	dir     string
-	local   *host.Local
+	local   *inprocess.Server
 }
 
 // NewInside is one of a version that is only named.
@@ -36,7 +36,7 @@ func (p *Inside) Info() (peer, version, variant, durability string) {
 // Start starts all on a folder.
 func (p *Inside) Start(ctx context.Context, dir string) (err error) {
 	p.dir = filepath.Join(dir, "data")
-	if p.local, err = host.Start(ctx, host.LocalConfig{Dir: p.dir}); err != nil {
+	if p.local, err = inprocess.Start(ctx, inprocess.Config{Dir: p.dir}); err != nil {
 		return err
 	}
 	return p.begin(func(name string) (*nats.Conn, error) { return p.local.Connect(nats.Name(name)) })
