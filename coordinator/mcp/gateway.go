@@ -318,6 +318,9 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if err != nil {
 		c.gone()
 	}
+	if r, ok := message.(*jsonrpc.Request); ok {
+		received(r)
+	}
 	return message, err
 }
 

@@ -108,7 +108,7 @@ var layers = map[string][]string{
 	"coordinator/contract/compile": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers",
 		"triggers/nearest", "coordinator/contract", "coordinator/contract/internal/argument"},
 	"coordinator/mcp": {"proto/api", "ledger", "triggers", "coordinator", "coordinator/contract",
-		"coordinator/worker"},
+		"coordinator/worker", "ledger/access/tries"},
 	"cmd":                  {"..."},
 	"cmd/sagenbaum-verify": {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},
 }
