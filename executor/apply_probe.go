@@ -201,7 +201,7 @@ func (a *action) compares() bool {
 }
 
 // unchangedNs is for how long, in ns of logical time, an answer that nothing was changed stands for
-// the attempt that follows it: as a rule that is dispatched with it.
+// the attempt that follows it, which as a rule is in the same commit.
 const unchangedNs = int64(10e9)
 
 // unchanged reports whether the answer to be had before an attempt is there.

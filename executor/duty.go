@@ -46,7 +46,8 @@ func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow,
 		Before: origin.fixed.Before, DutyOf: origin.id.N,
 	}, row)
 	payload := s.payload(origin.id)
-	payload.Output, payload.Found = output, nil
+	payload.Output = output
+	payload.Found = nil
 	rows.Payloads.Set(s.tx, d.id, payload)
 	return d
 }

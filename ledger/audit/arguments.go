@@ -162,6 +162,9 @@ func (b *book) argue(c *claim) *fault {
 	if !ok {
 		return nil
 	}
+	if f := c.askedUnder(); f != nil {
+		return f
+	}
 	want, err := b.bound(c.p, c.a, bindings)
 	var lost *triggers.Missing
 	switch {
@@ -179,6 +182,22 @@ func (b *book) argue(c *claim) *fault {
 			want, have)}
 	}
 	return nil
+}
+
+// askedUnder is what would have been right of the key of a question.
+func (c *claim) askedUnder() *fault {
+	k := c.Record.GetProbeAsked()
+	if k == nil {
+		return nil
+	}
+	want := c.b.undoKey(c.p, c.a)
+	if k.Done != nil {
+		want = keyOf(c.b, c.p, c.a, k.Done.Attempt)
+	}
+	if k.Key == want {
+		return nil
+	}
+	return &fault{"I19", fmt.Sprintf("key %q, and not %q", want, k.Key)}
 }
 
 // excuse reports whether a call was right at a place after its holder's last message.
