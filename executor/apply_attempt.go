@@ -38,7 +38,7 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 	a.dropRetry()
 	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup,
 		s.e.Address, s.e.Record.EpochNs
-	a.row.Unserved = false
+	a.row.Unserved, a.row.Change = false, pb.Change_CHANGE_UNSPECIFIED
 	s.out = a.id
 	if a.row.SentNs == 0 {
 		a.row.SentNs = s.e.Record.EpochNs
@@ -202,6 +202,9 @@ func (s about) failed(k *pb.CompensationFailed) Result {
 	case !k.InDoubt:
 		a.row.Answered = k.Attempt
 	}
+	if k.Changed {
+		s.changedAsTold(k)
+	}
 	a.unheard()
 	epoch := min(s.e.Record.EpochNs, epochMax)
 	if k.InDoubt { // its worker may be at work for as long again
@@ -221,7 +224,7 @@ func (a *action) afterFailure(k *pb.CompensationFailed, epoch int64) {
 	case k.InDoubt && c.Probe != nil && !inMemory(a):
 		a.row.Asking, a.row.AskedFrom = pb.Question_QUESTION_UNDO, a.row.Asked
 		a.wait(epoch)
-	case k.Final || spent(a):
+	case k.Final || k.Changed || spent(a):
 		a.land()
 		a.park()
 	default:
@@ -336,7 +339,7 @@ func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 	}
 	compiled := make([]*triggers.Binding, len(bindings))
 	for i, b := range bindings {
-		binding, err := a.plan.s.Programs.Binding(b.Expression)
+		binding, err := a.argument(b)
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
 		}
@@ -371,6 +374,7 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
 		Incomplete: a.row.OutputIncomplete,
 		Unnamed:    a.row.ReferenceIncomplete && a.name() == "",
+		Probe:      payload.Found,
 		Inexact:    !a.plan.s.readsExactly()}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {

@@ -320,6 +320,9 @@ func (s about) skipped(k *pb.CompensationSkipped) Result {
 
 func (s about) quarantined(k *pb.ActionQuarantined) Result {
 	a := s.a
+	if k.Changed != a.isChanged() {
+		return void("that action %s was changed by someone else is not why it is its owner's", a.fixed.Id)
+	}
 	switch a.row.Undo {
 	case rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING:
 		if next, why := a.nextStep(); next == stepSkip { // its outcome came first
@@ -337,6 +340,9 @@ func (s about) quarantined(k *pb.ActionQuarantined) Result {
 		a.land()
 	default:
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
+	}
+	if !k.Changed {
+		a.row.Change = pb.Change_CHANGE_UNSPECIFIED
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
 	a.settle(rowspb.Undo_UNDO_QUARANTINED, s.e.Address)

@@ -151,6 +151,9 @@ func (s about) reported(report *pb.CompensationReported) Result {
 	if done {
 		a.noteDone(report.Attempt)
 	}
+	if report.Answer == pb.Answer_ANSWER_CHANGED {
+		a.keepFound(s.e.Record.Payload.GetOutput())
+	}
 	a.heard(report, s.e.Address)
 	return effective
 }

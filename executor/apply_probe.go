@@ -2,6 +2,7 @@ package executor
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -10,8 +11,9 @@ import (
 )
 
 // Questions to the world: whether a doubtful effect is there (S97, S98, S104),
-// whether it is still there after an attempt without an answer, and whether it is
-// gone after an undo that says done.
+// whether it is still there after an attempt without an answer, whether it is gone
+// after an undo that says done, and, before an attempt, whether someone else has
+// changed what the forward left.
 
 // callOf is the call that a question makes.
 func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
@@ -39,6 +41,13 @@ func (s about) mayAsk(k *pb.ProbeAsked) string {
 			return ""
 		}
 		return "no attempt of it waits to be sent again"
+	case pb.Question_QUESTION_UNCHANGED:
+		next, why := a.nextStep()
+		resend := a.row.Undo == rowspb.Undo_UNDO_WAITING && first
+		if again || (begins(a) || resend) && next == stepCompare {
+			return s.settles()
+		}
+		return "whether it was changed decides nothing now " + why
 	case pb.Question_QUESTION_VERIFY:
 		other := a.row.Asking != pb.Question_QUESTION_VERIFY // a report needs no other question
 		if again || other && inFlight(a, k.Done.GetAttempt()) {
@@ -78,6 +87,7 @@ func (s about) probeAsked(k *pb.ProbeAsked) Result {
 			a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	}
 	a.row.Asking, a.row.Asked = k.Question, k.Attempt
+	a.row.Change = pb.Change_CHANGE_UNSPECIFIED
 	a.move(rowspb.Undo_UNDO_DISPATCHED)
 	result := s.e.Record.Payload.GetOutput()
 	if k.Done == nil {
@@ -98,6 +108,9 @@ func (s about) probeAnswered(k *pb.ProbeAnswered) Result {
 	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
 		return void("presence %d is none that this version knows", k.Presence)
 	}
+	if why := a.misjudged(k); why != "" {
+		return void("%s", why)
+	}
 	if k.Unserved {
 		if why := unservedQuestion(s.e, a, k); why != "" {
 			return void("%s", why)
@@ -107,8 +120,9 @@ func (s about) probeAnswered(k *pb.ProbeAnswered) Result {
 		s.inconclusive(k)
 		return effective
 	}
+	s.compared(k)
 	switch k.Question {
-	case pb.Question_QUESTION_EFFECT:
+	case pb.Question_QUESTION_EFFECT, pb.Question_QUESTION_UNCHANGED:
 		s.effectFound(k)
 	case pb.Question_QUESTION_UNDO:
 		s.undoFound(k)
@@ -140,7 +154,11 @@ func (s about) inconclusive(k *pb.ProbeAnswered) {
 		s.heardOf(pb.Answer_ANSWER_STOP, "the check after the undo is "+why)
 		return
 	}
-	a.row.Note = also(a, "in doubt, and the probe is "+why)
+	if k.Question == pb.Question_QUESTION_UNCHANGED {
+		a.row.Note = also(a, "whether someone else has changed it is not known: the probe is "+why)
+	} else {
+		a.row.Note = also(a, "in doubt, and the probe is "+why)
+	}
 	a.land()
 	a.park()
 }
@@ -162,10 +180,116 @@ func (s about) effectFound(k *pb.ProbeAnswered) {
 	a.row.Presence = k.Presence
 	a.named(k)
 	a.land()
-	a.owe()
+	if k.Presence == pb.Presence_PRESENCE_ABSENT || !a.parkChanged() {
+		a.owe()
+	}
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 		s.foundDuplicates(k.Duplicates)
 	}
+}
+
+// What someone else has changed since the forward is not undone: the undo would overwrite it.
+// Where the contract has a condition for that, the probe is asked right before each attempt; its
+// answer to another question, if an attempt follows at once, is taken for both.
+
+// compares reports whether an attempt needs an answer that what the forward left is as it left
+// it: the contract has a condition, and the owner has not said that the undo goes out all the
+// same. Where the undo only bars a forward of which nothing is there, there is nothing to compare.
+func (a *action) compares() bool {
+	bars := refusesLate(a) && a.row.AbsentNs != 0 && doubted(a)
+	return a.fixed.Compensation.GetUnchanged() != "" && !a.row.Overwrite && !bars
+}
+
+// unchangedNs is for how long, in ns of logical time, an answer that nothing was changed stands for
+// the attempt that follows it, which as a rule is in the same commit.
+const unchangedNs = int64(10e9)
+
+// unchanged reports whether the answer to be had before an attempt is there.
+func (a *action) unchanged() bool {
+	return a.row.Change == pb.Change_CHANGE_NONE &&
+		a.plan.s.meta.TimeNs-a.row.ChangeNs <= unchangedNs
+}
+
+// mustJudge reports whether an answer that finds the effect has to say whether it was changed:
+// an attempt waits for that alone.
+func (a *action) mustJudge(k *pb.ProbeAnswered) bool {
+	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
+	return there && a.compares() && (k.Question == pb.Question_QUESTION_UNCHANGED ||
+		k.Question == pb.Question_QUESTION_UNDO && a.row.AskedToSend)
+}
+
+// misjudged says why what an answer says of a change cannot be said, or "".
+func (a *action) misjudged(k *pb.ProbeAnswered) string {
+	_, known := pb.Change_name[int32(k.Change)]
+	switch {
+	case k.Change == pb.Change_CHANGE_UNSPECIFIED && a.mustJudge(k):
+		return "whether action " + a.fixed.Id + " was changed is what was asked"
+	case k.Change == pb.Change_CHANGE_UNSPECIFIED:
+		return ""
+	case !known:
+		return fmt.Sprintf("change %d is none that this version knows", k.Change)
+	case a.fixed.Compensation.GetUnchanged() == "" || k.Question == pb.Question_QUESTION_VERIFY ||
+		a.plan.committing():
+		return "nothing asks whether action " + a.fixed.Id + " was changed"
+	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		return "an inconclusive answer says nothing of a change of action " + a.fixed.Id
+	}
+	return ""
+}
+
+// compared keeps what an answer says of a change, and what was found: the attempt that follows
+// may make its write conditional on it.
+func (s about) compared(k *pb.ProbeAnswered) {
+	a := s.a
+	if a.fixed.Compensation.GetUnchanged() == "" || a.plan.committing() ||
+		k.Question == pb.Question_QUESTION_VERIFY {
+		return
+	}
+	if a.row.Overwrite {
+		return // it goes out over what its owner has seen
+	}
+	a.row.Change, a.row.ChangeNs = k.Change, s.meta.TimeNs
+	a.keepFound(s.e.Record.Payload.GetOutput())
+}
+
+// changedAsTold takes a worker's word that someone else has changed what its undo is about, with
+// what it has found there.
+func (s about) changedAsTold(k *pb.CompensationFailed) {
+	a := s.a
+	a.row.Change, a.row.Overwrite = pb.Change_CHANGE_FOREIGN, false
+	a.row.Note = clip(joinText(noteChanged+", as its worker says", a.row.Note))
+	a.keepFound(s.e.Record.Payload.GetOutput())
+}
+
+// isChanged reports whether an action is its owner's because someone else has changed it.
+func (a *action) isChanged() bool {
+	return a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED && a.row.Change == pb.Change_CHANGE_FOREIGN
+}
+
+// keepFound keeps what is there now, as a probe or the worker of the undo says.
+func (a *action) keepFound(found []byte) {
+	s := a.plan.s
+	key := rows.Payloads.Key(a.id)
+	payload := s.payloadAt(key)
+	if len(found) == 0 && len(payload.Found) == 0 {
+		return
+	}
+	payload.Found = found
+	rows.Payloads.SetKey(s.tx, key, payload)
+}
+
+// noteChanged is why what someone else has changed is its owner's.
+const noteChanged = "changed by someone else: it is not as the forward left it, and the undo would " +
+	"overwrite that"
+
+// parkChanged gives what someone else has changed to its owner; false: it has not been.
+func (a *action) parkChanged() bool {
+	if a.row.Change != pb.Change_CHANGE_FOREIGN {
+		return false
+	}
+	a.row.Note = noteChanged
+	a.park()
+	return true
 }
 
 // named keeps what a probe calls the effect, for the next call. After an attempt of the undo of
@@ -229,6 +353,10 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 		a.land()
 		a.owe()
 		return
+	case a.row.Change == pb.Change_CHANGE_FOREIGN:
+		a.land()
+		a.parkChanged()
+		return
 	case spent(a):
 		a.row.Note = also(a, "the effect still stands after an attempt without an answer")
 		a.land()
@@ -242,6 +370,7 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 	if toSend {
 		a.wait(epoch)
 	} else {
+		a.row.Change = pb.Change_CHANGE_UNSPECIFIED // it may be another until then
 		a.again(epoch)
 	}
 }

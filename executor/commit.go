@@ -304,9 +304,10 @@ func (s about) answeredAtCommit(k *pb.Resolved) Result {
 func (s about) askedAgain(k *pb.RetryRequested) Result {
 	a := s.a
 	switch {
-	case k.NewKey:
-		return refused("retry_requested.new_key: given, and nothing of plan %s is being undone; "+
-			"want none", a.plan.id)
+	case k.NewKey, k.Overwrite:
+		field := map[bool]string{true: "new_key", false: "overwrite"}[k.NewKey]
+		return refused("retry_requested.%s: given, and nothing of plan %s is being undone; "+
+			"want none", field, a.plan.id)
 	case a.fixed.Compensation.GetProbe() == nil:
 		return refused("there is nothing to retry: the contract of %s has no probe",
 			a.fixed.Forward.GetCapability())

@@ -70,7 +70,8 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	}
 	timing := timingOf(in)
 	done, final, note := reply.Status == api.StatusDone, reply.Status == api.StatusStop, ""
-	if !done {
+	changed := reply.Status == api.StatusChanged
+	if !done && !changed {
 		done, final, note = d.meaning(p, a, reply, final)
 	}
 	if done {
@@ -84,8 +85,11 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	r := d.about(p, a, a.row.Dispatched)
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
 		Attempt: in.Attempt, Code: clip(reply.Code), Message: clip(joinText(clip(reply.Message), note)),
-		Final: final, Worker: clip(reply.Worker), Timing: timing,
+		Final: final || changed, Changed: changed, Worker: clip(reply.Worker), Timing: timing,
 	}}
+	if kept := output(reply); changed && len(kept) > 0 { // what is there
+		r.Payload = &pb.Payload{Output: kept}
+	}
 	return d.propose(r)
 }
 
@@ -231,10 +235,14 @@ func (d *decider) found(p *plan, a *action, in Answer) bool {
 			k.Presence, err = d.readVerify(p, a, reply)
 		} else {
 			err = d.readProbe(p, a, reply, k)
+			if err == nil {
+				err = d.readChange(p, a, reply, k)
+			}
 		}
 		if err != nil {
 			k.Presence, k.ExternalRef, k.Duplicates, k.Message = pb.Presence_PRESENCE_UNSPECIFIED, "", nil,
 				clip(err.Error())
+			k.Change = pb.Change_CHANGE_UNSPECIFIED
 		}
 	}
 	r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: k}
@@ -257,6 +265,31 @@ func (d *decider) readVerify(p *plan, a *action, reply *api.Reply) (pb.Presence,
 	default:
 		return 0, fmt.Errorf("ok of the contract's verify is %s, neither true nor false", value)
 	}
+}
+
+// readChange reads into k whether what a probe has found is as the forward left it. It is an error
+// not to know only where an attempt waits for that alone; elsewhere it is asked once more.
+func (d *decider) readChange(p *plan, a *action, reply *api.Reply, k *pb.ProbeAnswered) error {
+	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
+	if !there || !a.compares() || p.committing() {
+		return nil
+	}
+	value, err := a.read(a.fixed.Compensation.Unchanged,
+		func(v *triggers.BindingVars) { v.Probe = output(reply) })
+	switch {
+	case err != nil:
+		err = fmt.Errorf("unchanged of the contract: %w", err)
+	case string(value) == "true":
+		k.Change = pb.Change_CHANGE_NONE
+	case string(value) == "false":
+		k.Change = pb.Change_CHANGE_FOREIGN
+	default:
+		err = fmt.Errorf("unchanged of the contract is %s, neither true nor false", value)
+	}
+	if !a.mustJudge(k) {
+		return nil
+	}
+	return err
 }
 
 // readProbe reads the answer to a probe into k, as the contract says, or else

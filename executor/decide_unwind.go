@@ -52,7 +52,7 @@ func (d *decider) unwindStep(p *plan) bool {
 
 func quarantineReason(a *action) string {
 	why := a.row.Note
-	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved {
+	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved || a.isChanged() {
 		return clip(why)
 	}
 	if why == "" {
@@ -78,11 +78,15 @@ func (d *decider) report(p *plan, a *action) bool {
 	}
 	r := d.about(p, a, a.row.ReportedAt)
 	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message,
-		Final: k.Answer == pb.Answer_ANSWER_STOP, Timing: k.Timing}
+		Final:   k.Answer == pb.Answer_ANSWER_STOP || k.Answer == pb.Answer_ANSWER_CHANGED,
+		Changed: k.Answer == pb.Answer_ANSWER_CHANGED, Timing: k.Timing}
 	if pending := a.row.Pending; pending != nil {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: failed}
+	if found := a.plan.s.payload(a.id).Found; failed.Changed && len(found) > 0 {
+		r.Payload = &pb.Payload{Output: found}
+	}
 	return d.propose(r)
 }
 
@@ -100,8 +104,25 @@ func (d *decider) quarantine(p *plan, a *action, reason string) bool {
 		return d.propose(r)
 	}
 	r := d.about(p, a, cause)
-	r.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: &pb.ActionQuarantined{Reason: clip(reason)}}
+	k := &pb.ActionQuarantined{Reason: clip(reason), Changed: a.isChanged()}
+	r.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: k}
+	if k.Changed {
+		a.bothStates(r)
+	}
 	return d.propose(r)
+}
+
+// bothStates keeps with the quarantine of what someone else has changed what the forward left and
+// what is there now, as far as there is room.
+func (a *action) bothStates(r *pb.Record) {
+	payload := a.plan.s.payload(a.id)
+	for _, both := range []*pb.Payload{{Output: payload.Output, Found: payload.Found},
+		{Found: payload.Found}} {
+		if r.Payload = both; ledger.RecordSize(r) <= dispatchMax {
+			return
+		}
+	}
+	r.Payload = nil
 }
 
 // newborn reports whether an action is a duty of this very turn: its address is not
@@ -139,6 +160,11 @@ func (d *decider) next(p *plan, a *action) bool {
 		return d.quarantine(p, a, why)
 	case stepProbe:
 		return d.ask(p, a, pb.Question_QUESTION_EFFECT, cause)
+	case stepCompare:
+		if a.row.Attempt > 0 { // one of them may have undone it
+			return d.ask(p, a, pb.Question_QUESTION_UNDO, cause)
+		}
+		return d.ask(p, a, pb.Question_QUESTION_UNCHANGED, cause)
 	case stepChild:
 		return d.propose(&pb.Record{Plan: a.fixed.Child, Cause: cause, Kind: &pb.Record_UnwindStarted{
 			UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason), ParentPlan: p.id}}})

@@ -47,6 +47,7 @@ func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow,
 	}, row)
 	payload := s.payload(origin.id)
 	payload.Output = output
+	payload.Found = nil
 	rows.Payloads.Set(s.tx, d.id, payload)
 	return d
 }

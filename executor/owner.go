@@ -128,6 +128,9 @@ func (s *fold) retryRequested(p *plan, k *pb.RetryRequested) Result {
 	if k.NewKey {
 		answer.Answer = "retry --new-key"
 	}
+	if k.Overwrite {
+		answer.Answer += " --overwrite"
+	}
 	if !s.about(a).seconded(answer) {
 		return effective
 	}
@@ -136,6 +139,7 @@ func (s *fold) retryRequested(p *plan, k *pb.RetryRequested) Result {
 			Key: ledger.RetryKey(a.firstKey(), s.e.Address)})
 	}
 	a.row.AttemptsFrom, a.row.Approved, a.row.Unserved = a.row.Attempt, true, false
+	a.row.Change, a.row.Overwrite = pb.Change_CHANGE_UNSPECIFIED, k.Overwrite
 	if a.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
 		s.about(a).goOn()
 		return effective
@@ -163,7 +167,11 @@ func (a *action) retryRefused(k *pb.RetryRequested) string {
 	case k.NewKey && a.key() != a.keyOf(a.row.Attempt):
 		return "retry_requested.new_key: the next attempt of action " + id +
 			" has a new key already: want none"
-	case waits && a.row.Approved && a.row.AttemptsFrom == a.row.Attempt && !k.NewKey:
+	case k.Overwrite && a.fixed.Compensation.Unchanged == "":
+		return "retry_requested.overwrite: the contract of " + a.fixed.Forward.Capability +
+			" has no unchanged: want none"
+	case waits && a.row.Approved && a.row.AttemptsFrom == a.row.Attempt && !k.NewKey &&
+		k.Overwrite == a.row.Overwrite:
 		return "the undo of action " + id + " goes on already, as its owner said: it is " +
 			undoName(a.row.Undo)
 	case k.Force:
@@ -188,7 +196,7 @@ func (s about) goOn() {
 	}
 	next, _ := a.nextStep()
 	resend := flying(a.row.Undo) && a.row.Attempt > 0 && a.row.Asking != pb.Question_QUESTION_EFFECT &&
-		next == stepDispatch
+		(next == stepDispatch || next == stepCompare)
 	s.giveUp()
 	if !resend {
 		a.land()

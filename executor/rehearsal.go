@@ -234,8 +234,8 @@ func (r *rehearsal) note(records []*pb.Record) (calls []call) {
 	return calls
 }
 
-// answer lets a call succeed: undos are done, effects in doubt are present, and
-// checks after an undo find nothing.
+// answer lets a call succeed: undos are done, effects in doubt are present, nobody has changed
+// anything, and checks after an undo find nothing.
 func (r *rehearsal) answer(c call) {
 	p, a := r.d.state.plan(c.a.id.Plan), c.a
 	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED {
@@ -250,8 +250,10 @@ func (r *rehearsal) answer(c call) {
 		presence = pb.Presence_PRESENCE_ABSENT
 	}
 	rec := r.d.about(p, a, a.row.Dispatched)
-	rec.Kind = &pb.Record_ProbeAnswered{
-		ProbeAnswered: &pb.ProbeAnswered{Attempt: a.row.Asked, Question: c.question, Presence: presence},
+	answer := &pb.ProbeAnswered{Attempt: a.row.Asked, Question: c.question, Presence: presence}
+	if a.compares() && c.question != pb.Question_QUESTION_VERIFY && !p.committing() {
+		answer.Change = pb.Change_CHANGE_NONE
 	}
+	rec.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: answer}
 	r.d.propose(rec)
 }

@@ -40,11 +40,13 @@ import (
 //	a=stop  a=fail,lost,done      what the worker of a's undo answers, call by call;
 //	                              lost: no answer in time, late: a report will follow
 //	a.probe=present               what the probe answers: present, absent, duplicate, inconclusive, lost, fail
+//	a:unchanged  a.probe=same     asked first whether it is unchanged; the probe says: same, other
 //	a.verify=gone                 what the check answers: gone, there, lost
 //	tell:a#1=done                 a worker reports on attempt 1 (done, fail, stop)
 //	resolve:a  halt:a  retry:a    an operator's word on a quarantined action; resolve:a@bob of operator bob
 //	accept:a  lost:a              likewise: it stays; it cannot be undone any more
-//	skip:a  force:a  newkey:a       let the unwind go on without it; retry by force, under a new key, both (newkey!:a)
+//	skip:a  force:a  newkey:a     let the unwind go on without it; retry by force, under a new key, both (newkey!:a)
+//	overwrite:a                   retry over what someone else has changed
 //	lone:x                        a forward without its registration
 //	judge:a=block  =block*        a verdict, which says that it undoes the plan
 //	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
@@ -100,6 +102,11 @@ func (s *schedule) answer(c Command) *api.Reply {
 	case "gone", "there":
 		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") +
 			`}`)}
+	case "same", "other":
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"present","same":` +
+			strconv.FormatBool(word == "same") + `}`)}
+	case "changed":
+		return &api.Reply{Status: api.StatusChanged, Code: "precondition", Output: json.RawMessage(`{"etag":"e7"}`)}
 	case "fail":
 		return &api.Reply{Status: api.StatusFailed, Code: "locked", Message: "try later"}
 	case "stop":
@@ -199,7 +206,7 @@ func (s *schedule) word(word string) []Result {
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
 	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
-		"tell", "judge", "reply"}, verb):
+		"overwrite", "tell", "judge", "reply"}, verb):
 		return s.about(verb, rest)
 	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
@@ -327,6 +334,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.?external_ref"})
 	case "blind": // probes after an attempt without an answer, not before
 		c.Probe, c.OnInDoubt = probe, pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
+	case "unchanged":
+		c.Probe, c.Unchanged = probe, "probe.same"
 	case "verify":
 		c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + id, Attempts: 2}, Ok: "verify.gone"}
 	case "pivot":
@@ -405,10 +414,11 @@ func (s *schedule) about(verb, rest string) []Result {
 			r.GetResolved().Outcome = pb.Resolution_RESOLUTION_LOST
 		}
 		return s.by(operator, action, r)
-	case "retry", "force", "newkey", "newkey!":
+	case "retry", "force", "newkey", "newkey!", "overwrite":
 		return s.by(operator, action,
 			&pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again",
-				Force: verb == "force" || verb == "newkey!", NewKey: strings.HasPrefix(verb, "newkey")}}})
+				Force: verb == "force" || verb == "newkey!", NewKey: strings.HasPrefix(verb, "newkey"),
+				Overwrite: verb == "overwrite"}}})
 	case "judge":
 		scope := pb.Scope_SCOPE_UNSPECIFIED
 		if strings.HasSuffix(answer, "*") {
@@ -432,7 +442,7 @@ func (s *schedule) about(verb, rest string) []Result {
 		return nil
 	}
 	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED,
-		"stop": pb.Answer_ANSWER_STOP}
+		"stop": pb.Answer_ANSWER_STOP, "changed": pb.Answer_ANSWER_CHANGED}
 	key := ledger.Key("t", s.plan, action, ledger.PurposeUndo)
 	if s.planOf(s.plan) != nil && s.actionOf(s.plan, action) != nil { // of an undone plan: the key of the old one
 		key = s.actionOf(s.plan, action).KeyOf(uint32(n))

@@ -22,6 +22,7 @@ const (
 	stepSkip            // nothing to undo
 	stepQuarantine      // its owner's
 	stepChild           // unwind the child plan
+	stepCompare         // ask the world whether it is as the forward left it
 )
 
 // crossed reports whether an action's effect crossed the boundary or may have.
@@ -93,7 +94,13 @@ func (a *action) nextStep() (step, string) {
 	if why := a.needsOwner(); why != "" && !a.row.Approved {
 		return stepQuarantine, why
 	}
-	return stepDispatch, ""
+	switch {
+	case !a.compares() || a.unchanged():
+		return stepDispatch, ""
+	case a.nameless(c.Probe.GetCall().GetBindings()):
+		return stepQuarantine, noteNameless // its answer would be about nothing
+	}
+	return stepCompare, ""
 }
 
 // doubt says what the contract wants when no one knows whether the effect is
@@ -148,13 +155,22 @@ func (a *action) nameless(bindings []*pb.Binding) bool {
 	}
 	compiled := make([]*triggers.Binding, len(bindings))
 	for i, b := range bindings {
-		binding, err := a.plan.s.Programs.Binding(b.Expression)
+		binding, err := a.argument(b)
 		if err != nil {
 			return false // its owner hears of that
 		}
 		compiled[i] = binding
 	}
 	return triggers.Nameless(compiled, a.vars)
+}
+
+// argument compiles an argument of a call. What a probe has found may be one where the probe is
+// asked before each attempt.
+func (a *action) argument(b *pb.Binding) (*triggers.Binding, error) {
+	if a.fixed.Compensation.GetUnchanged() != "" {
+		return a.plan.s.Programs.Reader(b.Expression)
+	}
+	return a.plan.s.Programs.Binding(b.Expression)
 }
 
 // noteNameless is why an undo that names nothing is its owner's.

@@ -423,9 +423,10 @@ func checkRequested(k *pb.CompensationRequested) error {
 
 func checkReported(c *pb.CompensationReported) error {
 	switch c.Answer {
-	case pb.Answer_ANSWER_DONE, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP:
+	case pb.Answer_ANSWER_DONE, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP,
+		pb.Answer_ANSWER_CHANGED:
 	default:
-		return Refuse("compensation_reported.answer", "not given", "done, failed or stop")
+		return Refuse("compensation_reported.answer", "not given", "done, failed, stop or changed")
 	}
 	return firstOf(text("compensation_reported.key", c.Key),
 		text("compensation_reported.token", c.Token),

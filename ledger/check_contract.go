@@ -46,8 +46,23 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 	return firstOf(checkBindings(at, c.Bindings), text(at+"key", c.Key),
 		text(at+"worker_version", c.WorkerVersion),
 		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop",
-			c.Stop),
+			c.Stop), checkUnchanged(at, c),
 		checkTriggers("compensation_registered", c.Triggers), checkCalls(at, c), checkActuator(at, c))
+}
+
+// checkUnchanged checks the condition under which an undo overwrites nothing of anybody else's.
+func checkUnchanged(at string, c *pb.CompensationRegistered) error {
+	switch {
+	case c.Unchanged == "":
+		return nil
+	case c.Probe == nil:
+		return Refuse(at+"unchanged", "given without a probe",
+			"a probe, which finds what is there now, or no unchanged")
+	case c.Capability == "" || c.Actuator == ActuatorMemory:
+		return Refuse(at+"unchanged", "given, and no worker undoes it",
+			"none, or an undo that a worker carries out")
+	}
+	return expression(at+"unchanged", c.Unchanged)
 }
 
 func checkFidelity(field, fidelity string) error {

@@ -75,13 +75,17 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 // would take the request for a retry under the same key.
 const readerOfKeys = 8
 
+// readerOfChanges is the first reader that knows of undos that are asked first whether someone
+// else has changed something.
+const readerOfChanges = 9
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= AskedSince:
-			version = max(version, 9)
+		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
+			version = max(version, readerOfChanges)
 		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),
 			r.GetTenantChanged().GetRequireNames():
 			version = max(version, readerOfKeys)

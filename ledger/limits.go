@@ -64,8 +64,8 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 9 if it begins the term of a holder that has
-// AskedSince, ReachesSince and UnchangedSince; 8 if it asks for a new key, or begins the term of
+// this. A commit asks for the lowest that folds it: 9 if it says whether someone else has changed
+// something, or begins the term of a holder that has AskedSince, ReachesSince and UnchangedSince; 8 if it asks for a new key, or begins the term of
 // a holder that has CopiesSince, NumbersSince and FoundSince; 7 if of one that has
 // TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if
 // of one that has BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a

@@ -199,6 +199,9 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		if k.RetryRequested.NewKey {
 			text += ", under a new key"
 		}
+		if k.RetryRequested.Overwrite {
+			text += ", over what someone else has changed"
+		}
 		return RoleOwner, asked(text, k.RetryRequested.Reason, k.RetryRequested.Actor)
 	case *pb.Record_Resolved:
 		name := strings.ToLower(strings.TrimPrefix(k.Resolved.Outcome.String(), "RESOLUTION_"))
@@ -297,9 +300,10 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 }
 
 var storyQuestions = map[pb.Question]string{
-	pb.Question_QUESTION_EFFECT: "did the forward happen?", pb.Question_QUESTION_UNDO: "does the " +
-		"effect still stand?",
-	pb.Question_QUESTION_VERIFY: "is the effect gone?",
+	pb.Question_QUESTION_EFFECT:    "did the forward happen?",
+	pb.Question_QUESTION_UNDO:      "does the effect still stand?",
+	pb.Question_QUESTION_VERIFY:    "is the effect gone?",
+	pb.Question_QUESTION_UNCHANGED: "is it as the forward left it?",
 }
 
 // storyOfOutcomes tells what became of actions and plans. A kind without a line of its
@@ -320,6 +324,8 @@ func storyOfOutcomes(r *pb.Record) (role, text string) {
 		if k.CompensationFailed.InDoubt {
 			text = fmt.Sprintf("attempt %d is in doubt: the undo may have happened",
 				k.CompensationFailed.Attempt)
+		} else if k.CompensationFailed.Changed {
+			text += ": someone else has changed what it is about"
 		} else if k.CompensationFailed.Final {
 			text += " for good"
 		}
@@ -329,6 +335,12 @@ func storyOfOutcomes(r *pb.Record) (role, text string) {
 		name := strings.ToLower(strings.TrimPrefix(k.ProbeAnswered.Presence.String(), "PRESENCE_"))
 		if k.ProbeAnswered.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
 			name = "inconclusive"
+		}
+		switch k.ProbeAnswered.Change {
+		case pb.Change_CHANGE_NONE:
+			name += ", and as the forward left it"
+		case pb.Change_CHANGE_FOREIGN:
+			name += ", and someone else has changed it"
 		}
 		return RoleAnswer, storyText("the effect is "+name, k.ProbeAnswered.Message)
 	case *pb.Record_CompensationSkipped:

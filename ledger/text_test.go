@@ -53,7 +53,7 @@ var exact = strings.Fields(`plan_opened.owner plan_opened.parent_plan plan_opene
 	plan_opened.function forward_registered.capability compensation_registered.capability
 	compensation_registered.key compensation_registered.worker_version compensation_registered.fidelity
 	compensation_registered.actuator compensation_registered.done compensation_registered.stop
-	compensation_registered.page compensation_registered.handler_version
+	compensation_registered.page compensation_registered.handler_version compensation_registered.unchanged
 	savepoint_set.name unwind_requested.to_savepoint fact_asserted.key fact_retracted.key
 	compensation_requested.actor compensation_requested.to_savepoint compensation_requested.from_action
 	cancel_requested.actor retry_requested.actor resolved.actor contract_published.capability

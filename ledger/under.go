@@ -14,11 +14,13 @@ import (
 
 // Under returns the entries of a message as a holder with this version of the fold reads them:
 // those of before TextsSince refused a record for a text that people read, and took a value that
-// is not exact; those of before NewKeySince knew of no new key, and those of before CopiesSince of
-// no ids. What is stored under them stays as it was.
+// is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
+// no ids, and those of before UnchangedSince of no undo that is asked whether someone else has
+// changed something. What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
-		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold)
+		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold) ||
+			e.hasUnchanged(fold)
 	}) {
 		return entries
 	}
@@ -47,7 +49,66 @@ func (e Entry) Under(fold uint32) Entry {
 		e.Record = proto.CloneOf(e.Record)
 		e.Record.GetRetryRequested().NewKey = false
 	}
+	if e.hasUnchanged(fold) {
+		e = e.withoutUnchanged()
+	}
 	return e
+}
+
+// saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody
+// else's, of which readers of before readerOfChanges do not know.
+func saysUnchanged(r *pb.Record) bool {
+	switch k := r.GetKind().(type) {
+	case *pb.Record_CompensationRegistered:
+		return k.CompensationRegistered.Unchanged != ""
+	case *pb.Record_RetryRequested:
+		return k.RetryRequested.Overwrite
+	case *pb.Record_CompensationReported:
+		return k.CompensationReported.Answer == pb.Answer_ANSWER_CHANGED
+	case *pb.Record_ProbeAsked:
+		return k.ProbeAsked.Question == pb.Question_QUESTION_UNCHANGED
+	case *pb.Record_ProbeAnswered:
+		return k.ProbeAnswered.Change != pb.Change_CHANGE_UNSPECIFIED
+	case *pb.Record_CompensationFailed:
+		return k.CompensationFailed.Changed
+	case *pb.Record_ActionQuarantined:
+		return k.ActionQuarantined.Changed
+	}
+	return false
+}
+
+// hasUnchanged reports whether an entry, or the other half of its pair, says of a change what a
+// holder with this version does not know.
+func (e Entry) hasUnchanged(fold uint32) bool {
+	return fold < UnchangedSince && e.Source.Class != ClassExecutor &&
+		(saysUnchanged(e.Record) || saysUnchanged(e.Pair))
+}
+
+// withoutUnchanged is an entry as such a holder reads it: it refuses what needs a later reader, and
+// what in JSON has a field that it does not know, and else does not see the field.
+func (e Entry) withoutUnchanged() Entry {
+	told := e.Record.GetCompensationReported() != nil
+	if e.json || e.Reader >= readerOfChanges || told {
+		e.Err = firstOf(e.Err, Refuse(KindOf(e.Record).Name, "the holder of this tenant does not know "+
+			"of undos that are asked whether something was changed", "a holder of a later version"))
+		return e
+	}
+	e.Record, e.Pair = clearUnchanged(e.Record), clearUnchanged(e.Pair)
+	return e
+}
+
+func clearUnchanged(r *pb.Record) *pb.Record {
+	if !saysUnchanged(r) {
+		return r
+	}
+	r = proto.CloneOf(r)
+	if c := r.GetCompensationRegistered(); c != nil {
+		c.Unchanged = ""
+	}
+	if c := r.GetRetryRequested(); c != nil {
+		c.Overwrite = false
+	}
+	return r
 }
 
 // asksNewKey reports whether an entry asks for what a holder with this version does not know.

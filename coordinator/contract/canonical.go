@@ -141,6 +141,7 @@ func (i Inverse) normal(refuse func(field, problem, want string)) *Inverse {
 	}
 	i.Jitter = &jitter
 	i.Done, i.Stop = argument.Expression(i.Done), argument.Expression(i.Stop)
+	i.Unchanged = argument.Expression(i.Unchanged)
 	if i.Verify != nil {
 		v := *i.Verify
 		v.With = argument.Normal("inverse.verify.with", v.With, refuse)

@@ -128,8 +128,9 @@ type Before struct {
 	Backoff  time.Duration  `json:"backoff,omitempty" jsonschema:"Before attempt 2, doubling. Default: 1s."`
 }
 
-// Inverse undoes the forward. Arguments read input, output, before, plan and meta
-// and are resolved when the undo is dispatched.
+// Inverse undoes the forward. Arguments read input, output, before, plan and meta, and beside
+// Unchanged also probe, what the probe has found right before. They are resolved when the undo is
+// dispatched.
 type Inverse struct {
 	Call          string         `json:"call" jsonschema:"Capability that undoes the forward."`
 	With          map[string]any `json:"with,omitempty" jsonschema:"Its arguments."`
@@ -144,6 +145,7 @@ type Inverse struct {
 	Dedupe        time.Duration  `json:"dedupe,omitempty" jsonschema:"How long the provider remembers an idempotency key; after that the probe is asked before it is sent again. Default: for ever."`
 	Done          string         `json:"done,omitempty" jsonschema:"CEL over error and result: true for an error that means undone already."`
 	Stop          string         `json:"stop,omitempty" jsonschema:"CEL over error and result: true for an error that will never go away."`
+	Unchanged     string         `json:"unchanged,omitempty" jsonschema:"CEL over probe: true where what the forward left is as it left it. The probe is asked before each attempt; what someone else has changed goes to its owner. Needs a probe."`
 	Verify        *Verify        `json:"verify,omitempty" jsonschema:"What is asked after the undo, to see that the effect is gone."`
 	Approve       string         `json:"approve,omitempty" jsonschema:"owner: each undo waits for the word of the plan's owner."`
 }

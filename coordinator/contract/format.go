@@ -109,7 +109,8 @@ func nodesOf(c Contract) (*yaml.Node, error) {
 }
 
 // celFields are the fields whose whole text is CEL.
-var celFields = []string{"answer", "external_ref", "ok", "done", "stop", "valid_until"}
+var celFields = []string{"answer", "external_ref", "ok", "done", "stop", "unchanged",
+	"valid_until"}
 
 func text(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}

@@ -27,6 +27,7 @@ type Example struct {
 	Input  any    `json:"input,omitempty" jsonschema:"Of the forward."`
 	Output any    `json:"output,omitempty" jsonschema:"Of the forward; leave it out for a forward in doubt."`
 	Before any    `json:"before,omitempty" jsonschema:"The before-image."`
+	Probe  any    `json:"probe,omitempty" jsonschema:"What the probe found right before the undo."`
 	Plan   any    `json:"plan,omitempty" jsonschema:"Default: id, label, owner and agent of a sample plan."`
 	Meta   any    `json:"meta,omitempty" jsonschema:"Default: keys and the like of a sample action."`
 
@@ -50,6 +51,7 @@ type ExampleProbe struct {
 	Output      any    `json:"output,omitempty" jsonschema:"What the probe returned."`
 	Presence    string `json:"presence" jsonschema:"How it must be read: present, absent, duplicate or inconclusive."`
 	ExternalRef string `json:"external_ref,omitempty" jsonschema:"What external_ref must give; a list joined by commas."`
+	Unchanged   *bool  `json:"unchanged,omitempty" jsonschema:"What inverse.unchanged must give: whether it is as the forward left it."`
 }
 
 // ExampleVerify is one output of a check after an undo.

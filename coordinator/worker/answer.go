@@ -19,6 +19,7 @@ import (
 const (
 	CodeError         = "error"               // the handler failed
 	CodeStop          = "stop"                // the handler said Stop
+	CodeChanged       = "changed"             // the handler said Changed
 	CodeTimeout       = "timeout"             // the handler ran out of the attempt's time
 	CodePanic         = "panic"               // the handler panicked
 	CodeWorkerVersion = api.CodeWorkerVersion // the registration asks for another version
@@ -63,6 +64,25 @@ type stop struct{ cause error }
 
 func (e *stop) Error() string   { return e.cause.Error() }
 func (e *stop) Unwrap() []error { return []error{e.cause, ErrStop} }
+
+// Changed marks an error as another's write: the provider has refused the undo, or the worker has
+// found before it, that what the forward left is not there any more as it was (412 Precondition
+// Failed). The action is its owner's at once, who is shown found, what is there now; nil: it is
+// not known. A nil error stays nil.
+func Changed(found any, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &changed{err, found}
+}
+
+type changed struct {
+	cause error
+	found any
+}
+
+func (e *changed) Error() string { return e.cause.Error() }
+func (e *changed) Unwrap() error { return e.cause }
 
 // Working says that the undo takes longer than an attempt may: Report will tell
 // its end, and the executor asks again after until if it has not.
@@ -147,9 +167,14 @@ func reply(result Result, err error) api.Reply {
 
 func ended(result Result, err error) api.Reply {
 	var still *working
+	var foreign *changed
 	switch {
 	case err == nil:
 		return done(result)
+	case errors.As(err, &foreign):
+		r := done(Result{Output: foreign.found})
+		r.Status, r.Code, r.Message = api.StatusChanged, codeOf(err, CodeChanged), err.Error()
+		return r
 	case errors.As(err, &still):
 		return api.Reply{Status: api.StatusWorking, UntilMs: still.until.UnixMilli()}
 	case errors.Is(err, ErrStop):

@@ -53,6 +53,8 @@ func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Reco
 		report.Answer = pb.Answer_ANSWER_FAILED
 	case api.StatusStop:
 		report.Answer = pb.Answer_ANSWER_STOP
+	case api.StatusChanged:
+		report.Answer = pb.Answer_ANSWER_CHANGED
 	default:
 		return nil, ledger.Refuse("problem", r.Status, "an end: nil, Stop(err) or another error")
 	}

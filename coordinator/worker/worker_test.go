@@ -143,6 +143,9 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 		{"stop with a code", func(context.Context, api.Command) (Result, error) {
 			return Result{}, Stop(coded{errors.New("protected branch")})
 		}, api.Reply{Status: "stop", Code: "protected", Message: "protected branch"}},
+		{"changed", func(context.Context, api.Command) (Result, error) {
+			return Result{}, fmt.Errorf("cannot restore: %w", Changed(map[string]string{"etag": "e2"}, errors.New("412")))
+		}, api.Reply{Status: "changed", Code: "changed", Message: "cannot restore: 412", Output: json.RawMessage(`{"etag":"e2"}`)}},
 		{"working", func(context.Context, api.Command) (Result, error) { return Result{}, Working(until) },
 			api.Reply{Status: "working", UntilMs: until.UnixMilli()}},
 		{"panic", func(context.Context, api.Command) (Result, error) { panic("boom") },
@@ -524,7 +527,8 @@ func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 func TestReportSaysHowTheUndoEnded(t *testing.T) {
 	w := wire(t, nil)
 	for problem, want := range map[error]pb.Answer{errors.New("locked"): pb.Answer_ANSWER_FAILED,
-		Stop(errors.New("gone for good")): pb.Answer_ANSWER_STOP} {
+		Stop(errors.New("gone for good")):    pb.Answer_ANSWER_STOP,
+		Changed(nil, errors.New("not mine")): pb.Answer_ANSWER_CHANGED} {
 		r, err := w.reported(command("k1"), Result{}, problem)
 		if err != nil || r.GetCompensationReported().Answer != want ||
 			r.GetCompensationReported().Message != problem.Error() {

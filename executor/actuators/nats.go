@@ -252,7 +252,7 @@ func read(data []byte, c api.Command) (api.Reply, []*api.Mismatch, *Refusal) {
 	}
 	want := "done, failed, stop or working"
 	switch reply.Status {
-	case api.StatusDone, api.StatusFailed, api.StatusStop:
+	case api.StatusDone, api.StatusFailed, api.StatusStop, api.StatusChanged:
 		return reply, unread, nil
 	case api.StatusWorking:
 		if c.Purpose == ledger.PurposeUndo {

@@ -55,7 +55,14 @@ func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered) e
 
 func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 	const at = "compensation_registered."
-	if err := x.bindings(at, c.Bindings); err != nil {
+	programs := x.Programs.CheckBinding
+	if c.Unchanged != "" {
+		programs = x.checkReader // what the probe has found is at hand
+	}
+	if err := x.bindings(at, c.Bindings, programs); err != nil {
+		return err
+	}
+	if err := x.reader(at+"unchanged", c.Unchanged, "bool"); err != nil {
 		return err
 	}
 	if err := x.Triggers("compensation_registered", c.Triggers); err != nil {
@@ -68,7 +75,7 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 		return err
 	}
 	if p := c.Probe; p != nil {
-		if err := x.bindings(at+"probe.call.", p.Call.GetBindings()); err != nil {
+		if err := x.bindings(at+"probe.call.", p.Call.GetBindings(), x.Programs.CheckBinding); err != nil {
 			return err
 		}
 		if err := x.reader(at+"probe.answer", p.Answer, "string"); err != nil {
@@ -79,7 +86,7 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 		}
 	}
 	if v := c.Verify; v != nil {
-		if err := x.bindings(at+"verify.call.", v.Call.GetBindings()); err != nil {
+		if err := x.bindings(at+"verify.call.", v.Call.GetBindings(), x.Programs.CheckBinding); err != nil {
 			return err
 		}
 		return x.reader(at+"verify.ok", v.Ok, "bool")
@@ -98,12 +105,17 @@ func (x *Compiler) Triggers(at string, list []*pb.Trigger) error {
 	return nil
 }
 
-func (x *Compiler) bindings(at string, list []*pb.Binding) error {
+func (x *Compiler) checkReader(text string) error {
+	_, err := x.Programs.Reader(text)
+	return err
+}
+
+func (x *Compiler) bindings(at string, list []*pb.Binding, check func(string) error) error {
 	for i, b := range list {
 		if x.Between != nil {
 			x.Between(false)
 		}
-		if err := x.Programs.CheckBinding(b.Expression); err != nil {
+		if err := check(b.Expression); err != nil {
 			return uncompiled(fmt.Sprintf("%sbindings[%d].expression", at, i), err,
 				"CEL over input, output, before, plan and meta, as in output.id")
 		}
@@ -136,7 +148,11 @@ func (x *Compiler) namesForward(c *pb.CompensationRegistered) bool {
 		return true
 	}
 	for _, b := range c.Bindings {
-		binding, err := x.Programs.Binding(b.Expression)
+		compile := x.Programs.Binding
+		if c.Unchanged != "" {
+			compile = x.Programs.Reader
+		}
+		binding, err := compile(b.Expression)
 		if err == nil && binding.ReadsField("meta", "forward_key") {
 			return true
 		}

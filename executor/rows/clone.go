@@ -65,6 +65,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		DoubtedAs: r.DoubtedAs, OutputIncomplete: r.OutputIncomplete,
 		ReferenceIncomplete: r.ReferenceIncomplete, FoundRef: r.FoundRef,
 		Keys: r.Keys, SaidEarlier: r.SaidEarlier,
+		Change: r.Change, ChangeNs: r.ChangeNs, Overwrite: r.Overwrite,
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 	}

@@ -2530,6 +2530,9 @@ type ActionRow struct {
 	Undone              bool                      `protobuf:"varint,73,opt,name=undone,proto3" json:"undone,omitempty"`                                                       // a duty because of that: there is nothing to undo, and its owner is to know
 	Ahead               *v1.Address               `protobuf:"bytes,75,opt,name=ahead,proto3" json:"ahead,omitempty"`                                                          // a dispatch that waits for the success of another; none: none does
 	Behind              uint32                    `protobuf:"varint,76,opt,name=behind,proto3" json:"behind,omitempty"`                                                       // number of the action whose success that is
+	Change              v1.Change                 `protobuf:"varint,113,opt,name=change,proto3,enum=sagenbaum.v1.Change" json:"change,omitempty"`                             // what was found of its effect since the last attempt
+	ChangeNs            int64                     `protobuf:"varint,115,opt,name=change_ns,json=changeNs,proto3" json:"change_ns,omitempty"`                                  // logical time of that answer
+	Overwrite           bool                      `protobuf:"varint,114,opt,name=overwrite,proto3" json:"overwrite,omitempty"`                                                // its owner has it undone whatever was found
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2975,6 +2978,27 @@ func (x *ActionRow) GetBehind() uint32 {
 		return x.Behind
 	}
 	return 0
+}
+
+func (x *ActionRow) GetChange() v1.Change {
+	if x != nil {
+		return x.Change
+	}
+	return v1.Change(0)
+}
+
+func (x *ActionRow) GetChangeNs() int64 {
+	if x != nil {
+		return x.ChangeNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
 }
 
 // UndoKey is the idempotency key of an undo that its owner has asked for in place of the one before.
@@ -4255,7 +4279,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xfb\x10\n" +
+	" \x01(\tR\x06writer\"\xe4\x11\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4333,7 +4357,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\banswered\x18J \x01(\rR\banswered\x12\x16\n" +
 	"\x06undone\x18I \x01(\bR\x06undone\x12+\n" +
 	"\x05ahead\x18K \x01(\v2\x15.sagenbaum.v1.AddressR\x05ahead\x12\x16\n" +
-	"\x06behind\x18L \x01(\rR\x06behind\"1\n" +
+	"\x06behind\x18L \x01(\rR\x06behind\x12,\n" +
+	"\x06change\x18q \x01(\x0e2\x14.sagenbaum.v1.ChangeR\x06change\x12\x1b\n" +
+	"\tchange_ns\x18s \x01(\x03R\bchangeNs\x12\x1c\n" +
+	"\toverwrite\x18r \x01(\bR\toverwrite\"1\n" +
 	"\aUndoKey\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\xc5\x06\n" +
@@ -4539,12 +4566,13 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(v1.Question)(0),                  // 42: sagenbaum.v1.Question
 	(v1.Presence)(0),                  // 43: sagenbaum.v1.Presence
 	(*v1.CompensationSucceeded)(nil),  // 44: sagenbaum.v1.CompensationSucceeded
-	(*v1.CompensationDispatched)(nil), // 45: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 46: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 47: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 48: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 49: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 50: sagenbaum.v1.KeyRotated
+	(v1.Change)(0),                    // 45: sagenbaum.v1.Change
+	(*v1.CompensationDispatched)(nil), // 46: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 47: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 48: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 49: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 50: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 51: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
 	33, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
@@ -4615,34 +4643,35 @@ var file_executor_rowspb_rows_proto_depIdxs = []int32{
 	33, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
 	22, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
 	33, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	33, // 68: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	33, // 69: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	33, // 70: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	33, // 71: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	33, // 72: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	33, // 73: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	33, // 74: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	33, // 75: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	33, // 76: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	45, // 77: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	46, // 78: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	33, // 79: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	33, // 80: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	33, // 81: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	33, // 82: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	47, // 83: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	33, // 84: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	48, // 85: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	33, // 86: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	49, // 87: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	33, // 88: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	50, // 89: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	33, // 90: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	91, // [91:91] is the sub-list for method output_type
-	91, // [91:91] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	45, // 68: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
+	33, // 69: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	33, // 70: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	33, // 71: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	33, // 72: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	33, // 73: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	33, // 74: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	33, // 75: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	33, // 76: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	33, // 77: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	46, // 78: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	47, // 79: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	33, // 80: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	33, // 81: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	33, // 82: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	33, // 83: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	48, // 84: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	33, // 85: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	49, // 86: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	33, // 87: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	50, // 88: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	33, // 89: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	51, // 90: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	33, // 91: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }

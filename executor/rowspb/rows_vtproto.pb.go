@@ -2278,6 +2278,32 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ChangeNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ChangeNs))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.Overwrite {
+		i--
+		if m.Overwrite {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0x90
+	}
+	if m.Change != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Change))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0x88
+	}
 	if len(m.SaidEarlier) > 0 {
 		var pksize2 int
 		for _, num := range m.SaidEarlier {
@@ -4928,6 +4954,15 @@ func (m *ActionRow) SizeVT() (n int) {
 			l += protohelpers.SizeOfVarint(uint64(e))
 		}
 		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
+	if m.Change != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Change))
+	}
+	if m.Overwrite {
+		n += 3
+	}
+	if m.ChangeNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ChangeNs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8876,6 +8911,37 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return wrongWireType(wireType, "SaidEarlier")
 			}
+		case 113:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Change")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Change = v1.Change(value)
+			iNdEx = next
+		case 114:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Overwrite")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Overwrite = bool(v != 0)
+		case 115:
+			if wireType != 0 {
+				return wrongWireType(wireType, "ChangeNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.ChangeNs = int64(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

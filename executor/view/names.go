@@ -6,7 +6,9 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-func questionName(q pb.Question) string { return [...]string{"", "effect", "undo", "verify"}[q] }
+func questionName(q pb.Question) string {
+	return [...]string{"", "effect", "undo", "verify", "unchanged"}[q]
+}
 
 func onUndoFailureName(o pb.OnUndoFailure) string {
 	if o == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE {

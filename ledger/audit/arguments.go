@@ -39,8 +39,18 @@ func readable(b *book, p *plan, a *action) triggers.BindingVars {
 	return triggers.BindingVars{
 		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
 		Unnamed: a.unnamed && a.nameOf() == "", Inexact: !readsExactly(b.rules),
-		Plan: planOf(p), Meta: b.metaOf(p, a),
+		Plan: planOf(p), Meta: b.metaOf(p, a), Probe: a.found,
 	}
+}
+
+// argumentOf compiles an argument of a call. One of an undo that is asked whether someone else has
+// changed something may read what the probe has found.
+func argumentOf(programs *triggers.Cache, c *pb.CompensationRegistered,
+	x *pb.Binding) (*triggers.Binding, error) {
+	if c.GetUnchanged() != "" {
+		return programs.Reader(x.Expression)
+	}
+	return programs.Binding(x.Expression)
 }
 
 // bound evaluates bindings over what is recorded of an action.
@@ -48,7 +58,7 @@ func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error)
 	vars := readable(b, p, a)
 	out := []byte{'{'}
 	for i, x := range bindings {
-		binding, err := b.programs.Binding(x.Expression)
+		binding, err := argumentOf(b.programs, a.compensation, x)
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", x.Name, err)
 		}
@@ -152,6 +162,9 @@ func (b *book) argue(c *claim) *fault {
 	if !ok {
 		return nil
 	}
+	if f := c.askedUnder(); f != nil {
+		return f
+	}
 	want, err := b.bound(c.p, c.a, bindings)
 	var lost *triggers.Missing
 	switch {
@@ -169,6 +182,22 @@ func (b *book) argue(c *claim) *fault {
 			want, have)}
 	}
 	return nil
+}
+
+// askedUnder is what would have been right of the key of a question.
+func (c *claim) askedUnder() *fault {
+	k := c.Record.GetProbeAsked()
+	if k == nil {
+		return nil
+	}
+	want := c.b.undoKey(c.p, c.a)
+	if k.Done != nil {
+		want = keyOf(c.b, c.p, c.a, k.Done.Attempt)
+	}
+	if k.Key == want {
+		return nil
+	}
+	return &fault{"I19", fmt.Sprintf("key %q, and not %q", want, k.Key)}
 }
 
 // excuse reports whether a call was right at a place after its holder's last message.
@@ -209,6 +238,7 @@ type use uint8
 const (
 	condition use = iota
 	argument
+	found   // an argument beside which a probe was asked
 	truth   // read from an answer: true or false
 	word    // read from an answer: a text
 	reading // read from an answer: anything
@@ -223,10 +253,10 @@ func declared(at string, list []*pb.Trigger) (all []expression) {
 	return all
 }
 
-func argumentsOf(at string, list []*pb.Binding) (all []expression) {
+func argumentsOf(at string, list []*pb.Binding, as use) (all []expression) {
 	for i, b := range list {
 		field := fmt.Sprintf("%s.bindings[%d].expression", at, i)
-		all = append(all, expression{field, b.Expression, argument})
+		all = append(all, expression{field, b.Expression, as})
 	}
 	return all
 }
@@ -234,12 +264,15 @@ func argumentsOf(at string, list []*pb.Binding) (all []expression) {
 // expressionsOf lists all that a registration has.
 func expressionsOf(c *pb.CompensationRegistered) (all []expression) {
 	const at = "compensation_registered"
-	probe, verify := c.GetProbe(), c.GetVerify()
-	all = slices.Concat(declared(at, c.Triggers), argumentsOf(at, c.Bindings),
-		argumentsOf(at+".probe.call", probe.GetCall().GetBindings()),
-		argumentsOf(at+".verify.call", verify.GetCall().GetBindings()))
+	probe, verify, own := c.GetProbe(), c.GetVerify(), argument
+	if c.GetUnchanged() != "" {
+		own = found
+	}
+	all = slices.Concat(declared(at, c.Triggers), argumentsOf(at, c.Bindings, own),
+		argumentsOf(at+".probe.call", probe.GetCall().GetBindings(), argument),
+		argumentsOf(at+".verify.call", verify.GetCall().GetBindings(), argument))
 	for _, e := range []expression{
-		{at + ".done", c.Done, truth}, {at + ".stop", c.Stop, truth},
+		{at + ".unchanged", c.Unchanged, truth}, {at + ".done", c.Done, truth}, {at + ".stop", c.Stop, truth},
 		{at + ".verify.ok", verify.GetOk(), truth}, {at + ".probe.answer", probe.GetAnswer(), word},
 		{at + ".probe.external_ref", probe.GetExternalRef(), reading},
 	} {
@@ -279,7 +312,7 @@ func wrongWith(programs *triggers.Cache, e expression) string {
 		}
 		return "does not compile"
 	}
-	if r == nil || e.as == reading || r.Type() == "dyn" || r.Type() == "null_type" {
+	if r == nil || e.as == reading || e.as == found || r.Type() == "dyn" || r.Type() == "null_type" {
 		return ""
 	}
 	if want := map[use]string{truth: "bool", word: "string"}[e.as]; r.Type() != want {
@@ -294,7 +327,7 @@ func tellsForward(programs *triggers.Cache, c *pb.CompensationRegistered) bool {
 		if !strings.Contains(x.Expression, "meta") {
 			return false
 		}
-		argument, err := programs.Binding(x.Expression)
+		argument, err := argumentOf(programs, c, x)
 		return err == nil && argument.ReadsField("meta", "forward_key")
 	})
 }

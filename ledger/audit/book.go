@@ -188,6 +188,10 @@ type action struct {
 	presence              pb.Presence
 	pending               *pb.CompensationSucceeded
 	confirmed             bool
+	change                pb.Change // what was found since the last attempt
+	changeNs              int64     // logical time of that answer
+	found                 []byte    // what was there then
+	overwrite             bool      // its owner has it undone whatever was found
 	aliveUntilNs          int64
 	approved              bool
 	proposal              *proposal

@@ -177,6 +177,7 @@ var clauseCases = []struct {
 	{"I19.new-key", retries, func(s *scene) {
 		s.a.attempt, s.a.laterKeys, s.record.GetRetryRequested().NewKey = 1, []laterKey{{after: 1}}, true
 	}},
+	{"I23.overwrite", retries, func(s *scene) { s.record.GetRetryRequested().Overwrite = true }},
 	{"I19.flight", retries, func(s *scene) { s.a.undo = dispatched }},
 	{"I19.flight", retries, func(s *scene) { s.a.aliveUntilNs = 5 }},
 	{"I24.erased", erases, func(s *scene) { s.p.origin = "o" }},
@@ -279,6 +280,9 @@ var clauseCases = []struct {
 	{"I19.waits", dispatches, func(s *scene) { s.a.undo = dispatched }},
 	{"I19.attempt", dispatches, func(s *scene) { s.record.GetCompensationDispatched().Attempt = 2 }},
 	{"I20.next", dispatches, func(s *scene) { s.a.outcome = failed }},
+	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_UNSPECIFIED, 0)},
+	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_FOREIGN, 0)},
+	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_NONE, -answerStands-1)},
 	{"I19.undo", dispatches, func(s *scene) { s.record.GetCompensationDispatched().Capability = "x" }},
 	{"I20.blind", dispatches, func(s *scene) { s.a.outcome = inDoubt }},
 	{"I29.undo", dispatches, lands},
@@ -343,6 +347,8 @@ var clauseCases = []struct {
 	{"I29.quarantine", quarantines, func(s *scene) { s.a.undo = owed; lands(s) }},
 	{"I21.passed", quarantines, func(s *scene) { s.a.undo, s.b.undo = owed, dispatched }},
 	{"I23.state", quarantines, func(s *scene) { s.a.undo = dispatched }},
+	{"I23.changed", quarantines, func(s *scene) { s.record.GetActionQuarantined().Changed = true }},
+	{"I23.changed", quarantines, func(s *scene) { s.a.change = pb.Change_CHANGE_FOREIGN }},
 	{"I23.tries", quarantines, func(s *scene) {
 		s.a.failedForNow, s.a.attempt = true, 1
 		s.record.GetActionQuarantined().Reason = "undo failed: later"
@@ -371,11 +377,28 @@ var clauseCases = []struct {
 		k := s.record.GetProbeAnswered()
 		k.Unserved, k.Presence = true, pb.Presence_PRESENCE_PRESENT
 	}},
+	{"I20.change", finds, func(s *scene) {
+		k := s.record.GetProbeAnswered()
+		k.Presence, k.Change = pb.Presence_PRESENCE_PRESENT, pb.Change_CHANGE_NONE
+	}},
+	{"I20.change", finds, func(s *scene) {
+		comparing(pb.Change_CHANGE_UNSPECIFIED, 0)(s)
+		s.record.GetProbeAnswered().Change = 9
+	}},
+	{"I20.change", finds, func(s *scene) {
+		comparing(pb.Change_CHANGE_UNSPECIFIED, 0)(s)
+		k := s.record.GetProbeAnswered()
+		s.a.asking, k.Question = pb.Question_QUESTION_UNCHANGED, pb.Question_QUESTION_UNCHANGED
+		k.Presence = pb.Presence_PRESENCE_PRESENT
+	}},
 	{"I23.question", finds, func(s *scene) { s.record.GetProbeAnswered().Unserved = true }},
 	{"I20.doubt", asksForCommit, func(s *scene) { s.record.GetProbeAsked().Question = pb.Question_QUESTION_UNDO }},
 	{"I20.waits", asksForCommit, func(s *scene) { s.a.doubt = doubtSpent }},
 	{"I29.doubt", asksForCommit, func(s *scene) { s.a.outcome, s.a.atNs = unheardOf, 5 }},
 	{"I20.answer", findsForCommit, func(s *scene) { s.a.asked = 2 }},
+	{"I20.answer", findsForCommit, func(s *scene) {
+		s.record.GetProbeAnswered().Change = pb.Change_CHANGE_NONE
+	}},
 	{"I15.committing", waits, func(s *scene) { s.p.phase = ledger.StateUnwinding }},
 	{"I36.owner", waits, func(s *scene) { s.a.doubt = doubtAsked }},
 	{"I29.owner", waits, func(s *scene) { s.a.doubt, s.a.outcome, s.a.atNs = doubtDue, unheardOf, 5 }},

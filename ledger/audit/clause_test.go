@@ -415,6 +415,20 @@ func makes(s *scene) {
 	s.record.Cause = s.a.dispatched
 }
 
+// comparing gives action a a contract that asks whether something was changed, and an answer that
+// is so old, in ns.
+func comparing(change pb.Change, ns int64) func(*scene) {
+	return func(s *scene) {
+		if s.a.compensation == nil || s.a.compensation.Probe == nil {
+			outcome := s.a.outcome
+			s.probed()
+			s.a.outcome = outcome
+		}
+		s.a.compensation.Unchanged = "probe.same"
+		s.a.change, s.a.changeNs = change, s.l.book.now+ns
+	}
+}
+
 // probed gives action a a contract with a probe.
 func (s *scene) probed() {
 	s.a.outcome = inDoubt

@@ -134,6 +134,9 @@ func (b *book) asksNext(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool
 	case pb.Question_QUESTION_UNDO:
 		resend := a.undo == waiting || isReady && a.attempt > 0
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
+	case pb.Question_QUESTION_UNCHANGED:
+		waits := isReady || a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED
+		return again || waits && b.next(p, a) == doDispatch && b.comparesFirst(a)
 	case pb.Question_QUESTION_VERIFY:
 		done := k.Done.GetAttempt()
 		return again || a.asking != pb.Question_QUESTION_VERIFY && a.mayStillEnd(done)
@@ -208,6 +211,7 @@ func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 		return
 	}
 	noteName(b, a, k)
+	toSend := a.askedToSend
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
 		b.noteExtraRefs(p, a, k.Duplicates)
@@ -224,11 +228,14 @@ func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	case a.overtaken():
 		a.dropCall()
 		a.undo = owed
-	case a.noTriesLeft():
+	case a.isForeign(), a.noTriesLeft():
 		a.dropCall()
 		a.undo = exhausted
 	default:
 		a.undo = waiting
+		if !toSend { // it may be another until the next attempt
+			a.change = pb.Change_CHANGE_UNSPECIFIED
+		}
 	}
 }
 
@@ -379,26 +386,32 @@ func noteQuestion(b *book, c *claim) {
 		a.dropReport()
 	}
 	a.asking, a.asked, a.askedNs, a.undo = k.Question, k.Attempt, c.Record.EpochNs, dispatched
-	a.failedForNow = false
+	a.failedForNow, a.change = false, pb.Change_CHANGE_UNSPECIFIED
 	a.arguments = c.Record.Payload.GetArguments()
 }
 
 // noteFound is what a question found.
 func noteFound(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetProbeAnswered()
+	asksOfEffect := k.Question == pb.Question_QUESTION_EFFECT ||
+		k.Question == pb.Question_QUESTION_UNCHANGED
+	noteChange(b, c)
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		b.nothingFound(a, k)
-	case k.Question == pb.Question_QUESTION_EFFECT && k.Presence == pb.Presence_PRESENCE_ABSENT &&
+	case asksOfEffect && k.Presence == pb.Presence_PRESENCE_ABSENT &&
 		p.tooEarly(a, a.askedNs):
 		a.absentNs = a.askedNs // it rules nothing out, and is asked once more
 		a.dropCall()
 		a.undo = owed
-	case k.Question == pb.Question_QUESTION_EFFECT:
+	case asksOfEffect:
 		a.presence = k.Presence
 		noteName(b, a, k)
 		a.dropCall()
 		a.undo = owed
+		if k.Presence != pb.Presence_PRESENCE_ABSENT && a.isForeign() {
+			a.undo = exhausted
+		}
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 			b.noteExtraRefs(p, a, k.Duplicates)
 		}

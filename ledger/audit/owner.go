@@ -72,6 +72,9 @@ func noteRetry(b *book, c *claim) {
 	if k.NewKey {
 		word.answer = "retry under a new key"
 	}
+	if k.Overwrite {
+		word.answer += " over a change"
+	}
 	counts, waits := p.counts(c.Entry, a.proposal, word)
 	switch a.proposal = waits; {
 	case !counts:
@@ -85,6 +88,7 @@ func noteRetry(b *book, c *claim) {
 		a.laterKeys = append(slices.Clip(a.laterKeys), laterKey{a.attempt, c.Address})
 	}
 	a.attemptsFrom, a.approved, a.unserved, a.failedForNow = a.attempt, true, false, false
+	a.change, a.overwrite = pb.Change_CHANGE_UNSPECIFIED, k.Overwrite
 	switch a.undo {
 	case quarantined:
 		b.goOn(p)

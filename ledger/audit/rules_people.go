@@ -277,7 +277,8 @@ var retryClauses = []clause{
 		}),
 	toRetry("I23.again", "An undo that goes on already is not asked to.",
 		func(c *claim, a *action) judgement {
-			other := c.Record.GetRetryRequested().NewKey
+			k := c.Record.GetRetryRequested()
+			other := k.NewKey || k.Overwrite != a.overwrite
 			return unless(a.undo != owed || !a.approved || a.attemptsFrom != a.attempt || other,
 				"the undo of action %s goes on already", a.id)
 		}),
@@ -288,6 +289,13 @@ var retryClauses = []clause{
 			last := a.keysBefore(a.attempt) == len(a.laterKeys)
 			return unless(!k.NewKey || a.doubt == "" && a.attempt > 0 && last,
 				"no new_key: attempt %d of action %s is the last", a.attempt, a.id)
+		}},
+	{"I23.overwrite",
+		"An owner overwrites where a contract asks whether something was changed, and no doubt.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetRetryRequested(), c.a
+			return unless(!k.Overwrite || a.doubt == "" && a.compensation.GetUnchanged() != "",
+				"no overwrite: nothing asks whether action %s was changed", a.id)
 		}},
 	toRetry("I19.flight", "Without force an attempt that may be at work is waited for.",
 		func(c *claim, a *action) judgement {

@@ -56,6 +56,22 @@ var foundClauses = []clause{
 			return unless(!k.Unserved || k.Presence == pb.Presence_PRESENCE_UNSPECIFIED,
 				"no presence of action %s", c.a.id)
 		}},
+	{"I20.change", "An answer says of a change what its contract asks for, and no more.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetProbeAnswered(), c.a
+			_, known := pb.Change_name[int32(k.Change)]
+			there := k.Presence == pb.Presence_PRESENCE_PRESENT ||
+				k.Presence == pb.Presence_PRESENCE_DUPLICATE
+			waits := k.Question == pb.Question_QUESTION_UNCHANGED ||
+				k.Question == pb.Question_QUESTION_UNDO && a.askedToSend
+			if k.Change == pb.Change_CHANGE_UNSPECIFIED {
+				return unless(!waits || !there || !a.asksForChange(), "whether action %s was changed",
+					a.id)
+			}
+			may := a.compensation.GetUnchanged() != "" && k.Question != pb.Question_QUESTION_VERIFY &&
+				k.Presence != pb.Presence_PRESENCE_UNSPECIFIED
+			return unless(known && may, "nothing of a change of action %s", a.id)
+		}},
 	{"I23.question", "A question is given up as served by no one after the time of its contract.",
 		func(c *claim) judgement {
 			until := c.a.offeredUntil()
@@ -92,8 +108,9 @@ var doubtChapters = map[string]*chapter{
 				func(c *claim) judgement {
 					k, a := c.Record.GetProbeAnswered(), c.a
 					_, known := pb.Presence_name[int32(k.Presence)]
+					none := k.Change == pb.Change_CHANGE_UNSPECIFIED
 					return unless(a.doubt == doubtAsked && k.Question == a.asking &&
-						k.Attempt == a.asked && known,
+						k.Attempt == a.asked && known && none,
 						"no such question about action %s is out", a.id)
 				}}),
 		collect: noteDoubtAnswered,

@@ -120,6 +120,13 @@ var dispatchClauses = []clause{passed,
 			next := c.b.next(c.p, c.a)
 			return unless(next == doDispatch, "%s action %s", next, c.a.id)
 		}},
+	{"I20.unchanged",
+		"Where the contract asks, nothing is undone that someone else may have changed, unless the " +
+			"owner says so.",
+		func(c *claim) judgement {
+			return unless(!c.b.comparesFirst(c.a),
+				"no undo of action %s: no answer says that it is as its forward left it", c.a.id)
+		}},
 	{"I19.undo", "What is dispatched is the registered undo, under its key.",
 		func(c *claim) judgement {
 			k := c.Record.GetCompensationDispatched()
@@ -208,13 +215,8 @@ func (a *action) atUnwind(p *plan) bool { return a.undo != held || a.n > p.targe
 
 // questionContent are asked of every question.
 var questionContent = append([]clause{
-	{"I19.question", "A question is asked under the key of the undo.", func(c *claim) judgement {
-		key, want := c.Record.GetProbeAsked().Key, c.b.undoKey(c.p, c.a)
-		if done := c.Record.GetProbeAsked().Done; done != nil {
-			want = keyOf(c.b, c.p, c.a, done.Attempt)
-		}
-		return unless(key == want, "key %q, and not %q", want, key)
-	}},
+	{"I19.question", "A question is asked under the key of the undo.",
+		func(c *claim) judgement { return c.argued("I19") }},
 }, callContent...)
 
 // callContent are I30 and I37 of every call.
@@ -328,6 +330,13 @@ var skipClauses = []clause{passed,
 }
 
 var quarantineClauses = []clause{
+	{"I23.changed",
+		"What someone else has changed is its owner's for that, and what nobody has is not.",
+		func(c *claim) judgement {
+			is := c.a.undo == exhausted && c.a.isForeign()
+			return unless(c.Record.GetActionQuarantined().Changed == is,
+				"changed %v: what was found of action %s says so", is, c.a.id)
+		}},
 	{"I23.nothing", "What has nothing to undo is not its owner's.", func(c *claim) judgement {
 		return unless(!c.p.isReady(c.a) || c.b.next(c.p, c.a) != doSkip, "skip action %s", c.a.id)
 	}},

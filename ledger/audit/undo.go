@@ -75,10 +75,42 @@ func (b *book) next(p *plan, a *action) string {
 		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
+	case b.comparesFirst(a) && hasNoName(b, p, a, c.GetProbe().GetCall().GetBindings()):
+		return doQuarantine
 	default:
 		return doDispatch
 	}
 }
+
+// answerStands is for how long an answer that nothing was changed stands for the next attempt, ns.
+const answerStands = int64(10e9)
+
+// asksForChange: no attempt goes out unless a probe has said that what the forward left is as it
+// left it, or the owner that it goes out all the same. What only bars a forward that left nothing
+// overwrites nothing.
+func (a *action) asksForChange() bool {
+	return a.compensation.GetUnchanged() != "" && !a.overwrite &&
+		!(a.barred() && a.absentNs != 0 && a.unsure())
+}
+
+// comparesFirst: that answer is still to be had.
+func (b *book) comparesFirst(a *action) bool {
+	stands := a.change == pb.Change_CHANGE_NONE && b.now-a.changeNs <= answerStands
+	return a.asksForChange() && !stands
+}
+
+// noteChange keeps what an answer says of a change, and what is there.
+func noteChange(b *book, c *claim) {
+	a, k := c.a, c.Record.GetProbeAnswered()
+	if a.compensation.GetUnchanged() == "" || a.overwrite || k.Question == pb.Question_QUESTION_VERIFY ||
+		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
+		return
+	}
+	a.change, a.changeNs, a.found = k.Change, b.now, c.Record.Payload.GetOutput()
+}
+
+// isForeign: someone else has changed what it is about.
+func (a *action) isForeign() bool { return a.change == pb.Change_CHANGE_FOREIGN }
 
 // trustsBar: by the rules of earlier holders the undo of a forward that its provider refuses
 // went out unasked, unless its contract wanted a question in so many words.
@@ -113,7 +145,7 @@ func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 	}
 	chosen, names, empty, lost := false, 0, 0, false
 	for _, x := range bindings {
-		binding, err := b.programs.Binding(x.Expression)
+		binding, err := argumentOf(b.programs, c, x)
 		if err != nil {
 			return false
 		}
@@ -167,7 +199,7 @@ func (a *action) noTriesLeft() bool {
 func noteDispatch(b *book, c *claim) {
 	a, k := c.a, c.Record.GetCompensationDispatched()
 	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup, c.Address
-	a.dispatchedNs, a.unserved = c.Record.EpochNs, false
+	a.dispatchedNs, a.unserved, a.change = c.Record.EpochNs, false, pb.Change_CHANGE_UNSPECIFIED
 	a.undo, a.arguments = dispatched, c.Record.Payload.GetArguments()
 	a.askToken(k)
 }
@@ -188,6 +220,9 @@ func noteFailure(b *book, c *claim) {
 	a.pending = nil
 	a.unserved, a.failedForNow = k.Unserved, !k.Final && !k.InDoubt
 	a.dropReport()
+	if k.Changed {
+		a.change, a.overwrite, a.found = pb.Change_CHANGE_FOREIGN, false, c.Record.Payload.GetOutput()
+	}
 	if k.InDoubt { // its worker may be at work for as long again
 		a.aliveUntilNs = max(a.aliveUntilNs,
 			min(c.Record.EpochNs, epochMax)+callTimeout(a.compensation))
@@ -198,7 +233,7 @@ func noteFailure(b *book, c *claim) {
 		a.undo = owed
 	case k.InDoubt && a.compensation.GetProbe() != nil && !a.makesFact():
 		a.asking, a.askedFrom, a.undo = pb.Question_QUESTION_UNDO, a.asked, waiting
-	case k.Final || a.noTriesLeft():
+	case k.Final || k.Changed || a.noTriesLeft():
 		a.dropCall()
 		a.undo = exhausted
 	default:
@@ -216,6 +251,9 @@ func noteSkip(b *book, c *claim) {
 func noteQuarantine(b *book, c *claim) {
 	if c.a.undo == waiting { // its next call cannot be built
 		c.a.dropCall()
+	}
+	if !c.Record.GetActionQuarantined().Changed {
+		c.a.change = pb.Change_CHANGE_UNSPECIFIED
 	}
 	c.a.proposal = nil
 	b.closeAction(c.p, c.a, quarantined, c.Address)
@@ -277,6 +315,9 @@ func (a *action) noteToken(attempt uint32, worker string) {
 // noteReport keeps what a worker says of a long undo.
 func noteReport(b *book, c *claim) {
 	k, a := c.Record.GetCompensationReported(), c.a
+	if k.Answer == pb.Answer_ANSWER_CHANGED {
+		a.found = c.Record.Payload.GetOutput()
+	}
 	if a.ahead != nil { // it was sent, and is done before its turn
 		b.callBack(c.p, a)
 	}

@@ -67,6 +67,7 @@ const (
 	StatusDone    = "done"    // undone, or was undone already under this key
 	StatusFailed  = "failed"  // not undone; may be tried again
 	StatusStop    = "stop"    // never will be undone by trying again
+	StatusChanged = "changed" // not undone: someone else has changed what the forward left
 	StatusWorking = "working" // a CompensationReported record will follow
 )
 

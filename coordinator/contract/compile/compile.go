@@ -96,7 +96,7 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	if c.Before != nil {
 		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts,
 			c.Before.Backoff)
-		out.before = x.programsOf("before.with", out.Before.Bindings)
+		out.before = x.programsOf("before.with", out.Before.Bindings, x.programs.Binding)
 	}
 	if c.ValidUntil != "" {
 		out.validUntil = x.program("valid_until", c.ValidUntil, x.programs.Binding)
@@ -153,6 +153,10 @@ func (x *compiler) checkClass(c contract.Contract) {
 	if c.OnInDoubt == contract.InDoubtProbe && c.Probe == nil {
 		x.refuse("on_in_doubt", "probe, and there is none", "a probe, or compensate or quarantine")
 	}
+	if c.Inverse != nil && c.Inverse.Unchanged != "" && c.Probe == nil {
+		x.refuse("inverse.unchanged", "given without a probe",
+			"a probe, which finds what is there before the undo")
+	}
 	if c.Inverse != nil && c.Inverse.Dedupe > 0 && c.Probe == nil {
 		x.refuse("inverse.dedupe", "given without a probe",
 			"a probe, which is asked when the provider may have forgotten the key")
@@ -162,6 +166,15 @@ func (x *compiler) checkClass(c contract.Contract) {
 	}
 }
 
+// argument compiles an argument of the inverse. What the probe has found may be one where it is
+// asked before each attempt.
+func (x *compiler) argument(c contract.Contract) func(string) (*triggers.Binding, error) {
+	if c.Inverse != nil && c.Inverse.Unchanged != "" {
+		return x.programs.Reader
+	}
+	return x.programs.Binding
+}
+
 // namesForward reports whether the undo can tell its provider which forward it undoes:
 // by an argument, or as a handler in the agent's code, which gets the key.
 func (x *compiler) namesForward(c contract.Contract) bool {
@@ -169,7 +182,7 @@ func (x *compiler) namesForward(c contract.Contract) bool {
 		return true // or refused for another reason
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Inverse.With)) {
-		argument, err := x.programs.Binding(argument.Text(c.Inverse.With[name]))
+		argument, err := x.argument(c)(argument.Text(c.Inverse.With[name]))
 		if err != nil || argument.ReadsField("meta", "forward_key") {
 			return true // what does not compile is refused for that
 		}
@@ -252,6 +265,10 @@ func (x *compiler) checkMemory(i *contract.Inverse) {
 	}
 	if i.Dedupe != 0 {
 		x.refuse("inverse.dedupe", "given for actuator memory", "none: it forgets no key")
+	}
+	if i.Unchanged != "" {
+		x.refuse("inverse.unchanged", "given for actuator memory",
+			"none: a fact has one value, which the undo sets")
 	}
 	if i.Verify != nil {
 		x.refuse("inverse.verify", "given for actuator memory",
@@ -373,13 +390,14 @@ func (x *compiler) registration(c contract.Contract) *pb.CompensationRegistered 
 	if i == nil {
 		return out
 	}
-	out.Capability, out.Bindings = i.Call, x.bindings("inverse.with", i.With)
+	out.Capability, out.Bindings = i.Call, x.bindings("inverse.with", i.With, x.argument(c))
 	out.Attempts, out.BackoffNs, out.BackoffMaxNs = uint32(i.Attempts), int64(i.Backoff), int64(
 		i.BackoffMax)
 	out.JitterPercent, out.TimeoutNs, out.DedupeNs = uint32(*i.Jitter), int64(i.Timeout), int64(
 		i.Dedupe)
 	out.Actuator, out.WorkerVersion = i.Actuator, i.WorkerVersion
 	out.Done, out.Stop, out.Approve = i.Done, i.Stop, i.Approve == contract.ApproveOwner
+	out.Unchanged = i.Unchanged
 	if i.Agent != nil {
 		out.Agent = &pb.AgentTask{Tools: i.Agent.Tools, Prompt: i.Agent.Prompt,
 			MaxTurns: uint32(i.Agent.MaxTurns), Model: i.Agent.Model}
@@ -415,8 +433,8 @@ func lates(l contract.Late) pb.Late {
 
 func (x *compiler) call(field, capability string, with map[string]any, timeout time.Duration,
 	attempts int, backoff time.Duration) *pb.Call {
-	return &pb.Call{Capability: capability, Bindings: x.bindings(field+".with", with),
-		TimeoutNs: int64(timeout), Attempts: uint32(attempts), BackoffNs: int64(backoff)}
+	return &pb.Call{Capability: capability, TimeoutNs: int64(timeout),
+		Bindings: x.bindings(field+".with", with, x.programs.Binding), Attempts: uint32(attempts), BackoffNs: int64(backoff)}
 }
 
 // checkFits tries the contract in a pair: the ledger's own rules, and room in a

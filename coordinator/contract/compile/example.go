@@ -40,7 +40,7 @@ func (r *exampleRun) run() {
 	for _, v := range []struct {
 		given any
 		into  *json.RawMessage
-	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Before, &r.vars.Before}, {e.Plan,
+	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Probe, &r.vars.Probe}, {e.Before, &r.vars.Before}, {e.Plan,
 		&r.vars.Plan}, {e.Meta, &r.vars.Meta}} {
 		if v.given != nil {
 			*v.into = r.text(v.given)
@@ -59,6 +59,7 @@ func (r *exampleRun) run() {
 	}
 	for i, p := range e.Probes {
 		r.probe(fmt.Sprintf("probes[%d]", i), c.Probe, p)
+		r.unchanged(fmt.Sprintf("probes[%d].unchanged", i), c.Unchanged, p)
 	}
 	for i, v := range e.Verifies {
 		r.verify(fmt.Sprintf("verifies[%d]", i), c.Verify, v)
@@ -177,6 +178,23 @@ func (r *exampleRun) probe(field string, p *pb.Probe, want contract.ExampleProbe
 	}
 	if want.ExternalRef != "" && ref != want.ExternalRef {
 		r.mismatch(field+".external_ref", argument.Quote(ref), want.ExternalRef)
+	}
+}
+
+// unchanged compares whether a probe's answer is taken for what the forward left.
+func (r *exampleRun) unchanged(field, expression string, want contract.ExampleProbe) {
+	if want.Unchanged == nil {
+		return
+	}
+	if expression == "" {
+		r.fail(r.at+"."+field, "the contract has no inverse.unchanged", "")
+		return
+	}
+	vars := r.vars
+	vars.Probe = r.text(want.Output)
+	wanted := fmt.Sprint(*want.Unchanged)
+	if value, ok := r.reading(field, expression, vars); ok && string(value) != wanted {
+		r.mismatch(field, string(value), wanted)
 	}
 }
 

@@ -19,19 +19,24 @@ import (
 // names its place there.
 func (x *compiler) checkExpressions(c contract.Contract) {
 	if c.Before != nil {
-		x.checkWith("before.with", c.Before.With, "input", "plan", "meta")
+		x.checkWith("before.with", c.Before.With, x.programs.Binding, "input", "plan", "meta")
 	}
 	if i := c.Inverse; i != nil {
-		x.checkWith("inverse.with", i.With, argument.Roots...)
+		roots := argument.Roots
+		if i.Unchanged != "" {
+			roots = slices.Concat(roots, []string{"probe"})
+		}
+		x.checkWith("inverse.with", i.With, x.argument(c), roots...)
+		x.reader("inverse.unchanged", i.Unchanged, "bool", "probe")
 		x.reader("inverse.done", i.Done, "bool", "error", "result")
 		x.reader("inverse.stop", i.Stop, "bool", "error", "result")
 		if i.Verify != nil {
-			x.checkWith("inverse.verify.with", i.Verify.With, argument.Roots...)
+			x.checkWith("inverse.verify.with", i.Verify.With, x.programs.Binding, argument.Roots...)
 			x.reader("inverse.verify.ok", i.Verify.Ok, "bool", "verify", "result")
 		}
 	}
 	if c.Probe != nil {
-		x.checkWith("probe.with", c.Probe.With, argument.Roots...)
+		x.checkWith("probe.with", c.Probe.With, x.programs.Binding, argument.Roots...)
 		x.answer(x.reader("probe.answer", c.Probe.Answer, "string", "probe"))
 		x.reference(c.Probe.ExternalRef)
 	}
@@ -163,7 +168,8 @@ func (x *compiler) answer(b *triggers.Binding) {
 }
 
 // checkWith compiles each expression below a map of arguments by itself.
-func (x *compiler) checkWith(field string, with map[string]any, allowed ...string) {
+func (x *compiler) checkWith(field string, with map[string]any,
+	compile func(string) (*triggers.Binding, error), allowed ...string) {
 	if len(with) > ledger.BindingsMax {
 		x.refuse(field, fmt.Sprintf("%d arguments", len(with)),
 			fmt.Sprintf("at most %d", ledger.BindingsMax))
@@ -180,52 +186,55 @@ func (x *compiler) checkWith(field string, with map[string]any, allowed ...strin
 		if err != nil {
 			continue
 		}
-		x.checkValue(field+"."+name, value, allowed)
+		x.checkValue(field+"."+name, value, compile, allowed)
 	}
 }
 
-func (x *compiler) checkValue(field string, value any, allowed []string) {
+func (x *compiler) checkValue(field string, value any,
+	compile func(string) (*triggers.Binding, error), allowed []string) {
 	switch v := value.(type) {
 	case string:
 		text, ok := strings.CutPrefix(v, "=")
 		if !ok {
 			return
 		}
-		if b := x.program(field, text, x.programs.Binding); b != nil {
+		if b := x.program(field, text, compile); b != nil {
 			x.mayRead(field, b, allowed...)
 		}
 	case []any:
 		for i := range v {
-			x.checkValue(fmt.Sprintf("%s[%d]", field, i), v[i], allowed)
+			x.checkValue(fmt.Sprintf("%s[%d]", field, i), v[i], compile, allowed)
 		}
 	case map[string]any:
 		if path, ok := argument.PathIn(v); ok {
 			if text, err := argument.Translate(path); err == nil {
-				x.checkValue(field, "="+text, allowed)
+				x.checkValue(field, "="+text, compile, allowed)
 			}
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			x.checkValue(field+"."+name, v[name], allowed)
+			x.checkValue(field+"."+name, v[name], compile, allowed)
 		}
 	}
 }
 
 // bindings returns the records' form of normalised arguments, sorted by name, and
 // tries each as the executor will.
-func (x *compiler) bindings(field string, with map[string]any) []*pb.Binding {
+func (x *compiler) bindings(field string, with map[string]any,
+	compile func(string) (*triggers.Binding, error)) []*pb.Binding {
 	var out []*pb.Binding
 	for _, name := range slices.Sorted(maps.Keys(with)) {
 		out = append(out, &pb.Binding{Name: name, Expression: argument.Text(with[name])})
 	}
-	x.programsOf(field, out)
+	x.programsOf(field, out, compile)
 	return out
 }
 
-func (x *compiler) programsOf(field string, bindings []*pb.Binding) []bound {
+func (x *compiler) programsOf(field string, bindings []*pb.Binding,
+	compile func(string) (*triggers.Binding, error)) []bound {
 	var out []bound
 	for _, b := range bindings {
-		out = append(out, bound{b.Name, x.program(field+"."+b.Name, b.Expression, x.programs.Binding)})
+		out = append(out, bound{b.Name, x.program(field+"."+b.Name, b.Expression, compile)})
 	}
 	return out
 }

@@ -101,6 +101,7 @@ func (l *linter) warnings(c contract.Contract) {
 		l.warn("class", "no probe: an action in doubt is undone blindly",
 			"add a probe, or write on_in_doubt: compensate or quarantine")
 	}
+	l.restoring(c)
 	l.landing(c)
 	if c.Fidelity == contract.Lossy && c.Inverse.Approve == "" {
 		l.warn("fidelity", "a lossy undo runs without its owner's word", "add inverse.approve: owner")
@@ -115,6 +116,23 @@ func (l *linter) warnings(c contract.Contract) {
 	}
 	if c.Warn > 0 && c.ValidFor == 0 && c.ValidUntil == "" {
 		l.warn("warn", "there is no window to warn of", "add valid_for or valid_until")
+	}
+}
+
+// restoring asks what keeps an undo that puts back what was there before from overwriting what
+// someone else has written since.
+func (l *linter) restoring(c contract.Contract) {
+	if c.Inverse.Unchanged != "" || c.Inverse.Actuator == contract.ActuatorMemory {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Inverse.With)) {
+		b, err := l.programs.Binding(argument.Text(c.Inverse.With[name]))
+		if err == nil && b.Reads("before") {
+			l.warn("inverse", "it puts back what was there before, and may overwrite what someone else "+
+				"has written since", "add unchanged, as in probe.etag == output.etag, with a probe that "+
+				"finds what is there, and pass =probe.etag for the provider to compare")
+			return
+		}
 	}
 }
 
@@ -172,6 +190,7 @@ func (l *linter) fields(c *Compiled) {
 	l.known("probe.answer", t.Probe.GetAnswer(), fieldsOf)
 	l.known("probe.external_ref", t.Probe.GetExternalRef(), fieldsOf)
 	l.known("inverse.verify.ok", t.Verify.GetOk(), fieldsOf)
+	l.known("inverse.unchanged", t.Unchanged, fieldsOf)
 	l.known("inverse.done", t.Done, fieldsOf)
 	l.known("inverse.stop", t.Stop, fieldsOf)
 }

@@ -22,6 +22,9 @@ func TestTheAdviceOfLintIsRight(t *testing.T) {
 			"inverse: {call: a.b, with: {id: =input.id}}\n", head + "capability: a.delete\nclass: compensable\nlate: never\n" +
 			probe + "before: {call: a.get}\ninverse: {call: a.b, with: {id: =input.id}}\n"},
 		{"no probe", base + "late: never\ninverse: {call: a.b}\n", base + "late: never\n" + probe + "inverse: {call: a.b}\n"},
+		{"what someone else has written", base + "late: never\nbefore: {call: a.get}\n" + probe +
+			"inverse: {call: a.b, with: {text: =before.text}}\n", base + "late: never\nbefore: {call: a.get}\n" + probe +
+			"inverse: {call: a.b, with: {text: =before.text, if_match: =probe.etag}, unchanged: probe.etag == output.etag}\n"},
 		{"no probe", base + "late: never\ninverse: {call: a.b}\n",
 			base + "late: never\non_in_doubt: compensate\ninverse: {call: a.b}\n"},
 		{"no probe", base + "late: never\ninverse: {call: a.b}\n",

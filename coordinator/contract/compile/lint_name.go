@@ -20,7 +20,7 @@ func (l *linter) names(c *Compiled) {
 	reads, byReference := false, false
 	var all []*triggers.Binding
 	for _, b := range inverse.Bindings {
-		binding, err := l.programs.Binding(b.Expression)
+		binding, err := l.programs.Reader(b.Expression)
 		if err != nil {
 			return // refused before
 		}

@@ -30,6 +30,8 @@ func (l *linter) silent(c *Compiled) {
 		{"probe.answer", t.Probe.GetAnswer(), []string{"probe"}, `"absent"`, "absent"},
 		{"inverse.verify.ok", t.Verify.GetOk(), []string{"verify", "result"}, "true",
 			"taken for an effect that is gone"},
+		{"inverse.unchanged", t.Unchanged, []string{"probe"}, "true",
+			"taken for what the forward left"},
 		{"inverse.done", t.Done, failure, "true", "taken for an undo that is done"},
 		{"inverse.stop", t.Stop, failure, "true", "final"},
 	} {

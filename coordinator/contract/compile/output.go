@@ -28,9 +28,9 @@ func (x *compiler) outcomeReads(t *pb.CompensationRegistered) (paths [][]string,
 	bindings := slices.Concat(t.Bindings, t.Probe.GetCall().GetBindings(),
 		t.Verify.GetCall().GetBindings())
 	for _, b := range bindings {
-		add(x.programs.Binding(b.Expression))
+		add(x.programs.Reader(b.Expression))
 	}
-	readers := []string{t.Done, t.Stop, t.Probe.GetAnswer(), t.Probe.GetExternalRef(),
+	readers := []string{t.Done, t.Stop, t.Unchanged, t.Probe.GetAnswer(), t.Probe.GetExternalRef(),
 		t.Verify.GetOk()}
 	for _, text := range readers {
 		if text != "" {

@@ -72,6 +72,7 @@ func (x *compiler) inTheClear(c contract.Contract, out *Compiled) {
 		{"valid_until", c.ValidUntil}, {"inverse.done", t.Done}, {"inverse.stop",
 			t.Stop}, {"inverse.verify.ok", t.Verify.GetOk()},
 		{"probe.answer", t.Probe.GetAnswer()}, {"probe.external_ref", t.Probe.GetExternalRef()},
+		{"inverse.unchanged", t.Unchanged},
 	} {
 		if e.text == "" {
 			continue
@@ -92,7 +93,7 @@ func (x *compiler) inTheClear(c contract.Contract, out *Compiled) {
 // moves refuses an argument that computes from a sensitive field, or takes a part of it,
 // and reports whether it moves one.
 func (x *compiler) moves(field, text string, paths []seal.Path, actuator string) (sealed bool) {
-	b, err := x.programs.Binding(text)
+	b, err := x.programs.Reader(text)
 	if err != nil {
 		return false // refused before
 	}

@@ -312,6 +312,12 @@ var catalogue = []mutant{
 	{"a failure is a success", "executor/decide_answer.go",
 		"done, final, note := reply.Status == api.StatusDone, reply.Status == api.StatusStop, \"\"",
 		"done, final, note := reply.Status != api.StatusStop, reply.Status == api.StatusStop, \"\""},
+	{"what someone else has changed is not its owner's", "executor/apply_probe.go",
+		"if a.row.Change != pb.Change_CHANGE_FOREIGN {", "if a.row.Change < pb.Change_CHANGE_FOREIGN+1 {"},
+	{"nobody is asked whether it is unchanged", "executor/step.go",
+		"case !a.compares() || a.unchanged():", "case a.row.Change != pb.Change_CHANGE_FOREIGN:"},
+	{"an answer stands for a second attempt", "executor/apply_attempt.go",
+		"a.row.Unserved, a.row.Change = false, pb.Change_CHANGE_UNSPECIFIED", "a.row.Unserved = false"},
 	{"a command in flight is not kept", "executor/apply_attempt.go",
 		"rows.Flights.Add(s.tx, a.id)\n", ""},
 	{"the next call is not due", "executor/apply_attempt.go",
@@ -389,8 +395,8 @@ var catalogue = []mutant{
 	{"what a probe calls the effect is forgotten", "executor/apply_probe.go",
 		"a.row.FoundRef = k.ExternalRef", "_ = a.row.FoundRef"},
 	{"an extra effect is not owed", "executor/apply_probe.go",
-		"a.land()\n\ta.owe()\n\tif k.Presence == pb.Presence_PRESENCE_DUPLICATE {",
-		"a.land()\n\ta.owe()\n\tif k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {"},
+		"a.owe()\n\t}\n\tif k.Presence == pb.Presence_PRESENCE_DUPLICATE {",
+		"a.owe()\n\t}\n\tif k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {"},
 
 	// What a commit waits for, and what could not be kept.
 	{"a commit retires what is in doubt", "executor/apply_agent.go",

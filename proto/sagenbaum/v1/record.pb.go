@@ -498,6 +498,7 @@ const (
 	Answer_ANSWER_DONE        Answer = 1
 	Answer_ANSWER_FAILED      Answer = 2 // may be tried again
 	Answer_ANSWER_STOP        Answer = 3 // never will be
+	Answer_ANSWER_CHANGED     Answer = 4 // not done: someone else has changed what the forward left
 )
 
 // Enum value maps for Answer.
@@ -507,12 +508,14 @@ var (
 		1: "ANSWER_DONE",
 		2: "ANSWER_FAILED",
 		3: "ANSWER_STOP",
+		4: "ANSWER_CHANGED",
 	}
 	Answer_value = map[string]int32{
 		"ANSWER_UNSPECIFIED": 0,
 		"ANSWER_DONE":        1,
 		"ANSWER_FAILED":      2,
 		"ANSWER_STOP":        3,
+		"ANSWER_CHANGED":     4,
 	}
 )
 
@@ -550,6 +553,7 @@ const (
 	Question_QUESTION_EFFECT      Question = 1 // in doubt: did the forward happen?
 	Question_QUESTION_UNDO        Question = 2 // an attempt got no answer, or its key may be forgotten: is the effect still there?
 	Question_QUESTION_VERIFY      Question = 3 // a worker says done: is the effect gone?
+	Question_QUESTION_UNCHANGED   Question = 4 // before an attempt: is what the forward left as it left it?
 )
 
 // Enum value maps for Question.
@@ -559,12 +563,14 @@ var (
 		1: "QUESTION_EFFECT",
 		2: "QUESTION_UNDO",
 		3: "QUESTION_VERIFY",
+		4: "QUESTION_UNCHANGED",
 	}
 	Question_value = map[string]int32{
 		"QUESTION_UNSPECIFIED": 0,
 		"QUESTION_EFFECT":      1,
 		"QUESTION_UNDO":        2,
 		"QUESTION_VERIFY":      3,
+		"QUESTION_UNCHANGED":   4,
 	}
 )
 
@@ -647,6 +653,56 @@ func (Presence) EnumDescriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
+// Change is what a probe's answer says of what the forward left.
+type Change int32
+
+const (
+	Change_CHANGE_UNSPECIFIED Change = 0 // not asked, or not known
+	Change_CHANGE_NONE        Change = 1 // it is as the forward left it
+	Change_CHANGE_FOREIGN     Change = 2 // someone else has changed it
+)
+
+// Enum value maps for Change.
+var (
+	Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_NONE",
+		2: "CHANGE_FOREIGN",
+	}
+	Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_NONE":        1,
+		"CHANGE_FOREIGN":     2,
+	}
+)
+
+func (x Change) Enum() *Change {
+	p := new(Change)
+	*p = x
+	return p
+}
+
+func (x Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[12].Descriptor()
+}
+
+func (Change) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[12]
+}
+
+func (x Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Change.Descriptor instead.
+func (Change) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
+}
+
 type PlanEnd int32
 
 const (
@@ -686,11 +742,11 @@ func (x PlanEnd) String() string {
 }
 
 func (PlanEnd) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[12].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[13].Descriptor()
 }
 
 func (PlanEnd) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[12]
+	return &file_sagenbaum_v1_record_proto_enumTypes[13]
 }
 
 func (x PlanEnd) Number() protoreflect.EnumNumber {
@@ -699,7 +755,7 @@ func (x PlanEnd) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanEnd.Descriptor instead.
 func (PlanEnd) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 // Commit is the unit of append.
@@ -827,6 +883,7 @@ type Payload struct {
 	Arguments     []byte                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"` // JSON object: resolved arguments of a compensation
 	Detail        []byte                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`       // JSON or text: an error as the tool reported it
 	Before        []byte                 `protobuf:"bytes,5,opt,name=before,proto3" json:"before,omitempty"`       // JSON: what was there before the forward crossed (a before-image)
+	Found         []byte                 `protobuf:"bytes,6,opt,name=found,proto3" json:"found,omitempty"`         // JSON: of an action that someone else has changed: what is there now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -892,6 +949,13 @@ func (x *Payload) GetDetail() []byte {
 func (x *Payload) GetBefore() []byte {
 	if x != nil {
 		return x.Before
+	}
+	return nil
+}
+
+func (x *Payload) GetFound() []byte {
+	if x != nil {
+		return x.Found
 	}
 	return nil
 }
@@ -2660,6 +2724,7 @@ type CompensationRegistered struct {
 	HandlerVersion  string                 `protobuf:"bytes,27,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"`       // the agent's own process carries it out, with this version of the handler beside the action; empty: a worker
 	Sealed          bool                   `protobuf:"varint,28,opt,name=sealed,proto3" json:"sealed,omitempty"`                                            // its calls take sealed values: once the key of its plan is destroyed, they cannot be made
 	UnservedAfterNs int64                  `protobuf:"varint,29,opt,name=unserved_after_ns,json=unservedAfterNs,proto3" json:"unserved_after_ns,omitempty"` // how long no one may take a call of it before the action is its owner's; 0: 1 h
+	Unchanged       string                 `protobuf:"bytes,30,opt,name=unchanged,proto3" json:"unchanged,omitempty"`                                       // CEL over probe, input, output, before, plan, meta: what the forward left is as it left it; asked by the probe before each attempt, which is made only then
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2888,6 +2953,13 @@ func (x *CompensationRegistered) GetUnservedAfterNs() int64 {
 		return x.UnservedAfterNs
 	}
 	return 0
+}
+
+func (x *CompensationRegistered) GetUnchanged() string {
+	if x != nil {
+		return x.Unchanged
+	}
+	return ""
 }
 
 type ForwardCompleted struct {
@@ -3592,6 +3664,7 @@ type RetryRequested struct {
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	NewKey        bool                   `protobuf:"varint,4,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"` // the attempts from here on have another key, of this record: a provider that knows the earlier one may do it twice
+	Overwrite     bool                   `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"`         // what someone else has changed is undone all the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3650,6 +3723,13 @@ func (x *RetryRequested) GetForce() bool {
 func (x *RetryRequested) GetNewKey() bool {
 	if x != nil {
 		return x.NewKey
+	}
+	return false
+}
+
+func (x *RetryRequested) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
 	}
 	return false
 }
@@ -5139,6 +5219,7 @@ type CompensationFailed struct {
 	Worker        string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
 	Timing        *Timing                `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
 	Unserved      bool                   `protobuf:"varint,8,opt,name=unserved,proto3" json:"unserved,omitempty"` // no worker has taken it for as long as the registration allows: no further attempt
+	Changed       bool                   `protobuf:"varint,9,opt,name=changed,proto3" json:"changed,omitempty"`   // someone else has changed what the forward left, as its worker says: no further attempt
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5225,6 +5306,13 @@ func (x *CompensationFailed) GetTiming() *Timing {
 func (x *CompensationFailed) GetUnserved() bool {
 	if x != nil {
 		return x.Unserved
+	}
+	return false
+}
+
+func (x *CompensationFailed) GetChanged() bool {
+	if x != nil {
+		return x.Changed
 	}
 	return false
 }
@@ -5365,8 +5453,9 @@ type ProbeAnswered struct {
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Question      Question               `protobuf:"varint,5,opt,name=question,proto3,enum=sagenbaum.v1.Question" json:"question,omitempty"`
 	Worker        string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
-	Duplicates    []string               `protobuf:"bytes,7,rep,name=duplicates,proto3" json:"duplicates,omitempty"` // PRESENCE_DUPLICATE: external refs of the extra effects
-	Unserved      bool                   `protobuf:"varint,8,opt,name=unserved,proto3" json:"unserved,omitempty"`    // inconclusive: no worker has taken it for as long as the registration allows
+	Duplicates    []string               `protobuf:"bytes,7,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                   // PRESENCE_DUPLICATE: external refs of the extra effects
+	Unserved      bool                   `protobuf:"varint,8,opt,name=unserved,proto3" json:"unserved,omitempty"`                      // inconclusive: no worker has taken it for as long as the registration allows
+	Change        Change                 `protobuf:"varint,9,opt,name=change,proto3,enum=sagenbaum.v1.Change" json:"change,omitempty"` // as the registration's unchanged says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5457,9 +5546,17 @@ func (x *ProbeAnswered) GetUnserved() bool {
 	return false
 }
 
+func (x *ProbeAnswered) GetChange() Change {
+	if x != nil {
+		return x.Change
+	}
+	return Change_CHANGE_UNSPECIFIED
+}
+
 type ActionQuarantined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Changed       bool                   `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"` // someone else has changed what the forward left; payload.output has that, payload.found what is there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5499,6 +5596,13 @@ func (x *ActionQuarantined) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *ActionQuarantined) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
 }
 
 type HeldSetRetired struct {
@@ -6450,13 +6554,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\aAddress\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
-	"\x04leaf\x18\x03 \x01(\fR\x04leaf\"\x85\x01\n" +
+	"\x04leaf\x18\x03 \x01(\fR\x04leaf\"\x9b\x01\n" +
 	"\aPayload\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\fR\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xc9\x1f\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\x12\x14\n" +
+	"\x05found\x18\x06 \x01(\fR\x05found\"\xc9\x1f\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -6604,7 +6709,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"timeout_ns\x18\v \x01(\x03R\ttimeoutNs\x12\x1b\n" +
 	"\tsettle_ns\x18\f \x01(\x03R\bsettleNs\x12\x19\n" +
 	"\bgrace_ns\x18\r \x01(\x03R\agraceNs\x12&\n" +
-	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\"\xed\a\n" +
+	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\"\x8b\b\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -6639,7 +6744,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNs\x12'\n" +
 	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersion\x12\x16\n" +
 	"\x06sealed\x18\x1c \x01(\bR\x06sealed\x12*\n" +
-	"\x11unserved_after_ns\x18\x1d \x01(\x03R\x0funservedAfterNsJ\x04\b\r\x10\x0e\"\xad\x01\n" +
+	"\x11unserved_after_ns\x18\x1d \x01(\x03R\x0funservedAfterNs\x12\x1c\n" +
+	"\tunchanged\x18\x1e \x01(\tR\tunchangedJ\x04\b\r\x10\x0e\"\xad\x01\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
 	"\x06lifted\x18\x02 \x01(\fR\x06lifted\x12+\n" +
@@ -6682,12 +6788,13 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"fromAction\"?\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x02 \x01(\tR\x05actor\"m\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"\x8b\x01\n" +
 	"\x0eRetryRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
-	"\anew_key\x18\x04 \x01(\bR\x06newKey\"\x9c\x01\n" +
+	"\anew_key\x18\x04 \x01(\bR\x06newKey\x12\x1c\n" +
+	"\toverwrite\x18\x05 \x01(\bR\toverwrite\"\x9c\x01\n" +
 	"\bResolved\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.sagenbaum.v1.ResolutionR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
@@ -6815,7 +6922,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06timing\x18\x06 \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x16\n" +
 	"\x06probed\x18\a \x01(\bR\x06probed\x12\x1a\n" +
 	"\bverified\x18\b \x01(\bR\bverified\x12\x12\n" +
-	"\x04code\x18\t \x01(\tR\x04codeJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"\xef\x01\n" +
+	"\x04code\x18\t \x01(\tR\x04codeJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"\x89\x02\n" +
 	"\x12CompensationFailed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
@@ -6824,7 +6931,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\bin_doubt\x18\x05 \x01(\bR\ainDoubt\x12\x16\n" +
 	"\x06worker\x18\x06 \x01(\tR\x06worker\x12,\n" +
 	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x1a\n" +
-	"\bunserved\x18\b \x01(\bR\bunserved\"-\n" +
+	"\bunserved\x18\b \x01(\bR\bunserved\x12\x18\n" +
+	"\achanged\x18\t \x01(\bR\achanged\"-\n" +
 	"\x13CompensationSkipped\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe4\x01\n" +
 	"\n" +
@@ -6837,7 +6945,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\bquestion\x18\x04 \x01(\x0e2\x16.sagenbaum.v1.QuestionR\bquestion\x127\n" +
 	"\x04done\x18\x05 \x01(\v2#.sagenbaum.v1.CompensationSucceededR\x04done\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\xa2\x02\n" +
+	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\xd0\x02\n" +
 	"\rProbeAnswered\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x122\n" +
 	"\bpresence\x18\x02 \x01(\x0e2\x16.sagenbaum.v1.PresenceR\bpresence\x12!\n" +
@@ -6848,9 +6956,11 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18\a \x03(\tR\n" +
 	"duplicates\x12\x1a\n" +
-	"\bunserved\x18\b \x01(\bR\bunserved\"+\n" +
+	"\bunserved\x18\b \x01(\bR\bunserved\x12,\n" +
+	"\x06change\x18\t \x01(\x0e2\x14.sagenbaum.v1.ChangeR\x06change\"E\n" +
 	"\x11ActionQuarantined\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"A\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"A\n" +
 	"\x0eHeldSetRetired\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x19\n" +
 	"\bin_doubt\x18\x02 \x03(\tR\ainDoubt\"%\n" +
@@ -6965,22 +7075,28 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fRESOLUTION_DONE\x10\x01\x12\x13\n" +
 	"\x0fRESOLUTION_LOST\x10\x02\x12\x17\n" +
 	"\x13RESOLUTION_ACCEPTED\x10\x03\x12\x16\n" +
-	"\x12RESOLUTION_SKIPPED\x10\x04*U\n" +
+	"\x12RESOLUTION_SKIPPED\x10\x04*i\n" +
 	"\x06Answer\x12\x16\n" +
 	"\x12ANSWER_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vANSWER_DONE\x10\x01\x12\x11\n" +
 	"\rANSWER_FAILED\x10\x02\x12\x0f\n" +
-	"\vANSWER_STOP\x10\x03*a\n" +
+	"\vANSWER_STOP\x10\x03\x12\x12\n" +
+	"\x0eANSWER_CHANGED\x10\x04*y\n" +
 	"\bQuestion\x12\x18\n" +
 	"\x14QUESTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fQUESTION_EFFECT\x10\x01\x12\x11\n" +
 	"\rQUESTION_UNDO\x10\x02\x12\x13\n" +
-	"\x0fQUESTION_VERIFY\x10\x03*g\n" +
+	"\x0fQUESTION_VERIFY\x10\x03\x12\x16\n" +
+	"\x12QUESTION_UNCHANGED\x10\x04*g\n" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PRESENCE_PRESENT\x10\x01\x12\x13\n" +
 	"\x0fPRESENCE_ABSENT\x10\x02\x12\x16\n" +
-	"\x12PRESENCE_DUPLICATE\x10\x03*\x83\x01\n" +
+	"\x12PRESENCE_DUPLICATE\x10\x03*E\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vCHANGE_NONE\x10\x01\x12\x12\n" +
+	"\x0eCHANGE_FOREIGN\x10\x02*\x83\x01\n" +
 	"\aPlanEnd\x12\x18\n" +
 	"\x14PLAN_END_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PLAN_END_COMPENSATED\x10\x01\x12\x18\n" +
@@ -7000,7 +7116,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 	return file_sagenbaum_v1_record_proto_rawDescData
 }
 
-var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
 var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
@@ -7015,179 +7131,181 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Answer)(0),                    // 9: sagenbaum.v1.Answer
 	(Question)(0),                  // 10: sagenbaum.v1.Question
 	(Presence)(0),                  // 11: sagenbaum.v1.Presence
-	(PlanEnd)(0),                   // 12: sagenbaum.v1.PlanEnd
-	(*Commit)(nil),                 // 13: sagenbaum.v1.Commit
-	(*Address)(nil),                // 14: sagenbaum.v1.Address
-	(*Payload)(nil),                // 15: sagenbaum.v1.Payload
-	(*Record)(nil),                 // 16: sagenbaum.v1.Record
-	(*Trigger)(nil),                // 17: sagenbaum.v1.Trigger
-	(*Label)(nil),                  // 18: sagenbaum.v1.Label
-	(*Binding)(nil),                // 19: sagenbaum.v1.Binding
-	(*Call)(nil),                   // 20: sagenbaum.v1.Call
-	(*Probe)(nil),                  // 21: sagenbaum.v1.Probe
-	(*Verify)(nil),                 // 22: sagenbaum.v1.Verify
-	(*AgentTask)(nil),              // 23: sagenbaum.v1.AgentTask
-	(*PlanOpened)(nil),             // 24: sagenbaum.v1.PlanOpened
-	(*PlanResumed)(nil),            // 25: sagenbaum.v1.PlanResumed
-	(*ForwardRegistered)(nil),      // 26: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 27: sagenbaum.v1.CompensationRegistered
-	(*ForwardCompleted)(nil),       // 28: sagenbaum.v1.ForwardCompleted
-	(*ForwardFailed)(nil),          // 29: sagenbaum.v1.ForwardFailed
-	(*ForwardInDoubt)(nil),         // 30: sagenbaum.v1.ForwardInDoubt
-	(*SavepointSet)(nil),           // 31: sagenbaum.v1.SavepointSet
-	(*PlanCommitted)(nil),          // 32: sagenbaum.v1.PlanCommitted
-	(*PlanFailed)(nil),             // 33: sagenbaum.v1.PlanFailed
-	(*PlanCancelled)(nil),          // 34: sagenbaum.v1.PlanCancelled
-	(*UnwindRequested)(nil),        // 35: sagenbaum.v1.UnwindRequested
-	(*FactAsserted)(nil),           // 36: sagenbaum.v1.FactAsserted
-	(*FactRetracted)(nil),          // 37: sagenbaum.v1.FactRetracted
-	(*VerdictGiven)(nil),           // 38: sagenbaum.v1.VerdictGiven
-	(*CompensationRequested)(nil),  // 39: sagenbaum.v1.CompensationRequested
-	(*CancelRequested)(nil),        // 40: sagenbaum.v1.CancelRequested
-	(*RetryRequested)(nil),         // 41: sagenbaum.v1.RetryRequested
-	(*Resolved)(nil),               // 42: sagenbaum.v1.Resolved
-	(*ContractPublished)(nil),      // 43: sagenbaum.v1.ContractPublished
-	(*ClockConfirmed)(nil),         // 44: sagenbaum.v1.ClockConfirmed
-	(*EvictRequested)(nil),         // 45: sagenbaum.v1.EvictRequested
-	(*RestoreRequested)(nil),       // 46: sagenbaum.v1.RestoreRequested
-	(*CascadeAnswered)(nil),        // 47: sagenbaum.v1.CascadeAnswered
-	(*CompensationReported)(nil),   // 48: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 49: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 50: sagenbaum.v1.TermStarted
-	(*TenantChanged)(nil),          // 51: sagenbaum.v1.TenantChanged
-	(*TenantLimits)(nil),           // 52: sagenbaum.v1.TenantLimits
-	(*LeaseFired)(nil),             // 53: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 54: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 55: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 56: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 57: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 58: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 59: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 60: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 61: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 62: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 63: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 64: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 65: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 66: sagenbaum.v1.HeldSetRetired
-	(*CommitWaits)(nil),            // 67: sagenbaum.v1.CommitWaits
-	(*PlanEnded)(nil),              // 68: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 69: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 70: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 71: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 72: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 73: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 74: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 75: sagenbaum.v1.OwnerPaged
-	(*LedgerRepaired)(nil),         // 76: sagenbaum.v1.LedgerRepaired
-	(*SequenceRange)(nil),          // 77: sagenbaum.v1.SequenceRange
-	(*KeyRotated)(nil),             // 78: sagenbaum.v1.KeyRotated
-	(*PlanErased)(nil),             // 79: sagenbaum.v1.PlanErased
+	(Change)(0),                    // 12: sagenbaum.v1.Change
+	(PlanEnd)(0),                   // 13: sagenbaum.v1.PlanEnd
+	(*Commit)(nil),                 // 14: sagenbaum.v1.Commit
+	(*Address)(nil),                // 15: sagenbaum.v1.Address
+	(*Payload)(nil),                // 16: sagenbaum.v1.Payload
+	(*Record)(nil),                 // 17: sagenbaum.v1.Record
+	(*Trigger)(nil),                // 18: sagenbaum.v1.Trigger
+	(*Label)(nil),                  // 19: sagenbaum.v1.Label
+	(*Binding)(nil),                // 20: sagenbaum.v1.Binding
+	(*Call)(nil),                   // 21: sagenbaum.v1.Call
+	(*Probe)(nil),                  // 22: sagenbaum.v1.Probe
+	(*Verify)(nil),                 // 23: sagenbaum.v1.Verify
+	(*AgentTask)(nil),              // 24: sagenbaum.v1.AgentTask
+	(*PlanOpened)(nil),             // 25: sagenbaum.v1.PlanOpened
+	(*PlanResumed)(nil),            // 26: sagenbaum.v1.PlanResumed
+	(*ForwardRegistered)(nil),      // 27: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 28: sagenbaum.v1.CompensationRegistered
+	(*ForwardCompleted)(nil),       // 29: sagenbaum.v1.ForwardCompleted
+	(*ForwardFailed)(nil),          // 30: sagenbaum.v1.ForwardFailed
+	(*ForwardInDoubt)(nil),         // 31: sagenbaum.v1.ForwardInDoubt
+	(*SavepointSet)(nil),           // 32: sagenbaum.v1.SavepointSet
+	(*PlanCommitted)(nil),          // 33: sagenbaum.v1.PlanCommitted
+	(*PlanFailed)(nil),             // 34: sagenbaum.v1.PlanFailed
+	(*PlanCancelled)(nil),          // 35: sagenbaum.v1.PlanCancelled
+	(*UnwindRequested)(nil),        // 36: sagenbaum.v1.UnwindRequested
+	(*FactAsserted)(nil),           // 37: sagenbaum.v1.FactAsserted
+	(*FactRetracted)(nil),          // 38: sagenbaum.v1.FactRetracted
+	(*VerdictGiven)(nil),           // 39: sagenbaum.v1.VerdictGiven
+	(*CompensationRequested)(nil),  // 40: sagenbaum.v1.CompensationRequested
+	(*CancelRequested)(nil),        // 41: sagenbaum.v1.CancelRequested
+	(*RetryRequested)(nil),         // 42: sagenbaum.v1.RetryRequested
+	(*Resolved)(nil),               // 43: sagenbaum.v1.Resolved
+	(*ContractPublished)(nil),      // 44: sagenbaum.v1.ContractPublished
+	(*ClockConfirmed)(nil),         // 45: sagenbaum.v1.ClockConfirmed
+	(*EvictRequested)(nil),         // 46: sagenbaum.v1.EvictRequested
+	(*RestoreRequested)(nil),       // 47: sagenbaum.v1.RestoreRequested
+	(*CascadeAnswered)(nil),        // 48: sagenbaum.v1.CascadeAnswered
+	(*CompensationReported)(nil),   // 49: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 50: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 51: sagenbaum.v1.TermStarted
+	(*TenantChanged)(nil),          // 52: sagenbaum.v1.TenantChanged
+	(*TenantLimits)(nil),           // 53: sagenbaum.v1.TenantLimits
+	(*LeaseFired)(nil),             // 54: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 55: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 56: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 57: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 58: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 59: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 60: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 61: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 62: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 63: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 64: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 65: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 66: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 67: sagenbaum.v1.HeldSetRetired
+	(*CommitWaits)(nil),            // 68: sagenbaum.v1.CommitWaits
+	(*PlanEnded)(nil),              // 69: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 70: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 71: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 72: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 73: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 74: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 75: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 76: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 77: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 78: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 79: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 80: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
-	16, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
-	14, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
-	14, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
-	15, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
-	24, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
-	26, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
-	27, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
-	28, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
-	29, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
-	30, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
-	31, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
-	32, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
-	33, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
-	34, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
-	35, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
-	25, // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
-	36, // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
-	37, // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
-	38, // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
-	39, // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
-	40, // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
-	41, // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
-	42, // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
-	43, // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
-	44, // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	45, // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
-	46, // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
-	47, // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
-	48, // 28: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	49, // 29: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	50, // 30: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	53, // 31: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	57, // 32: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	58, // 33: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	60, // 34: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	61, // 35: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	62, // 36: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	63, // 37: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	64, // 38: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	65, // 39: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	66, // 40: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	68, // 41: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	69, // 42: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	70, // 43: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	71, // 44: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	72, // 45: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	73, // 46: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	74, // 47: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	75, // 48: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	55, // 49: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	76, // 50: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	78, // 51: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	79, // 52: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
-	67, // 53: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
-	51, // 54: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
+	17, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
+	15, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
+	15, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
+	16, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
+	25, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
+	27, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
+	28, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
+	29, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
+	30, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
+	31, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
+	32, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
+	33, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
+	34, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
+	35, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
+	36, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
+	26, // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
+	37, // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
+	38, // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
+	39, // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
+	40, // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
+	41, // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
+	42, // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
+	43, // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
+	44, // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
+	45, // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
+	46, // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
+	47, // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
+	48, // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
+	49, // 28: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	50, // 29: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	51, // 30: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	54, // 31: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	58, // 32: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	59, // 33: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	61, // 34: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	62, // 35: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	63, // 36: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	64, // 37: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	65, // 38: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	66, // 39: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	67, // 40: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	69, // 41: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	70, // 42: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	71, // 43: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	72, // 44: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	73, // 45: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	74, // 46: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	75, // 47: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	76, // 48: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	56, // 49: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	77, // 50: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	79, // 51: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	80, // 52: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	68, // 53: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
+	52, // 54: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
 	6,  // 55: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
-	19, // 56: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	20, // 57: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	20, // 58: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	17, // 59: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 60: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	20, // 56: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	21, // 57: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	21, // 58: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	18, // 59: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	19, // 60: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
 	4,  // 61: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
 	5,  // 62: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
 	0,  // 63: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
 	3,  // 64: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
-	19, // 65: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	20, // 65: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
 	1,  // 66: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	17, // 67: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	21, // 68: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	22, // 69: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	18, // 67: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	22, // 68: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	23, // 69: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
 	2,  // 70: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	23, // 71: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	24, // 71: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
 	7,  // 72: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
 	6,  // 73: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
 	8,  // 74: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
 	9,  // 75: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	59, // 76: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	51, // 77: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
-	52, // 78: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
-	56, // 79: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	54, // 80: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	14, // 81: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	14, // 82: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	54, // 83: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	14, // 84: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
-	59, // 85: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	59, // 86: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	60, // 76: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	52, // 77: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
+	53, // 78: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
+	57, // 79: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	55, // 80: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	15, // 81: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	15, // 82: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	55, // 83: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	15, // 84: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
+	60, // 85: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	60, // 86: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
 	10, // 87: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	60, // 88: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	61, // 88: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
 	11, // 89: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
 	10, // 90: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	12, // 91: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	14, // 92: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	14, // 93: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	14, // 94: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	77, // 95: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	77, // 96: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	77, // 97: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	98, // [98:98] is the sub-list for method output_type
-	98, // [98:98] is the sub-list for method input_type
-	98, // [98:98] is the sub-list for extension type_name
-	98, // [98:98] is the sub-list for extension extendee
-	0,  // [0:98] is the sub-list for field type_name
+	12, // 91: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
+	13, // 92: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	15, // 93: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	15, // 94: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	15, // 95: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	78, // 96: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	78, // 97: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	78, // 98: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	99, // [99:99] is the sub-list for method output_type
+	99, // [99:99] is the sub-list for method input_type
+	99, // [99:99] is the sub-list for extension type_name
+	99, // [99:99] is the sub-list for extension extendee
+	0,  // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -7253,7 +7371,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
-			NumEnums:      13,
+			NumEnums:      14,
 			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,

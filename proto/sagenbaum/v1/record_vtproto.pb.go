@@ -148,6 +148,13 @@ func (m *Payload) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Found) > 0 {
+		i -= len(m.Found)
+		copy(dAtA[i:], m.Found)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Found)))
+		i--
+		dAtA[i] = 0x32
+	}
 	if len(m.Before) > 0 {
 		i -= len(m.Before)
 		copy(dAtA[i:], m.Before)
@@ -2099,6 +2106,15 @@ func (m *CompensationRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Unchanged) > 0 {
+		i -= len(m.Unchanged)
+		copy(dAtA[i:], m.Unchanged)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Unchanged)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xf2
+	}
 	if m.UnservedAfterNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UnservedAfterNs))
 		i--
@@ -2977,6 +2993,16 @@ func (m *RetryRequested) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Overwrite {
+		i--
+		if m.Overwrite {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x28
 	}
 	if m.NewKey {
 		i--
@@ -4373,6 +4399,16 @@ func (m *CompensationFailed) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Changed {
+		i--
+		if m.Changed {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.Unserved {
 		i--
 		if m.Unserved {
@@ -4584,6 +4620,11 @@ func (m *ProbeAnswered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Change != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Change))
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.Unserved {
 		i--
 		if m.Unserved {
@@ -4671,6 +4712,16 @@ func (m *ActionQuarantined) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Changed {
+		i--
+		if m.Changed {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x10
 	}
 	if len(m.Reason) > 0 {
 		i -= len(m.Reason)
@@ -5573,6 +5624,10 @@ func (m *Payload) SizeVT() (n int) {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	l = len(m.Before)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Found)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
@@ -6644,6 +6699,10 @@ func (m *CompensationRegistered) SizeVT() (n int) {
 	if m.UnservedAfterNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.UnservedAfterNs))
 	}
+	l = len(m.Unchanged)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6901,6 +6960,9 @@ func (m *RetryRequested) SizeVT() (n int) {
 		n += 2
 	}
 	if m.NewKey {
+		n += 2
+	}
+	if m.Overwrite {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -7495,6 +7557,9 @@ func (m *CompensationFailed) SizeVT() (n int) {
 	if m.Unserved {
 		n += 2
 	}
+	if m.Changed {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7580,6 +7645,9 @@ func (m *ProbeAnswered) SizeVT() (n int) {
 	if m.Unserved {
 		n += 2
 	}
+	if m.Change != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Change))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7593,6 +7661,9 @@ func (m *ActionQuarantined) SizeVT() (n int) {
 	l = len(m.Reason)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Changed {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8114,6 +8185,19 @@ func (m *Payload) UnmarshalVT(dAtA []byte) error {
 			m.Before = append(m.Before[:0], part...)
 			if m.Before == nil {
 				m.Before = []byte{}
+			}
+			iNdEx = postIndex
+		case 6:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Found")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Found = append(m.Found[:0], part...)
+			if m.Found == nil {
+				m.Found = []byte{}
 			}
 			iNdEx = postIndex
 		default:
@@ -10394,6 +10478,16 @@ func (m *CompensationRegistered) UnmarshalVT(dAtA []byte) error {
 			}
 			m.UnservedAfterNs = int64(value)
 			iNdEx = next
+		case 30:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Unchanged")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Unchanged = string(part)
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -11060,6 +11154,17 @@ func (m *RetryRequested) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.NewKey = bool(v != 0)
+		case 5:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Overwrite")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Overwrite = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -12667,6 +12772,17 @@ func (m *CompensationFailed) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Unserved = bool(v != 0)
+		case 9:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Changed")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Changed = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -12895,6 +13011,16 @@ func (m *ProbeAnswered) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Unserved = bool(v != 0)
+		case 9:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Change")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Change = Change(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -12929,6 +13055,17 @@ func (m *ActionQuarantined) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Reason = string(part)
 			iNdEx = postIndex
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Changed")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Changed = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
