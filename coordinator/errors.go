@@ -66,6 +66,11 @@ var (
 	// run; call again with the same Action.
 	ErrNotCaptured = errors.New("the state before the effect was not captured")
 
+	// ErrKeyAway means that the key of the plan's sensitive fields cannot be had now: no executor
+	// answers, or its store of keys does not. Nothing was registered and the forward did not run;
+	// call again with the same Action.
+	ErrKeyAway = errors.New("the key of the plan cannot be had now")
+
 	// ErrErased means that the plan was erased: the key of its sensitive fields is
 	// destroyed, so that nothing of them can be read or recorded any more. It never
 	// will be: run what is left to do under another plan.

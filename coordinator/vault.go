@@ -28,7 +28,7 @@ type vault struct {
 func newVault(c *Coordinator, plan string) *vault { return &vault{c: c, plan: plan} }
 
 // unlock asks for the key, unless it is there. Without it nothing sensitive is
-// recorded, so that nothing sensitive is done. Errors: ErrErased, *Refused.
+// recorded, so that nothing sensitive is done. Errors: ErrKeyAway, ErrErased, *Refused.
 func (v *vault) unlock(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,6 +51,9 @@ func (v *vault) unlock(ctx context.Context) error {
 		delay = min(2*delay, askDelayMax)
 	}
 	switch {
+	case errors.As(err, &problem) && problem.Again:
+		return fmt.Errorf("%w: %w", ErrKeyAway, ledger.Refuse("plan.key", problem.Text,
+			"an executor whose keys are at hand; call again"))
 	case errors.As(err, &problem):
 		return ledger.Refuse("plan.key", problem.Text,
 			"a plan of this agent, and an executor that has keys")
@@ -74,8 +77,9 @@ func (v *vault) ask(ctx context.Context) (answer api.KeyAnswer, err error) {
 	case errors.Is(err, ErrConnectionClosed):
 		return answer, err
 	case err != nil:
-		return answer, ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give "+
-			"it: %v", v.c.tenant, err), "an executor that answers; call again")
+		return answer, fmt.Errorf("%w: %w", ErrKeyAway, ledger.Refuse("plan.key", fmt.Sprintf("the "+
+			"holder of tenant %s does not give it: %v", v.c.tenant, err),
+			"an executor that answers; call again"))
 	}
 	answer, err = verb.Decode(reply)
 	if err != nil && !errors.As(err, new(*api.Problem)) {

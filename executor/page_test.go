@@ -60,6 +60,29 @@ func TestAPageOfThisTurnWasTakenByNobody(t *testing.T) {
 	}
 }
 
+// TestAPageIsTakenByWhoHasSeenIt: another act is claimed, and its owner paged, while the record is on
+// its way that a hook has taken the page about the one before. No one has seen the later page.
+func TestAPageIsTakenByWhoHasSeenIt(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ commit turn !lone:c")
+	first := s.state.Unpaged()[0]
+	taken := s.state.Decide(Input{EpochNs: s.now, SizeMax: 60 << 10,
+		Paged: []Paged{{Plan: "p", Kind: first.Kind, Hook: first.Hook}}})
+	s.play("resolve:c !lone:d")
+	voids := 0
+	for i, r := range s.append(holder, taken...) {
+		if taken[i].GetOwnerPaged() == nil {
+			continue
+		}
+		if voids++; r.Verdict != Void {
+			t.Errorf("%+v", r)
+		}
+	}
+	if open := s.state.Unpaged(); voids != 1 || len(open) != 1 || open[0].ID == first.ID {
+		t.Errorf("%d records; %+v are open, and the page of %s was taken", voids, open, first.ID)
+	}
+}
+
 // TestAPageHasTheKindOfWhatItIsAbout: an undo, a commit or an act that waits for its owner,
 // until the owner has answered.
 func TestAPageHasTheKindOfWhatItIsAbout(t *testing.T) {

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,4 +214,58 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 		t.Fatalf("%+v", shown.Actions)
 	}
 	s.wantRefolded()
+}
+
+// TestWhatCameOfAnEarlierCallIsNothingNew: a holder's record of an attempt, or of a question, that
+// another one has followed changes nothing, and none may be left out.
+func TestWhatCameOfAnEarlierCallIsNothingNew(t *testing.T) {
+	failed := func(attempt uint32) *pb.Record {
+		return &pb.Record{Kind: &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
+			Attempt: attempt, Code: "locked"}}}
+	}
+	dispatched := func(attempt uint32) *pb.Record {
+		return &pb.Record{Kind: &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{
+			Attempt: attempt, Capability: "undo.a", Key: undoKey("a")}}}
+	}
+	found := func(attempt uint32) *pb.Record {
+		return &pb.Record{Kind: &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{
+			Attempt: attempt, Question: pb.Question_QUESTION_EFFECT, Presence: pb.Presence_PRESENCE_PRESENT}}}
+	}
+	for name, c := range map[string]struct {
+		script string
+		record func(uint32) *pb.Record
+		now    uint32 // the one that counts
+	}{
+		"an attempt that has failed": {"open a a+ a=fail,late fail turn @5s turn", failed, 2},
+		"a dispatch":                 {"open a a+ a=fail fail turn", dispatched, 2},
+		"a question":                 {"open a:probe a? a.probe=inconclusive,late fail turn @5s turn", found, 2},
+	} {
+		for of := range c.now + 2 {
+			s := newSchedule(t)
+			s.play(c.script)
+			want := Void
+			if of == c.now {
+				want = Effective
+			}
+			if r := s.held(6*time.Second, c.record(of)); r.Verdict != want {
+				t.Errorf("%s, number %d of %d: %+v", name, of, c.now, r)
+			}
+		}
+	}
+}
+
+// TestACallLandsWithoutARecordOfItsOwn: a commit that waits for the answer to a question is not
+// made after all. Its host hears that no one waits for that answer.
+func TestACallLandsWithoutARecordOfItsOwn(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:probe a? a.probe=late commit turn @10m turn")
+	if calls := s.state.InFlight(); len(calls) != 1 || calls[0].Purpose != api.PurposeProbe {
+		t.Fatalf("%+v are in flight", calls)
+	}
+	s.state.Landed()
+	s.play("fail")
+	s.must(s.append(holder, s.decide(nil)...))
+	if landed := s.state.Landed(); !slices.Contains(landed, About{Plan: "p", Action: "a"}) {
+		t.Errorf("%+v have landed", landed)
+	}
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum-lab/peer"
 	"github.com/sagenbaum/sagenbaum/connect"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
@@ -42,6 +47,117 @@ func (w *quietWorld) Undo(string, int) string {
 }
 
 func (w *quietWorld) Fired(string, int64) {}
+
+// asInside has this binary be server, agent and worker in one process, on a folder, for
+// TestAPlanCostsItsCommitsInProcess.
+const asInside = "SAGENBAUM_LAB_INSIDE"
+
+func TestMain(m *testing.M) {
+	if data := os.Getenv(asInside); data != "" {
+		if err := costInside(data); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// insidePlans are taken one after the other, after insideWarm others.
+const insidePlans, insideWarm = 60, 10
+
+// What one of them may cost: what it costs, and a few percent. The syncs of checkpoints and of the
+// second copy come by time: a slow machine has some more of them a plan. No count of instructions
+// can be had on every machine; allocations stand for them.
+const (
+	insideCommits     = 8.3
+	insideSyncs       = 8.5 // of the ledger
+	insideAllSyncs    = 10.5
+	insideAllocations = 4500
+)
+
+// costInside says when it has warmed up, and waits for a line; then it takes the plans, says what
+// each has cost, and waits for a line again.
+func costInside(data string) error {
+	ctx, lines := context.Background(), bufio.NewScanner(os.Stdin)
+	p := peer.NewInside("test", new(quietWorld))
+	if err := p.Start(ctx, data); err != nil {
+		return err
+	}
+	defer p.Stop()
+	next := 0
+	take := func(plans int) error {
+		for range plans {
+			if err := p.Plan(ctx, fmt.Sprint("p", next)); err != nil {
+				return err
+			}
+			next++
+		}
+		return nil
+	}
+	if err := take(insideWarm); err != nil {
+		return err
+	}
+	fmt.Println("warm")
+	lines.Scan()
+	var before, after runtime.MemStats
+	commits := p.Commits()
+	runtime.ReadMemStats(&before)
+	if err := take(insidePlans); err != nil {
+		return err
+	}
+	runtime.ReadMemStats(&after)
+	fmt.Println(p.Commits()-commits, after.Mallocs-before.Mallocs)
+	lines.Scan()
+	return nil
+}
+
+// TestAPlanCostsItsCommitsInProcess counts what an undo5 plan costs where agent, server and worker
+// are in one process: durable commits, syncs of files and allocations, of all three together.
+func TestAPlanCostsItsCommitsInProcess(t *testing.T) {
+	testenv.Strace(t)
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	cmd := exec.CommandContext(t.Context(), "strace", "-f", "--seccomp-bpf", "-qq", "-y", "-o", calls,
+		"-e", "trace=fsync,fdatasync,syncfs,msync", os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), asInside+"="+dir), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "warm" {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	warm, ledgerWarm := synced(t, calls), syncedBelow(t, calls, inprocess.ServerDir(filepath.Join(dir, "data")))
+	fmt.Fprintln(in)
+	var commits, allocations float64
+	lines.Scan()
+	if _, err := fmt.Sscan(lines.Text(), &commits, &allocations); err != nil {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	all := float64(synced(t, calls)-warm) / insidePlans
+	syncs := float64(syncedBelow(t, calls, inprocess.ServerDir(filepath.Join(dir, "data")))-ledgerWarm) / insidePlans
+	commits, allocations = commits/insidePlans, allocations/insidePlans
+	fmt.Fprintln(in)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%.2f commits, %.2f syncs of the ledger, %.2f in all and %.0f allocations a plan", commits,
+		syncs, all, allocations)
+	if commits < 8 || commits > insideCommits || syncs < commits || syncs > insideSyncs ||
+		all > insideAllSyncs || allocations > insideAllocations {
+		t.Errorf("at most %.1f, %.1f, %.1f and %d, and a sync for each commit", insideCommits, insideSyncs,
+			insideAllSyncs, insideAllocations)
+	}
+}
 
 // TestAPlanCostsItsCommits counts what an undo5 plan costs the server that ships: its durable
 // commits, and the syncs of files that all of it makes, which no other program on the machine
@@ -161,4 +277,14 @@ func synced(t *testing.T, calls string) int {
 		t.Fatal(err)
 	}
 	return bytes.Count(data, []byte("sync("))
+}
+
+// syncedBelow counts those of files below a folder.
+func syncedBelow(t *testing.T, calls, folder string) int {
+	t.Helper()
+	data, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(data, []byte("<"+folder+"/"))
 }

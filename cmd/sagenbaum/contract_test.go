@@ -80,6 +80,17 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 
 // A contract goes from its file into the ledger and back; only what differs is
 // published, and every revision stays.
+// What checks files alone does not mind that the credentials of a context are gone.
+func TestContractLintNeedsNoCredentials(t *testing.T) {
+	t.Parallel()
+	dir := contractFolder(t, map[string]string{"good.yaml": sendContract})
+	gone := filepath.Join(dir, "gone.creds")
+	cmdtest.Run(t, "contract", "lint", dir, "--creds", gone).Wants(t, "contract lint", cli.ExitGood,
+		"1 contract, 0 errors")
+	cmdtest.Run(t, "contract", "lint", "--workers", dir, "--creds", gone).Wants(t, "contract lint --workers",
+		cli.ExitFailed, "gone.creds")
+}
+
 func TestContractsArePublishedAsRevisions(t *testing.T) {
 	t.Parallel()
 	server := cmdtest.ServeFor(t, t.TempDir(), "--tenant", "acme", "--no-sync")

@@ -148,6 +148,8 @@ func explain(err error) *Error {
 	case is(coordinator.ErrBusy):
 		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "calls",
 			Problem: err.Error(), Want: "the same request, later", Stored: StoredNothing}
+	case is(coordinator.ErrKeyAway) && !is(coordinator.ErrInDoubt):
+		return unavailable(err.Error(), sameAgain, StoredNothing)
 	case is(coordinator.ErrInDoubt):
 		return unavailable(err.Error(), sameAgain, StoredUnknown)
 	case is(coordinator.ErrUnconfirmed):

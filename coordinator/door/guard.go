@@ -89,7 +89,8 @@ func (g *guesses) count(r *http.Request, now time.Time) (many *tries.TooMany, te
 // were shown from its address, how long to wait.
 func (w *Web) guessed(r *http.Request, refusal error) error {
 	var e *Error
-	if !errors.As(refusal, &e) || e.Status != http.StatusUnauthorized {
+	if !errors.As(refusal, &e) || e.Status != http.StatusUnauthorized ||
+		r.Header.Get("Authorization") == "" { // who shows no token tries none
 		return refusal
 	}
 	many, tell := w.guesses.count(r, time.Now())

@@ -91,11 +91,18 @@ func TestWhoShowsTooManyTokensIsSlowedDown(t *testing.T) {
 	ask := func(token, from string) *http.Response {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/default/tripper/plan.wait",
 			strings.NewReader("{}"))
-		r.Header.Set("Authorization", "Bearer "+token)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
 		r.RemoteAddr = from
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		return w.Result()
+	}
+	for range 30 { // no token is no try
+		if got := ask("", "192.0.2.1:4711").StatusCode; got != http.StatusUnauthorized {
+			t.Fatalf("no token: %d", got)
+		}
 	}
 	codes := map[int]int{}
 	var last *http.Response

@@ -39,7 +39,7 @@ type request struct {
 	contract  Tool
 	known     bool // it has a contract
 	arguments json.RawMessage
-	meta      map[string]any // passed on
+	params    json.RawMessage // that are passed on
 	plan, key string
 }
 
@@ -58,14 +58,17 @@ func (g *Gateway) call(
 	if r.server == nil {
 		return g.own(ctx, r)
 	}
-	release := g.during(r)
+	release, err := g.during(&r)
+	if err != nil {
+		return nil, err
+	}
 	defer release()
 	harmless, err := g.harmless(r)
 	switch {
 	case err != nil:
 		return problem("%v", err), nil
 	case harmless:
-		result, err := r.server.read(ctx, r.tool, r.arguments, r.meta)
+		result, err := r.server.read(ctx, toolCall{tool: r.tool, params: r.params})
 		return result, wired(err)
 	case !r.known && g.config.Unknown == RefuseUnknown:
 		return problem("%s has no contract: what undoes it is not known, and this gateway refuses "+
@@ -80,18 +83,9 @@ func (g *Gateway) call(
 
 // request reads a call.
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
-	r := request{session: req.Session, shown: req.Params.Name, arguments: req.Params.Arguments,
-		meta: map[string]any{}}
-	for name, v := range req.Params.Meta {
-		switch text, _ := v.(string); {
-		case name == planMeta:
-			r.plan = text
-		case name == keyMeta:
-			r.key = text
-		case !strings.HasPrefix(name, "io.modelcontextprotocol/"): // this client's own, to a server
-			r.meta[name] = v
-		}
-	}
+	r := request{session: req.Session, shown: req.Params.Name, arguments: req.Params.Arguments}
+	r.plan, _ = req.Params.Meta[planMeta].(string)
+	r.key, _ = req.Params.Meta[keyMeta].(string)
 	if req.Extra != nil && req.Extra.Header != nil {
 		if r.plan == "" {
 			r.plan = req.Extra.Header.Get(planHeader)
@@ -115,6 +109,12 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 			Message: fmt.Sprintf("unknown tool %q", r.shown)}
 	}
 	r.contract, r.known = r.server.pack.Tools[r.tool]
+	var err error
+	r.params, err = passedOn(rawOf(req.Params.Meta), req.Params, map[string]any{"name": r.tool,
+		"arguments": object(r.arguments)})
+	if err != nil {
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	}
 	there, err := r.server.has(ctx, r.tool)
 	if err == nil && !there {
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
@@ -193,8 +193,8 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 		result, err := g.act(ctx, t, r, print, action)
 		e := t.found(action)
 		kept := result
-		if raw, failed := json.Marshal(result); failed != nil || len(raw) > resultSize {
-			kept = nil
+		if raw, failed := json.Marshal(result); failed != nil || len(raw) > 2*resultSize {
+			kept = nil // it has its text beside what was read of it
 		}
 		t.finish(action, k, kept, err, e == nil)
 		return result, err
@@ -350,14 +350,14 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	u.ran, u.action = true, call.Action
 	r := u.r
 	before := u.g.before(call)
-	arguments := r.arguments
+	params := r.params
 	if r.contract.Key != "" {
 		var err error
-		if arguments, err = withMember(arguments, r.contract.Key, call.Key); err != nil {
+		if params, err = withKey(params, r.contract.Key, call.Key); err != nil {
 			return coordinator.Outcome{}, coordinator.NotTaken(err)
 		}
 	}
-	u.result, u.late, u.err = r.server.act(ctx, r.tool, arguments, r.meta)
+	u.result, u.late, u.err = r.server.act(ctx, toolCall{tool: r.tool, params: params})
 	var wire *jsonrpc.Error
 	switch {
 	case errors.Is(u.err, errNotReached):

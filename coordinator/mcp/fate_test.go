@@ -152,6 +152,7 @@ func TestPlansAreCountedByTheLedger(t *testing.T) {
 	if r := other.call("add", map[string]any{"text": "one"}, "sagenbaum/plan", plan); r.IsError {
 		t.Fatal(said(r))
 	}
+	w.until("the executor tells of the call", func() bool { return len(c.reports("plan_status", nil).Can) == 1 })
 	if r := c.call("plan_begin", nil); !r.IsError || !strings.Contains(said(r), "has done something") {
 		t.Errorf("plan_begin over calls of another gateway: %s", said(r))
 	}

@@ -318,11 +318,14 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if err != nil {
 		c.gone()
 	}
+	if r, ok := message.(*jsonrpc.Request); ok {
+		received(r)
+	}
 	return message, err
 }
 
 // Close has the clients go, and then ends the servers and the connection to the ledger. Errors:
-// what of the plans of clients that came over HTTP is not undone, or is not known to be undone, and what
+// what of the plans of clients that came over HTTP is not undone, or is not known to be, and what
 // has not ended well. Called again, it returns the same.
 func (g *Gateway) Close() error {
 	g.closing.Do(func() { g.closed = g.close() })

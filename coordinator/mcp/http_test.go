@@ -92,6 +92,32 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Who shows too many tokens that are not good has to wait; who shows none tries none, and a good one
+// is let in for all of them.
+func TestATokenOverHTTPCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	handler := w.gateway(mcp.Config{}, nil, config).gateway.Handler("secret")
+	status := map[string]int{}
+	for range 12 { // no token is no try, and a good one is let in for all of them
+		for _, token := range []string{"", "Bearer wrong", "Bearer secret"} {
+			request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+			request.Header.Set("Authorization", token)
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, request)
+			status[token] = answer.Code
+			if answer.Code == http.StatusTooManyRequests && answer.Header().Get("Retry-After") == "" {
+				t.Error("it does not say when to try again")
+			}
+		}
+	}
+	if status[""] != http.StatusUnauthorized || status["Bearer wrong"] != http.StatusTooManyRequests ||
+		status["Bearer secret"] == http.StatusUnauthorized || status["Bearer secret"] == http.StatusTooManyRequests {
+		t.Errorf("after many tries: %v", status)
+	}
+}
+
 // What stands of the plans of clients that came over HTTP is what Close says, also of those that
 // went long before; what was undone since is not.
 func TestCloseSaysWhatStandsOfClientsOverHTTP(t *testing.T) {

@@ -27,6 +27,8 @@ const (
 	argumentsBeside = 256     // bytes of the names of the arguments of an undo
 	afterBeside     = 4 << 10 // bytes that what a call has left may have more than what was before
 
+	bodyMax = 16 << 20 // bytes of a request over HTTP
+
 	resultsMax = 256     // results of calls with a key that one plan remembers
 	resultSize = 1 << 20 // bytes of a result that is remembered
 

@@ -2,9 +2,11 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,22 +81,32 @@ func (g *Gateway) pass(next sdk.MethodHandler) sdk.MethodHandler {
 			if err != nil {
 				return nil, err
 			}
-			return result, nil
+			return written(result)
 		case *sdk.ListResourcesParams:
 			return g.listResources(ctx)
 		case *sdk.ListResourceTemplatesParams:
 			return g.listTemplates(ctx)
 		case *sdk.ReadResourceParams:
+			text, err := passedOn(rawOf(params.Meta), params, nil)
+			if err != nil {
+				return nil, err
+			}
 			return first(ctx, g, isResource, func(s *sdk.ClientSession) (*sdk.ReadResourceResult, error) {
-				return s.ReadResource(ctx, &sdk.ReadResourceParams{URI: params.URI, Meta: own(params.Meta)})
+				return s.ReadResource(ctx, &sdk.ReadResourceParams{URI: params.URI, Meta: asMeta(text)})
 			})
 		case *sdk.ListPromptsParams:
 			return g.listPrompts(ctx)
 		case *sdk.GetPromptParams:
 			return g.getPrompt(ctx, params)
 		case *sdk.CompleteParams:
+			text, err := passedOn(rawOf(params.Meta), params, nil)
+			if err != nil {
+				return nil, err
+			}
 			return first(ctx, g, isCompletion, func(s *sdk.ClientSession) (*sdk.CompleteResult, error) {
-				return s.Complete(ctx, params)
+				passed := *params
+				passed.Meta = asMeta(text)
+				return s.Complete(ctx, &passed)
 			})
 		default:
 			if err := g.setLevel(ctx, params); err != nil {
@@ -103,17 +115,6 @@ func (g *Gateway) pass(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
-}
-
-// own is metadata without what a client says to its own server.
-func own(meta sdk.Meta) sdk.Meta {
-	passed := sdk.Meta{}
-	for name, v := range meta {
-		if !strings.HasPrefix(name, "io.modelcontextprotocol/") {
-			passed[name] = v
-		}
-	}
-	return passed
 }
 
 // wired is the error that a server answered with, as it is.
@@ -152,7 +153,7 @@ func first[R sdk.Result](ctx context.Context, g *Gateway, able func(*sdk.ServerC
 	for _, session := range g.sessions(ctx, able) {
 		result, err := ask(session)
 		if err == nil {
-			return result, nil
+			return written(result)
 		}
 		last = wired(err)
 	}
@@ -184,7 +185,7 @@ func (g *Gateway) route(shown string) (*Server, string) {
 // listTools lists what may be called: the tools of the servers, but for those that would be
 // refused, and the gateway's own.
 func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
-	result := &sdk.ListToolsResult{Tools: []*sdk.Tool{}}
+	list := []any{}
 	for _, s := range g.config.Servers {
 		tools, err := s.Tools(ctx)
 		if err != nil {
@@ -196,13 +197,22 @@ func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
 				!(g.config.TrustHints && hinted(t)) {
 				continue
 			}
-			seen := *t
-			seen.Name = g.shown(s, t.Name)
-			result.Tools = append(result.Tools, &seen)
+			name, err := encode(g.shown(s, t.Name))
+			if err != nil {
+				return nil, err
+			}
+			text, err := withValue(rawOf(t.Meta), "name", name)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, text)
 		}
 	}
-	result.Tools = append(result.Tools, g.ownList()...)
-	return result, nil
+	for _, t := range g.ownList() {
+		list = append(list, t)
+	}
+	text, err := encode(map[string]any{"tools": list})
+	return asWritten{&sdk.ListToolsResult{}, text}, err
 }
 
 func hinted(t *sdk.Tool) bool { return t.Annotations != nil && t.Annotations.ReadOnlyHint }
@@ -307,15 +317,15 @@ func (g *Gateway) getPrompt(ctx context.Context, params *sdk.GetPromptParams) (s
 	if err != nil {
 		return nil, err
 	}
-	result, err := session.GetPrompt(
-		ctx,
-		&sdk.GetPromptParams{Name: name, Arguments: params.Arguments,
-			Meta: own(params.Meta)},
-	)
+	text, err := passedOn(rawOf(params.Meta), params, map[string]any{"name": name})
+	if err != nil {
+		return nil, err
+	}
+	result, err := session.GetPrompt(ctx, &sdk.GetPromptParams{Name: name, Meta: asMeta(text)})
 	if err != nil {
 		return nil, wired(err)
 	}
-	return result, nil
+	return written(result)
 }
 
 func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
@@ -366,29 +376,35 @@ func (g *Gateway) told(err error) {
 }
 
 // during notes whose call is under way, and gives its progress a token of the gateway's own.
-func (g *Gateway) during(r request) (release func()) {
+func (g *Gateway) during(r *request) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.calling[r.server] = append(g.calling[r.server], r.session)
-	own := ""
-	if token, ok := r.meta["progressToken"]; ok {
+	own, meta := "", memberOf(r.params, "_meta")
+	if token := memberOf(meta, "progressToken"); len(token) > 0 {
 		g.tokens++
 		own = fmt.Sprintf("call-%d", g.tokens)
+		if meta, err = withValue(meta, "progressToken", json.RawMessage(strconv.Quote(own))); err == nil {
+			r.params, err = withValue(r.params, "_meta", meta)
+		}
+		if err != nil {
+			return nil, err
+		}
 		g.progress[own] = &progress{session: r.session, token: token}
-		r.meta["progressToken"] = own
 	}
+	g.calling[r.server] = append(g.calling[r.server], r.session)
+	session, server := r.session, r.server
 	return func() {
 		g.awaitProgress(own)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		list := g.calling[r.server]
-		if i := slices.Index(list, r.session); i >= 0 {
-			g.calling[r.server] = slices.Delete(list, i, i+1)
+		list := g.calling[server]
+		if i := slices.Index(list, session); i >= 0 {
+			g.calling[server] = slices.Delete(list, i, i+1)
 		}
 		if own != "" {
 			time.AfterFunc(progressLate, func() { g.forget(own) })
 		}
-	}
+	}, nil
 }
 
 func (g *Gateway) forget(token string) {

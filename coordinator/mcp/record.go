@@ -20,18 +20,15 @@ func reference(raw json.RawMessage) (json.RawMessage, error) {
 	return encode(map[string]any{"sha256": hex.EncodeToString(sum[:]), "bytes": len(content)})
 }
 
-// withMember adds a member to the arguments of a call.
-func withMember(arguments json.RawMessage, name, text string) (json.RawMessage, error) {
-	members := map[string]json.RawMessage{}
-	if len(arguments) > 0 {
-		if err := json.Unmarshal(arguments, &members); err != nil {
-			return nil, ledger.Refuse("arguments", err.Error(), "a JSON object")
-		}
-	}
-	raw, err := encode(text)
+// withKey adds the idempotency key to the arguments of a call.
+func withKey(params json.RawMessage, name, key string) (json.RawMessage, error) {
+	value, err := encode(key)
 	if err != nil {
 		return nil, err
 	}
-	members[name] = raw
-	return encode(members)
+	arguments, err := withValue(memberOf(params, "arguments"), name, value)
+	if err != nil {
+		return nil, ledger.Refuse("arguments", err.Error(), "a JSON object")
+	}
+	return withValue(params, "arguments", arguments)
 }

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -77,6 +78,8 @@ type Server struct {
 	logger   *slog.Logger
 	guard    *lock
 	front    *Gateway // gets what the server says by itself; nil for a worker
+	calls    *calls
+	named    atomic.Int64 // calls that were given a name
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
@@ -118,6 +121,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, packs: append(packs, config.Packs...), x: newExpressions(),
+		calls:  &calls{},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
 	if s.instance = config.Instance; s.instance == "" {
 		here, err := place(config.State)
@@ -309,7 +313,8 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	child.Env = s.config.environment(os.Environ())
 	child.Stderr = s.config.Errors
 	bind(child)
-	transport := exact{Transport: &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
+	transport := exact{calls: s.calls,
+		Transport: &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
 	if s.front != nil {
 		transport.progress = s.front.expectProgress
 	}
@@ -361,13 +366,25 @@ const version = "1"
 // Close ends the server: its input ends first, then all its processes are killed.
 func (s *Server) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	session, child := s.session, s.child
 	s.closed = true
-	if s.session != nil {
-		if err := s.session.Close(); err != nil {
+	s.mu.Unlock()
+	if session != nil {
+		ended := make(chan error, 1)
+		go func() { ended <- session.Close() }() // ends with the child at the latest
+		late := time.NewTimer(2 * closeTime)
+		defer late.Stop()
+		var err error
+		select {
+		case err = <-ended:
+			endGroup(child)
+		case <-late.C: // it waits for a call that the server does not answer
+			endGroup(child)
+			err = <-ended
+		}
+		if err != nil {
 			s.logger.Debug("the server did not end well", "server", s.config.Name, "error", err)
 		}
-		endGroup(s.child)
 	}
 	s.guard.close()
 }
@@ -388,6 +405,9 @@ func (s *Server) Tools(ctx context.Context) ([]*sdk.Tool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot list the tools of %s: %w", s.config.Name, err)
 		}
+		if err := rawTools(page); err != nil {
+			return nil, fmt.Errorf("cannot list the tools of %s: %w", s.config.Name, err)
+		}
 		tools = append(tools, page.Tools...)
 		if page.NextCursor == "" {
 			return tools, nil
@@ -397,29 +417,58 @@ func (s *Server) Tools(ctx context.Context) ([]*sdk.Tool, error) {
 	return nil, fmt.Errorf("cannot list the tools of %s: more than %d pages", s.config.Name, pageMax)
 }
 
+// rawTools gives each tool of a list its text.
+func rawTools(page *sdk.ListToolsResult) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(memberOf(rawOf(page.Meta), "tools"), &list); err != nil {
+		return err
+	}
+	for i, t := range page.Tools {
+		if i < len(list) {
+			t.Meta = asMeta(list[i])
+		}
+	}
+	return nil
+}
+
 // errNotReached says that the server does not run, so that a call has not reached it.
 var errNotReached = errors.New("the call has not reached its server")
 
-// Call calls a tool with arguments as they are. Errors: errNotReached, *jsonrpc.Error where the
-// server answered with one, or those of the connection.
-func (s *Server) Call(ctx context.Context, tool string, arguments json.RawMessage,
-	meta map[string]any) (*sdk.CallToolResult, error) {
+// toolCall is what a server gets of a call: the text of its parameters.
+type toolCall struct {
+	tool   string
+	params json.RawMessage
+	name   string // that this process gives it, to cancel it; empty: it is not cancelled
+}
+
+// calling is a call of the gateway itself.
+func calling(tool string, arguments json.RawMessage) (toolCall, error) {
+	params, err := encode(map[string]any{"name": tool, "arguments": object(arguments)})
+	return toolCall{tool: tool, params: params}, err
+}
+
+// call calls a tool with parameters as they are written. Errors: errNotReached, *jsonrpc.Error
+// where the server answered with one, or those of the connection.
+func (s *Server) call(ctx context.Context, c toolCall) (*sdk.CallToolResult, error) {
 	session, err := s.live(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotReached, err)
 	}
-	params := &sdk.CallToolParams{Name: tool, Meta: meta}
-	if len(arguments) > 0 {
-		params.Arguments = arguments
+	meta := asMeta(c.params)
+	if c.name != "" {
+		meta[callKey] = c.name
+		defer s.calls.done(c.name)
 	}
-	result, err := session.CallTool(ctx, params)
+	result, err := session.CallTool(ctx, &sdk.CallToolParams{Name: c.tool, Meta: meta})
 	if err != nil {
 		if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
 			s.await(ctx, session) // or the next call would find the same session
 		}
 		return nil, err
 	}
-	restoreStructured(result)
+	if said := memberOf(rawOf(result.Meta), "structuredContent"); len(said) > 0 {
+		result.StructuredContent = said
+	}
 	return result, nil
 }
 
@@ -441,10 +490,11 @@ func (s *Server) await(ctx context.Context, session *sdk.ClientSession) {
 }
 
 // act calls a tool that has an effect. settled is closed once nothing of the call can happen any
-// more: a call that is given up goes on, and its server is ended where it has not answered in time.
-// Errors: as Call, or why it was given up.
-func (s *Server) act(ctx context.Context, tool string, arguments json.RawMessage,
-	meta map[string]any) (result *sdk.CallToolResult, settled <-chan struct{}, err error) {
+// more: of a call that is given up the server is told, which may go on with it for all that, and it
+// is ended where it has not answered in time. Errors: as call, or why it was given up.
+func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResult,
+	settled <-chan struct{}, err error) {
+	c.name = fmt.Sprint(s.named.Add(1))
 	type answer struct {
 		result *sdk.CallToolResult
 		err    error
@@ -453,7 +503,7 @@ func (s *Server) act(ctx context.Context, tool string, arguments json.RawMessage
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { // ends with the call, at the latest when the server is ended
 		defer cancel()
-		result, err := s.Call(calling, tool, arguments, meta)
+		result, err := s.call(calling, c)
 		answered <- answer{result, err}
 		close(done)
 	}()
@@ -463,6 +513,12 @@ func (s *Server) act(ctx context.Context, tool string, arguments json.RawMessage
 		return a.result, done, a.err
 	case <-ctx.Done():
 	}
+	go func() { // ends with the call, or its server
+		if err := s.calls.cancel(calling, c.name, context.Cause(ctx).Error()); err != nil {
+			s.logger.Debug("a server does not know that a call was given up", "server", s.config.Name,
+				"tool", c.tool, "error", err)
+		}
+	}()
 	go func() { // ends with the call
 		late := time.NewTimer(s.config.Settle / 2)
 		defer late.Stop()
@@ -470,7 +526,7 @@ func (s *Server) act(ctx context.Context, tool string, arguments json.RawMessage
 		case <-done:
 		case <-late.C:
 			s.logger.Warn("a call that was given up has no answer: its server is ended",
-				"server", s.config.Name, "tool", tool)
+				"server", s.config.Name, "tool", c.tool)
 			s.kill()
 			cancel()
 		}
@@ -492,17 +548,16 @@ func (s *Server) kill() {
 // readTries is how often a call without an effect is made where its server ends under it.
 const readTries = 3
 
-// read calls a tool that has no effect. Errors: as Call.
-func (s *Server) read(ctx context.Context, tool string, arguments json.RawMessage,
-	meta map[string]any) (*sdk.CallToolResult, error) {
+// read calls a tool that has no effect. Errors: as call.
+func (s *Server) read(ctx context.Context, c toolCall) (*sdk.CallToolResult, error) {
 	for try := 1; ; try++ {
-		result, err := s.Call(ctx, tool, arguments, meta)
+		result, err := s.call(ctx, c)
 		var wire *jsonrpc.Error
 		if err == nil || try == readTries || ctx.Err() != nil || errors.As(err, &wire) {
 			return result, err
 		}
-		s.logger.Info("a call without an effect is made again", "server", s.config.Name, "tool", tool,
-			"error", err)
+		s.logger.Info("a call without an effect is made again", "server", s.config.Name, "tool",
+			c.tool, "error", err)
 	}
 }
 
@@ -522,7 +577,11 @@ func (s *Server) ask(
 			return nil, err
 		}
 	} else {
-		result, err := s.read(ctx, a.Tool, with, nil)
+		c, err := calling(a.Tool, with)
+		if err != nil {
+			return nil, err
+		}
+		result, err := s.read(ctx, c)
 		if err != nil {
 			return nil, err
 		}

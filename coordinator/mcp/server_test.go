@@ -31,6 +31,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if file := os.Getenv(asRawServer); file != "" {
+		if err := serveRaw(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return
+	}
 	testenv.Parallel(6) // they wait until calls in doubt are settled, each with servers of its own
 	os.Exit(m.Run())
 }

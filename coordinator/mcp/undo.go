@@ -166,7 +166,11 @@ func (s *Server) step(ctx context.Context, step Step, vars triggers.BindingVars,
 		_, err = s.builtIn(step.Call, with, key)
 		return err
 	}
-	result, settled, err := s.act(ctx, step.Tool, with, nil)
+	c, err := calling(step.Tool, with)
+	if err != nil {
+		return &stopped{"recipe", err.Error()}
+	}
+	result, settled, err := s.act(ctx, c)
 	<-settled // the next attempt must not meet it
 	if err != nil {
 		return err

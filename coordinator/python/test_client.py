@@ -14,7 +14,7 @@ import unittest.mock
 from datetime import timedelta
 
 from sagenbaum import (AsyncSagenbaum, Blocked, Call, Conflict, NotTaken, Recorded, Refused, Sagenbaum,
-                       SagenbaumError)
+                       SagenbaumError, Unauthorized)
 
 sb = Sagenbaum.connect()
 
@@ -153,6 +153,16 @@ class Tokens(unittest.TestCase):
         with self.assertRaises(SagenbaumError) as caught:
             odd.ask("plan.get", plan="p")
         self.assertEqual((caught.exception.code, got), ("redirected", []))
+
+    def test_a_token_that_is_not_good_is_not_shown_again(self):
+        for status, error in [(401, {}), (403, {"field": "name", "status": 403}),
+                              (429, {"field": "authorization", "status": 429, "stored": "nothing"})]:
+            door, got = self.serve(status, {}, json.dumps({"error": {"problem": "no", **error}}).encode())
+            sb = Sagenbaum.connect(agent="tripper", url=door, token="secret")
+            with self.assertRaises(Unauthorized) as caught:
+                sb.ask("plan.get", plan="p")
+            self.assertEqual((caught.exception.field, caught.exception.status, caught.exception.stored, len(got)),
+                             (error.get("field", "authorization"), status, "nothing", 1))
 
     def test_no_proxy_gets_it_on_this_machine(self):
         proxy, got = self.serve(200, {}, b'{"of": "proxy"}')

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 )
 
 // A function that is run again after its process is gone, with what undoes each
@@ -69,7 +69,7 @@ func nothingToUndo(context.Context, replay.UndoCall) error { return nil }
 func serverAndExecutor() (*nats.Conn, func()) {
 	dir, err := os.MkdirTemp("", "sagenbaum")
 	must(err)
-	s, err := host.Start(context.Background(), host.LocalConfig{Dir: dir})
+	s, err := inprocess.Start(context.Background(), inprocess.Config{Dir: dir})
 	must(err)
 	nc, err := s.Connect()
 	must(err)

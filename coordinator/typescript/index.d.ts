@@ -100,6 +100,7 @@ export class SagenbaumError extends Error {
 export class Refused extends SagenbaumError {}
 export class Conflict extends SagenbaumError {}
 export class Unavailable extends SagenbaumError {}
+export class Unauthorized extends SagenbaumError {}
 export class NotTaken extends Error { constructor(message?: string, options?: ErrorOptions) }
 export class Recorded extends Error {
   action: string;

@@ -34,6 +34,13 @@ export class Conflict extends SagenbaumError {}
 /** No answer in time. `stored` says whether anything is in the ledger. */
 export class Unavailable extends SagenbaumError {}
 
+/**
+ * The token is missing, not good, or of a user that may not do this; or too many that were not good
+ * were shown. Asking again with it does not help. `field` is `authorization` where the token itself
+ * is what is wrong.
+ */
+export class Unauthorized extends SagenbaumError {}
+
 /** Throw it where the tool's answer proves that it did nothing. Everything else is doubt. */
 export class NotTaken extends Error {
   constructor(message, options) {
@@ -73,7 +80,16 @@ function told(error) {
   return [...text.slice(0, 2000)].slice(0, 1000).join("").replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
-const errors = { 409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable };
+const errors = { 401: Unauthorized, 403: Unauthorized, 409: Conflict, 422: Refused, 429: Unavailable,
+  503: Unavailable };
+
+function errorOf(status, error) {
+  if (status === 401 || status === 403)
+    error = { status, code: "unauthorized", field: "authorization", stored: "nothing", ...error };
+  if (status === 429 && error.field === "authorization") return new Unauthorized(error); // of bad tokens
+  return new (errors[status] ?? SagenbaumError)(error);
+}
+
 const longest = 20_000; // ms that one request of the door may wait
 
 function pause(ms, signal) {
@@ -170,7 +186,7 @@ export class Sagenbaum {
         const answer = await response.json();
         if (response.ok) return answer;
         const error = answer.error ?? { problem: `status ${response.status}`, status: response.status };
-        failed = new (errors[response.status] ?? SagenbaumError)(error);
+        failed = errorOf(response.status, error);
         if (failed.stored !== "nothing") lost?.();
       } catch (error) {
         if (!(error instanceof SagenbaumError)) lost?.();
@@ -386,7 +402,7 @@ export class Plan {
   async *events({ signal } = {}) {
     const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
       { headers: this.client.headers, signal, redirect: "manual" }));
-    if (!response.ok) throw new (errors[response.status] ?? SagenbaumError)((await response.json()).error);
+    if (!response.ok) throw errorOf(response.status, (await response.json()).error);
     let text = "";
     for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
       text += chunk;

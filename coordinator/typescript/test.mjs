@@ -7,7 +7,7 @@ import { writeFile, mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { test } from "node:test";
 
-import { Blocked, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError } from "./index.js";
+import { Blocked, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError, Unauthorized } from "./index.js";
 
 const sb = await Sagenbaum.connect();
 const boss = await Sagenbaum.connect({ creds: process.env.BOSS_CREDS });
@@ -123,6 +123,18 @@ test("errors and outputs that cannot be told as they are leave a known outcome",
   await p.fail("enough");
   await assert.rejects(sb.plan({ id: "js-half" }, async () => { throw new Error("half \ud83d"); }), /half/);
   assert.equal((await sb.ask("plan.wait", { plan: "js-half" })).ended, true);
+});
+
+test("a token that is not good is not shown again", async () => {
+  for (const [status, error] of [[401, {}], [403, { field: "name", status: 403 }],
+    [429, { field: "authorization", status: 429, stored: "nothing" }]]) {
+    let asked = 0;
+    const fetch = async () => { asked++; return Response.json({ error: { problem: "no", ...error } }, { status }); };
+    const sb = await Sagenbaum.connect({ agent: "tripper", url: "http://127.0.0.1:1", token: "secret", fetch });
+    await assert.rejects(sb.ask("plan.get", { plan: "p" }), (e) => e instanceof Unauthorized && e.status === status &&
+      e.field === (error.field ?? "authorization") && e.stored === "nothing");
+    assert.equal(asked, 1);
+  }
 });
 
 test("a token goes to the door that its credentials name, and nowhere else", async () => {

@@ -1,10 +1,14 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -89,4 +93,28 @@ func (h *Host) Copied(tenant string, sequence uint64, records int) (tiles.Copy, 
 		return tiles.Copy{}, err
 	}
 	return a.board.Copies().Copied(sequence, records)
+}
+
+// awaitEvery is how often Await looks.
+const awaitEvery = 5 * time.Millisecond
+
+// Await returns true once every tenant is past its start: its ledger is folded, and it is held,
+// here or by another host, or says why it cannot be. It returns false when ctx ends.
+func (h *Host) Await(ctx context.Context) bool {
+	select {
+	case <-h.Ready():
+	case <-ctx.Done():
+		return false
+	}
+	for slices.ContainsFunc(h.Health(), starts) {
+		if !pause.For(ctx, awaitEvery) {
+			return false
+		}
+	}
+	return true
+}
+
+// starts reports whether a tenant is about to be held.
+func starts(t TenantHealth) bool {
+	return t.Mode == api.ModeStarting || t.Mode == api.ModeStandby && t.Problem == ""
 }

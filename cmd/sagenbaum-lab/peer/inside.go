@@ -7,7 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Inside is server, agent and worker in this process, as a library: host.Start with its defaults.
@@ -15,7 +16,7 @@ type Inside struct {
 	program
 	version string
 	dir     string
-	local   *host.Local
+	local   *inprocess.Server
 }
 
 // NewInside is one of a version that is only named.
@@ -35,7 +36,7 @@ func (p *Inside) Info() (peer, version, variant, durability string) {
 // Start starts all on a folder.
 func (p *Inside) Start(ctx context.Context, dir string) (err error) {
 	p.dir = filepath.Join(dir, "data")
-	if p.local, err = host.Start(ctx, host.LocalConfig{Dir: p.dir}); err != nil {
+	if p.local, err = inprocess.Start(ctx, inprocess.Config{Dir: p.dir}); err != nil {
 		return err
 	}
 	return p.begin(func(name string) (*nats.Conn, error) { return p.local.Connect(nats.Name(name)) })
@@ -46,6 +47,15 @@ func (p *Inside) Roots() []int { return nil }
 
 // Disk splits the bytes of the folder by store.
 func (p *Inside) Disk() map[string]int64 { return sizes(p.dir) }
+
+// Commits is how many commits the ledger has.
+func (p *Inside) Commits() uint64 {
+	answer, err := p.local.Host().Ask(tenant, api.TenantStatus.Name, struct{}{})
+	if err != nil {
+		return 0
+	}
+	return answer.(api.StatusAnswer).Status.Last
+}
 
 // Kill9 is not for a system in this process: the harness kills a copy of itself.
 func (p *Inside) Kill9() {}

@@ -55,6 +55,10 @@ func (s *Settings) sign(cmd *cobra.Command) error {
 	return nil
 }
 
+// Offline annotates commands that need no connection, unless the flag that it names is given: what
+// a context or credentials say means nothing to them.
+const Offline = "offline"
+
 // Everyone annotates commands that are about no tenant, but about the server.
 const Everyone = "everyone"
 
@@ -137,6 +141,10 @@ func (s *Settings) recall(flags *pflag.FlagSet, name string) error {
 // talks is false for commands that a context means nothing to.
 func talks(cmd *cobra.Command) bool {
 	for c := cmd; c != nil; c = c.Parent() {
+		if unless, offline := c.Annotations[Offline]; offline {
+			flag := cmd.Flags().Lookup(unless)
+			return flag != nil && flag.Changed
+		}
 		if slices.Contains([]string{"serve", "context", "demo", "completion", "man", "version",
 			"help", "bench", "sim"}, c.Name()) && c.Parent() == cmd.Root() {
 			return false

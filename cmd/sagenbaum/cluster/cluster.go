@@ -11,7 +11,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,10 +102,13 @@ those are added; --store-dir replaces what was given before.`,
 		Args: cli.Exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := folder{dir: args[0], now: time.Now()}
-			if err := f.read(); err != nil {
+			err := f.read()
+			if err != nil {
 				return err
 			}
-			f.StoreDir = cmp.Or(store, f.StoreDir, storeDefault)
+			if f.StoreDir, err = f.store(store); err != nil {
+				return err
+			}
 			if err := f.add(servers, hosts, tenants); err != nil {
 				return err
 			}
@@ -155,6 +160,37 @@ func (f *folder) read() error {
 		err = json.Unmarshal(text, &f.layout)
 	}
 	return cli.Failed("read "+f.path(layoutFile), err)
+}
+
+// storeLine is where nats.conf says it.
+var storeLine = regexp.MustCompile(`(?m)^  store_dir: (".*")$`)
+
+// store is the folder of the servers' data: the one that is given, or was before. A layout of an
+// earlier version does not name it, and another one would be an empty store: it is read from what
+// was written for the servers.
+func (f *folder) store(given string) (string, error) {
+	if given = cmp.Or(given, f.StoreDir); given != "" || len(f.Servers) == 0 {
+		return cmp.Or(given, storeDefault), nil
+	}
+	for _, s := range f.Servers {
+		text, err := os.ReadFile(f.path(s.Name, "nats.conf"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", cli.Failed("read the configuration of "+s.Name, err)
+		}
+		var said string
+		if line := storeLine.FindSubmatch(text); line != nil {
+			if said, err = strconv.Unquote(string(line[1])); err != nil {
+				return "", cli.Failed("read the configuration of "+s.Name, err)
+			}
+		}
+		if said == "" || given != "" && said != given {
+			return "", cli.Fail(cli.ExitUsage, "--store-dir DIR, the folder that these servers have their "+
+				"data in", "%s names no folder of the servers' data, and what was written for %s does not "+
+				"say it", f.path(layoutFile), s.Name)
+		}
+		given = said
+	}
+	return given, nil
 }
 
 // add takes what flags name to what is there.

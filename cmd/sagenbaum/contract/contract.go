@@ -49,8 +49,9 @@ type LintView struct {
 func newContractLint(s *cli.Settings) *cobra.Command {
 	workers := false
 	cmd := &cobra.Command{
-		Use:   "lint FILE|DIR...",
-		Short: "Check contract files and run their examples, offline (exit code 1 on errors)",
+		Use:         "lint FILE|DIR...",
+		Annotations: map[string]string{cli.Offline: "workers"},
+		Short:       "Check contract files and run their examples, offline (exit code 1 on errors)",
 		Long: `Check contract files and run their examples. That needs no server.
 
 With --workers it also asks the running host which workers serve what the contracts call: each

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -118,7 +119,7 @@ func (s hostSetup) disks(v *serving) []observe.Disk {
 	if tiles == "" {
 		tiles = filepath.Join(v.data, "executor", "tiles")
 	}
-	all := []observe.Disk{{Store: "state", Dir: host.StateDir(v.data)},
+	all := []observe.Disk{{Store: "state", Dir: inprocess.StateDir(v.data)},
 		{Store: "tiles", Dir: tiles}}
 	if s.store != "" {
 		all = append(all, observe.Disk{Store: "ledger", Dir: s.store})

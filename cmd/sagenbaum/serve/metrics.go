@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -118,12 +119,12 @@ func (w *Watching) start(v *serving, log *slog.Logger) (stop func(), err error) 
 	if w.address == "" {
 		return w.traces.stop, nil
 	}
-	disks := []observe.Disk{{Store: "state", Dir: host.StateDir(v.data)}}
+	disks := []observe.Disk{{Store: "state", Dir: inprocess.StateDir(v.data)}}
 	if v.tiles != "" {
 		disks = append(disks, observe.Disk{Store: "tiles", Dir: v.tiles})
 	}
 	if v.external == "" {
-		disks = append(disks, observe.Disk{Store: "ledger", Dir: host.ServerDir(v.data)})
+		disks = append(disks, observe.Disk{Store: "ledger", Dir: inprocess.ServerDir(v.data)})
 	}
 	w.metrics = observe.NewMetrics(disks...)
 	listener, err := net.Listen("tcp", w.address)

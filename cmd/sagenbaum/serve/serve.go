@@ -21,6 +21,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
@@ -478,7 +479,7 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger,
 	ready func()) error {
 	giveUp := ctx.Done()
-	ctx, cancel := host.Watch(ctx, server)
+	ctx, cancel := inprocess.Watch(ctx, server)
 	defer cancel()
 	forget, err := v.introduce(server, log)
 	if err != nil {
@@ -486,11 +487,11 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 	}
 	defer forget()
 	return runHost(ctx, v, log, hostSetup{
-		complete: func(cfg host.Config) (host.Config, error) { return host.On(server, v.data, cfg) },
+		complete: func(cfg host.Config) (host.Config, error) { return inprocess.On(server, v.data, cfg) },
 		door: func(tenant string) (*nats.Conn, error) {
 			return server.ConnectDoor(tenant, nats.Name("sagenbaum door"))
 		},
-		store:  host.ServerDir(v.data),
+		store:  inprocess.ServerDir(v.data),
 		giveUp: giveUp,
 		ready:  ready,
 	})
@@ -512,7 +513,7 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 		v.listen = net.JoinHostPort(address, port)
 	}
 	config := embedded.Config{
-		Dir: host.ServerDir(v.data), Host: address, Port: number, NoSync: v.noSync,
+		Dir: inprocess.ServerDir(v.data), Host: address, Port: number, NoSync: v.noSync,
 		MaxStore:    v.maxStore,
 		Connections: v.connections, Erased: v.erased,
 		TLSCert: v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
@@ -554,7 +555,7 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 		giveUp: ctx.Done(), external: true,
 		complete: func(cfg host.Config) (host.Config, error) {
 			conn, err := s.Dial(append(steadyOptions("sagenbaum executor", s.Timeout), options...)...)
-			cfg.Conn, cfg.Dir = conn, host.StateDir(v.data)
+			cfg.Conn, cfg.Dir = conn, inprocess.StateDir(v.data)
 			return cfg, err
 		},
 		ready: func() {

@@ -30,7 +30,8 @@ from typing import Any, Callable
 
 __all__ = [
     "AsyncPlan", "AsyncSagenbaum", "Blocked", "Call", "CommitWaits", "Conflict", "NotTaken", "Plan",
-    "Recorded", "Refused", "Sagenbaum", "SagenbaumError", "Unavailable", "new_id", "parse_credentials",
+    "Recorded", "Refused", "Sagenbaum", "SagenbaumError", "Unauthorized", "Unavailable", "new_id",
+    "parse_credentials",
 ]
 
 
@@ -66,6 +67,13 @@ class Conflict(SagenbaumError):
 
 class Unavailable(SagenbaumError):
     """No answer in time. ``stored`` says whether anything is in the ledger."""
+
+
+class Unauthorized(SagenbaumError):
+    """The token is missing, not good, or of a user that may not do this; or too many that were not good were shown.
+
+    Asking again with it does not help. ``field`` is ``authorization`` where the token itself is what is wrong.
+    """
 
 
 class NotTaken(Exception):
@@ -116,7 +124,15 @@ def _text(error: BaseException) -> str:
     return said[:1000].encode("utf-8", "replace").decode()
 
 
-_errors = {409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable}
+_errors = {401: Unauthorized, 403: Unauthorized, 409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable}
+
+
+def _error(status: int, error: dict[str, Any]) -> SagenbaumError:
+    if status in (401, 403):
+        error = {"status": status, "code": "unauthorized", "field": "authorization", "stored": "nothing", **error}
+    if status == 429 and error.get("field") == "authorization":  # for tokens that are not good
+        return Unauthorized(error)
+    return _errors.get(status, SagenbaumError)(error)
 _request_seconds = 100  # that one request may take
 
 
@@ -212,7 +228,7 @@ class _Door:
                 error = json.load(failed)["error"]
             except (ValueError, KeyError, OSError):
                 error = {"status": failed.code, "problem": f"status {failed.code}"}
-            raise _errors.get(failed.code, SagenbaumError)(error) from None
+            raise _error(failed.code, error) from None
         except (OSError, http.client.HTTPException, ValueError) as failed:
             raise Unavailable({"status": 503, "code": "unavailable", "stored": "unknown",
                                "problem": f"no answer of {self.base}: {failed}",

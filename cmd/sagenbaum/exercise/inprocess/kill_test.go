@@ -17,7 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -49,7 +49,7 @@ func fileOf(dir string, n int) string { return filepath.Join(dir, fmt.Sprintf("f
 // program starts all on the folder. Where there is no plan yet it writes files, and fails; it says
 // each step once it is taken. Then it waits for the end of the plan, and says that.
 func program(ctx context.Context, dir string) error {
-	s, err := host.Start(ctx, host.LocalConfig{Dir: filepath.Join(dir, "data")})
+	s, err := inprocess.Start(ctx, inprocess.Config{Dir: filepath.Join(dir, "data")})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func program(ctx context.Context, dir string) error {
 }
 
 // write takes the actions of the plan, and fails it.
-func write(ctx context.Context, s *host.Local, dir string) error {
+func write(ctx context.Context, s *inprocess.Server, dir string) error {
 	conn, err := s.Connect()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func write(ctx context.Context, s *host.Local, dir string) error {
 	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "writer",
 		Contracts: []contract.Contract{{Capability: "file.write", Class: contract.Compensable,
 			OnInDoubt: contract.InDoubtCompensate, Settle: time.Second,
-			Inverse:   &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input"}}}}})
+			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input"}}}}})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,11 @@
-package host
+// Package inprocess runs a NATS server and the executor in the process of a Go program, beside its
+// agents and workers, as a library on one folder: with no port, and as durable as `serve`, which is
+// made of the same parts.
+//
+//	s, err := inprocess.Start(ctx, inprocess.Config{Dir: "sagenbaum-data"})
+//	conn, err := s.Connect()
+//	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "writer"})
+package inprocess
 
 import (
 	"context"
@@ -11,14 +18,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// LocalConfig says what Start runs in the process of a program. Only Dir is required.
-type LocalConfig struct {
+// Config says what Start runs in the process of a program. Only Dir is required.
+type Config struct {
 	// Dir is the folder of all data, made if missing: as --data of `sagenbaum serve`, which goes on
 	// with it once the program has ended. One process uses it at a time.
 	Dir string
@@ -30,14 +37,14 @@ type LocalConfig struct {
 	Server embedded.Config
 	// Host is more of the host's configuration. What names the server, the folder and the tenants
 	// is not set.
-	Host Config
+	Host host.Config
 }
 
-// Local is a server and a host in the process of a program. Its methods may be called from any
+// Server is a server and a host in the process of a program. Its methods may be called from any
 // goroutine.
-type Local struct {
+type Server struct {
 	server *embedded.Server
-	host   *Host
+	host   *host.Host
 	own    *nats.Conn // of the host
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the host's Run has returned
@@ -53,9 +60,9 @@ type Local struct {
 // and the tenants are held. ctx bounds the start alone; Close ends what it has started.
 //
 // Errors: *ledger.Refused for a bad configuration, embedded.ErrInUse for a folder that another
-// process uses, ErrNoRoom for a full disk, ctx's, or what the folder said.
-func Start(ctx context.Context, cfg LocalConfig) (*Local, error) {
-	if err := checkLocal(cfg); err != nil {
+// process uses, host.ErrNoRoom for a full disk, ctx's, or what the folder said.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if err := check(cfg); err != nil {
 		return nil, err
 	}
 	cfg.Server.Dir = ServerDir(cfg.Dir)
@@ -66,18 +73,18 @@ func Start(ctx context.Context, cfg LocalConfig) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := startOn(server, cfg)
+	s, err := startOn(server, cfg)
 	if err != nil {
 		server.Close()
 		return nil, err
 	}
-	if err := l.await(ctx); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if err := s.await(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	return l, nil
+	return s, nil
 }
 
-func checkLocal(cfg LocalConfig) error {
+func check(cfg Config) error {
 	h := cfg.Host
 	switch {
 	case cfg.Dir == "":
@@ -87,7 +94,7 @@ func checkLocal(cfg LocalConfig) error {
 	case h.Conn != nil || h.Dir != "" || h.StoreDir != "" || h.DurableServer != "" || h.System != nil:
 		return ledger.Refuse("Host", "a server or a folder of its own", "those of Dir")
 	case len(h.Tenants) > 0 || h.First != "" || h.Follow:
-		return ledger.Refuse("Host", "tenants of its own", "LocalConfig.Tenants")
+		return ledger.Refuse("Host", "tenants of its own", "Config.Tenants")
 	}
 	return nil
 }
@@ -100,7 +107,7 @@ func StateDir(dir string) string { return filepath.Join(dir, "executor") }
 
 // On completes the configuration of a host for a server in this process and the folder of all
 // data. The caller closes Conn.
-func On(server *embedded.Server, dir string, cfg Config) (_ Config, err error) {
+func On(server *embedded.Server, dir string, cfg host.Config) (_ host.Config, err error) {
 	if cfg.Conn, err = server.Connect(nats.Name("sagenbaum executor")); err != nil {
 		return cfg, err
 	}
@@ -112,14 +119,14 @@ func On(server *embedded.Server, dir string, cfg Config) (_ Config, err error) {
 // probeEvery is how often a server in this process is asked whether it can store.
 const probeEvery = time.Second
 
-// Watch returns a context that ends with ctx, or, with the cause ErrMute, when the server can store
-// nothing any more: start it again then, on the same folder, with a new host.
+// Watch returns a context that ends with ctx, or, with the cause host.ErrMute, when the server can
+// store nothing any more: start it again then, on the same folder, with a new host.
 func Watch(ctx context.Context, server *embedded.Server) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() { // ends with ctx
 		for pause.For(ctx, probeEvery) {
 			if err := server.Probe(ctx); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%w: %v", ErrMute, err))
+				cancel(fmt.Errorf("%w: %v", host.ErrMute, err))
 			}
 		}
 	}()
@@ -127,7 +134,7 @@ func Watch(ctx context.Context, server *embedded.Server) (context.Context, conte
 }
 
 // startOn runs a host on a server.
-func startOn(server *embedded.Server, cfg LocalConfig) (*Local, error) {
+func startOn(server *embedded.Server, cfg Config) (*Server, error) {
 	cfg.Host.Tenants, cfg.Host.Follow = slices.Clone(cfg.Tenants), true
 	if len(cfg.Tenants) == 0 {
 		cfg.Host.First = "default"
@@ -136,105 +143,81 @@ func startOn(server *embedded.Server, cfg LocalConfig) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := New(all)
+	h, err := host.New(all)
 	if err != nil {
 		all.Conn.Close()
 		return nil, err
 	}
 	ctx, cancel := Watch(context.Background(), server)
-	l := &Local{server: server, host: h, own: all.Conn, cancel: cancel, ended: make(chan struct{})}
-	l.close = sync.OnceValue(l.stop)
+	s := &Server{server: server, host: h, own: all.Conn, cancel: cancel, ended: make(chan struct{})}
+	s.close = sync.OnceValue(s.stop)
 	go func() { // ends with Close
-		defer close(l.ended)
-		l.err = h.Run(ctx)
+		defer close(s.ended)
+		s.err = h.Run(ctx)
 	}()
-	return l, nil
+	return s, nil
 }
 
 // await waits until the tenants are held, or say why they cannot be.
-func (l *Local) await(ctx context.Context) error {
+func (s *Server) await(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with await
 		select {
-		case <-l.ended:
+		case <-s.ended:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	if l.host.Await(ctx) {
+	if s.host.Await(ctx) {
 		return nil
 	}
 	select {
-	case <-l.ended:
-		return fmt.Errorf("cannot start: %w", l.err)
+	case <-s.ended:
+		return fmt.Errorf("cannot start: %w", s.err)
 	default:
 		return fmt.Errorf("cannot start: %w", ctx.Err())
 	}
 }
 
-// awaitEvery is how often Await looks.
-const awaitEvery = 5 * time.Millisecond
-
-// Await returns true once every tenant is past its start: its ledger is folded, and it is held,
-// here or by another host, or says why it cannot be. It returns false when ctx ends.
-func (h *Host) Await(ctx context.Context) bool {
-	select {
-	case <-h.Ready():
-	case <-ctx.Done():
-		return false
-	}
-	for slices.ContainsFunc(h.Health(), starts) {
-		if !pause.For(ctx, awaitEvery) {
-			return false
-		}
-	}
-	return true
-}
-
-// starts reports whether a tenant is about to be held.
-func starts(t TenantHealth) bool {
-	return t.Mode == api.ModeStarting || t.Mode == api.ModeStandby && t.Problem == ""
-}
-
 // Connect returns a connection for agents and workers, through memory and with all permissions.
 // Close closes it.
-func (l *Local) Connect(options ...nats.Option) (*nats.Conn, error) {
-	conn, err := l.server.Connect(options...)
+func (s *Server) Connect(options ...nats.Option) (*nats.Conn, error) {
+	conn, err := s.server.Connect(options...)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conns = append(slices.DeleteFunc(l.conns, (*nats.Conn).IsClosed), conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(slices.DeleteFunc(s.conns, (*nats.Conn).IsClosed), conn)
 	return conn, nil
 }
 
 // URL is where other processes connect; empty: nowhere.
-func (l *Local) URL() string { return l.server.URL() }
+func (s *Server) URL() string { return s.server.URL() }
 
 // Host is the host, for questions about its tenants.
-func (l *Local) Host() *Host { return l.host }
+func (s *Server) Host() *host.Host { return s.host }
 
 // Ended is closed when nothing is folded or sent any more: after Close, or because the disk has
 // failed, which Close then returns. Start goes on from the same folder.
-func (l *Local) Ended() <-chan struct{} { return l.ended }
+func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Close ends the host and the server, and returns when all is on disk and the folder is free.
 // Close agents and workers first: what they had acknowledged is kept in any case, and whatever is
 // still to be undone goes on at the next start. It may be called more than once.
-func (l *Local) Close() error { return l.close() }
+func (s *Server) Close() error { return s.close() }
 
-func (l *Local) stop() error {
-	l.cancel()
-	<-l.ended
-	err := errors.Join(l.err, l.host.Close())
-	l.mu.Lock()
-	conns := l.conns
-	l.mu.Unlock()
-	for _, conn := range append(conns, l.own) {
+func (s *Server) stop() error {
+	s.cancel()
+	<-s.ended
+	err := errors.Join(s.err, s.host.Close())
+	s.mu.Lock()
+	conns := s.conns
+	s.mu.Unlock()
+	for _, conn := range append(conns, s.own) {
 		conn.Close()
 	}
-	l.server.Close()
+	s.server.Close()
 	return err
 }

@@ -1,4 +1,4 @@
-package host_test
+package inprocess_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -20,7 +20,7 @@ import (
 func ExampleStart() {
 	dir, ctx := folder(), context.Background()
 	defer os.RemoveAll(dir)
-	s, err := host.Start(ctx, host.LocalConfig{Dir: filepath.Join(dir, "sagenbaum-data")})
+	s, err := inprocess.Start(ctx, inprocess.Config{Dir: filepath.Join(dir, "sagenbaum-data")})
 	must(err)
 	defer s.Close()
 	nc, err := s.Connect()

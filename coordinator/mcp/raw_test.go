@@ -1,0 +1,297 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+)
+
+// asRawServer makes the test binary an MCP server that knows no SDK: it writes what it is sent to
+// the file that it names, and answers with texts.
+const asRawServer = "SAGENBAUM_TEST_AS_RAW_MCP_SERVER"
+
+const (
+	rawTool   = `{"name":"peek","inputSchema":{"type":"object","least":10.10},"newer":{"b":1,"a":0.50}}`
+	rawActs   = `{"name":"act","inputSchema":{"type":"object"}}`
+	rawAnswer = `{"newer":{"z":0.10},"content":[{"type":"text","text":"<b>","newer":1.10}],"structuredContent":` +
+		`{"amount":10.10,"big":123456789012345678901234567890,"a":1,"a":2},"_meta":{"price":10.10`
+	rawContents = `{"contents":[{"uri":"note://all","text":"x","newer":2.50}],"newer":2.50}`
+)
+
+func serveRaw(file string) error {
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var r struct {
+			ID     json.RawMessage
+			Method string
+			Params json.RawMessage
+		}
+		if err := json.Unmarshal(in.Bytes(), &r); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(log, "%s %s\n", r.Method, r.Params); err != nil {
+			return err
+		}
+		result := map[string]string{
+			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},` +
+				`"serverInfo":{"name":"raw-server","version":"1"}}`,
+			"tools/list":     `{"tools":[` + rawTool + `,` + rawActs + `]}`,
+			"tools/call":     rawAnswer + `}}`,
+			"resources/read": rawContents,
+		}[r.Method]
+		switch {
+		case len(r.ID) == 0 || strings.Contains(string(r.Params), "hang"):
+			continue
+		case result == "":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", r.ID)
+			continue
+		}
+		if _, err := fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", r.ID, result); err != nil {
+			return err
+		}
+	}
+	return in.Err()
+}
+
+func (w *world) raw(t *testing.T) (config mcp.ServerConfig, file string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, err := mcp.ParsePack("raw.yaml", []byte("apiVersion: sagenbaum/v1\nkind: MCPPack\nserver: raw-server\n"+
+		"tools:\n  peek: {class: effectless}\n  act: {class: compensable, key: key, undo: [{tool: peek}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "sent")
+	return mcp.ServerConfig{Name: "raw", Command: self, State: t.TempDir(), Packs: []mcp.Pack{pack},
+		Env: map[string]string{asRawServer: file}}, file
+}
+
+// sentTo is what a raw server was sent by a method.
+func sentTo(file, method string) (params []string) {
+	for _, line := range lines(file) {
+		if p, ok := strings.CutPrefix(line, method+" "); ok {
+			params = append(params, p)
+		}
+	}
+	return params
+}
+
+// rawClient is a client that knows no SDK.
+type rawClient struct {
+	t   *testing.T
+	out io.Writer
+	in  *bufio.Scanner
+}
+
+func (c *rawClient) says(message string) {
+	c.t.Helper()
+	if _, err := fmt.Fprintln(c.out, message); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// answer is the text of the answer to a request.
+func (c *rawClient) answer(id int) string {
+	c.t.Helper()
+	for c.in.Scan() {
+		var r struct {
+			ID     int
+			Result json.RawMessage
+			Error  json.RawMessage
+		}
+		if json.Unmarshal(c.in.Bytes(), &r) == nil && r.ID == id && len(r.Result)+len(r.Error) > 0 {
+			return string(r.Result) + string(r.Error)
+		}
+	}
+	c.t.Fatalf("no answer to %d: %v", id, c.in.Err())
+	return ""
+}
+
+const (
+	rawHello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+		`"capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"raw","version":"1"}}}`
+	rawReady = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+func (w *world) rawClient(t *testing.T, config mcp.ServerConfig) (*rawClient, *mcp.Gateway) {
+	t.Helper()
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	c.leave()
+	fromClient, toGateway := io.Pipe()
+	fromGateway, toClient := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- c.gateway.Serve(context.Background(), &sdk.IOTransport{Reader: fromClient, Writer: toClient})
+	}()
+	t.Cleanup(func() {
+		_ = toGateway.Close()
+		_ = fromGateway.Close()
+		<-served
+	})
+	in := bufio.NewScanner(fromGateway)
+	in.Buffer(nil, 1<<20)
+	raw := &rawClient{t, toGateway, in}
+	raw.says(rawHello)
+	raw.answer(1)
+	raw.says(rawReady)
+	return raw, c.gateway
+}
+
+// Whatever a client and a server say to each other passes byte for byte: amounts of money, large
+// integers, fields that no version of the SDK knows, members that are there twice, and their order.
+func TestMessagesPassAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.raw(t)
+	c, gateway := w.rawClient(t, config)
+	const (
+		arguments = `{"z":10.10,"a":123456789012345678901234567890,"z":"<b>","e":1E+2}`
+		before    = `{"newer":{"b":0.10,"a":1},"_meta":{"price":10.10,"id":12345678901234567890`
+	)
+	call := func(id int, tool, meta string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s%s},"name":%q,"arguments":%s}}`,
+			id, before, meta, tool, arguments)
+	}
+	c.says(call(2, "peek", `,"sagenbaum/plan":"none"`))
+	if got := c.answer(2); got != rawAnswer+`}}` {
+		t.Errorf("a call without an effect is answered with\n%s, want\n%s", got, rawAnswer+`}}`)
+	}
+	c.says(call(3, "act", `,"sagenbaum/key":"k1"`))
+	got := c.answer(3)
+	if rest, ok := strings.CutPrefix(got, rawAnswer+`,"sagenbaum/plan":"`); !ok ||
+		!strings.HasSuffix(rest, `","sagenbaum/action":"key-`+rest[strings.LastIndex(rest, "-")+1:]) {
+		t.Errorf("a call with an effect is answered with\n%s", got)
+	}
+	c.says(call(4, "act", `,"sagenbaum/key":"k1"`))
+	if again := c.answer(4); again != got {
+		t.Errorf("made again it is answered with\n%s, want\n%s", again, got)
+	}
+	sent := sentTo(file, "tools/call")
+	if len(sent) != 2 || sent[0] != before+`},"name":"peek","arguments":`+arguments+`}` ||
+		!strings.HasPrefix(sent[1], before+`},"name":"act","arguments":`+strings.TrimSuffix(arguments, "}")+`,"key":"`) {
+		t.Errorf("the server was sent\n%s", strings.Join(sent, "\n"))
+	}
+	c.says(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)
+	if got := c.answer(5); !strings.Contains(got, rawTool) {
+		t.Errorf("tools are listed as %s", got)
+	}
+	const read = `{"uri":"note://all","newer":{"b":0.10,"a":1}}`
+	c.says(`{"jsonrpc":"2.0","id":6,"method":"resources/read","params":` + read + `}`)
+	if got := c.answer(6); got != rawContents {
+		t.Errorf("a resource is read as %s", got)
+	}
+	if sent := sentTo(file, "resources/read"); len(sent) != 1 || sent[0] != read {
+		t.Errorf("the server was sent %s", sent)
+	}
+	// A server that takes the first of two names, or minds no capitals, gets the tool that the
+	// contract is of.
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"act","Name":"act","name":"peek","ARGUMENTS":1}}`)
+	c.answer(7)
+	if sent := sentTo(file, "tools/call"); sent[len(sent)-1] != `{"name":"peek","arguments":{}}` {
+		t.Errorf("the server was sent %s", sent[len(sent)-1])
+	}
+	server := httptest.NewServer(gateway.Handler(""))
+	t.Cleanup(server.Close)
+	if got := overHTTP(t, server.URL, call(2, "peek", "")); !strings.Contains(got, rawAnswer+`}}`) {
+		t.Errorf("over HTTP it is answered with\n%s", got)
+	}
+	sent = sentTo(file, "tools/call")
+	if sent[len(sent)-1] != before+`},"name":"peek","arguments":`+arguments+`}` {
+		t.Errorf("over HTTP the server was sent\n%s", sent[len(sent)-1])
+	}
+}
+
+// until waits until another process has done something.
+func (w *world) until(what string, holds func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), testenv.Patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			w.t.Fatalf("not so in time: %s", what)
+		}
+	}
+}
+
+// overHTTP is the answer to one request of a session of its own.
+func overHTTP(t *testing.T, url, message string) (answer string) {
+	t.Helper()
+	session := ""
+	for _, body := range []string{rawHello, rawReady, message} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader([]byte(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode >= http.StatusBadRequest {
+			t.Fatalf("%s: %v %s", response.Status, err, said)
+		}
+		if id := response.Header.Get("Mcp-Session-Id"); id != "" {
+			session = id
+		}
+		answer = string(said)
+	}
+	return answer
+}
+
+// What a client cancels its server is told, and the call is in doubt.
+func TestACancelledCallReachesTheServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.raw(t)
+	c, _ := w.rawClient(t, config)
+	for i, tool := range []string{"peek", "act"} {
+		id := 10 + i
+		told := len(sentTo(file, "notifications/cancelled"))
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"hang":%d}}}`,
+			id, tool, id))
+		w.until("the call has reached the server", func() bool {
+			sent := sentTo(file, "tools/call")
+			return len(sent) > 0 && strings.Contains(sent[len(sent)-1], fmt.Sprintf(`"hang":%d`, id))
+		})
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"no"}}`, id))
+		w.until(tool+" is cancelled at the server", func() bool {
+			return len(sentTo(file, "notifications/cancelled")) == told+1
+		})
+	}
+	c.says(`{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"what_can_be_undone","arguments":{}}}`)
+	if got := c.answer(12); !strings.Contains(got, "in_doubt") {
+		t.Errorf("a call that was cancelled: %s", got)
+	}
+}
