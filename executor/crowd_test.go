@@ -105,3 +105,19 @@ func TestWaitingForRoomCostsWhatBegins(t *testing.T) {
 		t.Errorf("each of 10,000 costs %.1f times each of 1,000", each[10_000]/each[1000])
 	}
 }
+
+// TestWhatFoundNoRoomBeginsWhenThereIsSome: also when the undo that took it ends by its owner's word,
+// which asks the holder for nothing.
+func TestWhatFoundNoRoomBeginsWhenThereIsSome(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open:1 a<:settle=60s b<:settle=60s a? b? a=late b=late fail turn @1h turn")
+	calls := s.state.InFlight()
+	if len(calls) != 1 {
+		t.Fatalf("%+v are in flight, and there is room for one", calls)
+	}
+	first := calls[0].Action
+	s.play("resolve:" + first + " turn")
+	if calls := s.state.InFlight(); len(calls) != 1 || calls[0].Action == first {
+		t.Errorf("%+v are in flight, and the owner has answered for %s", calls, first)
+	}
+}

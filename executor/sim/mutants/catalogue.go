@@ -114,8 +114,6 @@ var catalogue = []mutant{
 	{"a token that was read serves another worker", "executor/apply_attempt.go",
 		"case row.Reporter != \"\" && row.Reporter != worker:",
 		"case row.Reporter == \"none\"+worker:"},
-	{"an undo that found no room never begins", "executor/unwind.go",
-		"p.row.InFlight--\n\t\tp.admit()", "p.row.InFlight--"},
 	{"the first process goes on after a second has resumed", "executor/orphan.go",
 		"case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:",
 		"default:"},

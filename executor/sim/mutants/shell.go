@@ -60,6 +60,8 @@ var shell = map[string][]mutant{
 			"return triggers.Same(row.Value, value)", "return SameValue(row, value)"},
 		{"another spelling of an evicted fact is a change", "executor/memory/memory.go",
 			"same != nil && bytes.Equal(row.Same, same)", "false && same == nil"},
+		{"an undo that found no room never begins", "executor/unwind.go",
+			"p.row.InFlight--\n\t\tp.admit()", "p.row.InFlight--"},
 		{"a page is taken that no hook has seen", "executor/outbox.go",
 			"if row == nil || !sameAddress(s.e.Record.Cause, row.At) {", "if row == nil {"},
 		{"the answer to an earlier question is one to the last", "executor/apply_probe.go",
