@@ -173,7 +173,8 @@ func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 			return coordinator.Outcome{}, nil
 		})
 	var refused *ledger.Refused
-	if !errors.Is(err, coordinator.ErrKeyAway) || !errors.As(err, &refused) || refused.Field != "plan.key" || last(t, store) != 1 { // that it was opened
+	if !errors.Is(err, coordinator.ErrKeyAway) || !errors.As(err, &refused) || refused.Field != "plan.key" ||
+		last(t, store) != 1 { // that it was opened
 		t.Errorf("%v, %d commits", err, last(t, store))
 	}
 }
