@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -269,9 +270,26 @@ func (c *Client) notAllowed(denied string) error {
 			"not allowed: %s %s is of tenant %s, and not of %s: %s", c.self.Role, c.self.Name,
 			c.self.Tenant, c.Tenant, denied)
 	}
+	if granted(*c.self, denied) {
+		return &Failure{Code: ExitNotAllowed, Granted: true,
+			Text: fmt.Sprintf("not allowed: role %s gives it to %s, and the server does not: %s",
+				c.self.Role, c.self.Name, denied),
+			Hint: "the accounts of a server that runs elsewhere, exported again: sagenbaum user export"}
+	}
 	return Fail(ExitNotAllowed, "sagenbaum user show "+c.self.Name+", as the user who runs the "+
 		"server, lists what it may; "+other, "not allowed: not what role %s gives %s: %s", c.self.Role,
 		c.self.Name, denied)
+}
+
+// deniedPublish is what a server says that refuses a subject.
+var deniedPublish = regexp.MustCompile(`Publish to "([^"]+)"`)
+
+// granted reports whether the table of roles gives a user what the server refuses it. What the
+// credentials do not say, as capabilities, counts as not given.
+func granted(self access.Credentials, denied string) bool {
+	subject := deniedPublish.FindStringSubmatch(denied)
+	return subject != nil &&
+		access.User{Name: self.Name, Role: self.Role, Tenant: self.Tenant}.Publishes(subject[1])
 }
 
 // Explain says what a request without an answer means.

@@ -31,6 +31,10 @@ type Failure struct {
 	Code int
 	Text string
 	Hint string // a command or a thing to do; may be empty
+
+	// Granted says that the server refused what the table of roles gives this user: it has
+	// another table.
+	Granted bool
 }
 
 func (f *Failure) Error() string { return f.Text }

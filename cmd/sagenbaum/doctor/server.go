@@ -83,7 +83,7 @@ func streamOf(ctx context.Context, c *cli.Client) (info streamInfo, err error) {
 func examineStream(info streamInfo, tenant string, err error) []Finding {
 	var f *cli.Failure
 	switch {
-	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed:
+	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed && !f.Granted:
 		return []Finding{skipped("replicas", "", "not checked (no permission)")}
 	case err != nil:
 		return []Finding{problem("replicas", err)}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -57,6 +58,19 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		if c.is.State != c.state || !strings.Contains(c.is.Text, c.says) || c.state != "ok" && c.state != "skip" &&
 			c.is.Next == "" {
 			t.Errorf("%s: %+v, want %s", c.what, c.is, c.state)
+		}
+	}
+}
+
+// Only what the table of roles denies is skipped: a server that refuses more has another table.
+func TestOnlyWhatTheTableDeniesIsSkipped(t *testing.T) {
+	t.Parallel()
+	for granted, want := range map[bool]string{false: skipped("x", "", "").State, true: broken("x", "", "").State} {
+		err := &cli.Failure{Code: cli.ExitNotAllowed, Text: "not allowed", Granted: granted}
+		for _, f := range append(examineStream(streamInfo{}, "default", err), problem("records", err)) {
+			if f.State != want {
+				t.Errorf("granted %v: %+v", granted, f)
+			}
 		}
 	}
 }
