@@ -75,10 +75,12 @@ func (d *decider) order(p *plan, to back) (*plan, string) {
 			return p, ""
 		}
 	case rowspb.Phase_PHASE_COMMITTED:
-		if result := d.state.folding(e).undoCommitted(p, to, "preview"); result.Verdict != Effective {
-			return p, result.Reason
+		if why := staysCommitted(p, to); why != "" {
+			return p, why
 		}
-		p, to = d.state.plan(p.row.UndoneAs), back{}
+		f := d.state.folding(e)
+		p, to = f.undoCommitted(p, to), back{}
+		f.signal(p, rowspb.Signal_SIGNAL_CANCELLED, "preview", back{})
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)
 	}

@@ -50,6 +50,8 @@ type OutcomeAnswer struct {
 	Outstanding []string `json:"outstanding,omitempty"`
 	// Doubts are the actions of the tree that its commit waits for, while it is committing.
 	Doubts []Doubt `json:"doubts,omitempty"`
+	// UndoneAs is the plan that undoes this committed one.
+	UndoneAs string `json:"undone_as,omitempty"`
 	// Refused says why records of the commit at Sequence were refused or void.
 	Refused []string `json:"refused,omitempty"`
 	// Turned: a lease of the plan, which is open, has turned true, and is about to fire.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -225,13 +226,14 @@ func whyBegan(p cli.Pen, step api.WhyStep) string {
 		return plan + " was told to unwind" + said
 	case step.Said == "late":
 		return "action " + step.SaidOf + " of " + plan + " completed late" + said
+	case step.Said == "block", step.Said == "redirect":
+		return "a verdict on action " + cmp.Or(step.Action, step.SaidOf) + " of " + plan + " was " +
+			step.Said + said
 	case step.Lease == "plan.cancelled":
 		return plan + " was cancelled" + said
 	case step.Lease == "plan.deadline":
 		return fmt.Sprintf("the deadline of plan %s passed: %s, set when it was opened%s",
 			step.Plan, cli.Moment(step.DeadlineNs), address(p, step.At))
-	case step.Said != "":
-		return "a verdict on action " + step.Action + " of " + plan + " was " + step.Said + said
 	case step.TurnedNs > 0:
 		return "what it waits for became true at " + cli.Moment(step.TurnedNs) + ": " +
 			cli.Clip(step.Condition, 160)
