@@ -249,7 +249,7 @@ func (s *fold) applyVerdict() Result {
 		if root != p {
 			reason += " (child plan " + p.id + ")"
 		}
-		s.signal(s.undoCommitted(root, part), rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+		s.undoCommitted(root, part, reason)
 	case !committed:
 		s.about(a).armVerdict(k)
 		a.watch()

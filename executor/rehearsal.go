@@ -78,9 +78,8 @@ func (d *decider) order(p *plan, to back) (*plan, string) {
 		if why := staysCommitted(p, to); why != "" {
 			return p, why
 		}
-		f := d.state.folding(e)
-		p, to = f.undoCommitted(p, to), back{}
-		f.signal(p, rowspb.Signal_SIGNAL_CANCELLED, "preview", back{})
+		d.state.folding(e).undoCommitted(p, to, "preview")
+		p, to = d.state.plan(p.row.UndoneAs), back{}
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)
 	}

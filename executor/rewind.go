@@ -250,7 +250,7 @@ func (s *fold) compensationRequested(p *plan, k *pb.CompensationRequested) Resul
 		if why := staysCommitted(p, to); why != "" {
 			return refused("%s", why)
 		}
-		return s.signal(s.undoCommitted(p, to), rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+		return s.undoCommitted(p, to, reason)
 	case k.FromAction != "":
 		return s.unwindFrom(p, k.FromAction, reason)
 	case k.ToSavepoint != "":
@@ -304,8 +304,9 @@ func staysCommitted(p *plan, to back) string {
 		strings.Join(gone[:min(len(gone), closedShown)], "; ") + more
 }
 
-// undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted).
-func (s *fold) undoCommitted(p *plan, to back) *plan {
+// undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted), and
+// tells the agent.
+func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
 	first := uint32(1)
 	switch {
 	case to.action != "":
@@ -319,7 +320,9 @@ func (s *fold) undoCommitted(p *plan, to back) *plan {
 	s.meta.Open++
 	u.row.Committed, u.row.EndedNs = nil, 0
 	u.armPlan(s.e.Address)
-	return u
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
+		Reason: reason, UndoneAs: u.id})
+	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
 }
 
 // unfinished finds a child plan that is being undone by itself: what its agent did

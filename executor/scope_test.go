@@ -133,6 +133,12 @@ func TestAVerdictOnWhatIsPartOfACommittedPlan(t *testing.T) {
 func TestWhyACommittedPlanIsUndone(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ b b+ commit turn judge:b=block turn")
+	if said := s.state.Notices(); !slices.ContainsFunc(said, func(n Notice) bool {
+		return n.Plan == "p" && n.State == ledger.StateCommitted && n.UndoneAs == "p~1" && n.Agent == "a1" &&
+			n.Reason == "verdict block on action b by compliance: policy 7"
+	}) {
+		t.Errorf("%+v", said)
+	}
 	for _, plan := range []string{"p", "p~1"} {
 		why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
 		if err != nil || len(why.Steps) != 1 || why.Steps[0].Said != "block" || why.Steps[0].SaidOf != "b" ||

@@ -9,6 +9,8 @@ type Notice struct {
 	Action  string `json:"action,omitempty"`
 	Verdict string `json:"verdict,omitempty"` // allow, block, redirect
 	By      string `json:"by,omitempty"`
+	// UndoneAs is set when the plan, which stays committed, is undone: the plan that undoes it.
+	UndoneAs string `json:"undone_as,omitempty"`
 	// Savepoint is set when the plan was rewound to it and is open again.
 	Savepoint string `json:"savepoint,omitempty"`
 	// FromAction is set while this action and what came after it are undone, and when that is
