@@ -45,7 +45,7 @@ func Options(c access.Credentials, tenant string) ([]nats.Option, error) {
 	return append([]nats.Option{identity}, more...), err
 }
 
-// surroundings are the options of credentials beside who the user is.
+// surroundings are the options of credentials beside the identity of the user.
 func surroundings(c access.Credentials, tenant string) (options []nats.Option, err error) {
 	if c.Inbox != "" {
 		options = append(options, nats.CustomInboxPrefix(c.Inbox))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
@@ -360,19 +359,10 @@ func (p *Plan) captureFor(ctx context.Context, d *draft) (release func(), err er
 		}
 	}
 	p.mu.Unlock()
-	if d.before, err = p.capture(ctx, d.ID, d.contract, d.input); err != nil {
+	if d.before, err = d.capture(ctx, p); err != nil {
 		release()
 	}
 	return release, err
-}
-
-// number returns an ID for an action that has none. Called with mu held.
-func (p *Plan) number() string {
-	for n := len(p.order) + 1; ; n++ {
-		if number := strconv.Itoa(n); p.actions[number] == nil && !p.reserved[number] {
-			return number
-		}
-	}
 }
 
 // admit says whether an action may be registered: the action itself when an
@@ -480,7 +470,7 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 	id := a.call.Action
 	if d.happened == nil {
 		if err := d.contract.CheckTriggers(func() triggers.Scope {
-			return triggers.Scope{Plan: readable(p), Action: &triggers.Action{ID: id,
+			return triggers.Scope{Plan: p.readable(), Action: &triggers.Action{ID: id,
 				Capability: d.Capability, Input: lifted}}
 		}); err != nil {
 			return nil, err
@@ -513,7 +503,7 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 }
 
 // readable is what conditions read of a plan and does not change.
-func readable(p *Plan) triggers.Plan {
+func (p *Plan) readable() triggers.Plan {
 	read := triggers.Plan{ID: p.id, Status: ledger.StateOpen, Label: p.opened.Label,
 		Owner: p.opened.Owner, Agent: p.c.agent, DeadlineNs: p.opened.DeadlineNs,
 		Labels: map[string]string{}}

@@ -110,7 +110,7 @@ func TestWhatAForwardsErrorMeans(t *testing.T) {
 				if err != c.err {
 					t.Errorf("Do returned %v, want the forward's error as it is", err)
 				}
-				mustDo(t, p, write("b")) // a tool error undoes nothing (S70)
+				mustDo(t, p, write("b")) // a tool error undoes nothing
 				r := find(t, store, c.want)
 				code, message := r.GetForwardFailed().GetCode()+r.GetForwardInDoubt().GetCode(),
 					r.GetForwardFailed().GetMessage()+r.GetForwardInDoubt().GetMessage()

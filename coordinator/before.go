@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -51,10 +50,10 @@ func mustJSON(v any) json.RawMessage {
 // capture asks what is there before the forward crosses. Errors: *Refused
 // for arguments that cannot be found and an answer that is too large, else
 // ErrNotCaptured.
-func (p *Plan) capture(ctx context.Context, action string, t *compile.Compiled,
-	input json.RawMessage) (json.RawMessage, error) {
+func (d *draft) capture(ctx context.Context, p *Plan) (json.RawMessage, error) {
+	action, t := d.ID, d.contract
 	key := ledger.Key(p.c.tenant, p.id, action, ledger.PurposeDo)
-	arguments, err := t.BeforeArguments(input, p.vars, mustJSON(metaVars{
+	arguments, err := t.BeforeArguments(d.input, p.vars, mustJSON(metaVars{
 		Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: t.Capability,
 		Key: ledger.Key(p.c.tenant, p.id, action, ledger.PurposeUndo), ForwardKey: key,
 	}))

@@ -21,7 +21,7 @@ func (c *counting) Append(ctx context.Context, a ledger.Append) (uint64, error) 
 	return c.Memory.Append(ctx, a)
 }
 
-// S91: the agent keeps its latency. What one action costs it does not grow with
+// TestAnActionCostsTheSameWhateverIsHeld: the agent keeps its latency. What one action costs it does not grow with
 // what is held already, and nothing but the append is on its path.
 func TestAnActionCostsTheSameWhateverIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -311,13 +311,6 @@ func (p *Plan) Stored() uint64 {
 	return p.known
 }
 
-// noteStored takes note of a bundle that is known to be stored. Called with mu held.
-func (p *Plan) noteStored(b *bundle) {
-	if b != nil && b.settled() && b.err == nil {
-		p.known = max(p.known, b.seq)
-	}
-}
-
 // ask sends one question about the plan and returns its answer, which says a
 // state.
 func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnswer, error) {

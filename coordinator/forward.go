@@ -283,25 +283,6 @@ func (a *action) vanished() {
 	}
 }
 
-// interrupt cancels the contexts of the running forwards that are undone and returns them:
-// each at the end of its grace, or at once. Called with mu held.
-func (p *Plan) interrupt(cause error, undone func(*action) bool, atOnce bool) []*action {
-	var running []*action
-	for _, a := range p.order {
-		if a.state != actionRunning || !undone(a) {
-			continue
-		}
-		running = append(running, a)
-		if atOnce {
-			a.cancel(cause)
-			continue
-		}
-		stop := a.cancel
-		time.AfterFunc(a.grace(), func() { stop(cause) }) // harmless when the forward has ended
-	}
-	return running
-}
-
 // settleForwards waits for the running forwards after a number: for their grace, and at
 // most ForwardGrace more once they are interrupted. Called with mu held, which it gives
 // up while it waits.

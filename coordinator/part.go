@@ -67,38 +67,28 @@ type undoneParts struct {
 	backs  []UndonePart    // nor of these, which the ledger does not count
 }
 
-// note takes word of a part; news: for the first time.
-func (u *undoneParts) note(part UndonePart) (news bool) {
+// note takes word of a part; first: for the first time.
+func (u *undoneParts) note(part UndonePart) (first bool) {
 	at, found := slices.BinarySearchFunc(u.untold, part.Number,
 		func(p UndonePart, n uint32) int { return cmp.Compare(p.Number, n) })
-	news = part.Number > u.known && !u.told[part.Number] && !found
-	if news {
+	first = part.Number > u.known && !u.told[part.Number] && !found
+	if first {
 		u.untold = slices.Insert(u.untold, at, part)
 	}
-	return news
+	return first
 }
 
 // notePart takes word of a part that was undone before the record at a sequence; 0: of all that is
 // known. It drops the savepoints in it, as the ledger does. Called with mu held.
-func notePart(p *Plan, part UndonePart, at uint64) {
+func (p *Plan) notePart(part UndonePart, at uint64) {
 	from := p.actions[part.Action]
 	if !p.parts.note(part) || from == nil {
 		return
 	}
-	gone(p, p.reached(part.Action), at)
+	p.gone(p.reached(part.Action), at)
 	p.savepoints = slices.DeleteFunc(p.savepoints, func(s *savepoint) bool {
 		return s.at >= from.number && s.bundle.before(at)
 	})
-}
-
-// gone notes which actions of an earlier process were undone before the record at a sequence; 0:
-// all that are known were registered before it. Called with mu held.
-func gone(p *Plan, reached func(*action) bool, at uint64) {
-	for _, a := range p.order {
-		if a.past != nil && a.past.Outcome != api.OutcomeFailed && a.pair.before(at) && reached(a) {
-			a.past.Undone = true
-		}
-	}
 }
 
 // tell hands out what no call has told of, or nil. A part of which nothing is kept ends the gap
@@ -126,7 +116,7 @@ func (u *undoneParts) tell() (parts []UndonePart) {
 // noteParts takes what an executor says of the parts that were undone. Called with mu held.
 func (p *Plan) noteParts(answer api.OutcomeAnswer) {
 	for _, part := range undoneAfter(answer, p.parts.known) {
-		notePart(p, UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}, part.At)
+		p.notePart(UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}, part.At)
 	}
 }
 
@@ -146,7 +136,7 @@ func undoneAfter(answer api.OutcomeAnswer, known uint32) []api.UndonePart {
 
 // tellAgain has the next call tell of every part that was undone: no one knows whether an earlier
 // process has, nor whether its agent has heard it. What they are of is known from the history.
-func tellAgain(ctx context.Context, p *Plan) error {
+func (p *Plan) tellAgain(ctx context.Context) error {
 	known := p.knownParts()
 	if known == 0 {
 		return nil
@@ -161,7 +151,7 @@ func tellAgain(ctx context.Context, p *Plan) error {
 	for _, part := range undoneAfter(answer, 0) {
 		of := UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}
 		if part.Number > known { // since the history was read
-			notePart(p, of, part.At)
+			p.notePart(of, part.At)
 		} else {
 			p.parts.note(of)
 		}
@@ -180,25 +170,11 @@ func (p *Plan) knownParts() uint32 {
 func (p *Plan) wentOn(n api.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	notePart(p, UndonePart{Number: n.Parts, Action: n.FromAction, Reason: n.Reason}, n.At)
+	p.notePart(UndonePart{Number: n.Parts, Action: n.FromAction, Reason: n.Reason}, n.At)
 	if p.rewinding == nil {
 		p.unwound, p.partly = nil, false
 	}
 	p.change()
-}
-
-// reached says which actions are undone in an unwind from an action on; with no action, all.
-func (p *Plan) reached(from string) func(*action) bool {
-	if from == "" || p.actions[from] == nil {
-		return func(*action) bool { return true }
-	}
-	undone := map[string]bool{from: true}
-	for _, a := range p.order {
-		if slices.ContainsFunc(a.after, func(id string) bool { return undone[id] }) {
-			undone[a.call.Action] = true
-		}
-	}
-	return func(a *action) bool { return undone[a.call.Action] }
 }
 
 // lookAgain asks an executor whether a plan of which a part is undone goes on by now: the
@@ -206,12 +182,12 @@ func (p *Plan) reached(from string) func(*action) bool {
 func (p *Plan) lookAgain(ctx context.Context) {
 	p.mu.Lock()
 	known := p.parts.known
-	look := p.partly && p.rewinding == nil && p.c.bus != nil && time.Since(p.looked) > askDelayMax
-	if look {
+	due := p.partly && p.rewinding == nil && p.c.bus != nil && time.Since(p.looked) > askDelayMax
+	if due {
 		p.looked = time.Now()
 	}
 	p.mu.Unlock()
-	if !look {
+	if !due {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)

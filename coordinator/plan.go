@@ -94,36 +94,27 @@ type Plan struct {
 
 	asked bool // its ID may be another plan's: the first pair waits until it is known to be taken
 
-	mu            sync.Mutex
-	confirmed     bool          // a pair of this process was taken
-	resumed       bool          // another process had begun it
-	heard         time.Time     // when that executor was asked which said last that the plan is open
-	lost          error         // another process has resumed the plan
-	deadline      time.Time     // as declared; zero: none
-	within        time.Duration // the deadline, where it was declared as a time from Begin
-	openedNs      int64         // when the ledger took the opening; of an earlier process
-	opening       *pb.Record    // PlanOpened until it is queued
-	last          *bundle       // queued last
-	known         uint64        // the highest sequence stored of a bundle before it; see stored
-	deferred      []*bundle     // queued without a caller, not known to be stored
-	actions       map[string]*action
-	order         []*action       // as registered
-	reserved      map[string]bool // numbers taken for actions whose before-image is asked for
-	count         int             // actions and children so far
-	children      []int           // numbers of children
-	savepoints    []*savepoint    // as set
-	savepointsSet uint32          // number of the last one that was tried
-	rewinds       uint32          // number of the last request to go back to one
-	running       int
-	replays       bool // a Run's: what a call returns must be what is recorded
-	end           *ending
-	rewinding     *rewinding    // asked for and not known to be over
-	unwound       error         // while the plan is being undone, as far as known; wraps ErrUnwinding
-	parts         undoneParts   // of the plan, and of which its caller was told
-	partly        bool          // unwound: of a part, and the plan is to go on
-	wentBack      []uint64      // sequences of requests to do so that its caller knows to be over
-	looked        time.Time     // when an executor was asked whether it does
-	changed       chan struct{} // closed, and replaced, when a waiting call should look again
+	mu sync.Mutex
+	acts
+	outgoing
+	marks
+
+	confirmed bool          // a pair of this process was taken
+	resumed   bool          // another process had begun it
+	heard     time.Time     // when that executor was asked which said last that the plan is open
+	lost      error         // another process has resumed the plan
+	deadline  time.Time     // as declared; zero: none
+	within    time.Duration // the deadline, where it was declared as a time from Begin
+	openedNs  int64         // when the ledger took the opening; of an earlier process
+	replays   bool          // a Run's: what a call returns must be what is recorded
+	end       *ending
+	rewinding *rewinding    // asked for and not known to be over
+	unwound   error         // while the plan is being undone, as far as known; wraps ErrUnwinding
+	parts     undoneParts   // of the plan, and of which its caller was told
+	partly    bool          // unwound: of a part, and the plan is to go on
+	wentBack  []uint64      // sequences of requests to do so that its caller knows to be over
+	looked    time.Time     // when an executor was asked whether it does
+	changed   chan struct{} // closed, and replaced, when a waiting call should look again
 }
 
 // Begin opens a plan. Its PlanOpened record is queued with the first action and
@@ -177,10 +168,10 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 		deadline = time.Unix(0, ns)
 	}
 	return &Plan{
-		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c,
-			opening.Plan), opening: opening, opened: opening.GetPlanOpened(), vars: c.planVars(
-			opening), actions: map[string]*action{}, reserved: map[string]bool{},
-		changed: make(chan struct{}),
+		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c, opening.Plan),
+		opened: opening.GetPlanOpened(), vars: c.planVars(opening), changed: make(chan struct{}),
+		acts:     acts{actions: map[string]*action{}, reserved: map[string]bool{}},
+		outgoing: outgoing{committer: c.committer, of: opening.Plan, opening: opening},
 	}
 }
 
@@ -375,67 +366,6 @@ func (p *Plan) flush(ctx context.Context, opening bool) error {
 		}
 	}
 	return nil
-}
-
-// queue puts bundles after what the plan has queued before: its opening and the
-// outcomes whose commit was refused go first, so that nothing of a plan is ever
-// stored before what came earlier, and nothing is lost by a refusal that passes.
-// It is called with mu held and changes nothing when it fails.
-func (p *Plan) queue(bundles ...*bundle) error {
-	// The last bundle is looked at first: the committer may refuse a commit at any
-	// moment, and what it refuses from here on must take the new bundles with it.
-	prev := p.last
-	p.noteStored(prev)
-	if prev != nil && prev.failed() {
-		prev = nil
-	}
-	var again, pending []*bundle
-	if p.opening != nil {
-		again = append(again, newBundle(p.id, p.opening))
-	}
-	for _, b := range p.deferred {
-		switch { // asked once: it may be settled at any moment
-		case !b.settled():
-			pending = append(pending, b)
-		case b.err != nil:
-			again = append(again, newBundle(p.id, b.records...))
-		}
-	}
-	all := slices.Concat(again, bundles)
-	for _, b := range all {
-		b.prev, prev = prev, b
-	}
-	if len(all) > 0 {
-		if err := p.c.committer.put(all...); err != nil {
-			return err
-		}
-	}
-	p.opening = nil
-	if len(all) > 0 {
-		p.last = prev
-	}
-	p.deferred = slices.Concat(pending, again)
-	for _, b := range bundles {
-		if !b.urgent {
-			p.deferred = append(p.deferred, b)
-		}
-	}
-	return nil
-}
-
-// queueOutcome queues a record that no one waits for. Called with mu held.
-func (p *Plan) queueOutcome(record *pb.Record) error {
-	b := newBundle(p.id, record)
-	b.due = time.Now().Add(LingerMax)
-	return p.queue(b)
-}
-
-// queueCall queues records that a call waits for, in one bundle, with the place
-// that the call has entered. Called with mu held.
-func (p *Plan) queueCall(records ...*pb.Record) (*bundle, error) {
-	b := newBundle(p.id, records...)
-	b.urgent, b.holdsPlace = true, true
-	return b, p.queue(b)
 }
 
 // ended says why no further call is taken, or nil. Called with mu held.

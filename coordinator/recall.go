@@ -81,7 +81,7 @@ func (c *Coordinator) recalled(ctx context.Context, id string) (*Recalled, error
 	if err != nil {
 		return nil, err
 	}
-	if err := tellAgain(ctx, p); err != nil {
+	if err := p.tellAgain(ctx); err != nil {
 		p.Forget()
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (p *Plan) Same(declared PlanSpec) error {
 		return err
 	}
 	now := record.GetPlanOpened()
-	if declared.Deadline > 0 && p.opened.DeadlineNs > 0 && within(p, declared.Deadline) {
+	if declared.Deadline > 0 && p.opened.DeadlineNs > 0 && p.isDeadline(declared.Deadline) {
 		now.DeadlineNs = p.opened.DeadlineNs
 	}
 	if d, differs := opening.Compare(p.opened, now, "function"); differs {
@@ -172,8 +172,8 @@ func (p *Plan) Same(declared PlanSpec) error {
 	return nil
 }
 
-// within reports whether a time from Begin is the deadline of the plan, as far as known.
-func within(p *Plan, deadline time.Duration) bool {
+// isDeadline reports whether a time from Begin is the deadline of the plan, as far as known.
+func (p *Plan) isDeadline(deadline time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -322,7 +322,7 @@ func (a *action) settled(outcome Outcome, cause error) (*pb.Record, completion) 
 }
 
 // contradicts holds an outcome against what is recorded of the action: said where it is the
-// same, an error where the first one stands. A completion is believed after a failure, and
+// same, an error where the first one counts. A completion is believed after a failure, and
 // everything after doubt. Called with mu held.
 func (a *action) contradicts(record *pb.Record, done completion) (said bool, err error) {
 	known, now := a.known(), outcomeName(record)

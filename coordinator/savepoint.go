@@ -22,6 +22,13 @@ type savepoint struct {
 	told   bool // a call has returned that it is durable
 }
 
+// marks are the savepoints of a plan, and the requests to go back to one.
+type marks struct {
+	savepoints    []*savepoint // as set
+	savepointsSet uint32       // number of the last one that was tried
+	rewinds       uint32       // number of the last request to go back to one
+}
+
 // numberMax is the largest number of a savepoint or a request.
 const numberMax = 1<<32 - 1
 
@@ -88,10 +95,10 @@ func (p *Plan) setSavepoint(ctx context.Context, name string) (*savepoint, error
 }
 
 // savepoint finds one that is stored or may be. Called with mu held.
-func (p *Plan) savepoint(name string) *savepoint {
-	p.savepoints = slices.DeleteFunc(p.savepoints,
+func (m *marks) savepoint(name string) *savepoint {
+	m.savepoints = slices.DeleteFunc(m.savepoints,
 		func(s *savepoint) bool { return s.bundle.failed() })
-	for _, s := range p.savepoints {
+	for _, s := range m.savepoints {
 		if s.name == name {
 			return s
 		}
@@ -214,19 +221,6 @@ func (p *Plan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Reco
 	return err
 }
 
-// giveUpAfter gives up every action after a number that was never called. Called
-// with mu held.
-func (p *Plan) giveUpAfter(number int) error {
-	for _, a := range p.order {
-		if a.number > number && a.state == actionRegistered && !a.pair.failed() {
-			if err := a.giveUp(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // awaitRewound asks an executor until the plan is open again, or never will be.
 func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error {
 	var last error
@@ -347,7 +341,7 @@ func (p *Plan) dropAfter(name string, at uint64) {
 	if to == nil {
 		return
 	}
-	gone(p, func(a *action) bool { return a.number > to.at }, at)
+	p.gone(func(a *action) bool { return a.number > to.at }, at)
 	p.savepoints = slices.DeleteFunc(p.savepoints, func(s *savepoint) bool {
 		if !s.bundle.before(at) {
 			return false

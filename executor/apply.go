@@ -260,7 +260,7 @@ func stuck(r *rowspb.PlanRow) bool {
 		endOf(r) == pb.PlanEnd_PLAN_END_UNSPECIFIED
 }
 
-// endOf says how an unwinding plan ends as it stands, or UNSPECIFIED while
+// endOf says how an unwinding plan ends by what its actions are, or UNSPECIFIED while
 // something is still to be done. It never says compensated while anything is
 // owed (S41, S48, I22, I23).
 func endOf(r *rowspb.PlanRow) pb.PlanEnd {

@@ -269,7 +269,7 @@ func (s *fold) compensationRegistered(p *plan,
 	return effective
 }
 
-// outcome folds what became of a forward. The first definite outcome stands; in
+// outcome folds what became of a forward. The first definite outcome counts; in
 // doubt may still become known, and a completion is believed even after a failure:
 // of two words, the one that owes more.
 func (s *fold) outcome(p *plan) Result {

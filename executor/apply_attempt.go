@@ -133,7 +133,7 @@ func (a *action) unheard() {
 	a.row.Reported, a.row.ReportedAt, a.row.Confirmed = nil, nil, false
 }
 
-// epochMax leaves room behind an epoch for any backoff.
+// epochMax leaves room after an epoch for any backoff.
 const epochMax = math.MaxInt64 - 4*int64(ledger.BackoffMax)
 
 // land takes an action out of flight; the caller moves it on.
@@ -180,7 +180,7 @@ func (s about) failed(k *pb.CompensationFailed) Result {
 		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id,
 			undoName(a.row.Undo))
 	}
-	// it was done, and the check behind it cannot be made
+	// it was done, and the check that follows cannot be made
 	if why := a.saidDone(); why != "" && k.Code != codeUnverified {
 		return void("%s", why)
 	}

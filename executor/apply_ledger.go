@@ -89,7 +89,7 @@ func (s *fold) rated() error {
 	return ledger.OverLimit(s.tenant, ledger.LimitRecords, row.Records, most)
 }
 
-// turnsAway says why the tenant takes nothing new of who wrote the record; nil: it does.
+// turnsAway says why the tenant takes nothing new from the writer of the record; nil: it does.
 func (s *fold) turnsAway() error {
 	if s.meta.Tenant.GetSuspended() {
 		return ledger.Suspended(s.tenant, s.meta.Tenant)

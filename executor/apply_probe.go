@@ -10,7 +10,7 @@ import (
 )
 
 // Questions to the world: whether a doubtful effect is there (S97, S98, S104),
-// whether it still stands after an attempt without an answer, and whether it is
+// whether it is still there after an attempt without an answer, and whether it is
 // gone after an undo that says done.
 
 // callOf is the call that a question makes.
@@ -235,7 +235,7 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 		a.park()
 		return
 	case !early:
-		// An attempt that is slow may still act behind this answer, under a key that the
+		// An attempt that is slow may still act after this answer, under a key that the
 		// provider then remembers from there on: a later attempt asks again.
 		a.row.SentNs = epoch
 	}

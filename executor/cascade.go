@@ -16,7 +16,7 @@ import (
 
 // Cascades. An undo may make facts that turn the leases of other plans, whose undos
 // make facts in turn. Each firing carries its depth: 1, or one more than that of the
-// firing behind the deepest fact it read. The fold counts and keeps the provenance;
+// firing that led to the deepest fact it read. The fold counts and keeps the provenance;
 // how deep is too deep is decided where the firing is proposed (cascade_limit.go).
 
 // chainMax bounds the links that are told of one cascade. No depth limit is above
@@ -86,7 +86,7 @@ func (s *State) made(keys []string) (by *rowspb.Made) {
 	return by
 }
 
-// turning is as what a lease that is true fires, after the facts that it read.
+// turning is the firing of a lease that is true: how deep it is, by the facts that it read.
 func (p *plan) turning(l *rowspb.LeaseRow, read []string) *rowspb.Firing {
 	s := p.s
 	f := &rowspb.Firing{Depth: 1, TurnedNs: s.meta.TimeNs}
@@ -103,7 +103,7 @@ func (p *plan) turning(l *rowspb.LeaseRow, read []string) *rowspb.Firing {
 	return f
 }
 
-// noteTurning keeps with the turn of a lease as what it fires.
+// noteTurning keeps the firing of a lease with its turn.
 func (p *plan) noteTurning(ref rows.Lease, l *rowspb.LeaseRow, read []string) {
 	t := turnOf(p, ref)
 	if t == nil || t.Firing != nil {
@@ -114,7 +114,7 @@ func (p *plan) noteTurning(ref rows.Lease, l *rowspb.LeaseRow, read []string) {
 	}
 }
 
-// firing says whether a lease is true here, or has turned before, and as what it
+// firing says whether a lease is true here, or has turned before, and how deep it
 // fires.
 func (p *plan) firing(a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.Truth) {
 	s := p.s

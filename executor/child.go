@@ -8,8 +8,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// Child plans. A child stands in its parent's order as one entry, behind the
-// action that it was opened under. Its own commit closes it for its agent and
+// Child plans. A child is one entry in its parent's order, after the action that
+// it was opened under. Its own commit closes it for its agent and
 // keeps its held set, which goes with the root: retired when the root commits,
 // unwound in its place when the root unwinds (S61, S62).
 
@@ -34,7 +34,7 @@ func closed(phase rowspb.Phase) bool {
 	}
 }
 
-// stops reports whether a plan can still be undone from where it stands: it is open, or
+// stops reports whether a plan can still be undone in the state that it is in: it is open, or
 // its commit waits.
 func stops(r *rowspb.PlanRow) bool {
 	return r.Phase == rowspb.Phase_PHASE_OPEN || r.Phase == rowspb.Phase_PHASE_COMMITTING
@@ -97,7 +97,7 @@ func takesChildOf(parent, p *rowspb.PlanRow) bool {
 	return len(p.Declared.ParentToken) > 0 && bytes.Equal(parent.Declared.AttachDigest, digest[:])
 }
 
-// entry is where a child stands in its parent.
+// entry is the place of a child in its parent.
 func (p *plan) entry() (*plan, *action) {
 	s := p.s
 	parent := s.plan(p.row.Declared.ParentPlan)

@@ -293,16 +293,16 @@ func (d *decider) attempts(entries []string) {
 	}
 }
 
-// again handles one due entry, which look tells when to look at again, if it stays,
+// again handles one due entry, which ask tells when to ask again, if it stays,
 // or 0. What was decided is looked at again at once: if its records never reach the
 // ledger, the next Decide must propose them again (I9). A full turn looks at nothing.
-func (d *decider) again(key string, look func(key []byte) int64) {
+func (d *decider) again(key string, ask func(key []byte) int64) {
 	again := d.in.EpochNs
 	if !d.full() {
 		if _, ok := d.live.tx.Get([]byte(key)); !ok {
 			return // moved or given up since it was snoozed
 		}
-		again = look([]byte(key))
+		again = ask([]byte(key))
 	}
 	if again != 0 {
 		d.live.due.Snooze(again, key)

@@ -175,8 +175,8 @@ type errorVars struct {
 	Message string `json:"message,omitempty"`
 }
 
-// done records an undo that says done, or asks the check that the contract puts
-// behind it.
+// done records an undo that says done, or asks the check that the contract wants
+// after it.
 func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result []byte,
 	cause *pb.Address) bool {
 	r := d.about(p, a, cause)
@@ -259,8 +259,8 @@ func (d *decider) readVerify(p *plan, a *action, reply *api.Reply) (pb.Presence,
 	}
 }
 
-// readProbe reads the answer to a probe into k, as the contract says or as it
-// stands.
+// readProbe reads the answer to a probe into k, as the contract says, or else
+// as it is.
 func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAnswered) error {
 	probe := a.fixed.Compensation.Probe
 	var plain struct {
@@ -332,7 +332,7 @@ func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAns
 const duplicatesMax = 32
 
 // text is a JSON value as a reference has it: a string without its quotes, a number
-// as it stands, and nothing for null.
+// as it is, and nothing for null.
 func text(value json.RawMessage) string {
 	var s string
 	switch {
@@ -347,7 +347,7 @@ func text(value json.RawMessage) string {
 
 // references reads one external ref, or a list of them. What would not be kept whole is an
 // error, which its owner sees: an effect that is left out, or named by a part of its name,
-// would stand behind an end that says it does not.
+// would still be there after an end that says it is not.
 func references(value json.RawMessage) (refs []string, err error) {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) != nil {

@@ -228,7 +228,7 @@ func (s about) tellDoubted() {
 // noteOwed follows why a settled action has a duty.
 const noteOwed = "; that is owed as "
 
-// letStand reports whether an owner's answer reckons with an effect that stands.
+// letStand reports whether an owner's answer reckons with an effect that is still there.
 func letStand(r *pb.Resolved) bool {
 	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
 		r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED

@@ -67,8 +67,8 @@ func (s *fold) assertFact(f *pb.FactAsserted) {
 	s.factChanged(f.Key, s.memory.Assert(f.Key, row))
 }
 
-// factChanged wakes who reads a fact, where the record is folded, and forgets what was asked about
-// it as it was.
+// factChanged wakes the readers of a fact, where the record is folded, and forgets what was asked
+// about it as it was.
 func (s *fold) factChanged(key string, asked bool) {
 	if asked {
 		s.unask(key)
@@ -362,7 +362,7 @@ func (s *State) MemoryWork(memoryMax int64) bool {
 // memory keeps working memory within its capacity, and brings back what leases
 // read.
 func (d *decider) memory() {
-	// as what was snoozed: the next Decide does not ask again
+	// like what was snoozed: the next Decide does not ask again
 	for _, key := range d.state.memory.Misses() {
 		d.live.memory.Miss(key)
 	}
@@ -438,7 +438,7 @@ func (d *decider) reingest(key string, row *rowspb.FactRow, cause *pb.Address) b
 		Evicted: row.Evicted}
 	r := &pb.Record{Cause: cause, Kind: &pb.Record_FactReingested{FactReingested: k}}
 	if ledger.RecordSize(r) > dispatchMax {
-		k.Value = nil // the fold reads it where it stands
+		k.Value = nil // the fold reads it where it was asserted
 	}
 	return d.propose(r)
 }

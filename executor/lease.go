@@ -312,10 +312,10 @@ func (p *plan) turn(ref rows.Lease, at *pb.Address, clocked bool,
 	p.touch()
 }
 
-// behindMax bounds the leases that are remembered behind the first one that turned.
+// behindMax bounds the leases that are remembered after the first one that turned.
 const behindMax = 16
 
-// nextTurn gives up the turn that is noted, and takes the next of those behind it
+// nextTurn gives up the turn that is noted, and takes the next of those after it
 // that allows and still waits: it turned true, whatever it is by now.
 func (p *plan) nextTurn(allows func(*rowspb.Turned) bool) {
 	p.row.Turned = nil
@@ -351,7 +351,7 @@ func firstTurn(p *plan, ref rows.Lease) *rowspb.Turned {
 	return nil
 }
 
-// turnOf is turnedBy, also of a lease behind the first.
+// turnOf is turnedBy, also of a lease after the first.
 func turnOf(p *plan, ref rows.Lease) *rowspb.Turned {
 	if t := turnedBy(p, ref); t != nil {
 		return t
@@ -384,7 +384,7 @@ func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []s
 		}
 		l.WakeNs = wakeNs
 	} else if wakeNs != 0 {
-		s.due.Rouse(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
+		s.due.AskAgain(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
 	}
 	s.watchers.Move(string(ref.Append(nil)), l.Keys, keys)
 	l.Keys = keys

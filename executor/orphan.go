@@ -60,9 +60,9 @@ func (s *fold) noteOrphan(reason string) {
 	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: s.e.Address, Reason: clip(reason)}
 	if f := r.GetForwardRegistered(); f != nil {
 		o.Capability, o.Digest = f.Capability, actDigest(f, r.Payload.GetInput())
-		s.halfClaim = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
+		s.refusedForward = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
 	} else if r.GetCompensationRegistered() != nil &&
-		s.halfClaim == orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()}) {
+		s.refusedForward == orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()}) {
 		return // the other half of what was just noted
 	}
 	_, o.Happened = r.Kind.(*pb.Record_ForwardCompleted)
@@ -341,7 +341,7 @@ func writerFrom(r *rowspb.PlanRow) uint64 {
 
 // planResumed makes another process the writer of an open plan. One that names the writer it
 // follows comes too late once that is another: a copy of it, or one that was long on its way,
-// would take the plan back from who has it since.
+// would take the plan back from the one that has it since.
 func (s *fold) planResumed(p *plan) Result {
 	follows := s.e.Record.GetPlanResumed().Follows
 	switch {

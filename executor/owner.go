@@ -219,7 +219,7 @@ func atOwner(a *action) bool {
 	return a.row.Undo == rowspb.Undo_UNDO_QUARANTINED || a.row.Undo == rowspb.Undo_UNDO_RESOLVED
 }
 
-// late reports whether a word that an attempt is done would come behind the action's
+// late reports whether a word that an attempt is done would come after the action's
 // quarantine or its owner's answer. An undo in working memory is a record: none is late.
 // So does one under an earlier key than that of the undo which counts.
 func late(a *action, attempt uint32) bool {
@@ -270,7 +270,7 @@ func (a *action) noteDone(attempt uint32) {
 // noteUndone is why a duty is its owner's from the start.
 const noteUndone = "its undo was carried out after all: see whether that was once too often"
 
-// doneLate takes a worker's word, behind a quarantine or its owner's answer, that an
+// doneLate takes a worker's word, after a quarantine or its owner's answer, that an
 // attempt is done. A quarantine is not released by itself: its owner reads it there. An
 // answer that did not know of it is held against it: that is a duty of the owner's.
 func (s about) doneLate(end attemptEnd,

@@ -96,9 +96,9 @@ type State struct {
 	landed   []About  // whose answer is waited for no more
 	erasures []string // plans whose keys are to be destroyed
 
-	out       rows.Action // of the last dispatch
-	answered  uint64      // last message whose refusal is to be recorded
-	halfClaim string      // action and message of the forward_registered that was refused last
+	out            rows.Action // of the last dispatch
+	answered       uint64      // last message whose refusal is to be recorded
+	refusedForward string      // action and message of the forward_registered that was refused last
 }
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger. archive has

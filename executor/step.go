@@ -189,7 +189,7 @@ func (a *action) windowClosed() bool {
 
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
 
-// attemptsDefault and the others stand in for a registration that leaves them 0.
+// attemptsDefault and the others are what a registration means that leaves them 0.
 const (
 	attemptsDefault   = 3
 	backoffDefault    = int64(1e9)

@@ -29,7 +29,7 @@ func passed(p *plan, a *action) bool {
 }
 
 // isClear reports whether an action has passed and nothing blocks it: so what joins
-// behind a settled action still holds back all that came before.
+// after a settled action still holds back all that came before.
 func isClear(p *plan, a *action) bool { return passed(p, a) && a.row.Blockers == 0 }
 
 // settled reports whether an action's part in the held set has ended.
@@ -364,7 +364,7 @@ func (p *plan) registrations() uint32 {
 func (s *State) keepsTurns() bool { return s.meta.HolderFold >= ledger.KeptSince }
 
 // takeTurns takes up the turns of a plan of which a lease fires, and returns its own, or nil.
-// The others wait behind it until the plan is open again.
+// The others wait until the plan is open again.
 func (p *plan) takeTurns(ref rows.Lease) *rowspb.Turned {
 	own, first, rest := turnOf(p, ref), p.row.Turned, p.row.Behind
 	p.row.Turned, p.row.Behind = nil, nil

@@ -67,7 +67,7 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 		result := s.ask(held, s.meta.TimeNs)
 		if s.unchanged(w, held, result) {
 			if w.WakeNs != 0 {
-				s.due.Rouse(w.DueKey())
+				s.due.AskAgain(w.DueKey())
 			}
 			continue
 		}
@@ -135,7 +135,7 @@ func planScope(p *plan) triggers.Plan {
 	return scope
 }
 
-// A node stands for leases that always have the same answer, such as one condition
+// A node is shared by leases that always have the same answer, such as one condition
 // over facts that a hundred thousand plans hold. It is indexed and asked in their
 // place; they are looked at when it turns true.
 
@@ -203,7 +203,7 @@ func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held,
 				rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
 		}
 	} else if result.WakeNs != 0 {
-		s.due.Rouse(rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
+		s.due.AskAgain(rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
 	}
 	row.Keys, row.WakeNs = keys, result.WakeNs
 	if faulty(result) != wasFaulty {

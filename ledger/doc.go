@@ -1,4 +1,4 @@
-// Package ledger is the format of a ledger and the contract of who stores it: records,
+// Package ledger is the format of a ledger and the contract of its stores: records,
 // commits, addresses, the Merkle tree over all records with its tiles and checkpoints,
 // and bundles. What follows is all of it, so that a reader of it can be written in any language;
 // what the records mean is for package executor, and for docs/rules.md.

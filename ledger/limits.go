@@ -48,7 +48,7 @@ const (
 	DeadlinePastMax = time.Hour
 )
 
-// What stands in for a registration that leaves them 0.
+// What a registration means that leaves them 0.
 const (
 	GraceDefault = 2 * time.Second // for which a forward runs on once its plan unwinds
 	// for a forward that ends with its caller (late: never), and has no outcome

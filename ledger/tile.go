@@ -136,7 +136,7 @@ func ParseLeaf(data []byte) (Leafed, error) {
 	var fields [4][]byte
 	for i := range fields {
 		if len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32(rest)) {
-			return bad("a field ends behind it")
+			return bad("a field ends after it")
 		}
 		n := binary.BigEndian.Uint32(rest)
 		fields[i], rest = rest[4:4+n], rest[4+n:]

@@ -166,7 +166,7 @@ func (n number) Compare(other ref.Val) ref.Val {
 
 // order is -1, 0 or 1 where n is less than, equal to or more than other; false: other is no number.
 // A double that no JSON decodes to, for its digits, was written in an expression or computed as a
-// double, and stands for all that it is nearest to: 1234567890.123456789 is its literal.
+// double, and equals all that it is nearest to: 1234567890.123456789 is its literal.
 func (n number) order(other ref.Val) (int, bool) {
 	f, double := other.(types.Double)
 	value, _, ok := exactly(other)

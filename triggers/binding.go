@@ -426,7 +426,7 @@ func (r *bindingRun) ResolveFunction(name string) (op functions.LateBoundOp, fou
 				return found.GetValue()
 			}
 			r.missing, r.gap = true, r.gap || name == outputFunction
-			if r.vars.Strict { // what depends on it is not known; what decides without it stands
+			if r.vars.Strict { // what depends on it is not known; what decides without it counts
 				return types.NewUnknown(0, nil)
 			}
 			return types.NullValue

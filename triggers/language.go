@@ -345,7 +345,7 @@ func mayCost(root ast.Expr) bool {
 	return found
 }
 
-// clockRoot stands among the roots for the clock, which no variable names.
+// clockRoot is among the roots for the clock, which no variable names.
 const clockRoot = "@clock"
 
 // footprint returns the roots of the variables that the expression reads, the

@@ -67,7 +67,7 @@ func pastComma(rest []byte) []byte {
 // isName reports whether a JSON string is this name.
 func isName(quoted []byte, name string) bool {
 	for _, c := range quoted {
-		if c == '\\' || c >= 0x80 { // what it stands for is the decoder's to say
+		if c == '\\' || c >= 0x80 { // what it means is the decoder's to say
 			var text string
 			return json.Unmarshal(quoted, &text) == nil && text == name
 		}

@@ -318,7 +318,7 @@ func (t *stripText) time(line *strings.Builder, column int, ns int64) {
 
 const eventMarks = "123456789abcdefghijklmnopqrstuvwyz" // x is moot
 
-// Mark returns the character that stands for an event on the axis: a space for one
+// Mark returns the character of an event on the axis: a space for one
 // before arming, which is not there.
 func (c *Course) Mark(event int) byte {
 	first := slices.IndexFunc(c.Events, func(e Event) bool { return e.AtNs >= 0 })

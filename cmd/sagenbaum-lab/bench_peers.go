@@ -39,6 +39,7 @@ var peerSystems = []struct {
 
 const (
 	peersOurs   = "Sagenbaum"
+	peersInside = "Sagenbaum in process" // agent, server and worker
 	peersModule = "github.com/sagenbaum/sagenbaum"
 )
 
@@ -83,6 +84,10 @@ func benchPeers(ctx context.Context, out io.Writer, b *benching, dir string) err
 	for round := range b.rounds {
 		fmt.Fprintf(out, "round %d of %d, %s\n", round+1, b.rounds, time.Now().UTC().Format(time.RFC3339))
 		if err := r.measure(ctx, peersOurs, ours[0], ours[1:]...); err != nil {
+			return err
+		}
+		inside := []string{"-server", "", "-server-version", cli.ReadVersion().Version}
+		if err := r.measure(ctx, peersInside, ours[0], inside...); err != nil {
 			return err
 		}
 		for _, s := range peerSystems {
@@ -204,7 +209,11 @@ func (r *peersRun) median(name string, n int, of func(peerFigure) float64) (mid,
 // table prints medians, their spread and the ratio to the best other system, in Markdown.
 func (r *peersRun) table() {
 	perSecond := func(f peerFigure) float64 { return f.PerSecond }
-	names := []string{peersOurs}
+	ours := []string{peersOurs}
+	if r.figures[peersInside] != nil {
+		ours = append(ours, peersInside)
+	}
+	names := slices.Clone(ours)
 	for _, s := range peerSystems {
 		if r.figures[s.name] != nil {
 			names = append(names, s.name)
@@ -217,15 +226,17 @@ func (r *peersRun) table() {
 			return cell(ok, "%.0f (%.0f to %.0f)", mid, low, high)
 		})
 	}
-	r.row(peersOurs+", times the best other system", func(n int) string {
-		best := 0.0
-		for _, name := range names[1:] {
-			mid, _, _, _ := r.median(name, n, perSecond)
-			best = max(best, mid)
-		}
-		mid, _, _, ok := r.median(peersOurs, n, perSecond)
-		return cell(ok && best > 0, "%.2f", mid/best)
-	})
+	for _, name := range ours {
+		r.row(name+", times the best other system", func(n int) string {
+			best := 0.0
+			for _, other := range names[len(ours):] {
+				mid, _, _, _ := r.median(other, n, perSecond)
+				best = max(best, mid)
+			}
+			mid, _, _, ok := r.median(name, n, perSecond)
+			return cell(ok && best > 0, "%.2f", mid/best)
+		})
+	}
 	r.head("processor time, s per 1,000 plans")
 	for _, name := range names {
 		r.row(name, func(n int) string {

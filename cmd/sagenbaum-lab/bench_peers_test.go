@@ -36,6 +36,7 @@ func TestTheTableSaysTheRatioOfTheMediansInOneRun(t *testing.T) {
 	for _, rate := range []float64{300, 100, 200} { // the median is 200
 		for name, text := range map[string]string{
 			peersOurs:             figure(1, rate, "") + figure(16, 4*rate, ""),
+			peersInside:           figure(1, 3*rate, ""),
 			peerSystems[0].name:   "echo progress >&2\n" + figure(1, 2*rate, "") + figure(16, rate, ""),
 			peerSystems[2].name:   "echo not a figure\n" + figure(16, 2*rate, ""),
 			"of another workload": `echo '{"workload":"timers","concurrency":1,"sagas_per_s":9}'`,
@@ -48,9 +49,11 @@ func TestTheTableSaysTheRatioOfTheMediansInOneRun(t *testing.T) {
 	r.table()
 	for _, row := range []string{
 		"| Sagenbaum | 200 (100 to 300) | 800 (400 to 1200) |",
+		"| Sagenbaum in process | 600 (300 to 900) | |",
 		"| DBOS on SQLite | 400 (200 to 600) | 200 (100 to 300) |",
 		"| Restate | | 400 (200 to 600) |",
 		"| Sagenbaum, times the best other system | 0.50 | 2.00 |",
+		"| Sagenbaum in process, times the best other system | 1.50 | |",
 		"| Sagenbaum | 2.50 | 2.50 |",
 		"| Restate | | 2.50 |",
 	} {

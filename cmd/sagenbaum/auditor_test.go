@@ -213,11 +213,12 @@ func TestAnOperatorWithoutTheStreamHasItChecked(t *testing.T) {
 	doctor := as("operator", "doctor")
 	// All that it finds is that it runs as the Unix user of the server, which only Linux shows it.
 	found := regexp.MustCompile(`(?m)^(warn|FAIL) .*`).FindAllString(doctor.Stdout, -1)
-	if len(found) > 1 || len(found) == 1 && !strings.Contains(found[0], "can read the key of who runs the server") ||
+	if len(found) > 1 || len(found) == 1 &&
+		!strings.Contains(found[0], "can read the key of the user who runs the server") ||
 		(doctor.Code == cli.ExitLook) != (len(found) == 1) {
 		t.Errorf("the doctor of an operator: code %d, %q", doctor.Code, found)
 	}
-	all := strings.Replace(doctor.Stdout, "not checked: they are told to who runs the server", "", 1)
+	all := strings.Replace(doctor.Stdout, "not checked: only the user who runs the server is told", "", 1)
 	if strings.Contains(all, "not checked") || !strings.Contains(all, "commits without a gap") {
 		t.Errorf("the doctor says\n%s", doctor.Stdout)
 	}

@@ -272,7 +272,7 @@ func (r *reader) scalar(node *yaml.Node, field string, into reflect.Value) {
 	}
 }
 
-// texts are the kinds of scalar that stand for their text.
+// texts are the kinds of scalar that mean their text.
 var texts = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}
 
 // whole reads a whole number; false after a refusal.

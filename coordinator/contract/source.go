@@ -21,7 +21,7 @@ type Source struct {
 }
 
 // Example is one case that the expressions of a contract must get right. What is
-// not given is null; Plan and Meta stand in for those of a run. Lint runs it.
+// not given is null; Plan and Meta are used as those of a run. Lint runs it.
 type Example struct {
 	Name   string `json:"name,omitempty" jsonschema:"What the case shows."`
 	Input  any    `json:"input,omitempty" jsonschema:"Of the forward."`

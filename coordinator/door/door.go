@@ -55,10 +55,10 @@ type tenant struct {
 	append *jetstream.Appender
 }
 
-// writerKey is who writes the records of a plan.
+// writerKey is the writer of the records of a plan.
 type writerKey struct{ tenant, agent, name string }
 
-// Caller is who makes a request: the name is that of the agent, source or supervisor.
+// Caller makes a request: the name is that of the agent, source or supervisor.
 type Caller struct{ Tenant, Name string }
 
 // New starts a door.

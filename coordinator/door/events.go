@@ -52,8 +52,8 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 		refuse(out, explain(err))
 		return
 	}
-	news := make(chan *nats.Msg, 64)
-	sub, err := t.conn.ChanSubscribe(api.NoticeSubject(who.Tenant, who.Name, plan), news)
+	notices := make(chan *nats.Msg, 64)
+	sub, err := t.conn.ChanSubscribe(api.NoticeSubject(who.Tenant, who.Name, plan), notices)
 	if err != nil {
 		refuse(out, explain(err))
 		return
@@ -80,18 +80,19 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 		if control.Flush() != nil || s.Ended {
 			return
 		}
-		if !w.next(out, r, d, news) {
+		if !w.next(out, r, d, notices) {
 			return
 		}
 	}
 }
 
-// next waits for news, or writes that there are none.
-func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door, news <-chan *nats.Msg) bool {
+// next waits for a notice, or writes that there are none.
+func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door,
+	notices <-chan *nats.Msg) bool {
 	pulse := time.NewTimer(w.pulse)
 	defer pulse.Stop()
 	select {
-	case m := <-news:
+	case m := <-notices:
 		var notice api.Notice
 		if json.Unmarshal(m.Data, &notice) == nil {
 			fmt.Fprintf(out, "event: notice\ndata: %s\n\n", m.Data)

@@ -85,7 +85,7 @@ func (g *guesses) count(r *http.Request, now time.Time) (many *tries.TooMany, te
 	return many, tell
 }
 
-// guessed is the answer to who has shown a token that is not good: the refusal, or, where too many
+// guessed is the answer to a token that is not good: the refusal, or, where too many
 // were shown from its address, how long to wait.
 func (w *Web) guessed(r *http.Request, refusal error) error {
 	var e *Error

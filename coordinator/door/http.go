@@ -36,7 +36,7 @@ type Web struct {
 	running sync.WaitGroup
 }
 
-// Users are who may have a token; an *access.Directory.
+// Users are those who may have a token; an *access.Directory.
 type Users interface {
 	// Authenticate finds the user of a token.
 	Authenticate(token string, now time.Time) (access.User, error)

@@ -275,7 +275,23 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	)
 	run.settled(unlock)
 	g.forgetBefore(t.plan.ID())
-	return g.settle(t, run, print, output, err)
+	return g.settle(t, run, print, output, g.explained(ctx, t, err))
+}
+
+// explained says of a plan that takes nothing more that it is committed, where it is: who calls a
+// tool under it does not know otherwise that what it did stays.
+func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
+	switch {
+	case errors.Is(err, coordinator.ErrPartUndone): // its savepoints are gone, too
+		_, _ = g.look(ctx, t) // without an answer the next undo finds out
+		return err
+	case !undoneInstead(err) || !t.overs(err):
+		return err
+	}
+	if past, failed := g.look(ctx, t); failed == nil && past.State == ledger.StateCommitted {
+		return fmt.Errorf("plan %s takes no more: %w", t.plan.ID(), errCommitted)
+	}
+	return err
 }
 
 // recorded is the input as it is recorded: long texts that no expression reads as their digest.
@@ -471,7 +487,9 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 		return problem("%v. Nothing was done.", err), nil
 	}
 	notTaken := err != nil && errors.Is(err, coordinator.ErrNotTaken)
-	if !notTaken {
+	if notTaken {
+		t.unknow(u.action)
+	} else {
 		if u.err != nil || u.result.IsError {
 			e.State, e.known = stateInDoubt, stateInDoubt
 		}

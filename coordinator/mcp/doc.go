@@ -1,4 +1,4 @@
-// Package mcp is a gateway that stands between an MCP client and MCP servers and has the calls of
+// Package mcp is a gateway between an MCP client and MCP servers that has the calls of
 // the client undone: a call of a tool with a contract is an action of a plan.
 //
 // # Model

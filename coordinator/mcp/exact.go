@@ -11,7 +11,7 @@ import (
 
 // exact is a transport that keeps the structured content of results as it is: the SDK would read
 // it into Go values, and 10.10 would become 10.1. And it says which progress is before a result:
-// the SDK gives a result at once to who waits for it, while its handler of progress may still be
+// the SDK gives a result at once to its caller, while its handler of progress may still be
 // at an earlier one.
 type exact struct {
 	sdk.Transport

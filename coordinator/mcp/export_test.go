@@ -1,6 +1,9 @@
 package mcp
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Environment is that of a child of a gateway with the variables given.
 func (c ServerConfig) Environment(given []string) []string { return c.environment(given) }
@@ -8,15 +11,31 @@ func (c ServerConfig) Environment(given []string) []string { return c.environmen
 // Folder resolves an argument that is a folder.
 func Folder(argument string) (string, bool) { return folder(argument) }
 
-// Unmark has a plan be as after a savepoint that could not be stored.
-func (g *Gateway) Unmark(plan string) {
+// FailMark asks for the savepoint after a call in vain, and reports whether it is missing then.
+func (g *Gateway) FailMark(plan string) (missing bool) {
 	t := g.plans.known(nil, plan)
 	release, _ := t.take(g.life)
 	defer release()
+	ended, end := context.WithCancel(g.life)
+	end()
+	t.markLater(ended)
+	t.mu.Lock()
+	marking := t.marking
+	t.mu.Unlock()
+	<-marking
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.marks++
-	t.mark = ""
+	return t.mark == ""
+}
+
+// Gone waits until no client is there, and the plans of all are seen to.
+func (g *Gateway) Gone() { <-g.plans.empty() }
+
+// Plans is how many plans are remembered.
+func (g *Gateway) Plans() int {
+	g.plans.mu.Lock()
+	defer g.plans.mu.Unlock()
+	return len(g.plans.byID)
 }
 
 // Spend spends undos of a plan at a time, and says how long the last of them has to wait.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,8 +110,14 @@ func (t *tracked) learn(past coordinator.Past) {
 			e.judge(a)
 		}
 	}
-	if past.State == ledger.StateOpen && undoneInstead(t.over) {
-		t.over = nil
+	switch past.State {
+	case ledger.StateOpen:
+		if undoneInstead(t.over) {
+			t.over = nil
+		}
+	case ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined:
+	default:
+		t.settled = true
 	}
 }
 
@@ -124,11 +131,52 @@ func undoneInstead(err error) bool {
 func (g *Gateway) look(ctx context.Context, t *tracked) (coordinator.Past, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
+	t.mu.Lock()
+	mark := t.mark
+	t.mu.Unlock()
 	past, err := g.agent.Past(ctx, t.plan.ID(), t.plan.Stored())
 	if err == nil {
+		t.meet(g, past)
 		t.learn(past)
+		t.unmark(past, mark)
 	}
 	return past, err
+}
+
+// unmark takes back the savepoint before the next effect where the ledger does not have it any
+// more: it went with what another has undone. mark is the one that was known before it was asked.
+func (t *tracked) unmark(past coordinator.Past, mark string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if past.State != ledger.StateOpen || mark == "" || t.mark != mark ||
+		slices.ContainsFunc(past.Savepoints,
+			func(s coordinator.PastSavepoint) bool { return s.Name == mark }) {
+		return
+	}
+	t.marks++
+	t.mark = ""
+}
+
+// meet adds the effects that are recorded and that this gateway does not know: another one has
+// gone on with the plan, or a call of this one is under way.
+func (t *tracked) meet(g *Gateway, past coordinator.Past) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := maps.Clone(t.failed)
+	for _, e := range t.effects {
+		known[e.Action] = true
+	}
+	if !slices.ContainsFunc(past.Actions, func(a coordinator.PastUndo) bool {
+		return a.DutyOf == "" && a.Outcome != api.OutcomeFailed && !known[a.Action]
+	}) {
+		return
+	}
+	recorded, _ := g.recollect(past)
+	for _, e := range recorded {
+		if !known[e.Action] {
+			t.effects = append(t.effects, e)
+		}
+	}
 }
 
 // recollect makes the effects of what is recorded of a plan.
@@ -196,13 +244,13 @@ type report struct {
 	refused bool // nothing was done of what was asked
 }
 
-// told is an effect, and why it stands, how it can be undone, or who has undone it.
+// told is an effect, and why it is still there, how it can be undone, or who has undone it.
 type told struct {
 	effect
 	How string `json:"how,omitempty"`
 }
 
-// report says of some effects of a plan, latest first, what is undone, what stands and why, and
+// report says of some effects of a plan, latest first, what is undone, what is not and why, and
 // what an undo can undo.
 func (t *tracked) report(past coordinator.Past, of func(*effect) bool) report {
 	out := report{Plan: past.Plan, State: past.State}
@@ -220,7 +268,7 @@ func (t *tracked) report(past coordinator.Past, of func(*effect) bool) report {
 			e.State != stateUndoing:
 			out.Can = append(out.Can, told{*e, t.can(i)})
 		default:
-			out.Stands = append(out.Stands, told{*e, e.stands(past)})
+			out.Stands = append(out.Stands, told{*e, e.whyThere(past)})
 		}
 	}
 	return out
@@ -235,8 +283,8 @@ func ended(past coordinator.Past) string {
 	return text
 }
 
-// stands says why an effect is there.
-func (e *effect) stands(past coordinator.Past) string {
+// whyThere says why an effect is still there.
+func (e *effect) whyThere(past coordinator.Past) string {
 	switch {
 	case e.State == stateOwner:
 		return "its undo needs the plan's owner" + said(": ", e.why) + " (sagenbaum quarantine show " +

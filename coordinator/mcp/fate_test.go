@@ -139,6 +139,105 @@ func TestAPlanThatHasEndedStaysReadable(t *testing.T) {
 	}
 }
 
+// The tools of a gateway count what the ledger has: calls of another gateway under the same plan,
+// and what a person has undone.
+func TestPlansAreCountedByTheLedger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	other := w.gateway(mcp.Config{}, nil, config)
+	plan := c.reports("plan_begin", nil).Plan
+	here := map[string]any{"plan": plan}
+	if r := other.call("add", map[string]any{"text": "one"}, "sagenbaum/plan", plan); r.IsError {
+		t.Fatal(said(r))
+	}
+	if r := c.call("plan_begin", nil); !r.IsError || !strings.Contains(said(r), "has done something") {
+		t.Errorf("plan_begin over calls of another gateway: %s", said(r))
+	}
+	c.reports("what_can_be_undone", nil).wants(t, "what_can_be_undone", "open: undone [], stands [], can [1]")
+	if r := other.reports("plan_commit", here); r.Message != "1 calls stay as they are" {
+		t.Errorf("plan_commit from elsewhere: %+v", r)
+	}
+	if r := c.reports("plan_commit", nil); r.State != "committed" ||
+		!strings.Contains(r.Message, "nothing was committed now: it is committed") {
+		t.Errorf("plan_commit of a plan that is committed: %+v", r)
+	}
+	kept := planOf(c.call("add", map[string]any{"text": "two"}))
+	c.does("add", map[string]any{"text": "three"})
+	w.undoes(kept, "2")
+	if r := c.call("plan_commit", nil); !r.IsError || !strings.Contains(said(r), "a part of the plan was undone") {
+		t.Errorf("plan_commit does not tell of a person's undo: %s", said(r))
+	}
+	if r := c.reports("plan_commit", map[string]any{"plan": kept}); r.Message != "1 calls stay as they are" {
+		t.Errorf("plan_commit after a person's undo: %+v", r)
+	}
+	undone := planOf(c.call("add", map[string]any{"text": "four"}))
+	w.undoes(undone, "")
+	if r := c.reports("plan_begin", nil); r.Plan == undone || r.State != "open" {
+		t.Errorf("plan_begin where all is undone: %+v", r)
+	}
+	if got := lines(file); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("there is %v", got)
+	}
+}
+
+// Of a plan that another has committed no tool says that it was undone.
+func TestAPlanThatAnotherHasCommittedIsCommitted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	other := w.gateway(mcp.Config{}, nil, config)
+	for name, look := range map[string]string{"at once": "", "after a look": "what_can_be_undone"} {
+		plan := planOf(c.call("add", map[string]any{"text": name}))
+		other.does("plan_commit", map[string]any{"plan": plan})
+		if look != "" {
+			c.reports(look, nil).wants(t, look, "committed: undone [], stands [1], can []")
+		}
+		r := c.call("add", map[string]any{"text": "more"}, "sagenbaum/plan", plan)
+		if !r.IsError || strings.Contains(said(r), "undone") || !strings.Contains(said(r), "Nothing was done") {
+			t.Errorf("%s: %s", name, said(r))
+		}
+		if r := c.call("undo_last", map[string]any{"plan": plan}); !r.IsError ||
+			!strings.Contains(said(r), "sagenbaum plan unwind "+plan) {
+			t.Errorf("%s: undo_last: %s", name, said(r))
+		}
+	}
+}
+
+// An action that its owner lets stand is one to go back to.
+func TestUndoToAnActionThatIsLetStand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	plan := planOf(c.call("add", map[string]any{"text": "one"}))
+	for _, text := range []string{"locked", "three"} {
+		c.does("add", map[string]any{"text": text})
+	}
+	here := map[string]any{"plan": plan}
+	c.reports("undo_last", map[string]any{"count": 2})
+	w.operates(&pb.Record{Plan: plan, Action: "2", Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{
+		Outcome: pb.Resolution_RESOLUTION_ACCEPTED, Reason: "let it be", Evidence: "seen", Actor: "ann"}}})
+	if state := w.state(plan, ledger.StateOpen); state != ledger.StateOpen {
+		t.Fatal(state)
+	}
+	c.reports("what_can_be_undone", here).wants(t, "answered", "open: undone [3], stands [2], can [1]")
+	if r := c.call("add", map[string]any{"text": "four"}, "sagenbaum/plan", plan); r.IsError {
+		t.Fatal(said(r))
+	}
+	if r := c.call("undo_to", map[string]any{"plan": plan, "action": "3"}); !r.IsError ||
+		!strings.Contains(said(r), "the last one before it is 2") {
+		t.Errorf("undo_to what is undone: %s", said(r))
+	}
+	c.reports("undo_to", map[string]any{"plan": plan, "action": "2"}).wants(t, "undo_to",
+		"open: undone [4], stands [], can []")
+	if got := lines(file); !slices.Equal(got, []string{"one", "locked"}) {
+		t.Errorf("there is %v", got)
+	}
+}
+
 func TestArgumentsOfTheGatewaysToolsAreReadStrictly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -183,7 +282,9 @@ func TestASavepointThatFailedIsTriedAgain(t *testing.T) {
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
 	plan := planOf(c.call("add", map[string]any{"text": "one"}))
-	c.gateway.Unmark(plan)
+	if !c.gateway.FailMark(plan) {
+		t.Fatal("no savepoint has failed")
+	}
 	c.does("add", map[string]any{"text": "two"})
 	c.reports("undo_last", nil).wants(t, "undo_last", "open: undone [2], stands [], can []")
 	if got := lines(file); !slices.Equal(got, []string{"one"}) {

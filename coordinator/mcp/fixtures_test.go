@@ -201,7 +201,11 @@ func (w *world) gateway(config mcp.Config, options *sdk.ClientOptions, servers .
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(g.Close)
+	w.t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			w.t.Log("closed:", err)
+		}
+	})
 	here, there := sdk.NewInMemoryTransports()
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(context.Background(), there) }()

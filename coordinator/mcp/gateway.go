@@ -64,7 +64,7 @@ type Config struct {
 	Logger *slog.Logger // default none
 }
 
-// Gateway stands between MCP clients and servers. It is safe for concurrent use. Close it.
+// Gateway is between MCP clients and servers. It is safe for concurrent use. Close it.
 type Gateway struct {
 	config Config
 	logger *slog.Logger
@@ -78,6 +78,9 @@ type Gateway struct {
 
 	life context.Context // of calls; ended by Close
 	halt context.CancelFunc
+
+	closing sync.Once
+	closed  error // of Close
 
 	mu       sync.Mutex
 	befores  map[string]json.RawMessage       // by plan and action, while the call runs
@@ -106,8 +109,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)
 	if err := g.start(ctx); err != nil {
-		g.Close()
-		return nil, fmt.Errorf("cannot start gateway: %w", err)
+		return nil, fmt.Errorf("cannot start gateway: %w", errors.Join(err, g.Close()))
 	}
 	return g, nil
 }
@@ -195,7 +197,7 @@ func (g *Gateway) start(ctx context.Context) error {
 	return nil
 }
 
-// unlisted is the tool that stands for those that a server did not have when it was started.
+// unlisted is the tool in the place of those that a server did not have when it was started.
 const unlisted = "unlisted"
 
 // contracts are those of the tools of a server: of its pack, and irreversible for the others.
@@ -283,7 +285,7 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() }) // it may be closed already
 	defer stop()
 	err = session.Wait()
-	stand := g.plans.left(session)
+	_, stand := g.plans.left(session)
 	if err != nil && ctx.Err() == nil {
 		return errors.Join(fmt.Errorf("the connection to the client has ended: %w", err), stand)
 	}
@@ -319,29 +321,33 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return message, err
 }
 
-// Close has the clients go, and then ends the servers and the connection to the ledger.
-func (g *Gateway) Close() {
+// Close has the clients go, and then ends the servers and the connection to the ledger. Errors:
+// what of the plans of clients that came over HTTP is not undone, or is not known to be undone, and what
+// has not ended well. Called again, it returns the same.
+func (g *Gateway) Close() error {
+	g.closing.Do(func() { g.closed = g.close() })
+	return g.closed
+}
+
+func (g *Gateway) close() error {
 	g.halt()
-	g.dismiss()
+	errs := []error{g.dismiss(), g.plans.stand()}
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	var errs []error
 	if g.work != nil {
 		errs = append(errs, g.work.Close(ctx))
 	}
 	if g.agent != nil {
 		errs = append(errs, g.agent.Close(ctx))
 	}
-	if err := errors.Join(errs...); err != nil {
-		g.logger.Warn("not everything has ended well", "error", err)
-	}
 	for _, s := range g.config.Servers {
 		s.Close()
 	}
+	return errors.Join(errs...)
 }
 
 // dismiss ends the connections of all clients, and waits until their plans are seen to.
-func (g *Gateway) dismiss() {
+func (g *Gateway) dismiss() error {
 	if g.front != nil {
 		for session := range g.front.Sessions() {
 			_ = session.Close() // it may be closed already
@@ -351,7 +357,8 @@ func (g *Gateway) dismiss() {
 	defer late.Stop()
 	select {
 	case <-g.plans.empty():
+		return nil
 	case <-late.C:
-		g.logger.Warn("not all clients have gone")
+		return errors.New("not all clients have gone: what their plans have done may stand")
 	}
 }

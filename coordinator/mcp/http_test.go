@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // bearer is a client of HTTP that says who it is.
@@ -81,8 +84,105 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 		t.Errorf("a page of another origin: %s", response.Status)
 	}
 	a.does("add", map[string]any{"text": "last"})
-	first.gateway.Close()
+	if err := first.gateway.Close(); err != nil {
+		t.Errorf("all is undone, and Close says %v", err)
+	}
 	if got := lines(file); len(got) != 0 {
 		t.Errorf("a gateway that was closed has left %v", got)
+	}
+}
+
+// What stands of the plans of clients that came over HTTP is what Close says, also of those that
+// went long before; what was undone since is not.
+func TestCloseSaysWhatStandsOfClientsOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	g := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: mcp.FailPlan}, nil, config)
+	g.leave()
+	server := httptest.NewServer(g.gateway.Handler(""))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	var plans []string
+	for _, text := range []string{"locked", "fine", "locked"} {
+		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &client{t: t, gateway: g.gateway, session: session}
+		plan := planOf(c.call("add", map[string]any{"text": text}))
+		if err := session.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"locked": ledger.StateQuarantined, "fine": ledger.StateCompensated}[text]
+		if state := w.state(plan, want); state != want {
+			t.Fatalf("plan of %s is %s", text, state)
+		}
+		plans = append(plans, plan)
+	}
+	w.operates(&pb.Record{Plan: plans[2], Action: "1", Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{
+		Outcome: pb.Resolution_RESOLUTION_DONE, Reason: "by hand", Evidence: "seen", Actor: "ann"}}})
+	if state := w.state(plans[2], ledger.StateResolved); state != ledger.StateResolved {
+		t.Fatal(state)
+	}
+	err := g.gateway.Close()
+	if err == nil || !strings.Contains(err.Error(), plans[0]) || strings.Contains(err.Error(), plans[1]) ||
+		strings.Contains(err.Error(), plans[2]) {
+		t.Errorf("Close says %v of %v", err, plans)
+	}
+	if again := g.gateway.Close(); again != err {
+		t.Errorf("called again it says %v", again)
+	}
+	if got := lines(file); !slices.Equal(got, []string{"locked", "locked"}) {
+		t.Errorf("there is %v", got)
+	}
+}
+
+// A gateway that serves for long knows no plan of clients that have gone, and goes on with one that
+// a client names.
+func TestPlansOfClientsThatHaveGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	g := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	g.leave()
+	server := httptest.NewServer(g.gateway.Handler(""))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	connect := func() *client {
+		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &client{t: t, gateway: g.gateway, session: session}
+	}
+	var plan string
+	for i := range 3 {
+		c := connect()
+		plan = planOf(c.call("add", map[string]any{"text": fmt.Sprint("n", i)}))
+		if err := c.session.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.gateway.Gone() // of the clients
+	if n := g.gateway.Plans(); n != 0 {
+		t.Fatalf("%d plans are remembered", n)
+	}
+	c := connect()
+	if r := c.call("add", map[string]any{"text": "more"}, "sagenbaum/plan", plan); r.IsError || planOf(r) != plan {
+		t.Errorf("a plan that was left: %s", said(r))
+	}
+	for i := range 4 { // those that one client ends are forgotten, too
+		c.does("add", map[string]any{"text": fmt.Sprint("m", i)})
+		c.does("plan_commit", nil)
+	}
+	if n := g.gateway.Plans(); n > 3 {
+		t.Errorf("%d plans are remembered", n)
 	}
 }

@@ -30,6 +30,9 @@ const (
 	resultsMax = 256     // results of calls with a key that one plan remembers
 	resultSize = 1 << 20 // bytes of a result that is remembered
 
+	stoodMax = 64   // plans of clients that have gone that Close looks at again
+	leftMax  = 1024 // plans without a client that are remembered
+
 	undosMax = 30          // undos of a plan in part, within
 	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
 

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -26,8 +28,11 @@ type plans struct {
 	gone    chan struct{} // closed when there are none; nil: no one waits
 	byID    map[string]*tracked
 	current map[*sdk.ServerSession]*tracked   // that calls without a plan belong to
-	begun   map[*sdk.ServerSession][]*tracked // by each connection
+	begun   map[*sdk.ServerSession][]*tracked // by each connection, those that are not settled
 	opening map[any]chan struct{}             // a connection or an id whose plan is being opened
+
+	stood   []*tracked // of clients that came over HTTP and have gone: not all of them was undone
+	dropped int        // of those, too long ago to be remembered
 }
 
 func newPlans(g *Gateway) *plans {
@@ -42,12 +47,16 @@ type tracked struct {
 
 	mu      sync.Mutex
 	effects []*effect
+	failed  map[string]bool   // actions of this process that have not happened
 	results map[string]*keyed // by the action of a call with a key
 	marks   int               // number of the savepoint before the next effect
 	mark    string            // its name, once it is set; empty: it is not
 	marking chan struct{}     // closed when mark is known
 	over    error             // why no effect joins it any more
+	settled bool              // it has ended for good, and all of it is undone or stays
 	budget  budget            // of undos
+
+	used time.Time // when it was last asked for; guarded by the plans
 }
 
 // keyed is a call with a key of its client.
@@ -84,26 +93,29 @@ func track(plan *coordinator.Plan) *tracked {
 	marking := make(chan struct{})
 	close(marking)
 	return &tracked{plan: plan, turn: make(chan struct{}, 1), results: map[string]*keyed{},
-		marking: marking}
+		failed: map[string]bool{}, marking: marking}
 }
 
 func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.byID[t.plan.ID()] = t
+	p.sweep(time.Now())
+	p.byID[t.plan.ID()], t.used = t, time.Now()
 	if session != nil {
 		if len(p.begun[session]) == 0 && p.g.remote.Load() {
 			p.clients++
 			go func() { // ends with the session, and the undo of its plans
 				defer p.goes()
 				_ = session.Wait() // however it has ended
-				if err := p.left(session); err != nil {
+				stand, err := p.left(session)
+				p.remember(stand)
+				if err != nil {
 					p.g.logger.Warn("not all is undone", "tenant", p.g.config.Tenant, "error", err)
 				}
 			}()
 		}
 		p.current[session] = t
-		p.begun[session] = append(p.begun[session], t)
+		p.begun[session] = append(slices.DeleteFunc(p.begun[session], (*tracked).isSettled), t)
 	}
 }
 
@@ -146,19 +158,32 @@ func (p *plans) none(session *sdk.ServerSession) error {
 // notice has the next effect of a connection begin another plan, where one has ended on another's
 // word.
 func (p *plans) notice(t *tracked, past coordinator.Past) {
-	if past.State != ledger.StateOpen && past.State != ledger.StateUnwinding && t.ended() == nil {
-		p.drop(t, fmt.Errorf("%w: %s", coordinator.ErrUnwound, ended(past)))
+	switch past.State {
+	case ledger.StateOpen, ledger.StateUnwinding:
+		return
 	}
+	if t.ended() != nil {
+		return
+	}
+	why := errors.New(ended(past))
+	if past.State != ledger.StateCommitted && past.State != ledger.StateCommitting {
+		why = fmt.Errorf("%w: %w", coordinator.ErrUnwound, why)
+	}
+	p.drop(t, why)
 }
 
 // known finds a plan of this process.
 func (p *plans) known(session *sdk.ServerSession, id string) *tracked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	t := p.byID[id]
 	if id == "" {
-		return p.current[session]
+		t = p.current[session]
 	}
-	return p.byID[id]
+	if t != nil {
+		t.used = time.Now()
+	}
+	return t
 }
 
 // alone waits until no other call opens a plan for the connection, or the plan with the id: calls
@@ -231,9 +256,10 @@ func (p *plans) drop(t *tracked, why error) {
 	}
 }
 
-// left does what the configuration says about the plans of a client that has gone. What is undone
-// then is waited for: this gateway may be the only one who undoes it. Errors: what stands.
-func (p *plans) left(session *sdk.ServerSession) error {
+// left does what the configuration says about the plans of a client that has gone, and lets go of
+// them. What is undone then is waited for: this gateway may be the only one that undoes it. stand
+// are the plans that are not known to be as the configuration wants them. Errors: what of them.
+func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	p.mu.Lock()
 	begun := p.begun[session]
 	delete(p.begun, session)
@@ -242,38 +268,85 @@ func (p *plans) left(session *sdk.ServerSession) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	var undoing []*tracked
-	var stand []error
+	var errs []error
 	for _, t := range begun {
 		switch waits, err := p.leave(ctx, t); {
 		case waits:
 			undoing = append(undoing, t)
-		case err != nil && p.g.config.OnDisconnect == FailPlan:
-			stand = append(stand, fmt.Errorf("plan %s of a client that has gone is not undone: %w",
+		case err != nil && p.g.config.OnDisconnect != LeavePlan:
+			stand = append(stand, t)
+			errs = append(errs, fmt.Errorf("plan %s of a client that has gone is not ended: %w",
 				t.plan.ID(), err))
 		}
-	}
-	if p.g.work == nil {
-		return errors.Join(stand...) // a worker elsewhere undoes them
 	}
 	late, done := context.WithTimeout(context.Background(), leaveWait)
 	defer done()
 	for _, t := range undoing {
-		stand = append(stand, p.g.undone(late, t))
+		if p.g.work == nil {
+			break // a worker elsewhere undoes them
+		}
+		if err := p.g.undone(late, t); err != nil {
+			stand, errs = append(stand, t), append(errs, err)
+		}
 	}
-	return errors.Join(stand...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range begun {
+		p.letGo(t)
+	}
+	return stand, errors.Join(errs...)
+}
+
+// remember keeps plans that stood when their clients went, for Close.
+func (p *plans) remember(stand []*tracked) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stood = append(p.stood, stand...)
+	if over := len(p.stood) - stoodMax; over > 0 {
+		p.dropped += over
+		p.stood = slices.Delete(p.stood, 0, over)
+	}
+}
+
+// stand says what is still there of the plans of clients that have gone before the gateway ends.
+func (p *plans) stand() error {
+	p.mu.Lock()
+	stood, dropped := p.stood, p.dropped
+	p.stood = nil
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	var errs []error
+	for _, t := range stood {
+		errs = append(errs, p.g.ended(ctx, t))
+	}
+	if dropped > 0 {
+		errs = append(errs, fmt.Errorf("%d more plans of clients that have gone stood then, and were "+
+			"not looked at again: 'sagenbaum plan ls' shows them", dropped))
+	}
+	return errors.Join(errs...)
+}
+
+// ended is undone for a plan that its client has left some time ago: it may be committed by now.
+func (g *Gateway) ended(ctx context.Context, t *tracked) error {
+	past, err := g.look(ctx, t)
+	if err == nil && past.State == ledger.StateCommitted {
+		return nil
+	}
+	return g.undone(ctx, t)
 }
 
 // leave does that with one plan. waits: it is being undone.
 func (p *plans) leave(ctx context.Context, t *tracked) (waits bool, err error) {
 	onDisconnect := p.g.config.OnDisconnect
-	if t.ended() != nil {
-		waits = onDisconnect == FailPlan && p.g.unwinds(ctx, t) // its client or its deadline began it
-		p.forget(t)
-		return waits, nil
+	if t.ended() != nil { // its client or its deadline began what undoes it
+		return onDisconnect == FailPlan && p.g.unwinds(ctx, t), nil
 	}
 	switch onDisconnect {
 	case CommitPlan:
-		err = t.plan.Commit(ctx)
+		if err = t.plan.Commit(ctx); undoneInstead(err) {
+			err = nil // someone else was faster
+		}
 	case FailPlan:
 		if err = t.plan.Fail(ctx, "its client has gone"); undoneInstead(err) {
 			err = nil // someone else was faster
@@ -295,12 +368,12 @@ func (g *Gateway) unwinds(ctx context.Context, t *tracked) bool {
 	return err == nil && past.State == ledger.StateUnwinding
 }
 
-// undone waits until a plan that was failed is undone. Errors: what stands.
+// undone waits until a plan that was failed is undone. Errors: what is not undone.
 func (g *Gateway) undone(ctx context.Context, t *tracked) error {
 	_, waits := t.plan.Wait(ctx)
 	past, err := g.look(context.WithoutCancel(ctx), t)
 	if err != nil {
-		return fmt.Errorf("plan %s of a client that has gone is being undone, and what stands is not "+
+		return fmt.Errorf("plan %s of a client that has gone is being undone, and what is left is not "+
 			"known: %w", t.plan.ID(), errors.Join(waits, err))
 	}
 	var stand []string
@@ -310,7 +383,7 @@ func (g *Gateway) undone(ctx context.Context, t *tracked) error {
 	if len(stand) == 0 {
 		return nil
 	}
-	return fmt.Errorf("plan %s of a client that has gone is %s, and these calls stand: %s. "+
+	return fmt.Errorf("plan %s of a client that has gone is %s, and these calls are not undone: %s. "+
 		"'sagenbaum plan show %s' says more, and 'sagenbaum mcp worker' undoes what no gateway does",
 		t.plan.ID(), past.State, strings.Join(stand, ", "), t.plan.ID())
 }
@@ -348,11 +421,63 @@ func (p *plans) empty() <-chan struct{} {
 	return gone
 }
 
-// forget lets go of a plan that has ended.
-func (p *plans) forget(t *tracked) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// errLetGo says that the gateway does not know of a plan any more.
+var errLetGo = errors.New("the client that has begun it has gone: call again to go on with it")
+
+// letGo forgets a plan unless a call of it is under way. Whoever names it again goes on with what
+// the ledger has of it. Called with mu held.
+func (p *plans) letGo(t *tracked) {
+	select {
+	case t.turn <- struct{}{}:
+	default:
+		return
+	}
+	defer func() { <-t.turn }()
+	t.mu.Lock()
+	if t.over == nil {
+		t.over = errLetGo
+	}
+	t.mu.Unlock()
 	delete(p.byID, t.plan.ID())
+	t.plan.Forget()
+}
+
+// sweep forgets the plans of clients that have gone, and those that ended while their client
+// stayed: at once where they are settled, and otherwise once no one has asked about them for a
+// while, or where there are too many. Called with mu held.
+func (p *plans) sweep(now time.Time) {
+	held := map[*tracked]bool{}
+	for _, t := range p.current {
+		held[t] = true
+	}
+	for _, begun := range p.begun {
+		for _, t := range begun {
+			held[t] = held[t] || !t.isSettled()
+		}
+	}
+	var rest []*tracked
+	for _, t := range p.byID {
+		switch {
+		case held[t]:
+		case t.isSettled() || now.Sub(t.used) > SessionIdle:
+			p.letGo(t)
+		default:
+			rest = append(rest, t)
+		}
+	}
+	if len(rest) <= leftMax {
+		return
+	}
+	slices.SortFunc(rest, func(a, b *tracked) int { return a.used.Compare(b.used) })
+	for _, t := range rest[:len(rest)-leftMax] {
+		p.letGo(t)
+	}
+}
+
+func (t *tracked) isSettled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.settled
 }
 
 // take waits until no other effect of the plan is under way and its last savepoint is stored.
@@ -409,12 +534,27 @@ func (t *tracked) markAgain(ctx context.Context) {
 	t.markNow(ctx)
 }
 
-// note adds an effect, or changes what is known of it.
+// note adds an effect; one that a look at the ledger has found meanwhile is this one.
 func (t *tracked) note(e *effect) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.mark = t.mark
+	for i, found := range t.effects {
+		if found.Action == e.Action {
+			t.effects[i] = e
+			return
+		}
+	}
 	t.effects = append(t.effects, e)
+}
+
+// unknow takes back what a look at the ledger has found of a call that has not happened, and has no
+// later one find it: its outcome may be on the way.
+func (t *tracked) unknow(action string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed[action] = true
+	t.effects = slices.DeleteFunc(t.effects, func(e *effect) bool { return e.Action == action })
 }
 
 // doubtful finds an effect of which no one knows whether it happened.
@@ -444,7 +584,7 @@ func (t *tracked) overs(err error) bool {
 	}
 	for _, end := range []error{
 		coordinator.ErrUnwinding, coordinator.ErrUnwound, coordinator.ErrClosed,
-		coordinator.ErrSuperseded, coordinator.ErrErased, coordinator.ErrPlanExists} {
+		coordinator.ErrSuperseded, coordinator.ErrErased, coordinator.ErrPlanExists, errCommitted} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -42,7 +42,7 @@ type ownInput struct {
 const planProperty = `"plan":{"type":"string","description":"Id of the plan. ` +
 	`Default: the plan of this connection."}`
 
-// ownTools lists them. What they answer says what is undone, what stands and why.
+// ownTools lists them. What they answer says what is undone, what is not and why.
 var ownTools = []ownTool{
 	{
 		name: "plan_begin",
@@ -199,7 +199,12 @@ func (g *Gateway) replace(ctx context.Context, t *tracked) error {
 		return err
 	}
 	defer release()
-	if t.ended() != nil {
+	past, err := g.look(ctx, t)
+	if err != nil {
+		return fmt.Errorf("whether plan %s of this connection has done something is not known, and no "+
+			"other was begun: %w", t.plan.ID(), err)
+	}
+	if g.plans.notice(t, past); t.ended() != nil {
 		return nil
 	}
 	if len(t.standing()) > 0 {
@@ -215,32 +220,65 @@ func (g *Gateway) replace(ctx context.Context, t *tracked) error {
 }
 
 func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, error) {
-	t, err := g.plans.of(ctx, r.session, in.Plan, false)
-	if err != nil {
-		return nil, err
+	t, past, err := g.openPlan(ctx, r, in)
+	if t == nil {
+		return past.notCommitted(), err
 	}
 	if err := t.plan.Commit(ctx); err != nil {
-		if t.overs(err) {
-			g.plans.drop(t, err)
+		if !t.overs(err) {
+			return nil, err
 		}
-		return nil, err
+		past, failed := g.look(ctx, t)
+		if failed != nil || past.State == ledger.StateOpen || past.State == ledger.StateUnwinding {
+			g.plans.drop(t, err)
+			return nil, err
+		}
+		g.plans.notice(t, past)
+		return t.closed(past).notCommitted(), nil
 	}
-	g.plans.drop(t, errors.New("it is committed"))
-	return report{Plan: t.plan.ID(), State: ledger.StateCommitted,
-		Message: fmt.Sprintf("%d calls stay as they are", len(t.standing()))}, nil
+	g.plans.drop(t, errCommitted)
+	return g.kept(ctx, t), nil
+}
+
+// errCommitted says why a plan takes nothing more.
+var errCommitted = errors.New("it is committed")
+
+// kept says of a plan that was committed now what stays, as the ledger has it.
+func (g *Gateway) kept(ctx context.Context, t *tracked) report {
+	out := report{Plan: t.plan.ID(), State: ledger.StateCommitted}
+	if _, err := g.look(context.WithoutCancel(ctx), t); err != nil {
+		out.Message = "which of its calls stay is not known: " + err.Error()
+		return out
+	}
+	out.Message = fmt.Sprintf("%d calls stay as they are", len(t.standing()))
+	return out
+}
+
+// notCommitted is closed for plan_commit: that another has committed the plan is as well.
+func (r report) notCommitted() report {
+	if r.refused {
+		r.Message = "nothing was committed now: " + strings.TrimPrefix(r.Message, nothingUndone)
+		r.refused = r.State != ledger.StateCommitted
+	}
+	return r
 }
 
 func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, error) {
-	t, err := g.plans.of(ctx, r.session, in.Plan, false)
-	if err != nil {
-		return nil, err
+	t, past, err := g.openPlan(ctx, r, in)
+	if t == nil {
+		return past, err
 	}
 	if err := t.plan.Fail(ctx, cmp.Or(in.Reason, "the agent asked for it")); err != nil {
 		if !t.overs(err) {
 			return nil, err
 		}
-		g.plans.drop(t, err)
 		past, failed := g.look(ctx, t)
+		if failed == nil {
+			g.plans.notice(t, past) // it may have been committed
+		}
+		if t.ended() == nil {
+			g.plans.drop(t, err)
+		}
 		if failed != nil || past.State == ledger.StateOpen {
 			return nil, err
 		}
@@ -315,8 +353,8 @@ func (t *tracked) those(are func(*effect) bool) []*effect {
 }
 
 func (g *Gateway) undoLast(ctx context.Context, r request, in ownInput) (any, error) {
-	return g.undoFrom(ctx, r, in, func(list []*effect) ([]*effect, error) {
-		count := 1
+	return g.undoFrom(ctx, r, in, func(all []*effect) ([]*effect, error) {
+		list, count := undoables(all), 1
 		if in.Count != nil {
 			count = *in.Count
 		}
@@ -333,21 +371,41 @@ func (g *Gateway) undoLast(ctx context.Context, r request, in ownInput) (any, er
 }
 
 func (g *Gateway) undoTo(ctx context.Context, r request, in ownInput) (any, error) {
-	return g.undoFrom(ctx, r, in, func(list []*effect) ([]*effect, error) {
-		i := slices.IndexFunc(list, func(e *effect) bool { return e.Action == in.Action })
+	return g.undoFrom(ctx, r, in, func(all []*effect) ([]*effect, error) {
+		i := slices.IndexFunc(all, func(e *effect) bool { return e.Action == in.Action })
 		if i < 0 {
 			return nil, ledger.Refuse("action", fmt.Sprintf("%q", in.Action),
 				"an action that what_can_be_undone lists")
 		}
-		return list[i+1:], nil
+		if !all[i].there() {
+			return nil, ledger.Refuse("action", in.Action+" is undone itself",
+				"an action that is not undone; "+nearest(all[:i]))
+		}
+		return undoables(all[i+1:]), nil // whoever lets it stand, it stays
 	})
+}
+
+// nearest is what can be done instead of going back to an action that is undone: the last of those
+// before it that stand.
+func nearest(before []*effect) string {
+	for _, e := range slices.Backward(before) {
+		if e.there() {
+			return "the last one before it is " + e.Action
+		}
+	}
+	return "none before it does, and undo_last or plan_fail undo what came after it"
+}
+
+// undoables are those of some effects that an undo of an open plan undoes.
+func undoables(list []*effect) []*effect {
+	return slices.DeleteFunc(slices.Clone(list), func(e *effect) bool { return !e.undoable() })
 }
 
 // undoFrom undoes the last effects of a plan, and says so. They are chosen once no other call is
 // under way: one that has just ended is undone with what came before it.
 func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	choose func([]*effect) ([]*effect, error)) (any, error) {
-	t, past, err := g.toUndo(ctx, r, in)
+	t, past, err := g.openPlan(ctx, r, in)
 	if t == nil {
 		return past, err
 	}
@@ -364,7 +422,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 		g.plans.notice(t, recorded)
 		return t.closed(recorded), nil
 	}
-	last, err := choose(t.those((*effect).undoable))
+	last, err := choose(t.those(func(*effect) bool { return true }))
 	if err != nil {
 		return nil, err
 	}
@@ -385,17 +443,18 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	return g.undo(ctx, t, last)
 }
 
-// toUndo finds the plan that is to be undone in part; without one there is an answer, or an error.
-func (g *Gateway) toUndo(ctx context.Context, r request, in ownInput) (*tracked, any, error) {
+// openPlan finds the plan that a tool ends or undoes in part; without one there is a report of
+// what the ledger has of it, or an error.
+func (g *Gateway) openPlan(ctx context.Context, r request, in ownInput) (*tracked, report, error) {
 	t, err := g.plans.of(ctx, r.session, in.Plan, false)
 	if err == nil || in.Plan == "" {
-		return t, nil, err
+		return t, report{}, err
 	}
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	past, failed := g.agent.Past(looking, in.Plan, 0)
 	if failed != nil || past.State == ledger.StateOpen {
-		return nil, nil, err
+		return nil, report{}, err
 	}
 	t = &tracked{}
 	t.effects, _ = g.recollect(past)
@@ -403,10 +462,21 @@ func (g *Gateway) toUndo(ctx context.Context, r request, in ownInput) (*tracked,
 	return nil, t.closed(past), nil
 }
 
-// closed says that a plan is not open, so that nothing of it was undone now.
+// nothingUndone begins what a tool says that was to undo something.
+const nothingUndone = "nothing was undone now: "
+
+// closed says that a plan is not open, so that nothing of it was undone now, and who can still do
+// something about it.
 func (t *tracked) closed(past coordinator.Past) report {
 	out := t.report(past, func(*effect) bool { return true })
-	out.refused, out.Message = true, "nothing was undone now: "+out.Message
+	out.refused, out.Message = true, nothingUndone+out.Message
+	switch {
+	case past.State == ledger.StateCommitted && past.UndoneAs == "":
+		out.Message += "; what it has done can be undone by an operator: sagenbaum plan unwind " +
+			past.Plan
+	case past.State == ledger.StateQuarantined:
+		out.Message += "; it goes on once its owner has answered: sagenbaum quarantine ls"
+	}
 	return out
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/executor/host"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
 // A function that is run again after its process is gone, with what undoes each
@@ -70,26 +69,12 @@ func nothingToUndo(context.Context, replay.UndoCall) error { return nil }
 func serverAndExecutor() (*nats.Conn, func()) {
 	dir, err := os.MkdirTemp("", "sagenbaum")
 	must(err)
-	srv, err := embedded.Start(embedded.Config{Dir: dir + "/nats", Port: -1})
+	s, err := host.Start(context.Background(), host.LocalConfig{Dir: dir})
 	must(err)
-	nc, err := srv.Connect()
+	nc, err := s.Connect()
 	must(err)
-	h, err := host.New(host.Config{Conn: nc, Tenants: []string{"default"}, Dir: dir + "/state",
-		DurableServer: srv.DurableID()})
-	must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { // ends with cancel
-		defer close(ended)
-		_ = h.Run(ctx) // ctx's error
-	}()
-	<-h.Ready()
 	return nc, func() {
-		cancel()
-		<-ended
-		must(h.Close())
-		nc.Close()
-		srv.Close()
+		must(s.Close())
 		must(os.RemoveAll(dir))
 	}
 }

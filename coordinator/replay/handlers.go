@@ -245,7 +245,7 @@ func (h *handlers) contract(capability, version string,
 	if inverse.Call != "" || len(inverse.With) > 0 || inverse.Agent != nil || inverse.Actuator != "" &&
 		inverse.Actuator != contract.ActuatorNATS || inverse.WorkerVersion != "" {
 		return nil, ledger.Refuse(field+"inverse", "names a worker or its arguments",
-			"attempts, backoff, timeout, ...: the handler is what undoes it, and its version stands "+
+			"attempts, backoff, timeout, ...: the handler is what undoes it, and its version is "+
 				"beside it")
 	}
 	inverse.Call = h.capability(version)

@@ -73,7 +73,7 @@ type Worker struct {
 
 // flight is one run of a handler and those who wait for its answer. Of one key
 // one flight runs; those with another purpose, as a question about an undo that is
-// still at work, wait after it. The worker's mu guards waiting and behind.
+// still at work, wait after it. The worker's mu guards both lists.
 type flight struct {
 	command api.Command
 	ctx     context.Context

@@ -82,14 +82,14 @@ type NATS struct {
 	counted func(c api.Command, worker string, whole bool)
 	sub     *nats.Subscription
 
-	mu      sync.Mutex
-	pending map[token]*sending // at most outstandingMax
-	looks   map[string]*look   // the last one of each subject
-	asked   map[token]*look    // those that wait for what servers tell
-	plain   map[string]time.Time
-	closed  bool
+	mu        sync.Mutex
+	pending   map[token]*sending  // at most outstandingMax
+	inquiries map[string]*inquiry // the last one of each subject
+	asked     map[token]*inquiry  // those that wait for what servers tell
+	plain     map[string]time.Time
+	closed    bool
 
-	looksMax int // looksLimit
+	inquiriesMost int // inquiriesMax
 }
 
 // token is what makes a reply subject unguessable.
@@ -108,7 +108,7 @@ type sending struct {
 	sent    time.Time
 	timer   *time.Timer
 	done    func(Result)
-	look    *look // who has it; nil: a page
+	inquiry *inquiry // who has it; nil: a page
 }
 
 // command is as much as is kept.
@@ -124,8 +124,8 @@ func NewNATS(cfg Config) (*NATS, error) {
 	n := &NATS{
 		conn: cfg.Conn, tenant: cfg.Tenant, prefix: api.ReplySubject(cfg.Tenant, ""),
 		refused: cfg.Refused, counted: cfg.Counted, pending: map[token]*sending{},
-		looks: map[string]*look{}, asked: map[token]*look{}, plain: map[string]time.Time{},
-		looksMax: looksLimit,
+		inquiries: map[string]*inquiry{}, asked: map[token]*inquiry{}, plain: map[string]time.Time{},
+		inquiriesMost: inquiriesMax,
 	}
 	if n.refused == nil {
 		n.refused = func(Refusal) {}
@@ -171,7 +171,7 @@ var fullText = fmt.Sprintf("%d commands of this tenant wait for answers already"
 // keeps the case of a header's name, and the standard wants it lower.
 const traceHeader = "traceparent"
 
-// subject keeps what changes the world apart from what only looks at it, so that
+// subject keeps what changes the world apart from what only inquiries at it, so that
 // permissions can.
 func subject(c api.Command) string {
 	if c.Purpose == ledger.PurposeUndo {

@@ -15,7 +15,7 @@ import (
 const PurposePage = "page"
 
 // Page publishes a page and waits for a reply that repeats its id, as whoever takes it
-// sends one. done is called as that of Send: Replied, with the name of who has taken it
+// sends one. done is called as that of Send: Replied, with the name of the one that has taken it
 // as the worker; NoWorker when no one listens; Silent when no one has taken it in time.
 func (n *NATS) Page(subject, id string, body []byte, timeout time.Duration, done func(Result)) {
 	m := nats.NewMsg(subject)
@@ -60,7 +60,7 @@ func (n *NATS) send(m *nats.Msg, timeout time.Duration, s *sending) {
 	s.timer = time.AfterFunc(timeout, func() { n.silent(id, s) })
 	n.pending[id] = s
 	if s.purpose != PurposePage && n.conn.IsConnected() {
-		s.look = n.looked(m.Subject)
+		s.inquiry = n.inquiryOf(m.Subject)
 	}
 	n.mu.Unlock()
 	if !n.conn.IsConnected() {

@@ -29,11 +29,11 @@ const (
 // PlainKept is for how long an answer shows that one outside any queue group is a worker.
 const PlainKept = time.Minute
 
-// Bounds of what is known of who serves.
+// Bounds of what is known of the workers.
 const (
-	lookFresh  = time.Second     // for how long the server is not asked again about a subject
-	looksLimit = 10_000          // subjects; all are forgotten when there are more
-	lookWithin = 2 * time.Second // for how long what servers tell is waited for
+	inquiryFresh  = time.Second     // for how long the server is not asked again about a subject
+	inquiriesMax  = 10_000          // subjects; all are forgotten when there are more
+	inquiryWithin = 2 * time.Second // for how long what servers tell is waited for
 )
 
 // Service says who has what is sent on a subject.
@@ -47,8 +47,8 @@ const (
 	ServiceWorker                 // a member of a queue group subscribes
 )
 
-// look is one question to the servers who would get a message; NATS.mu guards it.
-type look struct {
+// inquiry is one question to the servers: who would get a message? NATS.mu guards it.
+type inquiry struct {
 	subject string
 	at      time.Time
 	// passed is to how many others each server has passed it that has told, by the way to it.
@@ -74,7 +74,7 @@ type trace struct {
 }
 
 // told takes what one server tells.
-func (l *look) told(data []byte) {
+func (l *inquiry) told(data []byte) {
 	var t trace
 	if json.Unmarshal(data, &t) != nil {
 		return
@@ -97,7 +97,7 @@ func (l *look) told(data []byte) {
 
 // whole reports whether all servers have told, in whatever order: the one it was sent to, and
 // each that one of them has passed it to.
-func (l *look) whole() bool {
+func (l *inquiry) whole() bool {
 	for way, hops := range l.passed {
 		if way != "" {
 			way += "."
@@ -113,9 +113,9 @@ func (l *look) whole() bool {
 }
 
 // settled reports whether nothing that servers have yet to tell changes what is known.
-func (l *look) settled() bool { return l.worker || l.whole() }
+func (l *inquiry) settled() bool { return l.worker || l.whole() }
 
-func (l *look) service() Service {
+func (l *inquiry) service() Service {
 	switch {
 	case l.worker:
 		return ServiceWorker
@@ -129,37 +129,37 @@ func (l *look) service() Service {
 }
 
 // ask is the question, which is answered on dest, where whoever asks may publish.
-func (l *look) ask(conn *nats.Conn, dest string) error {
+func (l *inquiry) ask(conn *nats.Conn, dest string) error {
 	m := nats.NewMsg(l.subject)
 	m.Header.Set(traceDest, dest)
 	m.Header.Set(traceOnly, "true")
 	return conn.PublishMsg(m)
 }
 
-// looked is what is known of who serves a subject, or is being asked; n.mu is held.
-func (n *NATS) looked(subject string) *look {
-	if l := n.looks[subject]; l != nil && time.Since(l.at) < lookFresh {
+// inquiryOf is what is known of the workers of a subject, or is being asked; n.mu is held.
+func (n *NATS) inquiryOf(subject string) *inquiry {
+	if l := n.inquiries[subject]; l != nil && time.Since(l.at) < inquiryFresh {
 		return l
 	}
-	if len(n.looks) >= n.looksMax {
-		clear(n.looks)
+	if len(n.inquiries) >= n.inquiriesMost {
+		clear(n.inquiries)
 		clear(n.asked)
 		clear(n.plain)
 	}
-	l, id := &look{subject: subject, at: time.Now()}, newToken()
+	l, id := &inquiry{subject: subject, at: time.Now()}, newToken()
 	for old, of := range n.asked {
 		if of.subject == subject && time.Since(of.at) > PlainKept {
 			delete(n.asked, old)
 		}
 	}
-	n.looks[subject], n.asked[id] = l, l
+	n.inquiries[subject], n.asked[id] = l, l
 	if l.ask(n.conn, api.ReplySubject(n.tenant, hex.EncodeToString(id[:]))) != nil {
 		delete(n.asked, id) // what follows is not sent either
 	}
 	return l
 }
 
-// traced takes what a server tells of who serves; false: it was not asked that.
+// traced takes what a server tells of the workers; false: it was not asked that.
 func (n *NATS) traced(id token, data []byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,15 +178,15 @@ func (n *NATS) traced(id token, data []byte) bool {
 func (n *NATS) answered(s *sending) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s.look != nil {
-		s.look.answered = time.Now()
-		n.know(s.look)
+	if s.inquiry != nil {
+		s.inquiry.answered = time.Now()
+		n.know(s.inquiry)
 	}
 }
 
-// know keeps what a look says of one outside any queue group; n.mu is held. An answer may come
+// know keeps what an inquiry says of one outside any queue group; n.mu is held. An answer may come
 // before the servers tell that no one else can have given it.
-func (n *NATS) know(l *look) {
+func (n *NATS) know(l *inquiry) {
 	if l.service() == ServiceHeard && !l.answered.IsZero() {
 		n.plain[l.subject] = l.answered
 	}
@@ -196,12 +196,12 @@ func (n *NATS) know(l *look) {
 // servers have not told yet is waited for.
 func (n *NATS) silent(id token, s *sending) {
 	n.mu.Lock()
-	l, fate := s.look, Silent
+	l, fate := s.inquiry, Silent
 	var more time.Duration
 	switch {
 	case l == nil: // a page
 	case !l.settled():
-		more = lookWithin - time.Since(l.at)
+		more = inquiryWithin - time.Since(l.at)
 	case l.service() == ServiceHeard && time.Since(n.plain[l.subject]) >= PlainKept:
 		fate = Overheard
 	}
@@ -214,11 +214,11 @@ func (n *NATS) silent(id token, s *sending) {
 	n.finish(id, Result{Fate: fate})
 }
 
-// Services asks the servers who would get what is sent on subjects, in their order. What they do
-// not tell in time is unknown.
+// Services asks the servers which clients get what is sent on subjects, in their order. What they
+// do not tell in time is unknown.
 func Services(ctx context.Context, conn *nats.Conn, subjects []string) []Service {
 	services := make([]Service, len(subjects))
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, inquiryWithin)
 	defer cancel()
 	inbox := conn.NewRespInbox()
 	sub, err := conn.SubscribeSync(inbox + ".*")
@@ -226,27 +226,27 @@ func Services(ctx context.Context, conn *nats.Conn, subjects []string) []Service
 		return services
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it fails where the connection has ended it
-	looks := map[string]*look{}
+	inquiries := map[string]*inquiry{}
 	for i, subject := range subjects {
 		dest := inbox + "." + strconv.Itoa(i)
-		l := &look{subject: subject}
+		l := &inquiry{subject: subject}
 		if l.ask(conn, dest) == nil {
-			looks[dest] = l
+			inquiries[dest] = l
 		}
 	}
-	for open := len(looks); open > 0; {
+	for open := len(inquiries); open > 0; {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
 			break
 		}
-		if l := looks[m.Subject]; l != nil && !l.settled() {
+		if l := inquiries[m.Subject]; l != nil && !l.settled() {
 			if l.told(m.Data); l.settled() {
 				open--
 			}
 		}
 	}
 	for i := range subjects {
-		if l := looks[inbox+"."+strconv.Itoa(i)]; l != nil {
+		if l := inquiries[inbox+"."+strconv.Itoa(i)]; l != nil {
 			services[i] = l.service()
 		}
 	}

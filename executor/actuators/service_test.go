@@ -80,7 +80,7 @@ func TestWhoListensIsNoWorker(t *testing.T) {
 func (n *NATS) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	clear(n.looks)
+	clear(n.inquiries)
 }
 
 // TestAStreamIsNoWorker: what it has stored is not answered.
@@ -142,7 +142,7 @@ func TestWhatServersTellIsPutTogether(t *testing.T) {
 		{[]string{at("1.1", nobody), at("1", on), on}, ServiceNone},
 		{[]string{passes, at("1", on), at("2", nobody)}, ServiceUnknown},
 	} {
-		l := &look{at: time.Now()}
+		l := &inquiry{at: time.Now()}
 		for _, text := range c.told {
 			l.told([]byte(text))
 		}
@@ -209,11 +209,11 @@ func TestWhatServersNeverTellIsForgotten(t *testing.T) {
 	_, a := connected(t)
 	a.mu.Lock() // what they tell is not looked at
 	defer a.mu.Unlock()
-	a.looksMax = 10
-	for i := range 5 * a.looksMax {
-		a.looked("undo.t.x" + strconv.Itoa(i))
-		if len(a.looks) > a.looksMax || len(a.asked) > a.looksMax {
-			t.Fatalf("%d subjects and %d questions are kept, want at most %d", len(a.looks), len(a.asked), a.looksMax)
+	a.inquiriesMost = 10
+	for i := range 5 * a.inquiriesMost {
+		a.inquiryOf("undo.t.x" + strconv.Itoa(i))
+		if len(a.inquiries) > a.inquiriesMost || len(a.asked) > a.inquiriesMost {
+			t.Fatalf("%d subjects and %d questions are kept, want at most %d", len(a.inquiries), len(a.asked), a.inquiriesMost)
 		}
 	}
 	if len(a.asked) == 0 {

@@ -33,17 +33,17 @@ type actor struct {
 	log    *slog.Logger
 	kv     *store.KV // the folded state on disk
 	fresh  bool      // the next session folds from the beginning, from no snapshot
-	stint  *stint
+	use    *processorUse
 	opened sync.Once // the first attachment, or that there is none
 
 	// Of a session: from the attachment to the ledger to its end.
-	session   context.Context
+	life      context.Context // ends with the session
 	store     ledger.Store
 	stream    *jetstream.Store // below store
 	created   int64            // when the stream was made, unix ns
 	tiles     *tiles.Writer
 	state     *executor.State
-	machine   *turn.Session
+	session   *turn.Session
 	acks      chan ack // buffered 1: at most one append is in flight
 	wake      *time.Timer
 	readAhead atomic.Uint64 // last sequence that the reader has seen; for any goroutine
@@ -73,7 +73,7 @@ type actor struct {
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
-		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1),
+		kv: store.NewKV(h.db, tenant), use: newProcessorUse(h.share), acks: make(chan ack, 1),
 		erasing: make(chan struct{}, 1), governed: make(chan struct{}, 1), bound: newBound(),
 		wake: time.NewTimer(time.Hour), lead: newLeadership(h.cfg.Conn, tenant, h.cfg.Holder),
 		keys:     h.newKeyring(tenant),
@@ -152,21 +152,21 @@ func (a *actor) loop(ctx context.Context, messages <-chan decoded, broke <-chan 
 func (a *actor) takeAnswers() {
 	for more := a.out.dispatch.take(); len(more) > 0; more = a.out.dispatch.take() {
 		a.noteStale(more)
-		a.machine.Answer(more...)
+		a.session.Answer(more...)
 		runtime.Gosched()
 	}
 }
 
 // turn folds what is there, sends what became valid, decides and appends.
 func (a *actor) turn(first *decoded, messages <-chan decoded) error {
-	a.stint.begin(a.session.Done())
-	defer a.stint.end()
+	a.use.begin(a.life.Done())
+	defer a.use.end()
 	if first != nil {
 		if err := a.foldBatch(*first, messages); err != nil {
 			return err
 		}
 	}
-	if err := a.machine.Turn(shell{a}); err != nil {
+	if err := a.session.Turn(shell{a}); err != nil {
 		return err
 	}
 	if err := a.write(a.board.WantsWrite()); err != nil {
@@ -182,7 +182,7 @@ func (a *actor) turn(first *decoded, messages <-chan decoded) error {
 
 // write makes what was folded durable, if it is time.
 func (a *actor) write(now bool) error {
-	written, err := a.machine.Write(a.host.clock.instant().MonoNs, now, a.tiles, a.kv)
+	written, err := a.session.Write(a.host.clock.instant().MonoNs, now, a.tiles, a.kv)
 	if err != nil {
 		a.torn = true
 		return fmt.Errorf("cannot write the tiles: %w", err)
@@ -227,11 +227,11 @@ func (a *actor) cursor() uint64 { return a.state.Meta().GetApplied().GetSequence
 // foldBatch folds a bounded run of messages.
 func (a *actor) foldBatch(m decoded, messages <-chan decoded) error {
 	for start := time.Now(); ; {
-		a.stint.step()
+		a.use.step()
 		if err := a.fold(m); err != nil {
 			return err
 		}
-		if a.machine.Full() || time.Since(start) > turnTimeMax {
+		if a.session.Full() || time.Since(start) > turnTimeMax {
 			return nil
 		}
 		select {
@@ -245,7 +245,7 @@ func (a *actor) foldBatch(m decoded, messages <-chan decoded) error {
 
 // fold folds one message.
 func (a *actor) fold(m decoded) error {
-	if err := a.machine.Begin(m.Sequence, len(m.Data)); err != nil {
+	if err := a.session.Begin(m.Sequence, len(m.Data)); err != nil {
 		return err
 	}
 	if m.err != nil {
@@ -257,9 +257,9 @@ func (a *actor) fold(m decoded) error {
 		if err := a.tiles.Keep(m.Message, e); err != nil {
 			return err
 		}
-		result := a.machine.Fold(e)
+		result := a.session.Fold(e)
 		a.proof.Folded(e, result.Verdict == executor.Effective, result.Reason)
-		if m.Sequence > a.machine.Attached() {
+		if m.Sequence > a.session.Attached() {
 			a.observer.Folded(e, result.Verdict, a.holding())
 			if result.Verdict == executor.Effective {
 				a.workers.Read(e)
@@ -267,7 +267,7 @@ func (a *actor) fold(m decoded) error {
 		}
 		a.board.Feed.Touch(e.Record)
 		if result.Verdict == executor.Effective {
-			a.seenTo(e)
+			a.announce(e)
 		}
 		if result.Verdict != executor.Effective && result.Verdict != executor.Repeated {
 			a.log.Debug("record not effective", "address", ledger.FormatAddress(e.Address), "subject",
@@ -278,13 +278,13 @@ func (a *actor) fold(m decoded) error {
 	return nil
 }
 
-// seenTo shows people what a record says of the tenant itself.
-func (a *actor) seenTo(e ledger.Entry) {
+// announce shows people what a record says of the tenant itself.
+func (a *actor) announce(e ledger.Entry) {
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_TermStarted:
 		a.board.TermBegan(e.StampNs)
 	case *pb.Record_ClockConfirmed:
-		if e.Address.Sequence > a.machine.Attached() {
+		if e.Address.Sequence > a.session.Attached() {
 			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason",
 				k.ClockConfirmed.Reason)
 		}

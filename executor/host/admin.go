@@ -66,8 +66,8 @@ func (a *actor) dropState(r ask.Request) error {
 // or its state is dropped; false: until ctx ends.
 func (a *actor) stayHalted(ctx context.Context, halted *ledger.Halted) bool {
 	for {
-		look, cancel := context.WithTimeout(ctx, haltPoll)
-		again := a.whileHalted(ctx, look, halted)
+		poll, cancel := context.WithTimeout(ctx, haltPoll)
+		again := a.whileHalted(ctx, poll, halted)
 		cancel()
 		if ctx.Err() != nil || again {
 			return again
@@ -75,9 +75,9 @@ func (a *actor) stayHalted(ctx context.Context, halted *ledger.Halted) bool {
 	}
 }
 
-// whileHalted waits for one request, or until look ends; it reports whether the
+// whileHalted waits for one request, or until poll ends; it reports whether the
 // tenant is to attach again.
-func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bool {
+func (a *actor) whileHalted(ctx, poll context.Context, halted *ledger.Halted) bool {
 	select {
 	case r := <-a.desk.Requests():
 		switch {
@@ -95,7 +95,7 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 		}
 	case <-a.erasing:
 		return true // the next session finds out
-	case <-look.Done():
+	case <-poll.Done():
 		if ctx.Err() == nil && a.otherStream(ctx) {
 			a.log.Info("the stream was made again; attaching again")
 			return true

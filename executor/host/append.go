@@ -18,14 +18,14 @@ type ack struct {
 // acknowledged hands the result of the append in flight to the machine.
 func (a *actor) acknowledged(k ack) error {
 	reachable := a.host.cfg.Conn.IsConnected()
-	switch a.machine.Acknowledged(k.sequence, k.err, reachable, a.host.clock.instant().MonoNs) {
+	switch a.session.Acknowledged(k.sequence, k.err, reachable, a.host.clock.instant().MonoNs) {
 	case turn.Stored:
 		a.board.Refused("")
 		a.board.Stored(k.sequence)
 	case turn.Beaten:
 		a.log.Warn("another holder has begun a term")
 		if k.append.Claim {
-			return a.guards().Fence(a.session, k.append.Fence)
+			return a.guards().Fence(a.life, k.append.Fence)
 		}
 	case turn.InDoubt:
 		a.log.Warn("append in doubt; the same commit goes out again", "error", k.err)

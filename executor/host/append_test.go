@@ -54,7 +54,7 @@ func appendingActor(t *testing.T, errs ...error) (*actor, *failingStore) {
 	})
 	store := &failingStore{errs: errs}
 	a := h.roster.order[0]
-	a.session, a.store = t.Context(), store
+	a.life, a.store = t.Context(), store
 	a.holds(t, "h1", nil)
 	t.Cleanup(a.stepDown)
 	return a, store
@@ -84,9 +84,9 @@ func (b *bare) Open(out *turn.Outbound) error {
 	a.out = &outbound{
 		replies:  io.NopCloser(nil),
 		dispatch: newDispatcher(&out.Flights, b.sent, a.host.clock.instant, nil),
-		pages: page.New(a.session, &out.Pages,
+		pages: page.New(a.life, &out.Pages,
 			page.Config{Tenant: "t", Meter: a.observer.Meter, Workers: &a.sends, Log: a.log}),
-		eraser: vault.NewEraser(a.session, &out.Erasures, a.keys, &a.sends, a.log),
+		eraser: vault.NewEraser(a.life, &out.Erasures, a.keys, &a.sends, a.log),
 	}
 	out.Dispatcher, out.Pager, out.Eraser = a.out.dispatch, a.out.pages, a.out.eraser
 	return nil
@@ -96,7 +96,7 @@ func (b *bare) Open(out *turn.Outbound) error {
 func (a *actor) step(t *testing.T, b *bare) *bare {
 	t.Helper()
 	b.actor = a
-	if _, err := a.machine.Step(b); err != nil {
+	if _, err := a.session.Step(b); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -106,19 +106,19 @@ func (a *actor) step(t *testing.T, b *bare) *bare {
 func (a *actor) holds(t *testing.T, holder string, sent Actuator) (claim ledger.Message) {
 	t.Helper()
 	a.state = executor.Open(a.kv, "t", nil)
-	a.machine = turn.NewSession(turn.Config{Tenant: "t", Holder: holder, NewID: jetstream.NewID}, a.state, 0)
-	a.machine.Lead(true, holder)
+	a.session = turn.NewSession(turn.Config{Tenant: "t", Holder: holder, NewID: jetstream.NewID}, a.state, 0)
+	a.session.Lead(true, holder)
 	p := a.step(t, new(bare)).appended
 	if p == nil || !p.Claim {
 		t.Fatalf("no claim: %+v", p)
 	}
 	claim = ledger.Message{Sequence: 1, StampNs: 1, Subject: p.Subject, Data: p.Data}
-	a.machine.Acknowledged(1, nil, true, 0)
+	a.session.Acknowledged(1, nil, true, 0)
 	entries, err := ledger.Decode("t", claim)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.machine.Begin(1, len(claim.Data)); err != nil {
+	if err := a.session.Begin(1, len(claim.Data)); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
@@ -127,9 +127,9 @@ func (a *actor) holds(t *testing.T, holder string, sent Actuator) (claim ledger.
 				t.Fatal(err)
 			}
 		}
-		a.machine.Fold(e)
+		a.session.Fold(e)
 	}
-	if _, err := a.machine.Write(0, true, noDisk{}, noDisk{}); err != nil {
+	if _, err := a.session.Write(0, true, noDisk{}, noDisk{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.step(t, &bare{sent: sent}); !a.holding() || a.out == nil {
@@ -159,15 +159,15 @@ func (a *actor) readBack(t *testing.T, p ledger.Append) {
 	t.Helper()
 	entries, err := ledger.Decode("t", ledger.Message{Sequence: 2, StampNs: 2, Subject: p.Subject, Data: p.Data})
 	if err == nil {
-		err = a.machine.Begin(2, len(p.Data))
+		err = a.session.Begin(2, len(p.Data))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		a.machine.Fold(e)
+		a.session.Fold(e)
 	}
-	if _, err := a.machine.Write(0, true, noDisk{}, noDisk{}); err != nil {
+	if _, err := a.session.Write(0, true, noDisk{}, noDisk{}); err != nil {
 		t.Fatal(err)
 	}
 	a.step(t, new(bare))
@@ -241,8 +241,8 @@ func TestAnAppendBehindAnotherTermIsGivenUp(t *testing.T) {
 	a, store := appendingActor(t, ledger.ErrInDoubt, ledger.ErrConflict)
 	a.appends(t, decision())
 	a.until(t)
-	if a.holding() || a.machine.Term() != 0 {
-		t.Errorf("holding %v, term %d", a.holding(), a.machine.Term())
+	if a.holding() || a.session.Term() != 0 {
+		t.Errorf("holding %v, term %d", a.holding(), a.session.Term())
 	}
 	if len(store.appends) != 2 {
 		t.Errorf("%d appends", len(store.appends))

@@ -70,9 +70,9 @@ func (b *bound) room() (used, most uint64, closed bool) {
 func (a *actor) bind(limit uint64) {
 	b := a.bound
 	b.limit.Store(limit)
-	if b.runs != a.session && (limit > 0 || a.stream.Bound() > 0) {
-		b.runs = a.session
-		session, stream := a.session, a.stream
+	if b.runs != a.life && (limit > 0 || a.stream.Bound() > 0) {
+		b.runs = a.life
+		session, stream := a.life, a.stream
 		a.sends.Go(func() { a.keepBound(session, stream) }) // ends with the session
 	}
 	b.nudge()

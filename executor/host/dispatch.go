@@ -149,7 +149,7 @@ func (d *dispatcher) result(f *flight, r actuators.Result) {
 	}
 }
 
-// noted is result; next is a command that may leave now, behind the one that is done.
+// noted is result; next is a command that may leave now, after the one that is done.
 func (d *dispatcher) noted(f *flight, r actuators.Result) (next *flight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

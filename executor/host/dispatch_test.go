@@ -273,6 +273,35 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 	})
 }
 
+// TestAnAnswerDoesNotWaitForASlowWorker: those of a run are handed over together, and the first of
+// them waits for the next one for a moment only.
+func TestAnAnswerDoesNotWaitForASlowWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := command(), command()
+		second.Action, second.Number, second.Behind, second.UntilNs = "b", 2, "a", math.MaxInt64
+		slow := make(chan struct{})
+		d := newDispatcher(new(turn.Flights), always(func(c api.Command) actuators.Result {
+			if c.Action == "b" {
+				<-slow
+			}
+			return actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}
+		}), instant, nil)
+		d.flights.MayRun = func() bool { return true }
+		d.flights.Hold(turn.Sending{Command: second})
+		d.send(turn.Sending{Command: first})
+		start := time.Now()
+		if a := landed(t, d); a.Number != 1 || time.Since(start) > turn.RunHoldMax {
+			t.Errorf("%+v after %s", a, time.Since(start))
+		}
+		close(slow)
+		if a := landed(t, d); a.Number != 2 {
+			t.Errorf("%+v", a)
+		}
+		d.stop()
+	})
+}
+
 // always answers every sending at once.
 type always func(api.Command) actuators.Result
 

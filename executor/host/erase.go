@@ -70,7 +70,8 @@ func (a *actor) beginErasure(r *erasureAsked) error {
 	case q.Reason == "":
 		return refuse("request.reason: an erasure needs a reason")
 	case !ledger.ValidToken(q.Actor):
-		return refuse("request.actor is %q: an erasure needs the name of who asks for it", q.Actor)
+		return refuse("request.actor is %q: an erasure needs the name of the person who asks for it",
+			q.Actor)
 	case !q.Force && a.board.Last() > a.cursor():
 		return refuse("records come in that are not folded yet; ask again, or force it")
 	case !q.Force && m.Open+m.Unwinding+m.Quarantined > 0:
@@ -91,7 +92,7 @@ func (a *actor) beginErasure(r *erasureAsked) error {
 	if err := a.proof.Erase(&e.TenantErasure); err != nil {
 		return refuse("cannot sign the erasure: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(a.session, appendTimeout)
+	ctx, cancel := context.WithTimeout(a.life, appendTimeout)
 	defer cancel()
 	if err := a.sayErasure(ctx, e); err != nil {
 		return refuse("cannot store the erasure: %v", err)

@@ -83,7 +83,7 @@ func (a *actor) run(ctx context.Context) error {
 // that contradicts itself is thrown away and folded again.
 func (a *actor) attend(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	a.session = ctx
+	a.life = ctx
 	a.termRead.Store(0)
 	var readers sync.WaitGroup
 	defer func() {
@@ -219,7 +219,7 @@ func (a *actor) attach(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if a.tiles, err = tiles.Open(a.host.tilesRoot(), a.tenant, a.log, a.session.Done()); err != nil {
+	if a.tiles, err = tiles.Open(a.host.tilesRoot(), a.tenant, a.log, a.life.Done()); err != nil {
 		return err
 	}
 	records, head, err := a.openLedger(ctx)
@@ -243,7 +243,7 @@ func (a *actor) attach(ctx context.Context) error {
 		a.state = executor.Open(a.kv, a.tenant, store.NewArchive(a.tenant, records))
 	}
 	a.fresh = false
-	a.state.Between(a.stint.between)
+	a.state.Between(a.use.between)
 	if err := a.guards().Check(ctx, head, a.state.Meta()); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (a *actor) attach(ctx context.Context) error {
 		return err
 	}
 	a.proof.Open(a.state, a.tiles)
-	a.machine = turn.NewSession(turn.Config{
+	a.session = turn.NewSession(turn.Config{
 		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade,
 		MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID, Ahead: turn.RunMax,
 		Secret: a.host.secret,

@@ -18,8 +18,8 @@ func newShare() *share {
 	return &share{places: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))}
 }
 
-// stint is how one tenant uses the share. It belongs to the tenant's goroutine.
-type stint struct {
+// processorUse is how one tenant uses the share. It belongs to the tenant's goroutine.
+type processorUse struct {
 	share *share
 	now   func() time.Duration // since any fixed instant
 	done  <-chan struct{}      // the session has ended
@@ -37,21 +37,22 @@ type stint struct {
 // hours of costly conditions before it. What it has folded is folded again.
 type interrupted struct{}
 
-func newStint(s *share) *stint {
+func newProcessorUse(s *share) *processorUse {
 	start := time.Now()
-	return &stint{share: s, now: func() time.Duration { return time.Since(start) }, free: freeMax}
+	now := func() time.Duration { return time.Since(start) }
+	return &processorUse{share: s, now: now, free: freeMax}
 }
 
 // begin starts a turn. A tenant that works less than one part in freeShare of the
 // time never needs a place.
-func (s *stint) begin(done <-chan struct{}) {
+func (s *processorUse) begin(done <-chan struct{}) {
 	s.done, s.since = done, s.now()
 	s.free = min(s.free+(s.since-s.ended)/freeShare, freeMax)
 }
 
 // between is called between the evaluations of a turn. It looks at the clock before
 // each costly one, and about twice in lookMax between the others.
-func (s *stint) between(costly bool) {
+func (s *processorUse) between(costly bool) {
 	if costly {
 		s.step()
 		return
@@ -71,7 +72,7 @@ func (s *stint) between(costly bool) {
 
 // step takes a place when the free time is used up, and lets others have it after a
 // while. It panics with interrupted when the session has ended.
-func (s *stint) step() {
+func (s *processorUse) step() {
 	now := s.now()
 	s.calls, s.looked = 0, now
 	switch {
@@ -89,7 +90,7 @@ func (s *stint) step() {
 	}
 }
 
-func (s *stint) take() {
+func (s *processorUse) take() {
 	s.share.waiting.Add(1)
 	defer s.share.waiting.Add(-1)
 	select {
@@ -100,7 +101,7 @@ func (s *stint) take() {
 	}
 }
 
-func (s *stint) leave() {
+func (s *processorUse) leave() {
 	if s.place {
 		s.place = false
 		<-s.share.places
@@ -108,7 +109,7 @@ func (s *stint) leave() {
 }
 
 // end ends a turn, however it ended.
-func (s *stint) end() {
+func (s *processorUse) end() {
 	s.ended = s.now()
 	if !s.place {
 		s.free = max(s.free-(s.ended-s.since), 0)

@@ -15,8 +15,8 @@ import (
 // handClock is a clock that tests move.
 type handClock struct{ ns time.Duration }
 
-func newTestStint(s *share, c *handClock) *stint {
-	w := newStint(s)
+func newTestUse(s *share, c *handClock) *processorUse {
+	w := newProcessorUse(s)
 	w.now = func() time.Duration { return c.ns }
 	return w
 }
@@ -26,7 +26,7 @@ func TestATenantThatWorksLittleNeedsNoPlace(t *testing.T) {
 	s := &share{places: make(chan struct{}, 1)}
 	s.places <- struct{}{} // taken by another
 	c := new(handClock)
-	w := newTestStint(s, c)
+	w := newTestUse(s, c)
 	for range 100 {
 		w.begin(nil)
 		c.ns += freeMax
@@ -43,7 +43,7 @@ func TestATenantThatWorksALotTakesAPlace(t *testing.T) {
 	t.Parallel()
 	s := &share{places: make(chan struct{}, 1)}
 	c := new(handClock)
-	w := newTestStint(s, c)
+	w := newTestUse(s, c)
 	w.begin(nil)
 	c.ns += freeMax + 1
 	w.step()
@@ -66,7 +66,7 @@ func TestATenantThatWorksALotTakesAPlace(t *testing.T) {
 func TestACostlyCallLooksAtTheClock(t *testing.T) {
 	s := &share{places: make(chan struct{}, 1)}
 	c := new(handClock)
-	w := newTestStint(s, c)
+	w := newTestUse(s, c)
 	w.begin(nil)
 	for range 10_000 {
 		w.between(false)
@@ -104,15 +104,15 @@ const turnsTenants = 3
 // turns is the order in which tenants got the one place.
 func turns() (got []int) {
 	s := &share{places: make(chan struct{}, 1)}
-	const stints = 4
-	order := make(chan int, turnsTenants*stints)
+	const turnsEach = 4
+	order := make(chan int, turnsTenants*turnsEach)
 	ended := make(chan struct{}, turnsTenants)
 	work := func(tenant int) {
 		c := new(handClock)
-		w := newTestStint(s, c)
+		w := newTestUse(s, c)
 		w.begin(nil)
 		c.ns += freeMax + 1
-		for range stints {
+		for range turnsEach {
 			w.step()
 			order <- tenant
 			for int(s.waiting.Load())+len(ended) < turnsTenants-1 { // the others queue up
@@ -126,7 +126,7 @@ func turns() (got []int) {
 	for i := range turnsTenants {
 		go work(i)
 	}
-	for range turnsTenants * stints {
+	for range turnsTenants * turnsEach {
 		got = append(got, <-order)
 	}
 	return got
@@ -147,7 +147,7 @@ func TestWaitingForAPlaceEndsWithTheSession(t *testing.T) {
 	s := &share{places: make(chan struct{}, 1)}
 	s.places <- struct{}{}
 	c := new(handClock)
-	w := newTestStint(s, c)
+	w := newTestUse(s, c)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.begin(ctx.Done())
 	c.ns += freeMax + 1
@@ -178,7 +178,7 @@ func TestACostlyTenantLeavesAQuietOneAlone(t *testing.T) {
 		h.share.places <- struct{}{}
 	}
 	c := new(handClock)
-	h.roster.order[0].stint.now = func() time.Duration { c.ns += freeMax; return c.ns } // slow at every look
+	h.roster.order[0].use.now = func() time.Duration { c.ns += freeMax; return c.ns } // slow at every look
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()

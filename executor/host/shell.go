@@ -27,7 +27,7 @@ func (s shell) Inputs(decides bool) (turn.Instant, []*pb.Record) {
 		return now, nil
 	}
 	s.guarded(ahead, now.Held)
-	return now, s.proof.Records(s.machine.Term(), now.EpochNs)
+	return now, s.proof.Records(s.session.Term(), now.EpochNs)
 }
 
 // Open opens what this host sends with.
@@ -41,23 +41,23 @@ func (s shell) Open(out *turn.Outbound) error {
 		return err
 	}
 	cfg, meter := a.host.cfg, a.observer.Meter
-	pages := page.New(a.session, &out.Pages, page.Config{
+	pages := page.New(a.life, &out.Pages, page.Config{
 		Tenant: a.tenant, Publisher: actuator, Client: a.host.hooks, Webhooks: cfg.Webhooks,
 		Keys: cfg.WebhookKeys, EscalateAfter: cfg.EscalateAfter, Meter: meter, Workers: &a.sends,
 		Log: a.log,
 	})
 	d := newDispatcher(&out.Flights, actuator, a.host.clock.instant, meter)
-	out.Flights.MayRun = s.mayRun(a.machine.Term())
+	out.Flights.MayRun = s.mayRun(a.session.Term())
 	d.heard, d.open, d.stuckAfter = a.workers.Heard, a.keys.OpenCommand, cfg.StuckAfter
 	d.stuck = func(f *flight, since time.Time) { pages.Tell(page.Stuck(f.Command, f.Working, since)) }
-	d.unstuck = func(f *flight) { pages.Untell(page.Stuck(f.Command, f.Working, time.Now())) }
+	d.unstuck = func(f *flight) { pages.Withdraw(page.Stuck(f.Command, f.Working, time.Now())) }
 	a.out = &outbound{replies: actuator, dispatch: d, pages: pages,
-		eraser: vault.NewEraser(a.session, &out.Erasures, a.keys, &a.sends, a.log)}
+		eraser: vault.NewEraser(a.life, &out.Erasures, a.keys, &a.sends, a.log)}
 	out.Dispatcher, out.Pager, out.Eraser = d, pages, a.out.eraser
 	a.board.Sending(d.waiting)
 	a.board.Enter(api.ModeHolding, "")
 	meta := a.state.Meta()
-	a.log.Info("holding", "term", a.machine.Term(), "held", meta.Held, "unwinding", meta.Unwinding)
+	a.log.Info("holding", "term", a.session.Term(), "held", meta.Held, "unwinding", meta.Unwinding)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (s shell) notify(notices []executor.Notice) {
 // appendTimeout; its result comes back on acks.
 func (s shell) Append(p turn.Append) {
 	a := s.actor
-	acks, store, session := a.acks, a.store, a.session
+	acks, store, session := a.acks, a.store, a.life
 	go func() {
 		if p.AfterNs > 0 && !pause.For(session, time.Duration(p.AfterNs)) {
 			return

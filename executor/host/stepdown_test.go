@@ -86,13 +86,13 @@ func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 func TestAHostThatStepsDownKeepsNothingOfItsTerm(t *testing.T) {
 	t.Parallel()
 	a, sent, _ := holdingActor(t)
-	a.machine.Answer(executor.Answer{Plan: "p", Number: 1})
+	a.session.Answer(executor.Answer{Plan: "p", Number: 1})
 	d := a.out.dispatch
-	a.machine.Lead(false, "")
+	a.session.Lead(false, "")
 	a.step(t, new(bare))
-	ended := a.out == nil && a.machine.Outbound() == nil
-	if a.holding() || a.machine.Term() != 0 || !ended {
-		t.Errorf("holding=%v term=%d", a.holding(), a.machine.Term())
+	ended := a.out == nil && a.session.Outbound() == nil
+	if a.holding() || a.session.Term() != 0 || !ended {
+		t.Errorf("holding=%v term=%d", a.holding(), a.session.Term())
 	}
 	d.send(turn.Sending{Command: command()})
 	if len(sent.sent) != 0 || len(d.flying) != 0 {

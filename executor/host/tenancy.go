@@ -85,7 +85,7 @@ func (h *Host) erasedAt(ctx context.Context, tenant string) (string, error) {
 // the place of the holder's record that says so.
 func (a *actor) govern() {
 	if e, ok := a.host.roster.entry(a.tenant); ok {
-		a.machine.Govern(tenancy.Record(e))
+		a.session.Govern(tenancy.Record(e))
 		a.bind(e.Limits.Bytes)
 	}
 }

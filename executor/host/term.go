@@ -16,7 +16,7 @@ func (a *actor) leaseEvent(e holderEvent) {
 	if !e.held && e.current == "" && a.board.Mode() == api.ModeHolding {
 		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
 	}
-	a.machine.Lead(e.held, e.current)
+	a.session.Lead(e.held, e.current)
 }
 
 // outbound is what a host sends with while it holds a tenant. It belongs to the goroutine of
@@ -29,7 +29,7 @@ type outbound struct {
 }
 
 // holding reports whether this host holds the tenant.
-func (a *actor) holding() bool { return a.machine != nil && a.machine.Holding() }
+func (a *actor) holding() bool { return a.session != nil && a.session.Holding() }
 
 // stepDown ends all that is sent with.
 func (a *actor) stepDown() {
@@ -59,7 +59,7 @@ func (a *actor) guarded(ahead time.Duration, held bool) {
 	case !held && a.board.Mode() == api.ModeGuard:
 		a.board.Enter(api.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
-		a.out.pages.Untell(api.Page{Kind: api.PageClockGuard})
+		a.out.pages.Withdraw(api.Page{Kind: api.PageClockGuard})
 	}
 }
 
@@ -85,7 +85,7 @@ func (a *actor) noteStale(answers []executor.Answer) {
 	for _, answer := range answers {
 		if answer.Reply != nil && answer.Reply.Code == staleTerm {
 			a.log.Warn("a worker refused a command of an ended term", "plan", answer.Plan, "action",
-				answer.Number, "attempt", answer.Attempt, "term", a.machine.Term(), "message",
+				answer.Number, "attempt", answer.Attempt, "term", a.session.Term(), "message",
 				answer.Reply.Message)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -95,14 +96,16 @@ func foldingActor(t *testing.T) *actor {
 		t.Fatal(err)
 	}
 	a.tiles.From(0)
-	a.session, a.state = t.Context(), executor.Open(a.kv, "t", nil)
-	a.machine = turn.NewSession(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
-	a.stint.begin(t.Context().Done())
+	a.life, a.state = t.Context(), executor.Open(a.kv, "t", nil)
+	a.session = turn.NewSession(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
+	a.use.begin(t.Context().Done())
 	t.Cleanup(func() {
-		a.stint.end()
+		a.use.end()
 		a.stepDown()
-		if err := a.tiles.Close(); err != nil {
-			t.Error(err)
+		if a.tiles != nil { // its session has not ended
+			if err := a.tiles.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 		if err := h.Close(); err != nil {
 			t.Error(err)
@@ -239,10 +242,10 @@ func TestACopyOfALeaseThatWentToAnotherIsGivenUpAtOnce(t *testing.T) {
 func TestATermIsItsHoldersOnly(t *testing.T) {
 	t.Parallel()
 	a, _, _ := holdingActor(t)
-	a.machine.Lead(false, "")
-	a.machine.Lead(true, "")
+	a.session.Lead(false, "")
+	a.session.Lead(true, "")
 	p := a.step(t, new(bare)).appended // claimed, and not read back
-	if p == nil || !p.Claim || a.machine.Term() != 2 {
+	if p == nil || !p.Claim || a.session.Term() != 2 {
 		t.Fatalf("no claim: %+v", p)
 	}
 	data, err := ledger.EncodeCommit([]*pb.Record{
@@ -257,10 +260,79 @@ func TestATermIsItsHoldersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	down := a.step(t, new(bare)).down
-	if a.holding() || a.machine.Term() != 0 || a.out != nil || down == nil || !down.Doubt {
-		t.Errorf("holding=%v term=%d %+v", a.holding(), a.machine.Term(), down)
+	if a.holding() || a.session.Term() != 0 || a.out != nil || down == nil || !down.Doubt {
+		t.Errorf("holding=%v term=%d %+v", a.holding(), a.session.Term(), down)
 	}
 	if p := a.step(t, new(bare)).appended; p != nil {
 		t.Errorf("it claims again, and no one has said that it leads: %+v", p)
+	}
+}
+
+// TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant: its host is sure of the lock, from when
+// it has it until before it gives it back, and has read of no later term.
+func TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := foldingActor(t)
+	holders, err := jetstream.OpenHolders(t.Context(), jetstream.HoldersConfig{Conn: r.conn, TTL: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.lead = newLeadership(r.conn, "t", "h1")
+	a.lead.holders = holders
+	may := shell{a}.mayRun(3)
+	if may() {
+		t.Fatal("it may run, and no one has the lock")
+	}
+	events, ended := make(chan holderEvent), make(chan struct{})
+	next := func() (e holderEvent) {
+		t.Helper()
+		select {
+		case e = <-events:
+		case <-time.After(testenv.Patience):
+			t.Fatal("it is not said whether this host has the lock")
+		}
+		return e
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { a.lead.keep(ctx, events); close(ended) }()
+	for _, when := range []string{"it has the lock", "another term had begun, and it still has the lock"} {
+		if e := next(); !e.held || e.current != "h1" {
+			t.Fatalf("%s: %+v", when, e)
+		}
+		if !may() {
+			t.Fatalf("%s, and nothing may run", when)
+		}
+		a.lead.askAgain()
+	}
+	next()
+	for _, c := range []struct {
+		read uint64
+		may  bool
+	}{{3, true}, {4, false}} {
+		if a.termRead.Store(c.read); may() != c.may {
+			t.Errorf("term %d was read, and a command of term 3 may run: %v", c.read, !c.may)
+		}
+	}
+	a.termRead.Store(0)
+	cancel()
+	<-ended
+	if may() {
+		t.Error("it may run, and the lock was given back")
+	}
+	if holder, err := holders.Holder(t.Context(), "t"); holder != "" || err != nil {
+		t.Errorf("%q has the lock: %v", holder, err)
+	}
+}
+
+// TestNothingOfASessionIsLeftForTheNext: what came of an append is that session's.
+func TestNothingOfASessionIsLeftForTheNext(t *testing.T) {
+	t.Parallel()
+	a, _, _ := holdingActor(t)
+	a.acks <- ack{sequence: 7}
+	a.endSession()
+	if len(a.acks) != 0 || a.out != nil {
+		t.Errorf("%d results of appends, sending %v", len(a.acks), a.out)
 	}
 }

@@ -20,8 +20,8 @@ type Due struct {
 	from    string
 	next    int64 // instant of the first entry at or after from; 0: to be read, none: there is none
 	snoozed snoozeHeap
-	roused  keyHeap             // keys below from that a fact or a state calls for again
-	crowded map[string]*keyHeap // keys below from that wait for room, by who gives it
+	again   keyHeap             // keys below from that a fact or a state calls for again
+	crowded map[string]*keyHeap // keys below from that wait for room, by what has the room
 }
 
 // DueOver is the set whose rows are in tx.
@@ -125,18 +125,18 @@ func (d *Due) DropKey(ns int64, key []byte) {
 	}
 }
 
-// Rouse has a due entry whose instant stays what it was asked again. Where the clock of
+// AskAgain has a due entry whose instant stays what it was asked again. Where the clock of
 // a holder is ahead of logical time it was asked already, and let go until something
 // that it reads changes: that is now.
-func (d *Due) Rouse(key []byte) {
+func (d *Due) AskAgain(key []byte) {
 	if d.tx.Forked() || string(key) >= d.from {
 		return
 	}
-	d.roused.add(string(key))
+	d.again.add(string(key))
 }
 
-// Crowd lets go of an entry that was looked at and found no room with who gives it: Admit has
-// it looked at again.
+// Crowd lets go of an entry that was looked at and found no room: Admit has it looked at
+// again.
 func (d *Due) Crowd(giver string, key []byte) {
 	if d.tx.Forked() {
 		return
@@ -159,7 +159,7 @@ func (d *Due) Admit(giver string) {
 	for waits != nil && waits.Len() > 0 {
 		key := []byte(waits.lowest())
 		if _, stays := d.tx.Get(key); stays {
-			d.Rouse(key)
+			d.AskAgain(key)
 			break
 		}
 	}
@@ -177,8 +177,8 @@ const none = math.MaxInt64
 func (d *Due) Entries(nowNs int64) []string {
 	var entries []string
 	later := string(rows.DueFrom(uint64(nowNs) + 1))
-	for d.roused.Len() > 0 && d.roused.keys[0] < later && len(entries) < DuePerTurn {
-		entries = append(entries, d.roused.lowest())
+	for d.again.Len() > 0 && d.again.keys[0] < later && len(entries) < DuePerTurn {
+		entries = append(entries, d.again.lowest())
 	}
 	for len(d.snoozed) > 0 && d.snoozed[0].ns <= nowNs && len(entries) < DuePerTurn {
 		entries = append(entries, heap.Pop(&d.snoozed).(snooze).key)
@@ -215,8 +215,8 @@ func (d *Due) Next() (ns int64, ok bool) {
 	if len(d.snoozed) > 0 {
 		ns, ok = d.snoozed[0].ns, true
 	}
-	if d.roused.Len() > 0 {
-		if first := int64(binary.BigEndian.Uint64([]byte(d.roused.keys[0][1:]))); !ok || first < ns {
+	if d.again.Len() > 0 {
+		if first := int64(binary.BigEndian.Uint64([]byte(d.again.keys[0][1:]))); !ok || first < ns {
 			ns, ok = first, true
 		}
 	}

@@ -93,16 +93,16 @@ func TestAForkWritesRowsAlone(t *testing.T) {
 	}
 	fork := DueOver(tx.Fork())
 	fork.Set(7, rows.DueLease, rows.Lease{Plan: "q"})
-	fork.Rouse([]byte(key(5, "p")))
+	fork.AskAgain([]byte(key(5, "p")))
 	if fork.Snoozed() != 0 {
 		t.Error("a fork snoozes")
 	}
 	if got := d.Entries(10); len(got) != 0 {
 		t.Errorf("a fork's entries are the set's: %q", got)
 	}
-	d.Rouse([]byte(key(5, "p")))
+	d.AskAgain([]byte(key(5, "p")))
 	if got := d.Entries(10); !slices.Equal(got, []string{key(5, "p")}) {
-		t.Errorf("roused: %q", got)
+		t.Errorf("asked again: %q", got)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// watchList is who reads one fact, as it is kept in memory. Many leases may be armed
+// watchList is the readers of one fact, as they are kept in memory. Many leases may be armed
 // on one fact and given up again before it is asserted, so a long list takes notes of
 // what changes and is put in order when it is read.
 type watchList struct {

@@ -5,7 +5,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// Watcher is who reads a fact: a lease, or a node of equal ones. It has what an
+// Watcher is a reader of a fact: a lease, or a node of equal ones. It has what an
 // evaluation needs, so that a fact which changes nothing reads no other row, but for
 // the program of the condition, which is the cache's. What changes of a lease makes a
 // new one.

@@ -17,7 +17,7 @@ const (
 // Stored reads a watcher from the rows of its lease or node; nil: there is none.
 type Stored interface{ Watcher(id string) *Watcher }
 
-// Watchers is who reads which fact: rows, and in memory the lists of the facts that were asked
+// Watchers are the readers of each fact: rows, and in memory the lists of the facts that were asked
 // for last. One over a fork has rows alone.
 type Watchers struct {
 	tx     *rows.Tx
@@ -25,7 +25,7 @@ type Watchers struct {
 	lists  *rows.Recent[*watchList] // by fact; nil in a fork
 }
 
-// WatchersOver is who reads which fact by the rows in tx.
+// WatchersOver are the readers of each fact by the rows in tx.
 func WatchersOver(tx *rows.Tx, stored Stored) Watchers {
 	x := Watchers{tx: tx, stored: stored}
 	if !tx.Forked() {

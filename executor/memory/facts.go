@@ -49,7 +49,7 @@ func (m *Memory) kept(key string) *keptFact {
 	return f
 }
 
-// noFact stands for every key that was never asserted.
+// noFact is what is kept for every key that was never asserted.
 var noFact keptFact
 
 // put writes the row of a key: once, whatever becomes of it until the Flush.

@@ -30,7 +30,7 @@ type Paged struct {
 	Kind string
 }
 
-// Place is where a record stands in the ledger.
+// Place is where a record is in the ledger.
 type Place struct {
 	Sequence uint64
 	Index    uint32

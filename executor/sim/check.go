@@ -215,9 +215,9 @@ func (c *checker) sent(h *host, command executor.Command) {
 	case h.state.Meta().Holder != h.name:
 		c.fail("I18", h.cursor(), "%s sends a command, and the ledger names %s as the holder",
 			h.name, h.state.Meta().Holder)
-	case !h.holding() || command.Term != h.machine.Term():
+	case !h.holding() || command.Term != h.session.Term():
 		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name,
-			command.Term, h.machine.Term())
+			command.Term, h.session.Term())
 	}
 }
 
@@ -233,13 +233,13 @@ func (c *checker) sentEarly(h *host, command executor.Command) {
 	c.w.options.Seen.run("sent early")
 	at := h.cursor()
 	switch epoch := h.clock.instant().EpochNs; {
-	case h.state.Meta().Holder != h.name || !h.holding() || command.Term != h.machine.Term():
+	case h.state.Meta().Holder != h.name || !h.holding() || command.Term != h.session.Term():
 		c.fail("I18", at, "%s sends a command of term %d early, and does not hold it", h.name,
 			command.Term)
 	case c.w.now >= h.safeNs:
 		c.fail("I26", at, "%s sends %s of %s early, and others may have its lease", h.name,
 			command.Action, command.Plan)
-	case c.w.stream.termAt(h.heard) > h.machine.Term():
+	case c.w.stream.termAt(h.heard) > h.session.Term():
 		c.fail("I26", at, "%s sends %s of %s early, and has read of term %d", h.name, command.Action,
 			command.Plan, c.w.stream.termAt(h.heard))
 	case epoch > command.UntilNs:
@@ -267,7 +267,7 @@ func (c *checker) sentEarly(h *host, command executor.Command) {
 // record has as taken and every key that none has as destroyed, and nothing else, and no command
 // whose answer no one waits for.
 func (c *checker) onItsWay(h *host) {
-	out := h.machine.Outbound()
+	out := h.session.Outbound()
 	if out == nil {
 		return
 	}

@@ -82,7 +82,7 @@ func (c *checker) checkAcknowledged() {
 		}
 		if m := c.w.stream.stored[a.sequence-1].message; m.Subject != a.subject ||
 			!bytes.Equal(m.Data, a.data) {
-			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and another stands there",
+			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and another is there",
 				a.subject)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	FaultCrash                       // a host dies and comes back
 	FaultPowerCut                    // what its state store did not sync is lost with it
 	FaultStateLost                   // all of its state is
-	FaultPause                       // a host stands still for a while: a zombie
+	FaultPause                       // a host does not run for a while: a zombie
 	FaultPartition                   // a host does not reach the stream
 	FaultRivals                      // two or three hosts, and the lease lies about who holds
 	FaultClockForward                // the wall clock of a host jumps ahead
@@ -36,7 +36,7 @@ const (
 	FaultVanish                      // an agent ends for ever in the middle of its plan
 	FaultLateAgent                   // an agent goes on although its plan unwinds
 	FaultForward                     // forwards fail, get no answer, or happen twice
-	FaultWorkerDies                  // a worker dies, before its effect or behind it
+	FaultWorkerDies                  // a worker dies, before its effect or after it
 	FaultSlowWorker                  // its answer comes too late
 	FaultWorking                     // it says working, and reports later
 	FaultDoubledCommand              // a command comes twice, or late

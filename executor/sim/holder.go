@@ -5,7 +5,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// lease is who holds the tenant, as the hosts are told. It is advice: terms are
+// lease names the holder of the tenant, as the hosts are told. It is advice: terms are
 // decided in the stream.
 type lease struct {
 	w     *world
@@ -82,9 +82,9 @@ func (l *lease) settle(h *host) {
 
 // leads tells the host's machine that it has the lease.
 func (h *host) leads() {
-	h.run(h.session, func() {
-		if h.machine != nil && !h.holding() {
-			h.machine.Lead(true, h.name)
+	h.run(h.attachment, func() {
+		if h.session != nil && !h.holding() {
+			h.session.Lead(true, h.name)
 			h.turn()
 		}
 	})
@@ -92,16 +92,16 @@ func (h *host) leads() {
 
 func (h *host) leaseGone() {
 	h.wants, h.safeNs = false, 0
-	h.run(h.session, func() {
-		if h.machine != nil {
-			h.machine.Lead(false, "")
+	h.run(h.attachment, func() {
+		if h.session != nil {
+			h.session.Lead(false, "")
 			h.turn()
 		}
 	})
 }
 
 // holding reports whether the host holds the tenant.
-func (h *host) holding() bool { return h.machine != nil && h.machine.Holding() }
+func (h *host) holding() bool { return h.session != nil && h.session.Holding() }
 
 func (h *host) cursor() uint64 { return h.state.Meta().GetApplied().GetSequence() }
 

@@ -21,15 +21,15 @@ type host struct {
 	name string
 	kv   Store
 
-	up      bool
-	paused  bool
-	cut     bool // it does not reach the stream
-	halted  *ledger.Halted
-	session uint64 // counts attachments and crashes: what belongs to an earlier one is dropped
-	backlog []func()
+	up         bool
+	paused     bool
+	cut        bool // it does not reach the stream
+	halted     *ledger.Halted
+	attachment uint64 // counts attachments and crashes: what belongs to an earlier one is dropped
+	backlog    []func()
 
 	state     *executor.State
-	machine   *turn.Session
+	session   *turn.Session
 	heard     uint64  // delivered to its reader
 	wants     bool    // it has the lease
 	safeNs    int64   // and is told that it has it for sure until then
@@ -59,13 +59,13 @@ func newHost(w *world, n int) *host {
 }
 
 // run lets f happen in the host's session: not if that has ended, later if the host
-// stands still.
-func (h *host) run(session uint64, f func()) {
-	if !h.up || h.session != session {
+// is paused.
+func (h *host) run(attachment uint64, f func()) {
+	if !h.up || h.attachment != attachment {
 		return
 	}
 	if h.paused {
-		h.backlog = append(h.backlog, func() { h.run(session, f) })
+		h.backlog = append(h.backlog, func() { h.run(attachment, f) })
 		return
 	}
 	defer h.survive()
@@ -74,8 +74,8 @@ func (h *host) run(session uint64, f func()) {
 
 // in lets f happen in d ns, in this session.
 func (h *host) in(d int64, f func()) {
-	session := h.session
-	h.w.after(d, func() { h.run(session, f) })
+	attachment := h.attachment
+	h.w.after(d, func() { h.run(attachment, f) })
 }
 
 // survive ends the session after a panic of the core: one of an archive that did not
@@ -109,16 +109,16 @@ type death struct{}
 
 // start begins the process: it attaches to the stream.
 func (h *host) start() {
-	h.session++
+	h.attachment++
 	h.up, h.paused, h.cut, h.halted = true, false, false, nil
 	h.clock.begin()
-	h.secret = fmt.Appendf(nil, "%d %s %d", h.w.options.Seed, h.name, h.session)
+	h.secret = fmt.Appendf(nil, "%d %s %d", h.w.options.Seed, h.name, h.attachment)
 	h.attend()
 }
 
 // forget drops what was folded and not written.
 func (h *host) forget() {
-	h.machine, h.copy.mayDie = nil, false
+	h.session, h.copy.mayDie = nil, false
 	h.kv.Crash(0)
 }
 
@@ -129,12 +129,12 @@ func (h *host) interrupt() {
 }
 
 func (h *host) endSession() {
-	h.session++
+	h.attachment++
 	h.erasing = false
-	if h.machine != nil {
+	if h.session != nil {
 		h.flush(true)
 	}
-	h.state, h.machine = nil, nil
+	h.state, h.session = nil, nil
 }
 
 // attend begins a session: it attaches, and reads.
@@ -162,7 +162,7 @@ func (h *host) attend() {
 	}
 	h.confirmed, h.confirms = 0, false
 	h.w.check.attached(h)
-	h.machine = turn.NewSession(turn.Config{
+	h.session = turn.NewSession(turn.Config{
 		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax,
 		Messages: h.w.settings.batch, Ahead: h.w.settings.ahead, Secret: h.secret,
 		NewID:   func() string { return newID(h.w.net) },
@@ -171,11 +171,11 @@ func (h *host) attend() {
 	}, h.state, head.Last)
 	if known := h.w.control.last; known != nil && h.w.control.r.percent(80) { // it has read so far
 		h.governed = known.Revision
-		h.machine.Govern(known)
+		h.session.Govern(known)
 	} else {
 		h.governed = 0
 	}
-	h.machine.Lead(h.wants, "")
+	h.session.Lead(h.wants, "")
 	h.heard = head.Last
 	h.w.say(h.name, "attached at %d of %d", h.cursor(), head.Last)
 	h.turn()
@@ -226,7 +226,7 @@ func (h *host) turn() {
 		if h.cursor() < h.heard && !h.foldBatch() {
 			return
 		}
-		if err := h.machine.Turn(shell{h}); err != nil {
+		if err := h.session.Turn(shell{h}); err != nil {
 			panic("sim: " + err.Error())
 		}
 		h.w.check.onItsWay(h)
@@ -238,13 +238,13 @@ func (h *host) turn() {
 // foldBatch folds a bounded run of messages as one turn of the store. False: the
 // session has ended.
 func (h *host) foldBatch() bool {
-	for !h.machine.Full() && h.cursor() < h.heard {
+	for !h.session.Full() && h.cursor() < h.heard {
 		m, err := h.w.stream.read(h.cursor() + 1)
 		if err == nil {
 			err = h.copy.add(m.message)
 		}
 		if err == nil {
-			err = h.machine.Begin(m.message.Sequence, len(m.message.Data))
+			err = h.session.Begin(m.message.Sequence, len(m.message.Data))
 		}
 		if err != nil {
 			var halted *ledger.Halted
@@ -256,9 +256,9 @@ func (h *host) foldBatch() bool {
 			return false
 		}
 		for _, e := range m.entries {
-			result := h.machine.Fold(e)
+			result := h.session.Fold(e)
 			if e.Record.GetClockConfirmed() != nil && result.Verdict == executor.Effective &&
-				e.Address.Sequence > h.machine.Attached() {
+				e.Address.Sequence > h.session.Attached() {
 				h.confirmed++
 			}
 			h.w.check.folded(h, e, result)
@@ -280,7 +280,7 @@ func (h *host) write(now bool) {
 }
 
 func (h *host) flush(now bool) bool {
-	written, err := h.machine.Write(h.clock.instant().MonoNs, now, &h.copy, h.kv)
+	written, err := h.session.Write(h.clock.instant().MonoNs, now, &h.copy, h.kv)
 	if err != nil {
 		panic("sim: a copy that cannot be written: " + err.Error())
 	}
@@ -320,7 +320,7 @@ func (h *host) dies(where string) {
 
 // acknowledged hands the result of an append to the machine.
 func (h *host) acknowledged(c *commit, sequence uint64, err error) {
-	switch h.machine.Acknowledged(sequence, err, !h.cut, h.clock.instant().MonoNs) {
+	switch h.session.Acknowledged(sequence, err, !h.cut, h.clock.instant().MonoNs) {
 	case turn.Stored:
 		h.w.check.acknowledged(c, sequence)
 	case turn.Beaten:

@@ -96,7 +96,7 @@ func (h *host) proof() (records []*pb.Record) {
 	now := n.inForce(h.state.Key())
 	key, root := n.key(now), tree.Root()
 	epochNs := h.clock.instant().EpochNs
-	records = append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs,
+	records = append(records, &pb.Record{Term: h.session.Term(), EpochNs: epochNs,
 		Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
 			Size: tree.Size(), Root: root[:], Note: key.sign(&tree)}}})
 	h.w.say(h.name, "signs %d records", tree.Size())
@@ -111,6 +111,6 @@ func (h *host) proof() (records []*pb.Record) {
 	}
 	k.Signature = signature
 	h.w.say(h.name, "rotates the key of checkpoints")
-	return append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs,
+	return append(records, &pb.Record{Term: h.session.Term(), EpochNs: epochNs,
 		Kind: &pb.Record_KeyRotated{KeyRotated: k}})
 }

@@ -159,5 +159,5 @@ type Line struct {
 	AtNs  int64  `json:"at_ns"` // since the world began
 	Actor string `json:"actor"`
 	Text  string `json:"text"`
-	Fault string `json:"fault,omitempty"` // the fault that this is, or a violation's rule behind a !
+	Fault string `json:"fault,omitempty"` // the fault that this is, or a ! and a violation's rule
 }

@@ -103,7 +103,7 @@ func (p *provider) find(t target) *effect {
 }
 
 // copiesMax is how long copies of a command may be under way, and how far back a clock
-// may go: behind a jump, epochs stand still for as long.
+// may go: after a jump, epochs do not go on for as long.
 const copiesMax = 100 * second
 
 // memory is for how long the provider keeps a key, ns: what the contract says, and
@@ -170,7 +170,7 @@ func (p *provider) act(e *effect, k *keyed, c api.Command) {
 	}
 }
 
-// standing lists what of a forward stands.
+// standing lists the effects of a forward that are still there.
 func (p *provider) standing(key string) (refs []string) {
 	for _, e := range p.forward[key] {
 		if e.stands {

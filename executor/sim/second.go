@@ -176,7 +176,7 @@ func (c *checker) checkStrays(v api.Plan) {
 	for _, s := range c.w.strays {
 		for _, e := range c.w.provider.forward[s.key] {
 			if s.plan.id == v.Plan && e.stands && !e.byOwner {
-				c.fail("I31", 0, "plan %s is %s, and %s of %s stands, which a refused record claims", v.Plan,
+				c.fail("I31", 0, "plan %s is %s, and %s of %s is there, which a refused record claims", v.Plan,
 					v.State, e.ref, s.id)
 			}
 		}

@@ -23,7 +23,7 @@ func (s shell) Inputs(decides bool) (turn.Instant, []*pb.Record) {
 
 // Open makes what the host sends with.
 func (s shell) Open(out *turn.Outbound) error {
-	s.w.say(s.name, "holds term %d", s.machine.Term())
+	s.w.say(s.name, "holds term %d", s.session.Term())
 	s.erasing = false
 	out.Flights.MayRun = s.mayRun
 	out.Pages.EscalateNs = 15 * minute
@@ -58,7 +58,7 @@ func (s shell) Begin(c executor.Command) executor.Command {
 	if c.Behind != "" {
 		s.w.options.Seen.run("held")
 		s.w.hasty(c)
-		s.w.say(s.name, "holds %s of %s %s behind %s", c.Capability, c.Plan, c.Action, c.Behind)
+		s.w.say(s.name, "holds %s of %s %s until after %s", c.Capability, c.Plan, c.Action, c.Behind)
 	}
 	return c
 }
@@ -102,13 +102,13 @@ func (h *host) publish(a turn.Append) {
 	if h.commit == nil || h.commit.append.ID != a.ID {
 		h.commit = &commit{from: h.name, host: h, append: a.Append}
 		if a.Claim {
-			h.w.say(h.name, "claims term %d", h.machine.Term())
+			h.w.say(h.name, "claims term %d", h.session.Term())
 		}
 	}
-	c, session := h.commit, h.session
+	c, attachment := h.commit, h.attachment
 	try := func() {
 		h.w.try(c, func(sequence uint64, err error) {
-			h.run(session, func() { h.acknowledged(c, sequence, err) })
+			h.run(attachment, func() { h.acknowledged(c, sequence, err) })
 		})
 	}
 	if a.AfterNs == 0 {
@@ -129,7 +129,7 @@ func (o outbound) Lock()   {}
 func (o outbound) Unlock() {}
 
 // lasts reports whether the term is still the host's.
-func (o outbound) lasts() bool { return o.machine != nil && o.machine.Outbound() == o.out }
+func (o outbound) lasts() bool { return o.session != nil && o.session.Outbound() == o.out }
 
 // Send sends a copy of a command, if it may leave.
 func (o outbound) Send(f *turn.Flight) {
@@ -140,7 +140,7 @@ func (o outbound) Send(f *turn.Flight) {
 		return
 	}
 	h.w.check.sent(h, f.Command)
-	session := h.session
+	attachment := h.attachment
 	done := func(fate turn.Fate, reply *api.Reply) {
 		if !o.lasts() {
 			return
@@ -154,7 +154,7 @@ func (o outbound) Send(f *turn.Flight) {
 		if fate == turn.NoWorker && h.w.chance(h.w.early, FaultUnserved, 10) {
 			h.w.sayFault(FaultUnserved, h.name, "says too early that no worker takes the %s of %s %s",
 				f.Attempt.Purpose, f.Attempt.Plan, f.Attempt.Action)
-			h.machine.Answer(executor.Answer{
+			h.session.Answer(executor.Answer{
 				Plan: f.Attempt.Plan, Number: f.Command.Number, Purpose: f.Attempt.Purpose,
 				Attempt:  f.Attempt.Number,
 				Unserved: true, Reached: f.Reached,
@@ -167,7 +167,7 @@ func (o outbound) Send(f *turn.Flight) {
 		return
 	}
 	h.w.workers.take(f.Command, func(fate turn.Fate, reply *api.Reply) {
-		h.run(session, func() { done(fate, reply) })
+		h.run(attachment, func() { done(fate, reply) })
 	})
 }
 
@@ -212,14 +212,14 @@ func (o outbound) follow(f *turn.Flight, v turn.Verdict) {
 // hear hands answers to the machine.
 func (h *host) hear(answers []executor.Answer) {
 	if len(answers) > 0 {
-		h.machine.Answer(answers...)
+		h.session.Answer(answers...)
 		h.in(0, h.turn)
 	}
 }
 
 // mayRun reports whether a command may leave that does not count yet.
 func (h *host) mayRun() bool {
-	may := h.w.now < h.safeNs && h.w.stream.termAt(h.heard) <= h.machine.Term()
+	may := h.w.now < h.safeNs && h.w.stream.termAt(h.heard) <= h.session.Term()
 	if !may {
 		h.w.options.Seen.run("kept back")
 	}
@@ -227,7 +227,7 @@ func (h *host) mayRun() bool {
 }
 
 // Page publishes a page that no one has taken, for all of its hooks.
-func (o outbound) Page(l *turn.Letter) {
+func (o outbound) Page(l *turn.Delivery) {
 	h := o.host
 	waits := func() bool { return o.lasts() && o.out.Pages.Waits(l) }
 	r := o.out.Pages.Round(l, h.w.now)
@@ -252,7 +252,7 @@ func (o outbound) Page(l *turn.Letter) {
 }
 
 // Unpage does nothing: a round looks whether its page still waits.
-func (o outbound) Unpage(*turn.Letter) {}
+func (o outbound) Unpage(*turn.Delivery) {}
 
 // Destroy has the store destroy the next key, one at a time.
 func (o outbound) Destroy() { o.destroy(0) }

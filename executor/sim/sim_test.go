@@ -224,7 +224,7 @@ func TestEverythingHappens(t *testing.T) {
 		"host: committed", "host: sent, not noted",
 		"host: decided, not appended",
 		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect",
-		"worker: behind its effect", "host: one of a run sent, the one before not recorded")
+		"worker: after its effect", "host: one of a run sent, the one before not recorded")
 	some("run", seen.Runs, "recorded", "held", "sent early", "called back on its way")
 	if halted < worlds/75 {
 		t.Errorf("only %d of %d worlds found what their stream had lost", halted, worlds)

@@ -120,19 +120,19 @@ func (w *world) loseState(h *host) {
 	h.die()
 }
 
-// pauseHost lets a host stand still: it does not see that another takes over.
+// pauseHost keeps a host from running: it does not see that another takes over.
 func (w *world) pauseHost(h *host) {
 	if h.paused {
 		return
 	}
-	w.sayFault(FaultPause, h.name, "stands still")
+	w.sayFault(FaultPause, h.name, "does not run")
 	h.paused = true
-	session := h.session
-	w.after(w.strike.between(500*millisecond, 40*second), func() { h.resume(session) })
+	attachment := h.attachment
+	w.after(w.strike.between(500*millisecond, 40*second), func() { h.resume(attachment) })
 }
 
-func (h *host) resume(session uint64) {
-	if !h.up || h.session != session || !h.paused {
+func (h *host) resume(attachment uint64) {
+	if !h.up || h.attachment != attachment || !h.paused {
 		return
 	}
 	h.w.say(h.name, "goes on")
@@ -181,10 +181,10 @@ func (w *world) noWorker() {
 func (w *world) unserve() {
 	var flying []executor.Command
 	for _, h := range w.hosts {
-		if h.machine == nil || h.machine.Outbound() == nil {
+		if h.session == nil || h.session.Outbound() == nil {
 			continue
 		}
-		for _, f := range h.machine.Outbound().Flights.All() {
+		for _, f := range h.session.Outbound().Flights.All() {
 			flying = append(flying, f.Command)
 		}
 	}
@@ -285,7 +285,7 @@ func (w *world) heal() {
 	for _, h := range w.hosts {
 		h.cut, h.clock.offset = false, 0
 		if h.paused {
-			h.resume(h.session)
+			h.resume(h.attachment)
 		}
 	}
 	w.healed = true

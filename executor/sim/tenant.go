@@ -64,9 +64,9 @@ func (g *governance) change(w *world) {
 
 // govern tells a host what the tenant may do.
 func (h *host) govern(is *pb.TenantChanged) {
-	if h.machine != nil && is.Revision > h.governed {
+	if h.session != nil && is.Revision > h.governed {
 		h.governed = is.Revision
-		h.machine.Govern(is)
+		h.session.Govern(is)
 		h.turn()
 	}
 }

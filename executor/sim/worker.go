@@ -83,9 +83,9 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 		silent()
 		return
 	case w.chance(r, FaultWorkerDies, 8):
-		w.point("worker: behind its effect")
+		w.point("worker: after its effect")
 		w.after(delay, func() {
-			w.sayFault(FaultWorkerDies, "worker", "dies behind the %s of %s %s", c.Purpose, c.Plan, c.Action)
+			w.sayFault(FaultWorkerDies, "worker", "dies after the %s of %s %s", c.Purpose, c.Plan, c.Action)
 			x.work(command, func(*api.Reply) {})
 		})
 		silent()
@@ -133,7 +133,7 @@ func (x *workers) work(command executor.Command, answer func(*api.Reply)) {
 	}
 }
 
-// probe says what stands.
+// probe says which effects are there.
 func (x *workers) probe(c api.Command) *api.Reply {
 	w, r := x.w, x.w.labour
 	if w.chance(r, FaultFailing, 10) {

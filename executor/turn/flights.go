@@ -233,7 +233,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 	return v
 }
 
-// goOn takes the next command of a run on its way, behind one that is done. False: there is
+// goOn takes the next command of a run on its way, after one that is done. False: there is
 // none, or it has to wait until it counts.
 func (f *Flights) goOn(x *Flight, r Result, now Instant, v *Verdict) bool {
 	next, held := f.held[x.Attempt.About]

@@ -211,6 +211,25 @@ func TestWhatIsCalledBackIsForgotten(t *testing.T) {
 	if got := s.answer("b", api.StatusDone, 0); got != "answers 1" {
 		t.Errorf("done all the same: %q", got)
 	}
+	s = newSky()
+	s.answer("c", api.StatusDone, 0)
+	s.answer("b", api.StatusDone, 0)
+	s.f.Prune(About{Plan: "p", Action: "b"}, none)
+	if !s.take("b") {
+		t.Error("it is not sent again, as it was done before it was called back")
+	}
+}
+
+// What counts before the one that it was to go behind is done leaves at once, and once.
+func TestWhatCountsIsHeldNoMore(t *testing.T) {
+	t.Parallel()
+	s := newSky()
+	if !s.take("b") {
+		t.Fatal("it is not sent")
+	}
+	if got := s.answer("c", api.StatusDone, 0); got != "answers 1" {
+		t.Errorf("it is sent twice: %q", got)
+	}
 }
 
 // The answers of a run that comes to a halt are handed over after a while, once.
@@ -236,6 +255,53 @@ func TestAnInstantThatNoOneCanCountIsLate(t *testing.T) {
 			Reply: api.Reply{Status: api.StatusWorking, UntilMs: until}}, Instant{EpochNs: 1})
 		if v.InNs != int64(WorkingMax) {
 			t.Errorf("until %d: asked again in %d ns", until, v.InNs)
+		}
+	}
+}
+
+// TestAWorkerPutsOffItsAnswerForALimitedTime: after that the attempt has none.
+func TestAWorkerPutsOffItsAnswerForALimitedTime(t *testing.T) {
+	t.Parallel()
+	s := newSky()
+	working := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}
+	if v := s.f.Result(s.flies["c"], working, Instant{MonoNs: int64(WorkingMax)}); v.Ended || !v.Again {
+		t.Fatalf("%+v", v)
+	}
+	v := s.f.Result(s.flies["c"], working, Instant{MonoNs: int64(WorkingMax) + 1})
+	if !v.Ended || v.Again || len(v.Answers) != 1 || v.Answers[0].Reply != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestThatNoWorkerTakesACommandIsSeenWithoutABreak: what was not sent says nothing of workers, and
+// a worker that has come since may have had it.
+func TestThatNoWorkerTakesACommandIsSeenWithoutABreak(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		between Result
+		reached bool
+	}{
+		{"it was not sent", Result{Fate: Unsent}, false},
+		{"a worker had it", Result{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}, true},
+	} {
+		var f Flights
+		s := undoOf("a", "")
+		s.UnservedNs, s.UnservedAfterNs = 1, int64(time.Hour)
+		x, _ := f.Take(s, 0)
+		at := func(seen time.Duration, r Result) Verdict {
+			return f.Result(x, r, Instant{EpochNs: int64(time.Hour), MonoNs: int64(seen)})
+		}
+		at(0, Result{Fate: NoWorker})
+		at(UnservedSeen-1, c.between)
+		for _, seen := range []time.Duration{UnservedSeen, 2*UnservedSeen - 1} {
+			if v := at(seen, Result{Fate: NoWorker}); len(v.Answers) != 0 {
+				t.Errorf("%s: after %s nobody has taken it: %+v", c.name, seen, v)
+			}
+		}
+		v := at(2*UnservedSeen, Result{Fate: NoWorker})
+		if len(v.Answers) != 1 || !v.Answers[0].Unserved || v.Answers[0].Reached != c.reached {
+			t.Errorf("%s: %+v", c.name, v)
 		}
 	}
 }

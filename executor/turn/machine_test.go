@@ -8,7 +8,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -99,18 +101,24 @@ func (b *bench) holds() {
 // planOf is a plan with one action that has happened, which fails.
 func planOf(t *testing.T) []*pb.Record {
 	t.Helper()
-	at := func(action string, r *pb.Record) *pb.Record { r.Plan, r.Action = "p", action; return r }
-	return []*pb.Record{
-		at("", &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}),
-		at("a", &pb.Record{Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-			Capability: "do.a", Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}}),
-		at("a", &pb.Record{Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: "undo.a", Key: ledger.Key("t", "p", "a", "undo"), Attempts: 3,
+	return failed("a")
+}
+
+// failed is a plan with actions that have happened, one after the other, which fails.
+func failed(actions ...string) (plan []*pb.Record) {
+	at := func(action string, r *pb.Record) { r.Plan, r.Action = "p", action; plan = append(plan, r) }
+	at("", &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
+	for _, a := range actions {
+		at(a, &pb.Record{Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+			Capability: "do." + a, Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}})
+		at(a, &pb.Record{Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+			Capability: "undo." + a, Key: ledger.Key("t", "p", a, "undo"), Attempts: 3,
 			OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE,
-			TimeoutNs: int64(time.Second), BackoffNs: int64(time.Second), BackoffMaxNs: int64(time.Second)}}}),
-		at("a", &pb.Record{Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}),
-		at("", &pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{}}}),
+			TimeoutNs: int64(time.Second), BackoffNs: int64(time.Second), BackoffMaxNs: int64(time.Second)}}})
+		at(a, &pb.Record{Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
 	}
+	at("", &pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{}}})
+	return plan
 }
 
 // A host decides from the place on where its own term was read back, and fences every
@@ -151,7 +159,8 @@ func TestACommitGoesOutAgainAsItIs(t *testing.T) {
 		outcome Outcome
 		after   []time.Duration
 	}{
-		{ledger.ErrBusy, InDoubt, []time.Duration{RetryMin, 2 * RetryMin, 4 * RetryMin}},
+		{ledger.ErrBusy, InDoubt, []time.Duration{RetryMin, 2 * RetryMin, 4 * RetryMin, 8 * RetryMin, 16 * RetryMin,
+			32 * RetryMin, RetryMax, RetryMax}},
 		{ledger.ErrInDoubt, InDoubt, []time.Duration{RetryMin, 2 * RetryMin}},
 		{ledger.ErrFull, Refused, []time.Duration{RetryMax, RetryMax, RetryMax}},
 		{errors.New("not taken"), Refused, []time.Duration{RetryMax, RetryMax}},
@@ -285,15 +294,138 @@ func TestANewHolderSendsWhatIsInFlight(t *testing.T) {
 	b.m.Acknowledged(3, nil, true, 0)
 	b.stored(executes, r.Append.Data)
 	sent := b.step(Instant{EpochNs: 10}).Send[0]
-	next := &bench{t: t, kv: b.kv, at: b.at}
+	_, r = b.takenOver()
+	if !r.Up || len(r.Send) != 1 || !r.Send[0].Resent || r.Send[0].Key != sent.Key || r.Send[0].Term != 2 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// takenOver is a machine of another host over the same ledger, which holds term 2, and what it
+// sends first.
+func (b *bench) takenOver() (next *bench, r Ready) {
+	b.t.Helper()
+	next = &bench{t: b.t, kv: b.kv, at: b.at}
 	next.m = New(Config{Tenant: "t", Holder: "h2", NewID: func() string { return "x" }}, executor.Open(b.kv, "t", nil),
 		b.at)
 	next.m.Lead(true, "h2")
 	claim := next.step(Instant{}).Append
 	next.m.Acknowledged(next.at+1, nil, true, 0)
 	next.stored(terms, claim.Data)
-	r = next.step(Instant{})
-	if !r.Up || len(r.Send) != 1 || !r.Send[0].Resent || r.Send[0].Key != sent.Key || r.Send[0].Term != 2 {
-		t.Fatalf("%+v", r)
+	return next, next.step(Instant{})
+}
+
+// decided has the machine decide and fold what it has decided.
+func (b *bench) decided(epochNs int64) Ready {
+	b.t.Helper()
+	r := b.step(Instant{EpochNs: epochNs})
+	if r.Append == nil {
+		b.t.Fatalf("it decides nothing: %+v", r)
+	}
+	b.m.Acknowledged(b.at+1, nil, true, 0)
+	b.stored(executes, r.Append.Data)
+	return b.step(Instant{EpochNs: epochNs})
+}
+
+// undone is a worker's answer to the first attempt of an undo.
+func undone(n uint32) executor.Answer {
+	return executor.Answer{Plan: "p", Number: n, Purpose: ledger.PurposeUndo, Attempt: 1,
+		Reply: &api.Reply{Status: api.StatusDone}}
+}
+
+// What is recorded ahead is known with the token that its worker is to show, as what is sent at
+// once. An earlier holder may have sent it: a new one says so when its turn comes.
+func TestWhatIsRecordedAheadIsThatOfItsHolder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	b.m.config.Ahead, b.m.config.Secret = RunMax, []byte("of this process")
+	b.records(agent, failed("a", "b")...)
+	b.step(Instant{})
+	b.holds()
+	r := b.decided(10)
+	if len(r.Send) != 1 || r.Send[0].Action != "b" || r.Send[0].Resent || r.Send[0].ReportToken == "" ||
+		len(r.Ahead) != 1 || r.Ahead[0].Action != "a" || r.Ahead[0].Behind != "b" || r.Ahead[0].ReportToken == "" {
+		t.Fatalf("sent %+v, ahead %+v", r.Send, r.Ahead)
+	}
+	next, r := b.takenOver()
+	if len(r.Send) != 1 || r.Send[0].Action != "b" || !r.Send[0].Resent || len(r.Ahead) != 0 {
+		t.Fatalf("sent %+v, ahead %+v", r.Send, r.Ahead)
+	}
+	next.m.Answer(undone(2))
+	if r := next.decided(20); len(r.Send) != 1 || r.Send[0].Action != "a" || !r.Send[0].Resent ||
+		r.Send[0].ReportToken != "" {
+		t.Fatalf("sent %+v", r.Send)
+	}
+}
+
+// Each answer is decided on once. That no worker takes a command is said again for as long as it
+// is so: what was too early is no word of later.
+func TestAnAnswerIsDecidedOnOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	b.records(agent, planOf(t)...)
+	b.step(Instant{})
+	b.holds()
+	sent := b.decided(10).Send
+	alone := undone(1)
+	alone.Reply, alone.Unserved = nil, true
+	b.m.Answer(alone)
+	if r := b.step(Instant{EpochNs: 20}); r.Append != nil {
+		t.Fatalf("it is given up too early: %+v", r)
+	}
+	if r := b.step(Instant{EpochNs: sent[0].UnservedNs + 1}); r.Append != nil {
+		t.Fatalf("it is given up, and a worker may have come since: %+v", r)
+	}
+	b.m.Answer(undone(1))
+	b.decided(30)
+	b.m.config.Decided = func(in executor.Input, _ []*pb.Record) { t.Errorf("it decides on %+v", in.Answers) }
+	for range 2 {
+		b.m.Answer(undone(1))
+		if r := b.step(Instant{EpochNs: 50}); r.Append != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// Of several hosts that ask for one term, one has begun it: a claim is fenced on the last that was
+// made, whatever came of it.
+func TestAClaimIsFencedOnTheLastOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	b.records(terms, begun(1, "h8"))
+	b.records(terms, begun(1, "h9")) // void
+	b.records(agent, planOf(t)...)
+	b.step(Instant{})
+	b.m.Lead(true, "h1")
+	if r := b.step(Instant{}); r.Append == nil || r.Append.Fence != 2 || b.m.Term() != 2 {
+		t.Errorf("%+v", r.Append)
+	}
+}
+
+// A stream is the one that was folded if it has the record at the cursor: there, and the same.
+func TestTheStreamIsHeldAgainstWhatWasFolded(t *testing.T) {
+	t.Parallel()
+	at := func(leaf string) *pb.Address { return &pb.Address{Sequence: 7, Index: 1, Leaf: []byte(leaf)} }
+	for name, c := range map[string]struct {
+		head  ledger.Head
+		there *pb.Address
+		guard string
+	}{
+		"as it was":         {ledger.Head{First: 1, Last: 7}, at("same"), ""},
+		"it goes on":        {ledger.Head{First: 1, Last: 9}, at("same"), ""},
+		"its tail is lost":  {ledger.Head{First: 1, Last: 6}, nil, "G2"},
+		"another record":    {ledger.Head{First: 1, Last: 7}, at("other"), "G2"},
+		"a record is gone":  {ledger.Head{First: 1, Last: 7, Deleted: 1}, at("same"), "G1"},
+		"fewer in a commit": {ledger.Head{First: 1, Last: 7}, &pb.Address{Sequence: 7, Leaf: []byte("same")}, "G2"},
+	} {
+		err := CheckAnchor(c.head, &rowspb.Meta{Applied: at("same")}, func(sequence uint64) ([]ledger.Entry, error) {
+			if sequence != 7 || c.there == nil {
+				t.Fatalf("%s: it reads %d", name, sequence)
+			}
+			return []ledger.Entry{{Address: &pb.Address{Sequence: 7}}, {Address: c.there}}, nil
+		})
+		var halted *ledger.Halted
+		if errors.As(err, &halted); err == nil != (c.guard == "") || halted != nil && halted.Guard != c.guard {
+			t.Errorf("%s: %v, want guard %q", name, err, c.guard)
+		}
 	}
 }

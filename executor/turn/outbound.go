@@ -31,8 +31,8 @@ type Dispatcher interface {
 // Pager publishes Pages. Its lock is held during Page and Unpage.
 type Pager interface {
 	Locker
-	Page(l *Letter)   // as often as Round says
-	Unpage(l *Letter) // it has ended
+	Page(d *Delivery)   // as often as Round says
+	Unpage(d *Delivery) // it has ended
 }
 
 // Eraser destroys the keys of Erasures. Its lock is not held during Destroy.

@@ -49,7 +49,7 @@ func TestPagesInMemoryAreBounded(t *testing.T) {
 			t.Errorf("after hook %d there is room again %d times", i, freed)
 		}
 	}
-	if n := fill("late", PageQueueMax); n != PageQueueMax-PageQueueMin || len(r.of) != 1 || r.letters != PageQueueMax {
-		t.Errorf("%d of a late hook have room, %d in all, of %d hooks", n, r.letters, len(r.of))
+	if n := fill("late", PageQueueMax); n != PageQueueMax-PageQueueMin || len(r.of) != 1 || r.deliveries != PageQueueMax {
+		t.Errorf("%d of a late hook have room, %d in all, of %d hooks", n, r.deliveries, len(r.of))
 	}
 }

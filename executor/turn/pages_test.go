@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -19,10 +20,10 @@ func pageOf(id, action, hook string) executor.Page {
 // noPager publishes nothing.
 type noPager struct{}
 
-func (noPager) Lock()          {}
-func (noPager) Unlock()        {}
-func (noPager) Page(*Letter)   {}
-func (noPager) Unpage(*Letter) {}
+func (noPager) Lock()            {}
+func (noPager) Unlock()          {}
+func (noPager) Page(*Delivery)   {}
+func (noPager) Unpage(*Delivery) {}
 
 // TestAPageIsSentUntilItIsSettled: taken by a hook, answered by its owner or replaced by a
 // later one about the same; then it leaves nothing.
@@ -31,7 +32,7 @@ func TestAPageIsSentUntilItIsSettled(t *testing.T) {
 	var p Pages
 	taken, _ := p.Add(pageOf("1", "a", "payments"), false)
 	if again, _ := p.Add(pageOf("1", "a", "payments"), false); again != nil {
-		t.Error("one page, two letters")
+		t.Error("one page, two deliveries")
 	}
 	answered, _ := p.Add(pageOf("2", "b", "payments"), false)
 	own, _ := p.Add(pageOf("3", "c", "ops"), true)
@@ -56,8 +57,28 @@ func TestAPageIsSentUntilItIsSettled(t *testing.T) {
 		t.Error("what is settled is not the later page")
 	}
 	p.Recorded(later.Key)
-	if !p.Take(own, "ops") || p.Len() != 0 || len(p.rooms.of) != 0 || p.rooms.letters != 0 || len(p.Taken()) != 0 {
+	if !p.Take(own, "ops") || p.Len() != 0 || len(p.rooms.of) != 0 || p.rooms.deliveries != 0 || len(p.Taken()) != 0 {
 		t.Errorf("left: %v, %+v", p.All(), p.rooms)
+	}
+}
+
+// TestTakenPagesAreRecordedAFewAtATime: the first ones first, and the others after them.
+func TestTakenPagesAreRecordedAFewAtATime(t *testing.T) {
+	t.Parallel()
+	var p Pages
+	for n := range PagedMax + 1 {
+		l, _ := p.Add(pageOf(fmt.Sprint(n), fmt.Sprint("a", n), "payments"), false)
+		l.Page.Number = uint32(n + 1)
+		p.Take(l, "payments")
+	}
+	for _, first := range []uint32{1, PagedMax + 1} {
+		paged := p.Taken()
+		if len(paged) == 0 || len(paged) > PagedMax || paged[0].Number != first {
+			t.Fatalf("%d pages from %d on, want %d", len(paged), paged[0].Number, first)
+		}
+		if more := p.Settled(len(paged), noPager{}); more != (first == 1) {
+			t.Errorf("more after %d: %v", first, more)
+		}
 	}
 }
 

@@ -38,8 +38,8 @@ func (o *outside) Tell(notices []executor.Notice, tells bool) {
 }
 func (o *outside) Append(a Append)          { o.do("append"); o.append = &a }
 func (o *outside) Wake(wakes bool, _ int64) { o.do("wake %v", wakes) }
-func (o *outside) Page(l *Letter)           { o.held(true); o.do("page %s", l.Page.ID) }
-func (o *outside) Unpage(l *Letter)         { o.held(true); o.do("unpage %s", l.Page.ID) }
+func (o *outside) Page(d *Delivery)         { o.held(true); o.do("page %s", d.Page.ID) }
+func (o *outside) Unpage(d *Delivery)       { o.held(true); o.do("unpage %s", d.Page.ID) }
 func (o *outside) Drop(f *Flight)           { o.held(true); o.do("drop %s", f.Attempt.Action) }
 func (o *outside) Destroy()                 { o.held(false); o.do("destroy") }
 func (o *outside) Lock()                    { o.held(false); o.locked = true }

@@ -41,7 +41,7 @@ func Live(state *executor.State, kv rows.KV, tenant string) *Reader {
 	return &Reader{core: executor.Live(state), tx: rows.Over(kv), tenant: tenant}
 }
 
-// At has the reader answer as of a clock (unix ns), as what waits for time does; before the
+// At has the reader answer as of a clock (unix ns), like what waits for time; before the
 // logical time of the state, it answers as of that.
 func (r *Reader) At(clockNs int64) *Reader {
 	r.clockNs = clockNs

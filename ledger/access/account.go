@@ -81,7 +81,7 @@ const (
 	slowWithin   = 65 * time.Minute // a repair, a scrub or a rebuild, which take an hour at most
 )
 
-// shares are what a tenant's clients exchange with its hosts; "*" stands for the tenant. What
+// shares are what a tenant's clients exchange with its hosts; "*" is the tenant. What
 // is not among them stays in the tenant's account (run, reply to agents) or in the hub.
 func shares(tenant string) []Share {
 	return []Share{

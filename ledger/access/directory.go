@@ -25,11 +25,11 @@ var (
 type Directory struct {
 	path string
 
-	mu    sync.Mutex
-	users []User // in the order of Compare
-	byKey map[string]User
-	stamp fileStamp
-	news  chan struct{} // closed at the next change; nil: no one waits for it
+	mu      sync.Mutex
+	users   []User // in the order of Compare
+	byKey   map[string]User
+	stamp   fileStamp
+	changed chan struct{} // closed at the next change; nil: no one waits for it
 }
 
 // fileStamp tells whether a file is another one than the one that was read.
@@ -117,17 +117,17 @@ func parseUsers(text []byte) ([]User, error) {
 func (d *Directory) Changed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.news == nil {
-		d.news = make(chan struct{})
+	if d.changed == nil {
+		d.changed = make(chan struct{})
 	}
-	return d.news
+	return d.changed
 }
 
 // keep holds users in memory.
 func (d *Directory) keep(users []User, stamp fileStamp) {
-	if d.news != nil {
-		close(d.news)
-		d.news = nil
+	if d.changed != nil {
+		close(d.changed)
+		d.changed = nil
 	}
 	slices.SortFunc(users, Compare)
 	d.users, d.stamp, d.byKey = users, stamp, make(map[string]User, len(users))

@@ -210,12 +210,12 @@ func TestADirectorySaysWhenItChanges(t *testing.T) {
 	}
 	changed := func(what string, want bool, change func() error) {
 		t.Helper()
-		news := d.Changed()
+		changed := d.Changed()
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-news:
+		case <-changed:
 			if !want {
 				t.Errorf("%s: it says that it has changed", what)
 			}

@@ -235,7 +235,7 @@ func host(p *Permissions) {
 		api.ServerSubject("tenant.*"))
 }
 
-// provision are the requests to JetStream of who makes the streams of tenants, repairs them
+// provision are the requests to JetStream of a host that makes the streams of tenants, repairs
 // and ends them, and says which there are.
 func provision(p *Permissions) {
 	p.publish("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*",

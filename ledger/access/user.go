@@ -129,7 +129,7 @@ func (u User) checkCapabilities() error {
 			"what it serves, as git.branch.delete or git.>")
 	case len(u.Capabilities) > capabilitiesMax:
 		return ledger.Refuse("capabilities", fmt.Sprintf("%d of them", len(u.Capabilities)),
-			fmt.Sprintf("at most %d; a beginning of names, as git.>, stands for many",
+			fmt.Sprintf("at most %d; a beginning of names, as git.>, covers many",
 				capabilitiesMax))
 	}
 	for i, c := range u.Capabilities {

@@ -391,7 +391,7 @@ func sameAddress(a, b *pb.Address) bool {
 }
 
 // samePlace compares places: a reference with sequence 0 is to the commit that it
-// stands in, and has no leaf.
+// is in, and has no leaf.
 func samePlace(ref, at *pb.Address, e ledger.Entry) bool {
 	if ref == nil || at == nil {
 		return ref == at

@@ -40,7 +40,7 @@ func (b *book) notesCascade(e ledger.Entry, f *fact) {
 		a.id, e.Address
 }
 
-// firingNow is as what a lease that is true fires, after the facts that it read: at
+// firingNow is the firing of a lease that is true, after the facts that it read: at
 // depth 1, or one deeper than the deepest of them (I25).
 func (b *book) firingNow(p *plan, l *lease, read []string) *firing {
 	f := &firing{depth: 1}
@@ -67,7 +67,7 @@ func (s *store) deepestOf(keys []string) (by *made) {
 	return by
 }
 
-// asWhat says whether a lease has turned or is true here, and as what it fires.
+// asWhat says whether a lease has turned or is true here, and its firing.
 func (b *book) asWhat(p *plan, a *action, l *lease) (*firing, triggers.Truth) {
 	f := &firing{depth: 1}
 	if t := p.firstTurn(numberOf(a), l.name); t != nil {

@@ -66,7 +66,7 @@ type claim struct {
 	l *lease  // that it names, held by plan or action; nil: none
 
 	away   error   // why its writer may begin nothing new; nil: it may
-	firing *firing // as what its lease fires, once that was asked for
+	firing *firing // of its lease, once that was asked for
 	fault  *fault  // what is wrong with the arguments of its call, once that was asked for
 	asked  bool    // that was asked for
 
@@ -214,8 +214,8 @@ func heed(b *book, c *claim) {
 	}
 }
 
-// chapterOf finds the clauses of a record. A few kinds mean something else by who writes
-// them, or by what their plan is at.
+// chapterOf finds the clauses of a record. What a few kinds mean depends on their writer,
+// or on what their plan is at.
 func chapterOf(c *claim) *chapter {
 	holder, name := c.Source.Class == ledger.ClassExecutor, ledger.KindOf(c.Record).Name
 	switch k := c.Record.Kind.(type) {

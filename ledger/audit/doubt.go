@@ -25,7 +25,7 @@ func (a *action) unsure() bool {
 // barred reports whether the provider refuses the forward once its undo is there.
 func (a *action) barred() bool { return a.forward.GetLate() == pb.Late_LATE_REFUSED }
 
-// span is a duration of the registration, or what it stands for when it is 0.
+// span is a duration of the registration, or what it means when it is 0.
 func span(ns int64, otherwise int64) int64 {
 	if ns == 0 {
 		return otherwise

@@ -105,7 +105,7 @@ func noteRetry(b *book, c *claim) {
 	}
 }
 
-// saidDoneLate notes at a quarantine that an attempt was done. Behind the owner's answer, or
+// saidDoneLate notes at a quarantine that an attempt was done. After the owner's answer, or
 // beside another key, it is a duty, of the owner's: both may have been carried out.
 func (b *book) saidDoneLate(c *claim, attempt uint32) {
 	c.a.noteSaid(attempt)
@@ -184,7 +184,7 @@ func firstKey(b *book, p *plan, a *action) string {
 	return ledger.Key(b.tenant, p.id, a.id, ledger.PurposeUndo)
 }
 
-// laterKey is an owner's request for another key: attempts behind so many have it.
+// laterKey is an owner's request for another key: attempts after so many have it.
 type laterKey struct {
 	after uint32
 	at    *pb.Address

@@ -128,7 +128,7 @@ var endingClauses = []clause{openedPlan,
 		func(c *claim) judgement {
 			return c.endsAs(pb.PlanEnd_PLAN_END_COMPENSATED)
 		}},
-	{"I23.end", "A plan ends as what became of its actions says.", func(c *claim) judgement {
+	{"I23.end", "A plan ends as the ends of its actions say.", func(c *claim) judgement {
 		return c.endsAs(c.Record.GetPlanEnded().End)
 	}},
 }

@@ -298,8 +298,8 @@ func copyIf(same bool) judgement {
 	return judgement{}
 }
 
-// The records that a ledger says of its own tree (I2). The roots themselves are checked by
-// who has the leaves, as the verifier.
+// The records that a ledger says of its own tree (I2). The roots themselves are checked
+// where the leaves are, as by the verifier.
 var checkpointClauses = []clause{
 	{"I2.size", "A checkpoint covers no more records than come before it.",
 		func(c *claim) judgement {

@@ -90,8 +90,8 @@ var firingClauses = []clause{openedPlan,
 		}),
 }
 
-// turned says whether the lease of a claim is true here or has turned true, and keeps as
-// what it fires.
+// turned says whether the lease of a claim is true here or has turned true, and keeps
+// its firing.
 func (c *claim) turned() triggers.Truth {
 	if c.firing != nil {
 		return triggers.True

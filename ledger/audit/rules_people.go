@@ -244,7 +244,7 @@ func (c *claim) undoes(p *plan, to back) bool {
 	})
 }
 
-// knownPart is asked of who wants one action of an open plan undone, and what came after it.
+// knownPart is asked where someone wants one action of an open plan undone, and what came after it.
 var knownPart = clause{"I6.part", "A plan undoes one of its actions that is not settled.",
 	func(c *claim) judgement {
 		return c.partOf(c.Record.GetCompensationRequested().GetFromAction())

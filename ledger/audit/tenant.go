@@ -7,9 +7,9 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// What a tenant may do. A holder says it; from then on who begins something new beyond it is
-// refused. A forward may be crossing when its pair is stored, so that a pair counts all the same,
-// and its plan fails.
+// What a tenant may do. A holder says it; from then on a writer that begins something new beyond
+// it is refused. A forward may be crossing when its pair is stored, so that a pair counts all the
+// same, and its plan fails.
 
 // spent is what a tenant has of what may be limited.
 type spent struct {

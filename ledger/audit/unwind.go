@@ -75,7 +75,7 @@ func (p *plan) nothingGoesOn() bool {
 	return true
 }
 
-// rightEnd says how an unwinding plan ends as it stands, if it does (I22, I23).
+// rightEnd says how an unwinding plan ends by what its actions are, if it does (I22, I23).
 func (p *plan) rightEnd() pb.PlanEnd {
 	switch {
 	case p.phase != ledger.StateUnwinding || !p.nothingGoesOn():

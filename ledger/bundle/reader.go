@@ -46,7 +46,7 @@ type Reader struct {
 	left     uint32 // and how many these are
 	at       uint64 // records so far
 	offset   int64  // of the next frame
-	whole    int64  // behind the last frame that was read whole, and is no end
+	whole    int64  // after the last frame that was read whole, and is no end
 	ended    bool
 	err      error
 }
@@ -130,7 +130,7 @@ func (b *Reader) frame() (byte, []byte, error) {
 	return head[0], payload, nil
 }
 
-// Next returns the next item; io.EOF behind the End. Errors: *Malformed, ErrCut, that
+// Next returns the next item; io.EOF after the End. Errors: *Malformed, ErrCut, that
 // of the file. All further calls return the same error.
 func (b *Reader) Next() (Item, error) {
 	if b.err != nil {

@@ -36,7 +36,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	return Continue(w, 0)
 }
 
-// Continue goes on with a bundle behind its last whole frame, at size records (see
+// Continue goes on with a bundle after its last whole frame, at size records (see
 // Scan).
 func Continue(w io.Writer, size uint64) (*Writer, error) {
 	packer, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1),

@@ -130,7 +130,7 @@ func (p *Appender) AppendOnce(ctx context.Context, a ledger.Append) (sequence ui
 		ctx, cancel = context.WithTimeout(ctx, appendWait)
 		defer cancel()
 	}
-	// No retry by the client: an append is tried again by who knows its records.
+	// No retry by the client: the caller, which knows its records, tries an append again.
 	ack, err := p.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))
 	if err = p.outcome(a.Subject, err); errors.Is(err, ledger.ErrConflict) {
 		ack, err = p.remembered(ctx, a)

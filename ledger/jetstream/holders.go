@@ -19,7 +19,7 @@ import (
 // `nats kv get SAGA_HOLDERS <tenant>` shows the holder.
 const HoldersBucket = "SAGA_HOLDERS"
 
-// holdersStream is the stream behind the bucket, which is made directly: the
+// holdersStream is the stream of the bucket, which is made directly: the
 // client's buckets cannot choose where revisions start.
 const holdersStream = "KV_" + HoldersBucket
 
@@ -168,7 +168,7 @@ func (h *Holders) Acquire(
 	return Lease{}, false, Standing{}, err
 }
 
-// standing is what an entry of the bucket means to who waits for it.
+// standing is what an entry of the bucket means to a host that waits for it.
 func (h *Holders) standing(e entry) Standing {
 	if e.Holder == "" {
 		return Standing{}

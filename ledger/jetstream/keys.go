@@ -28,7 +28,7 @@ var (
 	ErrKeyDestroyed = errors.New("the key was destroyed")
 )
 
-// keyDestroyed stands in the place of a key that was destroyed.
+// keyDestroyed is in the place of a key that was destroyed.
 const keyDestroyed = "destroyed"
 
 // Keys keeps one small value for each plan of a tenant, which its caller has encrypted:
@@ -167,7 +167,7 @@ func (k *Keys) Replace(ctx context.Context, old KeyEntry, value []byte) error {
 	return nil
 }
 
-// tenantToken stands in the place of a plan where something is kept for the tenant itself; no
+// tenantToken is in the place of a plan where something is kept for the tenant itself; no
 // plan has such a name.
 const tenantToken = "$tenant"
 
@@ -222,7 +222,7 @@ func (k *Keys) Create(ctx context.Context, plan string, value []byte) error {
 	return k.put(ctx, keySubject(k.tenant, plan), value, 0)
 }
 
-// put stores a value behind the last one of its subject.
+// put stores a value after the last one of its subject.
 func (k *Keys) put(ctx context.Context, subject string, value []byte, after uint64) error {
 	m := &nats.Msg{Subject: subject, Data: value}
 	_, err := k.client.PublishMsg(ctx, m, js.WithExpectLastSequencePerSubject(after))

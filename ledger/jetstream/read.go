@@ -111,7 +111,7 @@ func (r *reader) run(ctx context.Context) error {
 	defer messages.Stop()
 	untilReconnect, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Behind a reconnect the consumer may be gone with the server's memory. This
+	// After a reconnect the consumer may be gone with the server's memory. This
 	// goroutine says so at once, instead of two missing heartbeats; it ends with run.
 	reconnected := s.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(reconnected)
@@ -199,7 +199,7 @@ func (r *reader) begin(ctx context.Context) (js.Consumer, error) {
 	})
 }
 
-// guard compares where this reader stands with the stream as it is now.
+// guard compares the place of this reader with the stream as it is now.
 func (r *reader) guard(ctx context.Context) error {
 	head, err := r.store.Head(ctx)
 	if err != nil {

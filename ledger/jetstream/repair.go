@@ -72,7 +72,7 @@ func Replace(cfg Config) (*Replacement, error) {
 	return &Replacement{client: client, cfg: cfg, conn: cfg.Conn}, nil
 }
 
-// hidden is where Put publishes; the stream keeps the subjects behind it.
+// hidden is where Put publishes; the stream keeps the subjects that follow it.
 const hidden = "repair."
 
 func (r *Replacement) config(first uint64) js.StreamConfig {
@@ -134,7 +134,7 @@ func (r *Replacement) Put(ctx context.Context, m ledger.Message, last uint64) er
 		return fmt.Errorf("cannot append to the new stream: %w", err)
 	}
 	if ack.Sequence != last+1 {
-		return ledger.Refuse("stream", fmt.Sprintf("the record stands at %d", ack.Sequence),
+		return ledger.Refuse("stream", fmt.Sprintf("the record is at %d", ack.Sequence),
 			fmt.Sprintf("sequence %d", last+1))
 	}
 	return nil

@@ -26,7 +26,7 @@ type Room struct {
 // LimitMark is where the configuration of a stream says of which limit its bound was made.
 const LimitMark = "sagenbaum.limit"
 
-// everybody are the subjects of a ledger, and ending those of who ends what is owed.
+// everybody are the subjects of a ledger, and ending those of the writers that end what is owed.
 func everybody(tenant string) []string { return []string{"saga." + tenant + ".>"} }
 
 func ending(tenant string) (subjects []string) {

@@ -156,7 +156,7 @@ func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Mess
 		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
 			StreamName(s.tenant), err)
 	}
-	// The head comes first: a message behind it may arrive in between.
+	// The head comes first: a message after it may arrive in between.
 	head, err := s.Head(ctx)
 	if err != nil {
 		return fail(err)

@@ -133,7 +133,7 @@ func rebuild(
 	if !changed {
 		return raw
 	}
-	return append(out, raw[0]+2) // '}' is two behind '{', ']' two behind '['
+	return append(out, raw[0]+2) // '}' is '{' + 2, and ']' is '[' + 2
 }
 
 func quote(name string) []byte {

@@ -57,7 +57,7 @@ type Place struct {
 	Field                string // as in "input.card"
 }
 
-// Mark is the name under which a sealed value stands in its object.
+// Mark is the name of a sealed value in its object.
 const Mark = "sagenbaum/sealed/v1"
 
 // ErrForged says that a sealed value was changed, copied from another place, or sealed
@@ -116,7 +116,7 @@ func ciphers(key Key) (cipher.AEAD, []byte) {
 	return aead, derive("nonce")
 }
 
-// bytes is a place without ambiguity: each part behind its length.
+// bytes is a place without ambiguity: each part after its length.
 func (p Place) bytes() []byte {
 	out := []byte("sagenbaum/seal/v1\n")
 	for _, part := range [...]string{p.Tenant, p.Plan, p.Action, p.Field} {
@@ -130,7 +130,7 @@ func (p Place) bytes() []byte {
 type Value struct {
 	Plan, Action, Field string
 
-	// Raw is the value as it stands, for whoever leaves it closed.
+	// Raw is the value as it was read, for a caller that leaves it closed.
 	Raw json.RawMessage
 	box []byte
 }

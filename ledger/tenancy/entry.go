@@ -95,7 +95,7 @@ func Check(e api.TenantEntry) error {
 func checkAsker(actor string) error {
 	if !ledger.ValidToken(actor) {
 		return ledger.Refuse("actor", fmt.Sprintf("%.80q is no name", actor),
-			"the name of who asks, "+ledger.TokenWanted)
+			"the name of the person who asks, "+ledger.TokenWanted)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ type Erased struct {
 	Destroyed bool   `json:"destroyed"` // the holder says that the key is gone
 }
 
-// Exit is the exit code that stands for a verdict: 0 proven, 1 findings, 2 cannot tell.
+// Exit is the exit code of a verdict: 0 proven, 1 findings, 2 cannot tell.
 func (r *Report) Exit() int {
 	switch r.Verdict {
 	case Proven:

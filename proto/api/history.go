@@ -86,7 +86,7 @@ type PastAction struct {
 
 	// it is owed once more for this action: no call of the function
 	DutyOf string `json:"duty_of,omitempty"`
-	Child  string `json:"child,omitempty"` // it stands for this plan: likewise
+	Child  string `json:"child,omitempty"` // it is the entry of this plan: likewise
 }
 
 // Outcomes of a PastAction.

@@ -117,8 +117,8 @@ var ourSubjects = map[string]bool{
 }
 
 // CheckReplyTo reports whether a request may be answered on the reply subject that it
-// names. A server does not hold reply subjects against the permissions of who names
-// them, so whoever answers must not publish where a message has an effect of its own.
+// names. A server does not hold reply subjects against the permissions of the one
+// that names them, so whoever answers must not publish where a message has an effect of its own.
 // The error is a *Mismatch.
 func CheckReplyTo(reply string) error {
 	const want = "an inbox of whoever asks"
@@ -132,5 +132,6 @@ func CheckReplyTo(reply string) error {
 	return nil
 }
 
-// KeyHosts stands for the agent on KeySubject where a host asks the others for the tenant's key.
+// KeyHosts is in the place of the agent on KeySubject where a host asks the others for the
+// tenant's key.
 const KeyHosts = "$hosts"

@@ -39,7 +39,7 @@ type Problem struct {
 	Text  string `json:"error,omitempty"`
 	Field string `json:"field,omitempty"` // of the request that is wrong, as in "request.plan"
 	Want  string `json:"want,omitempty"`  // what would be right there
-	// Behind: the sequence of the question was not folded in time; ask again.
+	// Behind is set where the sequence of the question was not folded in time; ask again.
 	Behind bool `json:"behind,omitempty"`
 	// Again: it may pass; ask again.
 	Again bool `json:"again,omitempty"`
@@ -48,7 +48,7 @@ type Problem struct {
 // Error is the text of the problem.
 func (p *Problem) Error() string { return p.Text }
 
-// ProblemOf is an error as it is said to who asks.
+// ProblemOf is an error as it is said to the one that asks.
 func ProblemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {

@@ -14,7 +14,7 @@ import (
 type Number struct {
 	negative bool
 	digits   string // without zeros at either end; empty: 0
-	exponent int    // of ten, behind the digits
+	exponent int    // of ten, after the digits
 }
 
 const (

@@ -24,7 +24,7 @@ type operand struct {
 // and two of Literal make texts that differ in literals only.
 type Generator struct {
 	Choose  func(n int) int // a random number in [0, n)
-	Literal func(n int) int // the same, for what stands in literals
+	Literal func(n int) int // the same, for what is in literals
 	StartNs int64           // of the timeline, unix ns
 	TickNs  int64           // between two things that may happen
 	Ticks   int             // of the timeline

@@ -66,7 +66,7 @@ func And(a, b Truth) Truth {
 // Or is the strong Kleene disjunction.
 func Or(a, b Truth) Truth { return Not(And(Not(a), Not(b))) }
 
-// Absent is the value of what is not known. It also stands for an error: both wait.
+// Absent is the value of what is not known. An error is one, too: both wait.
 type Absent struct{}
 
 // Time is a timestamp, in unix ns.

@@ -25,7 +25,7 @@
 // A row is an instant of discrete time: row i happens i+1 steps of one second after
 // the plan was opened, and asserts what is true in it, whatever was before. Both
 // ends of [a:b] count. A property is violated at the first row at which what
-// stands behind "historically" is false.
+// follows "historically" is false.
 package timescales
 
 import (
@@ -64,9 +64,9 @@ type Property struct {
 	Name     string
 	alphabet Row
 	asserts  []assertion
-	// %a and %b stand for the bounds as durations, %b+1 for one step more
+	// %a and %b are the bounds as durations, %b+1 is one step more
 	condition string
-	violation func(a, b int) formula         // what stands behind "historically"
+	violation func(a, b int) formula         // what follows "historically"
 	segment   func(g *generator, fails bool) // appends one segment of the published shape
 }
 

@@ -1,6 +1,7 @@
-// Package peer is Sagenbaum as one system of several that do the same work: a server process
-// with its defaults, and an agent and a worker in this process, each on a TCP connection of
-// its own. A harness that knows nothing of Sagenbaum drives it (sagenbaum-lab bench --peers).
+// Package peer is Sagenbaum as one system of several that do the same work. [Peer] is a server
+// process with its defaults, and an agent and a worker in this process, each on a TCP connection of
+// its own. [Inside] has all three in this process. A harness that knows nothing of Sagenbaum drives
+// them (sagenbaum-lab bench --peers).
 package peer
 
 import (
@@ -43,24 +44,29 @@ type Recorder interface {
 	Fired(id string, dueMs int64) // a timer
 }
 
+// program is an agent and a worker.
+type program struct {
+	world  Recorder
+	agent  *nats.Conn
+	work   *nats.Conn
+	plans  *coordinator.Coordinator
+	worker *worker.Worker
+}
+
 // Peer runs one server and one agent. Its methods are those that the harness asks for.
 type Peer struct {
+	program
 	binary, version string
-	world           Recorder
 
 	dir     string
 	address string
 	server  *exec.Cmd
 	exited  chan struct{} // closed when the server has ended
-	agent   *nats.Conn
-	work    *nats.Conn
-	plans   *coordinator.Coordinator
-	worker  *worker.Worker
 }
 
 // New is a peer that starts this server binary, of a version that is only named.
 func New(binary, version string, world Recorder) *Peer {
-	return &Peer{binary: binary, version: version, world: world}
+	return &Peer{binary: binary, version: version, program: program{world: world}}
 }
 
 // Info names the system and what its acknowledgements promise.
@@ -83,10 +89,15 @@ func (p *Peer) Start(ctx context.Context, dir string) error {
 	if err := p.Restart(ctx); err != nil {
 		return err
 	}
-	if p.agent, err = p.connect("agent"); err != nil {
+	return p.begin(p.connect)
+}
+
+// begin begins agent and worker.
+func (p *program) begin(connect func(name string) (*nats.Conn, error)) (err error) {
+	if p.agent, err = connect("agent"); err != nil {
 		return err
 	}
-	if p.work, err = p.connect("worker"); err != nil {
+	if p.work, err = connect("worker"); err != nil {
 		return err
 	}
 	p.worker, err = worker.New(worker.Config{Conn: p.work, Tenant: tenant, Name: "bench",
@@ -134,7 +145,7 @@ type timer struct {
 	Due int64  `json:"due"` // unix ms
 }
 
-func (p *Peer) undo(_ context.Context, c api.Command) (worker.Result, error) {
+func (p *program) undo(_ context.Context, c api.Command) (worker.Result, error) {
 	var in step
 	if err := json.Unmarshal(c.Arguments, &in); err != nil {
 		return worker.Result{}, err
@@ -142,7 +153,7 @@ func (p *Peer) undo(_ context.Context, c api.Command) (worker.Result, error) {
 	return worker.Result{Output: json.RawMessage(p.world.Undo(in.Saga, in.Step))}, nil
 }
 
-func (p *Peer) fire(_ context.Context, c api.Command) (worker.Result, error) {
+func (p *program) fire(_ context.Context, c api.Command) (worker.Result, error) {
 	var in timer
 	if err := json.Unmarshal(c.Arguments, &in); err != nil {
 		return worker.Result{}, err
@@ -152,7 +163,7 @@ func (p *Peer) fire(_ context.Context, c api.Command) (worker.Result, error) {
 }
 
 // Plan takes the steps of one plan until one fails, and waits until the others are undone.
-func (p *Peer) Plan(ctx context.Context, id string) error {
+func (p *program) Plan(ctx context.Context, id string) error {
 	plan, err := p.plans.Begin(ctx, coordinator.PlanSpec{ID: id})
 	if err != nil {
 		return err
@@ -183,7 +194,7 @@ func (p *Peer) Plan(ctx context.Context, id string) error {
 }
 
 // Timer is a plan with a deadline that holds one action: its undo is the timer's call.
-func (p *Peer) Timer(ctx context.Context, id string, due time.Time) error {
+func (p *program) Timer(ctx context.Context, id string, due time.Time) error {
 	plan, err := p.plans.Begin(ctx, coordinator.PlanSpec{ID: id, DeadlineAt: due})
 	if err != nil {
 		return err
@@ -197,7 +208,7 @@ func (p *Peer) Timer(ctx context.Context, id string, due time.Time) error {
 }
 
 // TimerNote says what a timer is here.
-func (p *Peer) TimerNote() string {
+func (p *program) TimerNote() string {
 	return "a plan with a deadline that holds one action; fired is the call of its undo in the " +
 		"worker (deadline fired, unwind started and dispatch recorded durably before it)"
 }
@@ -214,9 +225,11 @@ func (p *Peer) Roots() []int {
 }
 
 // Disk splits the bytes of the server's folder by store.
-func (p *Peer) Disk() map[string]int64 {
+func (p *Peer) Disk() map[string]int64 { return sizes(filepath.Join(p.dir, "data")) }
+
+// sizes splits the bytes of a folder of all data by store.
+func sizes(root string) map[string]int64 {
 	sizes := map[string]int64{}
-	root := filepath.Join(p.dir, "data")
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil // gone since
@@ -289,6 +302,20 @@ func (p *Peer) Restart(ctx context.Context) error {
 func (p *Peer) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
+	p.end(ctx)
+	if p.server == nil {
+		return
+	}
+	_ = p.server.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		p.Kill9()
+	}
+}
+
+// end ends agent and worker.
+func (p *program) end(ctx context.Context) {
 	if p.plans != nil {
 		_ = p.plans.Close(ctx)
 	}
@@ -299,14 +326,5 @@ func (p *Peer) Stop() {
 		if c != nil {
 			c.Close()
 		}
-	}
-	if p.server == nil {
-		return
-	}
-	_ = p.server.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.exited:
-	case <-ctx.Done():
-		p.Kill9()
 	}
 }

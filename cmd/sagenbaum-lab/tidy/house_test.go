@@ -22,7 +22,7 @@ import (
 
 const (
 	filesPerPackageMax = 30 // that are no tests
-	methodsPerTypeMax  = 90
+	methodsPerTypeMax  = 88
 	testColumnsMax     = 120 // columnsMax is for everything else; a tab counts as one column
 )
 
@@ -47,7 +47,6 @@ var (
 		"executor/host/tree_test.go":          1,
 		"executor/oracle_test.go":             1,
 		"executor/sim/agent.go":               1,
-		"executor/sim/mutants/main.go":        1,
 		"executor/sim/people.go":              2,
 		"ledger/audit/audit.go":               1,
 		"ledger/audit/forgery_test.go":        1,
@@ -61,7 +60,7 @@ var (
 		"coordinator/contract/compile/worked_test.go":    1,
 	}
 	tooManyFiles   = map[string]int{}
-	tooManyMethods = map[string]int{}
+	tooManyMethods = map[string]int{"executor.plan": 90, "ledger/audit.book": 90}
 )
 
 // overWide counts the lines of a file that are too wide. A line whose width comes from a struct
@@ -319,10 +318,40 @@ var dialect = map[string]string{
 	"anew":        "again",
 	"for who":     "who, which, or the role",
 	"who is told": "who gets the message",
+	"behind":      "after; what led to it; or its place in a queue, as in goes behind",
+	"stands":      "is, is still there, counts",
+	"stand for":   "mean",
+	"stand in":    "take the place of",
+	"as what":     "as, like, or the noun",
+	"of who":      "of the person who, or the role",
+	"to who":      "to the caller, or the role",
+	"by who":      "by the one that, or the role",
+	"from who":    "from the one that, or the role",
+	"with who":    "with the one that, or the role",
+	"against who": "against those who",
+	"as who":      "as the user who, or the role",
+	"is who":      "is the one that, says who, or the noun",
+	"are who":     "are those who, or the noun",
+	"wakes who":   "wakes the readers, or what it is",
+	"host who":    "host that, and which hosts or workers",
+	"server who":  "server that",
+	"servers who": "servers that",
+	"worker who":  "worker that",
+	"process who": "process that",
+	"plan who":    "plan that",
+	"gateway who": "gateway that",
 }
 
 var dialectWords = regexp.MustCompile(
-	`\b(` + strings.Join(slices.Sorted(maps.Keys(dialect)), "|") + `)\b`)
+	`\b(` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(dialect)), "|"), " ", `\s`) + `)\b`)
+
+// idioms are the places of such a phrase that are plain: a place in a queue or on a way, how much is
+// missing, what is left, a host that stands by, a name in code, and a question.
+var idioms = regexp.MustCompile(
+	`\b(all|be|commits|compensated|dispatched|dispatches|each|falls|far|go|goes|held|hold|holds|is|lags|` +
+		`leave|leaves|left|nothing|one|recorded|went|sent|stay|stays|those|wait|waits)\s+behind\b|` +
+		`\bbehind\s+(a\s+cable|a\s+network|one\s+address|another|(the|its)\s+owner's\s+back)\b|` +
+		`[.-]behind\b|%d behind\b|"(behind|stands),|^behind(:|$|\s(is|finds)\b)|\bstands\s+by\b|\b(as|so)\s+\w+\s+as\s+what\b`)
 
 // said calls f with each comment and each text of a file, and the line where it is.
 func said(s source, f func(line int, text string)) {
@@ -339,7 +368,9 @@ func said(s source, f func(line int, text string)) {
 
 // stumbles finds the phrases of dialect in a text.
 func stumbles(text string) (findings []string) {
-	for _, found := range dialectWords.FindAllString(strings.ToLower(text), -1) {
+	rest := idioms.ReplaceAllString(strings.ToLower(text), " ")
+	for _, found := range dialectWords.FindAllString(rest, -1) {
+		found = strings.Join(strings.Fields(found), " ")
 		findings = append(findings, fmt.Sprintf("%q; write %s", found, dialect[found]))
 	}
 	return findings
@@ -348,7 +379,11 @@ func stumbles(text string) (findings []string) {
 // recorded lists the texts of the fold that say such words. They become a part of records and of
 // the state's digest, so that another word is another state.
 var recorded = map[string]int{
-	"executor/apply_ledger.go": 1,
+	"executor/apply_ledger.go": 7,
+	"executor/apply_probe.go":  1,
+	"ledger/pair.go":           1,
+	"ledger/tenant.go":         1,
+	"triggers/error.go":        1,
 	"executor/view/actions.go": 1,
 	"executor/fact.go":         2,
 	"executor/step.go":         2,
@@ -378,8 +413,17 @@ func TestWordsArePlain(t *testing.T) {
 			}
 		})
 	}
-	if len(stumbles("Nobody is there")) != 1 || len(stumbles("`TestNobodyIsThere`")) != 0 {
-		t.Error("the rule does not find a phrase, or finds one that is not there")
+	for text, want := range map[string]int{
+		"Nobody is there": 1, "`TestNobodyIsThere`": 0,
+		"it is stored behind the last one":               1,
+		"it goes behind the last one":                    0,
+		"a record behind\nan undo, as what\nit fires":    2,
+		"a host that stands by is as good as what holds": 0,
+		"it stands for the key of who asks":              2,
+	} {
+		if found := stumbles(text); len(found) != want {
+			t.Errorf("%q: found %q, want %d", text, found, want)
+		}
 	}
 }
 

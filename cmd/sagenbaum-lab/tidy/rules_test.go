@@ -337,7 +337,7 @@ func words(name string) (parts []string) {
 
 // timersAllowed lists, per file below executor/host, the functions of package time
 // that it may use and what for. None of them knows a plan's deadline: that is a
-// lease, and the wake timer of the actor serves all leases (S74).
+// lease, and the wake timer of the actor serves all leases.
 var timersAllowed = map[string]map[string]string{
 	"actor.go":            {"NewTimer": "the wake timer of all leases"},
 	"proof/checkpoint.go": {"AfterFunc": "the next checkpoint"},
@@ -365,12 +365,12 @@ func checkTimers(s source) (findings []string) {
 		if e, ok := n.(ast.Expr); ok {
 			if name := selects(e, "time"); slices.Contains(timers, name) && allowed[name] == "" {
 				findings = append(findings,
-					fmt.Sprintf("%s: time.%s; deadlines are leases of the fold, and the actor's wake timer serves them (S74)", s.at(n),
+					fmt.Sprintf("%s: time.%s; deadlines are leases of the fold, and the actor's wake timer serves them", s.at(n),
 						name))
 			}
 		}
 		if id, ok := n.(*ast.Ident); ok && strings.Contains(id.Name, "DeadlineNs") {
-			findings = append(findings, fmt.Sprintf("%s: the shell reads %s; a deadline is a lease of the fold (S74)", s.at(n),
+			findings = append(findings, fmt.Sprintf("%s: the shell reads %s; a deadline is a lease of the fold", s.at(n),
 				id.Name))
 		}
 		return true
@@ -379,7 +379,7 @@ func checkTimers(s source) (findings []string) {
 }
 
 // agents are the files that play an agent. They name what undoes their actions
-// in their contracts and nowhere else (S55).
+// in their contracts and nowhere else.
 var agents = []string{"cmd/sagenbaum/demo/agent.go", "coordinator/example_test.go"}
 
 // undoing are the words by which code that undoes something gives itself away.

@@ -447,7 +447,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"undocumented constant", "ledger/a.go", `package ledger; const Exported = 1`, "exported Exported has no comment"},
 		{"sleep in a test", "ledger/a_test.go", `package ledger; func f() { time.Sleep(1) }`, "a test that sleeps"},
 		{"another switch for long runs", "ledger/a_test.go", `package ledger; func f() { if testing.Short() { return } }`, "use testenv.Cases"},
-		{"a statement number in godoc", "coordinator/a.go", "package coordinator\n\n// F does it (S55).\nfunc F() {}", "a statement number"},
+		{"a statement number in godoc", "coordinator/a.go", "package coordinator\n\n// F does it (S54).\nfunc F() {}", "a statement number"},
 		{"unfinished", "ledger/a.go", "package ledger // TO" + "DO later", "finish it"},
 		{"a timer for deadlines", "executor/host/deadlines.go", `package host; var d = time.AfterFunc`, "deadlines are leases"},
 		{"a timer too many in a file that has one", "executor/host/leadership.go", `package host; func f() { time.NewTimer(1); time.AfterFunc(1, nil) }`, "deadlines are leases"},

@@ -87,7 +87,7 @@ func (s *Settings) notLetIn(server string, err error) error {
 		return Fail(ExitNotAllowed, "who runs the server: sagenbaum user rotate NAME --out NAME.creds",
 			"%s: the credentials %s have expired: %v", server, s.Creds, err)
 	default:
-		return Fail(ExitNotAllowed, "look at sagenbaum user ls as who runs the server, then "+
+		return Fail(ExitNotAllowed, "look at sagenbaum user ls as the user who runs the server, then "+
 			"sagenbaum user rotate NAME --out NAME.creds",
 			"%s does not let us in with %s: they were revoked, have expired, or are of another "+
 				"server: %v", server, s.Creds, err)
@@ -105,7 +105,7 @@ func Shown(server string) string {
 	return strings.Join(servers, ",")
 }
 
-// Credentials are the options that --creds, --tls-ca, --client-cert and --inbox stand for.
+// Credentials are the options of --creds, --tls-ca, --client-cert and --inbox.
 // tenant is the one that a user of all tenants reaches.
 func (s *Settings) Credentials(tenant string) (options []nats.Option, err error) {
 	if s.Creds != "" {
@@ -125,7 +125,7 @@ func (s *Settings) Credentials(tenant string) (options []nats.Option, err error)
 	return options, nil
 }
 
-// Transport are the options that --tls-ca, --client-cert and --client-key stand for.
+// Transport are the options of --tls-ca, --client-cert and --client-key.
 func (s *Settings) Transport() (options []nats.Option, err error) {
 	if s.TlsCA != "" {
 		if _, err := os.Stat(s.TlsCA); err != nil {
@@ -225,9 +225,9 @@ func (c *Client) Call(ctx context.Context, subject string, question, answer any)
 	reply, err := c.request(ctx, subject, question)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return Fail(ExitNotAllowed, "the credentials of who runs the server, or --file FILE for a "+
-			"server that runs elsewhere", "%s lets this user ask nothing about its users and tenants, or "+
-			"has no host that would answer", c.Server)
+		return Fail(ExitNotAllowed, "the credentials of the user who runs the server, or --file FILE "+
+			"for a server that runs elsewhere", "%s lets this user ask nothing about its users and "+
+			"tenants, or has no host that would answer", c.Server)
 	case err != nil:
 		return c.Explain("the server", err)
 	}
@@ -269,8 +269,8 @@ func (c *Client) notAllowed(denied string) error {
 			"not allowed: %s %s is of tenant %s, and not of %s: %s", c.self.Role, c.self.Name,
 			c.self.Tenant, c.Tenant, denied)
 	}
-	return Fail(ExitNotAllowed, "sagenbaum user show "+c.self.Name+", as who runs the server, "+
-		"lists what it may; "+other, "not allowed: not what role %s gives %s: %s", c.self.Role,
+	return Fail(ExitNotAllowed, "sagenbaum user show "+c.self.Name+", as the user who runs the "+
+		"server, lists what it may; "+other, "not allowed: not what role %s gives %s: %s", c.self.Role,
 		c.self.Name, denied)
 }
 

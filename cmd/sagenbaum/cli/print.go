@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -90,7 +89,7 @@ func Moment(ns int64) string {
 	if ns == 0 {
 		return "-"
 	}
-	return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05Z")
+	return api.At(ns)
 }
 
 // Relative prints a unix time in ns as seen from now: "in 3m", "6h ago".
@@ -122,11 +121,7 @@ func Span(d time.Duration) string {
 
 // Clip shortens a text to n runes and makes it one printable line.
 func Clip(text string, n int) string {
-	text = Printable(strings.Join(strings.Fields(text), " "))
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
+	return api.Short(Printable(strings.Join(strings.Fields(text), " ")), n)
 }
 
 // Dash is shown for an empty cell.

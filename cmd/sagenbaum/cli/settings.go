@@ -193,7 +193,7 @@ type Settings struct {
 
 	context  string // NAME of --context
 	everyone bool   // the command is about no tenant
-	// Self is who the credentials say that we are; nil: they do not, or there are none.
+	// Self is the user of the credentials; nil: they do not say, or there are none.
 	Self *access.Credentials
 
 	natsFile string  // context of the NATS CLI that server and credentials come from; empty: none

@@ -99,7 +99,8 @@ operator's name, and applies to the host that holds the tenant now.`,
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record; required")
-	cmd.Flags().StringVar(&actor, "actor", cli.DefaultActor(), "`NAME` of who vouches for it")
+	cmd.Flags().StringVar(&actor, "actor", cli.DefaultActor(),
+		"`NAME` of the person who vouches for it")
 	return cmd
 }
 

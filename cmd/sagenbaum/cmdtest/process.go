@@ -41,10 +41,11 @@ func Sagenbaum(t *testing.T, args ...string) *exec.Cmd {
 	return command
 }
 
-// CredsOf has the credentials of who runs a server, a file, by the server's URL.
+// CredsOf has the credentials of the user who runs a server, a file, by the server's URL.
 var CredsOf sync.Map
 
-// LocalOf is the file of the credentials of who runs the server at a URL, once it is there.
+// LocalOf is the file of the credentials of the user who runs the server at a URL, once it is
+// there.
 func LocalOf(url string) (string, bool) {
 	file, ok := CredsOf.Load(url)
 	if !ok {
@@ -54,7 +55,7 @@ func LocalOf(url string) (string, bool) {
 	return file.(string), err == nil
 }
 
-// AsLocal connects as who runs a server, where a test runs it.
+// AsLocal connects as the user who runs a server, where a test runs it.
 func AsLocal(url string, options ...nats.Option) (*nats.Conn, error) {
 	if creds, ok := LocalOf(url); ok {
 		own, _, err := connect.File(creds, "")

@@ -40,7 +40,8 @@ func (a *asking) flags(cmd *cobra.Command) {
 			tokenVariable+" has the same; default sagenbaum-data/console/NAME.token, as the first "+
 			"start makes it)")
 	f.StringVar(&a.ca, "console-ca", "",
-		"PEM `FILE` of who has signed the console's certificate (default: who this machine trusts)")
+		"PEM `FILE` of the authority that signed the console's certificate (default: those that "+
+			"this machine trusts)")
 }
 
 func sessions(s *cli.Settings) *cobra.Command {

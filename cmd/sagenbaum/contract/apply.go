@@ -245,7 +245,7 @@ none is withdrawn. Held compensations keep the contract that they were registere
 		},
 	}
 	contractFileFlag(cmd, &paths)
-	cmd.Flags().StringVar(&actor, "actor", cli.DefaultActor(), "`NAME` of who publishes")
+	cmd.Flags().StringVar(&actor, "actor", cli.DefaultActor(), "`NAME` of the person who publishes")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be published, and publish nothing")
 	return cmd
 }

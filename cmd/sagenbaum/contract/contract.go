@@ -53,7 +53,7 @@ func newContractLint(s *cli.Settings) *cobra.Command {
 		Short: "Check contract files and run their examples, offline (exit code 1 on errors)",
 		Long: `Check contract files and run their examples. That needs no server.
 
-With --workers it also asks the running host who serves what the contracts call: each
+With --workers it also asks the running host which workers serve what the contracts call: each
 inverse, probe and check without a worker is a warning, and so is a worker version for
 which only workers of other versions have answered. A host whose NATS server runs in
 another process knows of a capability only once it has sent a command to it.`,
@@ -75,7 +75,7 @@ another process knows of a capability only once it has sent a command to it.`,
 			if workers {
 				served, err := servedFindings(cmd.Context(), s, sources)
 				if err != nil {
-					return cli.Failed("ask who serves the contracts", err)
+					return cli.Failed("ask which workers serve the contracts", err)
 				}
 				findings = append(findings, served...)
 			}
@@ -101,7 +101,7 @@ another process knows of a capability only once it has sent a command to it.`,
 	return cmd
 }
 
-// servedFindings asks the host who serves what contracts call.
+// servedFindings asks the host which workers serve what contracts call.
 func servedFindings(ctx context.Context, s *cli.Settings,
 	sources []contract.Source) (contract.Findings, error) {
 	c, err := s.Connect()

@@ -23,7 +23,7 @@ import (
 // contains no line that undoes anything.
 
 const (
-	// AgentName is who the demo's agent is at its server.
+	// AgentName is the name of the demo's agent at its server.
 	AgentName   = "coder"
 	Attempts    = 3                      // of each compensation
 	demoBackoff = 100 * time.Millisecond // before the second attempt

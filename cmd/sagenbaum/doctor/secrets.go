@@ -125,10 +125,10 @@ func usersOf(ctx context.Context, s *cli.Settings) (a access.Answer, err error) 
 	return a, err
 }
 
-// examineSeed looks for whoever can read the key of who runs this server: they run as the same
-// Unix user. Who runs it looks for its agents; what other servers let in is nothing to this one, so
-// the server is asked for its users, once there is a client to ask about. All others try it
-// themselves.
+// examineSeed looks for users who can read the key of the user who runs this server: they run as
+// the same Unix user. The one who runs it looks for its agents; what other servers let in is
+// nothing to this one, so the server is asked for its users, once there is a client to ask about.
+// All others try it themselves.
 func examineSeed(c *cli.Client, s *cli.Settings, all []program,
 	users func() (access.Answer, error)) Finding {
 	const check = "seed"
@@ -186,9 +186,9 @@ func readable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() <= 1<<20
 }
 
-// localKey is a file that we can read, with the key of who runs the server that we are connected
-// to, wherever one may be: in the context of serve, in a data folder, and in the arguments and the
-// environment of programs. Empty: there is none.
+// localKey is a file that we can read, with the key of the user who runs the server that we are
+// connected to, wherever one may be: in the context of serve, in a data folder, and in the
+// arguments and the environment of programs. Empty: there is none.
 func localKey(all []program, s *cli.Settings) string {
 	files := []string{filepath.Join(serve.DataDefault, "auth", "local.creds")}
 	if c, ok := connect.Local(s.Server); ok {
@@ -220,18 +220,18 @@ func localKey(all []program, s *cli.Settings) string {
 func judgeLocal(self access.Credentials, file string) Finding {
 	const check = "seed"
 	if file == "" {
-		return ok(check, "the key of who runs the server was not found where %s runs", self.Name)
+		return ok(check, "the key of the user who runs the server was not found where %s runs", self.Name)
 	}
 	return warn(check, "run it as another Unix user, or in a container (docs/security.md)",
-		"%s %s can do everything here: it can read the key of who runs the server, %s", self.Role,
-		self.Name, file)
+		"%s %s can do everything here: it can read the key of the user who runs the server, %s",
+		self.Role, self.Name, file)
 }
 
 // examineUsers says whether the server takes what its file of users says.
 func examineUsers(s *cli.Settings, users func() (access.Answer, error)) Finding {
 	const check = "users"
 	if role := roleOf(s.Self); role != access.Local {
-		return skipped(check, "", "not checked: they are told to who runs the server")
+		return skipped(check, "", "not checked: only the user who runs the server is told")
 	}
 	a, err := users()
 	switch {
@@ -259,5 +259,5 @@ func judgeSeed(found []clientBeside, creds string, users []access.User) Finding 
 				a.credentials.Name, a.pid, creds)
 		}
 	}
-	return ok(check, "no agent was seen that can read the key of who runs the server")
+	return ok(check, "no agent was seen that can read the key of the user who runs the server")
 }

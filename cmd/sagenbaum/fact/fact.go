@@ -71,7 +71,7 @@ exit code 75 means that the log refused it.`,
 		},
 	}
 	cmd.Flags().StringVar(&v.source, "source", cli.DefaultActor(),
-		"`NAME` of who observed it; by itself the user who runs this")
+		"`NAME` of the observer; by itself the user who runs this")
 	cmd.Flags().StringVar(&v.plan, "plan", "", "`PLAN` of the action that it is the effect of")
 	cmd.Flags().StringVar(&v.action, "action", "", "`ACTION` that it is the effect of, by its id")
 	cmd.Flags().BoolVar(&v.retract, "retract", false, "end the fact")
@@ -83,7 +83,7 @@ func (v putting) record(args []string) (*pb.Record, error) {
 	switch {
 	case !ledger.ValidToken(v.source):
 		return nil, cli.Fail(cli.ExitUsage,
-			"--source NAME of who observed it: "+ledger.TokenWanted,
+			"--source NAME of the observer: "+ledger.TokenWanted,
 			"%q is no source, and each fact has one", v.source)
 	case v.action != "" && v.plan == "":
 		return nil, cli.Fail(cli.ExitUsage, "--plan PLAN --action ACTION",
@@ -271,7 +271,7 @@ func writeFact(out io.Writer, p cli.Pen, fact api.Fact, now time.Time) {
 	line("size", memory)
 }
 
-// sourceOf is who wrote a fact.
+// sourceOf is the writer of a fact.
 func sourceOf(by string) string {
 	if by == "" {
 		return "the executor"

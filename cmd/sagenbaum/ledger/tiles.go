@@ -79,7 +79,7 @@ type tileFolder struct {
 	entries []byte // of the tile that is not full
 }
 
-// openTiles goes on behind the full tiles of a folder that are within a size.
+// openTiles goes on after the full tiles of a folder that are within a size.
 func openTiles(dir string, size uint64) (*tileFolder, error) {
 	f := &tileFolder{dir: dir}
 	full := uint64(0)

@@ -131,7 +131,7 @@ func readFile(name string) (entries []entry, err error) {
 	return entries, nil
 }
 
-// entries are the servers that one of a configuration stands for: what starts servers through
+// entries are the servers that one of a configuration comes to: what starts servers through
 // this gateway counts as the servers that it starts.
 func (c configured) entries(file, server string) []entry {
 	c = c.expanded()

@@ -64,7 +64,7 @@ func fromDash(cmd *cobra.Command, args []string) error {
 }
 
 // gateway serves one client over standard input and output.
-func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) error {
+func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (err error) {
 	config, err := o.config()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) er
 	if err != nil {
 		return err
 	}
-	defer gateway.Close()
+	defer func() { err = errors.Join(err, gateway.Close()) }()
 	if o.listen != "" {
 		return listen(cmd, gateway, o.listen)
 	}
@@ -123,7 +123,7 @@ func (o *options) logger(cmd *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 }
 
-// agentName is who the gateway is in the ledger.
+// agentName is the name of the gateway in the ledger.
 func (o *options) agentName(s *cli.Settings) string {
 	if o.agent == "" && s.Self != nil && s.Self.Role == access.Agent {
 		return s.Self.Name
@@ -142,7 +142,7 @@ func newWorker(s *cli.Settings) *cobra.Command {
 		Long: `Undo what gateways of the same server have done, also when they are gone. It starts the
 server itself when it is asked to undo something, on this machine: give it the same command
 as the gateway, or the client's configuration with --config, where commands of sagenbaum
-mcp count as what they start.`,
+mcp count as the servers that they start.`,
 		Example: `  sagenbaum mcp worker -- npx -y @modelcontextprotocol/server-filesystem /srv/files
   sagenbaum mcp worker --config ~/project/.mcp.json`,
 		Args: cobra.ArbitraryArgs,

@@ -56,7 +56,7 @@ compensated by then. The undo goes on without the command.`,
 		},
 	}
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of who cancels")
+	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who cancels")
 	cmd.Flags().BoolVar(&v.wait, "wait", false, "wait until the plan has ended")
 	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault, "how long --wait waits at most")
 	return cmd

@@ -66,9 +66,8 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			step(func(s *api.WhyStep) { s.Plan = "c" }),
 			step(func(s *api.WhyStep) { s.Lease, s.By, s.Depth = "plan.failed", "part", 2 })},
 	} {
-		if got := told(api.Why{Plan: "p", State: "compensated", Steps: steps}); !strings.Contains(got, want) {
-			t.Errorf("%s\ndoes not say %q", got, want)
-		}
+		why := api.Why{Plan: "p", State: "compensated", Steps: steps}
+		saysAll(t, told(why), want, append(why.Before(), why.Step(len(steps)-1)...))
 	}
 	if got := told(api.Why{Plan: "child", State: "compensated",
 		Steps: []api.WhyStep{step(func(*api.WhyStep) {})}}); !strings.Contains(got,
@@ -77,6 +76,19 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 	}
 	if got := told(api.Why{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
+	}
+}
+
+// saysAll wants a text, and the lines that a page of the console shows, too.
+func saysAll(t *testing.T, got, want string, lines []api.Line) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s\ndoes not say %q", got, want)
+	}
+	for _, line := range lines {
+		if !strings.Contains(got, line.String()) {
+			t.Errorf("%s\ndoes not say %q", got, line)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ Erasing twice is harmless. Copies of the keys that were made before, in a backup
 		},
 	}
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record; required")
-	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of who erases")
+	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who erases")
 	cmd.Flags().BoolVar(&v.force, "force", false,
 		"also while undos are held or owed: those that take sealed values are their owner's then")
 	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault,

@@ -60,7 +60,7 @@ on whether or not anybody waits for it.`,
 	cmd.Flags().StringVar(&v.to, "to", "", "only what came after this `SAVEPOINT`")
 	cmd.Flags().StringVar(&v.action, "action", "", "only this `ACTION` and what came after it")
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of who unwinds")
+	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who unwinds")
 	cmd.Flags().BoolVar(&v.wait, "wait", false, "wait until the plan has ended, or is open again")
 	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault, "how long --wait waits at most")
 	return cmd

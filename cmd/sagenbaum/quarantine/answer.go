@@ -34,7 +34,7 @@ A provider may store its answer under the key, an error too, and give it again
 without doing anything. --new-key has all attempts from here on carry another key,
 which the ledger gives this retry alone. To the provider they are another undo: if
 an earlier attempt was carried out, or is, it is done twice, as a second refund.
-Give it when you have seen at the provider that the effect stands, and that no
+Give it when you have seen at the provider that the effect is still there, and that no
 attempt is under way. What an attempt under the earlier key says later does not
 count for the new one; if both say done, the owner hears of it.`,
 		Example: `  sagenbaum quarantine retry 01JD3BX7 4 --reason "the branch is no longer protected" --actor operator1

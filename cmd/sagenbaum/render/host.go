@@ -79,7 +79,7 @@ func BytesText(n uint64) string {
 	return fmt.Sprintf("%.1f %ciB", value, units[unit])
 }
 
-// HolderText is who holds a tenant, and since when.
+// HolderText says which host holds a tenant, and since when.
 func HolderText(v api.Status, now time.Time) string {
 	text := fmt.Sprintf("%s, term %d", cli.Dash(v.Holder), v.Term)
 	if v.SinceNs != 0 {

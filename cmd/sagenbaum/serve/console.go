@@ -47,7 +47,7 @@ func (v *consoling) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.console, "console", consoleDefault, consoleUsage)
 	f.StringVar(&v.who, "console-users", "",
-		"`FILE` of who may do what in the console, read again when it changes (default "+
+		"`FILE` that says who may do what in the console, read again when it changes (default "+
 			"DATA/console/users, made with one admin; docs/guide/console.md)")
 	f.StringVar(&v.operators, "console-operators", "", "old name of --console-users")
 	if err := f.MarkDeprecated("console-operators", "give the file as --console-users"); err != nil {
@@ -60,7 +60,7 @@ func (v *consoling) flags(cmd *cobra.Command) {
 	f.StringVar(&v.key, "console-key", "", "PEM `FILE` of that certificate's key")
 }
 
-// flagsOfConsole are the flags behind the fields of the console's configuration.
+// flagsOfConsole are the flags of the fields of the console's configuration.
 var flagsOfConsole = map[string]string{
 	"listen": "--console 127.0.0.1:4280, or with --console-cert and --console-key; --console off " +
 		"for none", "users": "--console-users FILE", "first": "--console-users FILE",

@@ -20,8 +20,8 @@ import (
 // While a disk cannot be written `serve` stays: whoever asks for the status of a tenant
 // learns what is wrong, and the work goes on by itself when the disk can be written.
 
-// openHost opens the host. While the disk of its state cannot be written it stands in for
-// it and tries on; nil and no error: ctx has ended. A folder that this user may not write
+// openHost opens the host. While the disk of its state cannot be written it answers in
+// its place and tries on; nil and no error: ctx has ended. A folder that this user may not write
 // is a mistake of the command line.
 func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logger,
 	cfg host.Config) (*host.Host, error) {
@@ -87,7 +87,7 @@ func (v *serving) standInAlone(ctx context.Context, config embedded.Config, log 
 	config.NoStreams = true
 	server, err := embedded.Start(config)
 	if err != nil {
-		log.Error("the ledger's folder cannot be written, and no server can stand in", "dir",
+		log.Error("the ledger's folder cannot be written, and no server can answer in its place", "dir",
 			config.Dir, "cause", cause, "error", err)
 		return config.Port
 	}
@@ -118,7 +118,7 @@ func (s hostSetup) disks(v *serving) []observe.Disk {
 	if tiles == "" {
 		tiles = filepath.Join(v.data, "executor", "tiles")
 	}
-	all := []observe.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")},
+	all := []observe.Disk{{Store: "state", Dir: host.StateDir(v.data)},
 		{Store: "tiles", Dir: tiles}}
 	if s.store != "" {
 		all = append(all, observe.Disk{Store: "ledger", Dir: s.store})

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -119,12 +118,12 @@ func (w *Watching) start(v *serving, log *slog.Logger) (stop func(), err error) 
 	if w.address == "" {
 		return w.traces.stop, nil
 	}
-	disks := []observe.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")}}
+	disks := []observe.Disk{{Store: "state", Dir: host.StateDir(v.data)}}
 	if v.tiles != "" {
 		disks = append(disks, observe.Disk{Store: "tiles", Dir: v.tiles})
 	}
 	if v.external == "" {
-		disks = append(disks, observe.Disk{Store: "ledger", Dir: filepath.Join(v.data, "nats")})
+		disks = append(disks, observe.Disk{Store: "ledger", Dir: host.ServerDir(v.data)})
 	}
 	w.metrics = observe.NewMetrics(disks...)
 	listener, err := net.Listen("tcp", w.address)

@@ -22,7 +22,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// otlp exports spans over OTLP/HTTP in protobuf. It stands for the exporter of the
+// otlp exports spans over OTLP/HTTP in protobuf. It takes the place of the exporter of the
 // SDK, which brings gRPC with it (docs/adr/0019-metrics-and-traces.md).
 type otlp struct {
 	endpoint string

@@ -322,7 +322,7 @@ func (v *serving) hooks() (map[string]string, error) {
 	return hooks, nil
 }
 
-// flagsOfServer are the flags behind the fields of the embedded server's
+// flagsOfServer are the flags of the fields of the embedded server's
 // configuration, for a refusal that a command line can correct.
 var flagsOfServer = map[string]string{
 	"dir":       "--data DIR",
@@ -346,7 +346,7 @@ func (v *serving) explainStart(err error) error {
 			return cli.Fail(cli.ExitUsage, hint, "cannot serve: %s", refused.Problem)
 		}
 	}
-	if strings.Contains(err.Error(), "another server uses it") {
+	if errors.Is(err, embedded.ErrInUse) {
 		return cli.Fail(cli.ExitFailed,
 			"stop the other server of this folder, or choose another one with --data DIR",
 			"cannot serve: %v", err)
@@ -369,7 +369,7 @@ type Ready struct {
 	// ConsoleToken is the file with the token of the admin that the console's first start makes.
 	ConsoleToken string `json:"console_token,omitempty"`
 	HTTP         string `json:"http,omitempty"`  // URL of the door
-	Creds        string `json:"creds,omitempty"` // file of the credentials of who runs it
+	Creds        string `json:"creds,omitempty"` // file of the credentials of the user who runs it
 }
 
 // serve runs until the context ends. When the embedded server stops answering it is
@@ -427,15 +427,13 @@ func writeReady(out io.Writer, asJSON bool, r Ready) {
 		time.Duration(r.ReadyMs)*time.Millisecond)
 }
 
-const (
-	restartPause = time.Second // keeps a server whose disk stays broken from spinning
-	probePause   = time.Second // how often the embedded server is asked whether it can store
-)
+// restartPause keeps a server whose disk stays broken from spinning.
+const restartPause = time.Second
 
 // serveEmbedded runs the server and the executor on it. A server that can no
 // longer store is started again, for as long as it takes: what broke it, a full
-// disk for example, may be gone by then. Until then another one stands in on its
-// port and says what is wrong.
+// disk for example, may be gone by then. Until then another one is on its port
+// and says what is wrong.
 func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce func(Ready)) error {
 	config, err := v.embeddedConfig(log)
 	if err != nil {
@@ -480,37 +478,21 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger,
 	ready func()) error {
 	giveUp := ctx.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() { // ends with ctx
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(probePause):
-			}
-			if err := server.Probe(ctx); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%w: %v", host.ErrMute, err))
-			}
-		}
-	}()
+	ctx, cancel := host.Watch(ctx, server)
+	defer cancel()
 	forget, err := v.introduce(server, log)
 	if err != nil {
 		return err
 	}
 	defer forget()
 	return runHost(ctx, v, log, hostSetup{
-		connect: func() (*nats.Conn,
-			error) {
-			return server.Connect(nats.Name("sagenbaum executor"))
-		},
+		complete: func(cfg host.Config) (host.Config, error) { return host.On(server, v.data, cfg) },
 		door: func(tenant string) (*nats.Conn, error) {
 			return server.ConnectDoor(tenant, nats.Name("sagenbaum door"))
 		},
-		durable: server.DurableID(),
-		store:   filepath.Join(v.data, "nats"),
-		giveUp:  giveUp,
-		ready:   ready,
+		store:  host.ServerDir(v.data),
+		giveUp: giveUp,
+		ready:  ready,
 	})
 }
 
@@ -530,7 +512,7 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 		v.listen = net.JoinHostPort(address, port)
 	}
 	config := embedded.Config{
-		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync,
+		Dir: host.ServerDir(v.data), Host: address, Port: number, NoSync: v.noSync,
 		MaxStore:    v.maxStore,
 		Connections: v.connections, Erased: v.erased,
 		TLSCert: v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
@@ -538,7 +520,7 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	return config, v.admit(&config, log)
 }
 
-// credsFile is where the credentials of the user are who runs the server; empty: none are needed.
+// credsFile is where the credentials of the user who runs the server are; empty: none are needed.
 func (v *serving) credsFile() string {
 	if v.directory == nil {
 		return ""
@@ -570,9 +552,10 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 	}
 	setup := hostSetup{
 		giveUp: ctx.Done(), external: true,
-		connect: func() (*nats.Conn, error) {
-			steady := steadyOptions("sagenbaum executor", s.Timeout)
-			return s.Dial(append(steady, options...)...)
+		complete: func(cfg host.Config) (host.Config, error) {
+			conn, err := s.Dial(append(steadyOptions("sagenbaum executor", s.Timeout), options...)...)
+			cfg.Conn, cfg.Dir = conn, host.StateDir(v.data)
+			return cfg, err
 		},
 		ready: func() {
 			announce(Ready{URL: cli.Shown(v.external), Data: v.data, Tenants: v.names(),
@@ -590,11 +573,11 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 
 // hostSetup is how a host reaches its server.
 type hostSetup struct {
-	connect func() (*nats.Conn, error)
+	// complete adds the server, a connection to it and the folder of the host
+	complete func(host.Config) (host.Config, error)
 	// door connects to a tenant as a door; nil: there is none
-	door    func(tenant string) (*nats.Conn, error)
-	durable string // embedded.Server.DurableID
-	store   string // folder of the embedded server; empty: it runs elsewhere
+	door  func(tenant string) (*nats.Conn, error)
+	store string // folder of the embedded server; empty: it runs elsewhere
 	// external: the server runs elsewhere, and other hosts may hold the tenants.
 	external bool
 	system   *nats.Conn
@@ -617,28 +600,28 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	if err != nil {
 		return err
 	}
-	conn, err := setup.connect()
-	if err != nil {
-		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v",
-			err)
-	}
-	defer conn.Close()
 	if v.clock == nil { // the first host: from now on the process knows how time passes
 		v.clock = host.NewClock()
 	}
 	flagged, first := v.flagged()
-	h, err := v.openHost(ctx, setup, log, host.Config{
-		Conn: conn, Tenants: flagged, Follow: true, First: first, Logger: log,
-		Dir:           filepath.Join(v.data, "executor"),
-		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
+	cfg, err := setup.complete(host.Config{
+		Tenants: flagged, Follow: true, First: first, Logger: log,
+		System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
-		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
+		TilesDir: v.tiles, KeysDir: v.keys, Witness: v.witness,
 		SignAfter: v.sign,
 		GiveUp:    setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
 		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 		MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock, Metrics: v.watch.metrics,
 		Tracer: v.watch.traces.tracer(),
 	})
+	if err != nil {
+		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v",
+			err)
+	}
+	conn := cfg.Conn
+	defer conn.Close()
+	h, err := v.openHost(ctx, setup, log, cfg)
 	if err != nil || h == nil {
 		return err
 	}
@@ -675,12 +658,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 // answers: by then what the ledger had at the start is folded.
 func (v *serving) welcome(ctx context.Context, h *host.Host, conn *nats.Conn, setup hostSetup,
 	log *slog.Logger) {
-	select {
-	case <-h.Ready():
-	case <-ctx.Done():
-		return
-	}
-	if !awaitTenants(ctx, conn, v.names()) {
+	if !h.Await(ctx) {
 		return
 	}
 	if err := v.openDoor(ctx, conn, setup.door, log); err != nil {

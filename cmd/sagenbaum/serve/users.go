@@ -31,7 +31,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// admitting is who may connect to the embedded server, and by what certificate they know it.
+// admitting says who may connect to the embedded server, and by what certificate they know it.
 type admitting struct {
 	open  bool   // everybody on this machine may do everything
 	users string // --users of earlier versions

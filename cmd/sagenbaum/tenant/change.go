@@ -70,7 +70,7 @@ func (c *changing) limitFlags(cmd *cobra.Command) {
 func (c *changing) flags(cmd *cobra.Command, reason string) {
 	f := cmd.Flags()
 	f.StringVar(&c.request.Reason, "reason", "", reason)
-	f.StringVar(&c.request.Actor, "actor", cli.DefaultActor(), "`NAME` of who asks for it")
+	f.StringVar(&c.request.Actor, "actor", cli.DefaultActor(), "`NAME` of the person who asks for it")
 	f.BoolVar(&c.request.DryRun, "dry-run", false, "say what would be so, and change nothing")
 }
 

@@ -71,7 +71,7 @@ on when it starts, and one that is away erases its part then. Erasing twice is h
 	}
 	f := cmd.Flags()
 	f.StringVar(&q.Reason, "reason", "", "why, for the record; required")
-	f.StringVar(&q.Actor, "actor", cli.DefaultActor(), "`NAME` of who erases")
+	f.StringVar(&q.Actor, "actor", cli.DefaultActor(), "`NAME` of the person who erases")
 	f.BoolVar(&q.Force, "force", false, "also while plans are not at their end")
 	f.StringVar(&confirm, "confirm", "", "`TENANT` again, where no one can type it")
 	f.DurationVar(&limit, "wait-timeout", eraseWait, "how long to wait at most until it is done")

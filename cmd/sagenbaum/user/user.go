@@ -1,4 +1,4 @@
-// Package user is `sagenbaum user`: who may connect, and as what.
+// Package user is `sagenbaum user`: who may connect, and in which role.
 package user
 
 import (

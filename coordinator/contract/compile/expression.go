@@ -112,7 +112,7 @@ func (x *compiler) reader(field, text, kind string, more ...string) *triggers.Bi
 	return b
 }
 
-// reference checks what names an effect: a text, a number that stands for one, or a
+// reference checks what names an effect: a text, a number that is read as one, or a
 // list of them.
 func (x *compiler) reference(text string) {
 	const field = "probe.external_ref"

@@ -24,7 +24,7 @@ type WorkerCall struct {
 	Version    string // of the worker, that is asked for; empty: any
 }
 
-// Serving is what is known of who takes a call.
+// Serving is what is known of the workers that take a call.
 type Serving struct {
 	Served       string // one of the constants above
 	Heard        string // when a worker last answered; empty: not known

@@ -58,7 +58,7 @@ type Entry struct {
 	AnchorModified string `json:"anchor_modified"`
 }
 
-// Access is who may do what.
+// Access says who may do what.
 type Access struct {
 	Mode  uint32 `json:"mode"`
 	Owner string `json:"owner,omitempty"`

@@ -22,8 +22,8 @@ type Undo struct {
 	Before Image  `json:"before"` // with the bytes of files
 	After  *Image `json:"after"`  // what the effect has left; nil: no one knows
 
-	// Written is what the effect was to write: a text, or an object with its sha256. It stands
-	// in for After.
+	// Written is what the effect was to write: a text, or an object with its sha256. It is
+	// used in the place of After.
 	Written json.RawMessage `json:"written,omitempty"`
 
 	// Litter is a regular expression: siblings whose names are that of the file and a match

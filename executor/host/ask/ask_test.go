@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -169,4 +172,50 @@ func refusal(d *Desk, v verb, body string) (problem api.Problem) {
 		problem = *p
 	}
 	return problem
+}
+
+// TestATurnAnswersSoManyWhoWaitForTheEndOfAPlan: the others are answered by the next turns, so that
+// who asks much delays nobody's deadlines.
+func TestATurnAnswersSoManyWhoWaitForTheEndOfAPlan(t *testing.T) {
+	t.Parallel()
+	b := NewBoard((*observe.Meter)(nil))
+	kv := rows.NewMemoryKV()
+	state := executor.Open(kv, "t", nil)
+	const waiting = 4*outcomesPerTurn + 1
+	var asked []*outcome
+	for range waiting {
+		q := &outcome{query: api.OutcomeQuery{Plan: "p", Ended: true}, answer: make(chan *toldOutcome, 1)}
+		b.outcomes.of["p"] = append(b.outcomes.of["p"], q)
+		b.outcomes.counted(q, 1)
+		asked = append(asked, q)
+	}
+	turn := func(notices ...executor.Notice) (answered int) {
+		b.AnswerOutcomes(notices, func() *view.Reader {
+			answered++
+			return view.Live(state, kv, "t")
+		})
+		return answered
+	}
+	all := turn(executor.Notice{Plan: "p", State: ledger.StateCompensated})
+	for n := all; n > 0; all += n {
+		if n > 2*outcomesPerTurn {
+			t.Fatalf("a turn answers %d", n)
+		}
+		if all < waiting {
+			select {
+			case <-b.Wanted():
+			default:
+				t.Fatal("no turn looks at the others")
+			}
+		}
+		n = turn()
+	}
+	for _, q := range asked {
+		if len(q.answer) != 1 {
+			t.Fatal("one has no answer")
+		}
+	}
+	if all != waiting || b.outcomes.count != 0 {
+		t.Errorf("%d answers for %d, %d are left", all, waiting, b.outcomes.count)
+	}
 }

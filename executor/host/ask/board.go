@@ -236,7 +236,7 @@ func (b *Board) wake() {
 }
 
 // settleMax is how long a question waits for what is folded to be written. It is written soon
-// anyway, so that a loop that stands still holds up no question.
+// anyway, so that a loop that does not go on holds up no question.
 const settleMax = 250 * time.Millisecond
 
 // settle waits until what is folded now is written, so that a question finds all that anybody

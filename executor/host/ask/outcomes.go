@@ -34,7 +34,8 @@ type outcomes struct {
 	by    map[string]int // how many of them are each user's, whose name is known
 }
 
-// outcomesPerTurn bounds the new ones that one turn looks at.
+// outcomesPerTurn bounds those that one turn answers because their plans have ended, and the new
+// ones that it looks at.
 const outcomesPerTurn = 256
 
 // add takes a question.
@@ -123,10 +124,16 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 		o.counted(q, -1)
 		return true
 	}
+	room := outcomesPerTurn
 	for _, n := range notices {
-		if list := o.of[n.Plan]; len(list) > 0 && ended(n.State) {
-			o.put(n.Plan, slices.DeleteFunc(list, reply))
+		list := o.of[n.Plan]
+		if len(list) == 0 || !ended(n.State) {
+			continue
 		}
+		now := list[:min(len(list), room)]
+		room -= len(now)
+		o.fresh = append(o.fresh, list[len(now):]...) // the next turns look at them
+		o.put(n.Plan, slices.DeleteFunc(now, reply))
 	}
 	looked, kept := 0, o.fresh[:0]
 	for _, q := range o.fresh {

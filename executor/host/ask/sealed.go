@@ -49,10 +49,10 @@ func (d *Desk) key(agent string, q api.KeyQuery) (answer api.KeyAnswer, err erro
 		return answer, fmt.Errorf("%q is not a plan id", q.Plan)
 	}
 	var owner, erased string
-	look := func() { d.look(func(r *view.Reader) { owner, erased = r.KeyOwner(q.Plan) }) }
-	look()
+	read := func() { d.look(func(r *view.Reader) { owner, erased = r.KeyOwner(q.Plan) }) }
+	read()
 	if owner == "" && d.Board.catchUp() { // its first record may have been acknowledged just now
-		look()
+		read()
 	}
 	switch {
 	case owner != "" && owner != agent:

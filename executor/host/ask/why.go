@@ -93,7 +93,7 @@ func (s *story) take(ctx context.Context, at rows.Place) error {
 	var halted *ledger.Halted
 	if errors.As(err, &halted) { // after a repair only the tiles have it
 		s.left = fmt.Sprintf(
-			"what stands before the stream's beginning; sequence %d is in the tiles only", at.Sequence)
+			"what is before the stream's beginning; sequence %d is in the tiles only", at.Sequence)
 		return nil
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *story) scan(ctx context.Context) error {
 	for m, err := range s.store.Read(ctx, from) {
 		switch {
 		case ctx.Err() != nil:
-			s.left = fmt.Sprintf("what stands behind sequence %d: reading took too long; sagenbaum ledger "+
+			s.left = fmt.Sprintf("what came after sequence %d: reading took too long; sagenbaum ledger "+
 				"tail --since %d --plan %s has it", m.Sequence, m.Sequence, s.plan)
 			return nil
 		case err != nil:
@@ -147,7 +147,7 @@ func (s *story) scan(ctx context.Context) error {
 			return nil
 		}
 		if scanned == storyScanMax {
-			s.left = fmt.Sprintf("some records behind sequence %d; sagenbaum ledger tail --since %d "+
+			s.left = fmt.Sprintf("some records after sequence %d; sagenbaum ledger tail --since %d "+
 				"--plan %s has them", m.Sequence, m.Sequence, s.plan)
 			return nil
 		}

@@ -42,7 +42,7 @@ type Config struct {
 	Listen          string
 	TLSCert, TLSKey string
 
-	// Users is the file of who may do what (docs/guide/console.md). It is read again when it
+	// Users is the file that says who may do what (docs/guide/console.md). It is read again when it
 	// changes. When it is not there, it is made with one admin, and NAME.token beside it has
 	// the name and the token of that admin.
 	Users string

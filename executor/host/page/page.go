@@ -18,17 +18,17 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// errand is a letter that is to be posted for one of its hooks.
-type errand struct {
-	at   *turn.Letter
+// posting is a delivery that is to be posted for one of its hooks.
+type posting struct {
+	at   *turn.Delivery
 	hook string
 }
 
-// lane posts the pages of one webhook, or of none, so that a slow one holds up
+// queue has the pages to be posted of one webhook, or of none, so that a slow one holds up
 // no other. Its fields are guarded by pager.mu.
-type lane struct {
+type queue struct {
 	webhook string // URL; empty: NATS only
-	queue   []errand
+	waiting []posting
 	running int       // goroutines, at most pagesAtOnce
 	fails   int       // in a row
 	until   time.Time // nothing is tried before
@@ -78,12 +78,12 @@ type Pager struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	lanes   map[string]*lane // by URL: at most one more than webhooks
+	queues  map[string]*queue // by URL: at most one more than webhooks
 	pages   *turn.Pages
-	rounds  map[*turn.Letter]*time.Timer // the next one of each letter that waits
+	rounds  map[*turn.Delivery]*time.Timer // the next one of each delivery that waits
 	stopped bool
 
-	shown int  // letters, as the meter has them
+	shown int  // deliveries, as the meter has them
 	stale bool // the oldest may be another one
 }
 
@@ -97,7 +97,7 @@ func New(ctx context.Context, pages *turn.Pages, cfg Config) *Pager {
 	pages.EscalateNs = int64(cmp.Or(cfg.EscalateAfter, escalateDefault))
 	p := &Pager{
 		Config: cfg, wake: make(chan struct{}, 1), pages: pages,
-		lanes: map[string]*lane{}, rounds: map[*turn.Letter]*time.Timer{},
+		queues: map[string]*queue{}, rounds: map[*turn.Delivery]*time.Timer{},
 	}
 	p.until, p.cancel = context.WithCancel(ctx)
 	return p
@@ -122,8 +122,8 @@ func (p *Pager) Tell(page api.Page) {
 	}
 }
 
-// Untell ends a page about this host: there is no reason for it any more.
-func (p *Pager) Untell(page api.Page) {
+// Withdraw ends a page about this host: there is no reason for it any more.
+func (p *Pager) Withdraw(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if dropped := p.pages.Drop(turn.KeyOf(page)); dropped != nil {
@@ -131,9 +131,9 @@ func (p *Pager) Untell(page api.Page) {
 	}
 }
 
-// Page sends a letter for the first time. The goroutines that it starts end with their lane's
+// Page sends a delivery for the first time. The goroutines that it starts end with their
 // queue, or with Stop. p.mu is held.
-func (p *Pager) Page(at *turn.Letter) {
+func (p *Pager) Page(at *turn.Delivery) {
 	if p.stopped {
 		return
 	}
@@ -143,31 +143,31 @@ func (p *Pager) Page(at *turn.Letter) {
 	p.measure()
 }
 
-// Unpage forgets a letter that has ended; p.mu is held.
-func (p *Pager) Unpage(at *turn.Letter) {
+// Unpage forgets a delivery that has ended; p.mu is held.
+func (p *Pager) Unpage(at *turn.Delivery) {
 	p.end(at)
 	p.measure()
 }
 
-// post has a letter posted for a hook, where no lane of its others does so already; p.mu
+// post has a delivery posted for a hook, where no queue of its others does so already; p.mu
 // is held.
-func (p *Pager) post(at *turn.Letter, hook string) {
-	l := p.lane(hook)
+func (p *Pager) post(at *turn.Delivery, hook string) {
+	q := p.queueOf(hook)
 	posted := slices.ContainsFunc(at.Hooks, func(other string) bool {
-		return other != hook && p.lane(other) == l
+		return other != hook && p.queueOf(other) == q
 	})
-	if l.webhook == "" || posted {
+	if q.webhook == "" || posted {
 		return
 	}
-	l.queue = append(l.queue, errand{at, hook})
-	if l.running < min(pagesAtOnce, len(l.queue)) {
-		l.running++
-		p.Workers.Go(func() { p.work(l) })
+	q.waiting = append(q.waiting, posting{at, hook})
+	if q.running < min(pagesAtOnce, len(q.waiting)) {
+		q.running++
+		p.Workers.Go(func() { p.work(q) })
 	}
 }
 
-// round publishes a letter that no one has taken; p.mu is held.
-func (p *Pager) round(at *turn.Letter) {
+// round publishes a delivery that no one has taken; p.mu is held.
+func (p *Pager) round(at *turn.Delivery) {
 	r := p.pages.Round(at, time.Now().UnixNano())
 	if r.Escalated {
 		p.Log.Warn("no one has taken a page; operators get it, too", "hook", at.Page.Hook, "page",
@@ -187,9 +187,9 @@ func (p *Pager) round(at *turn.Letter) {
 	})
 }
 
-// send publishes a letter for a hook, and takes the reply; p.mu is held.
-func (p *Pager) send(at *turn.Letter, hook string) {
-	posted := p.lane(hook).webhook != ""
+// send publishes a delivery for a hook, and takes the reply; p.mu is held.
+func (p *Pager) send(at *turn.Delivery, hook string) {
+	posted := p.queueOf(hook).webhook != ""
 	body := bodyOf(formatPage, at.Page.Page)
 	p.Publisher.Page(api.PageSubject(p.Tenant, hook), at.Page.ID, body, pageTimeout,
 		func(r actuators.Result) {
@@ -210,11 +210,11 @@ func (p *Pager) send(at *turn.Letter, hook string) {
 // errUnheard is why a page that was published is not taken.
 var errUnheard = errors.New("no reply over NATS")
 
-// waits reports whether a letter is still to be taken; p.mu is held.
-func (p *Pager) waits(at *turn.Letter) bool { return !p.stopped && p.pages.Waits(at) }
+// waits reports whether a delivery is still to be taken; p.mu is held.
+func (p *Pager) waits(at *turn.Delivery) bool { return !p.stopped && p.pages.Waits(at) }
 
-// take notes that a hook has taken a letter; p.mu is held.
-func (p *Pager) take(at *turn.Letter, hook string) {
+// take notes that a hook has taken a delivery; p.mu is held.
+func (p *Pager) take(at *turn.Delivery, hook string) {
 	if p.stopped || !p.pages.Take(at, hook) {
 		return
 	}
@@ -223,8 +223,8 @@ func (p *Pager) take(at *turn.Letter, hook string) {
 	p.signal()
 }
 
-// end ends the rounds of a letter; p.mu is held.
-func (p *Pager) end(at *turn.Letter) {
+// end ends the rounds of a delivery; p.mu is held.
+func (p *Pager) end(at *turn.Delivery) {
 	if t := p.rounds[at]; t != nil {
 		t.Stop()
 		delete(p.rounds, at)
@@ -251,14 +251,14 @@ func (p *Pager) keys(hook string) [][]byte {
 	return p.Keys[""]
 }
 
-func (p *Pager) lane(hook string) *lane {
+func (p *Pager) queueOf(hook string) *queue {
 	webhook := p.Webhooks[p.owner(hook)]
-	l := p.lanes[webhook]
-	if l == nil {
-		l = &lane{webhook: webhook}
-		p.lanes[webhook] = l
+	q := p.queues[webhook]
+	if q == nil {
+		q = &queue{webhook: webhook}
+		p.queues[webhook] = q
 	}
-	return l
+	return q
 }
 
 // signal wakes the actor.

@@ -369,7 +369,7 @@ func TestAnsweredPagesComeNoMore(t *testing.T) {
 		t.Errorf("%v", p.pages.All())
 	}
 	p.mu.Unlock()
-	p.Untell(stuck)
+	p.Withdraw(stuck)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pages.Len() != 0 || len(p.rounds) != 0 {
@@ -424,7 +424,7 @@ func TestASlowHookStopsNoOther(t *testing.T) {
 		}
 	}
 	p.mu.Lock()
-	if running := p.lane("slow").running; running != pagesAtOnce {
+	if running := p.queueOf("slow").running; running != pagesAtOnce {
 		t.Errorf("%d at once on their way to the slow hook, want %d", running, pagesAtOnce)
 	}
 	p.mu.Unlock()
@@ -485,7 +485,7 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 		pages = append(pages, quarantinePage(i+1, "default"))
 	}
 	p.mu.Lock()
-	p.lane("default").until = time.Now().Add(100 * time.Millisecond)
+	p.queueOf("default").until = time.Now().Add(100 * time.Millisecond)
 	p.mu.Unlock()
 	p.Add(pages)
 	p.mu.Lock()
@@ -601,7 +601,7 @@ func TestAHookWhosePagesNoOneTakesKeepsNoOthersOut(t *testing.T) {
 		h := testenv.NewHook[api.Page](t, testenv.Takes)
 		p := pagerOn(t, newRig(t), map[string]string{api.PageDefault: h.URL})
 		p.mu.Lock()
-		p.lane("ignored").until = time.Now().Add(time.Hour) // it fails for long
+		p.queueOf("ignored").until = time.Now().Add(time.Hour) // it fails for long
 		p.mu.Unlock()
 		p.Add(append(ignored, heard))
 		p.mu.Lock()

@@ -44,61 +44,61 @@ func CheckWebhook(hook, webhook string) error {
 	}
 }
 
-// work posts a lane's pages until there are none.
-func (p *Pager) work(l *lane) {
-	for e, more := p.next(l); more; e, more = p.next(l) {
+// work posts a queue's pages until there are none.
+func (p *Pager) work(q *queue) {
+	for e, more := p.next(q); more; e, more = p.next(q) {
 		ctx, cancel := context.WithTimeout(p.until, pageTimeout)
-		format, target := splitWebhook(l.webhook)
+		format, target := splitWebhook(q.webhook)
 		p.mu.Lock()
 		page := e.at.Page.Page
 		p.mu.Unlock()
 		err := p.deliver(ctx, target, e.hook, page.ID, bodyOf(format, page))
 		cancel()
 		p.Meter.Page(err)
-		p.delivered(l, e, err)
+		p.delivered(q, e, err)
 	}
 }
 
-// next waits out a lane's pause and takes a page off its queue; more is false when the
+// next waits out a queue's pause and takes a page off it; more is false when the
 // goroutine is to end, which was counted off then.
-func (p *Pager) next(l *lane) (e errand, more bool) {
+func (p *Pager) next(q *queue) (e posting, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !p.stopped && len(l.queue) > 0 {
-		if left := time.Until(l.until); left > 0 {
+	for !p.stopped && len(q.waiting) > 0 {
+		if left := time.Until(q.until); left > 0 {
 			p.mu.Unlock()
 			pause.For(p.until, left)
 			p.mu.Lock()
 			continue
 		}
-		e := l.queue[0]
-		l.queue[0], l.queue = errand{}, l.queue[1:]
+		e := q.waiting[0]
+		q.waiting[0], q.waiting = posting{}, q.waiting[1:]
 		if p.waits(e.at) {
 			return e, true
 		}
 	}
-	l.running--
-	return errand{}, false
+	q.running--
+	return posting{}, false
 }
 
-// delivered settles one try. After a failure the whole lane pauses, ever longer
-// up to pageRetryMax, and the page goes to the end of the queue, so that one that
+// delivered settles one try. After a failure the whole queue pauses, ever longer
+// up to pageRetryMax, and the page goes to its end, so that one that
 // is never taken does not keep the others.
-func (p *Pager) delivered(l *lane, e errand, err error) {
+func (p *Pager) delivered(q *queue, e posting, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.stopped:
 		return
 	case err == nil:
-		l.fails = 0
+		q.fails = 0
 		p.take(e.at, e.hook)
 		return
 	}
-	l.queue = append(l.queue, e)
-	if now := time.Now(); !now.Before(l.until) { // the first failure since the last pause
-		l.fails++
-		l.until = now.Add(pagePause(l.fails))
+	q.waiting = append(q.waiting, e)
+	if now := time.Now(); !now.Before(q.until) { // the first failure since the last pause
+		q.fails++
+		q.until = now.Add(pagePause(q.fails))
 	}
 	at := e.at
 	p.Log.Warn("page not taken; it is sent again", "hook", e.hook, "page", at.Page.ID, "plan",

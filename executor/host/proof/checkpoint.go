@@ -96,7 +96,9 @@ type Signer struct {
 	floor  uint64         // records up to the last rotation: what is smaller the old key has signed
 	rotate *rotationAsked // under way
 
-	mu    sync.Mutex // guards all below, and the file
+	file sync.Mutex // of the checkpoint; whoever has it may wait for the disk, so the loop never does
+
+	mu    sync.Mutex // guards all below
 	shown api.Checkpoint
 }
 
@@ -255,7 +257,7 @@ func (s *Signer) start(d *stateDigest, write func() error) error {
 	j := signJob{
 		tenant: s.cfg.Tenant, keys: s.cfg.KeysDir, named: s.state.Key(),
 		last: s.state.Signed().GetSigned(),
-		tree: tiles.NewTree(s.tiles.Files, s.tiles.Edge.Clone()), digest: d, file: &s.mu,
+		tree: tiles.NewTree(s.tiles.Files, s.tiles.Edge.Clone()), digest: d, file: &s.file,
 		log: s.cfg.Log,
 	}
 	results := s.results

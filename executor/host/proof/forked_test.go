@@ -172,3 +172,33 @@ func TestADigestOfBeforeARotationIsNotSigned(t *testing.T) {
 		}
 	}
 }
+
+// TestAFileThatWaitsForTheDiskHoldsUpNoTurn: while the checkpoint's file is being written, the
+// loop shows and takes what there is.
+func TestAFileThatWaitsForTheDiskHoldsUpNoTurn(t *testing.T) {
+	t.Parallel()
+	tl := emptyTiles(t)
+	state := executor.Open(rows.NewMemoryKV(), "t", nil)
+	s := New(Config{Tenant: "t", KeysDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	s.Open(state, tl)
+	t.Cleanup(s.Close)
+	keep(t, tl, factAt(t, 1))
+	s.file.Lock() // whoever writes it waits for the disk
+	if err := s.start(nil, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.take(signed{err: errors.New("of another tree")})
+	if v := s.View(api.Checkpoint{}); v.Problem == "" {
+		t.Errorf("%+v", v)
+	}
+	select {
+	case r := <-s.results:
+		t.Errorf("a checkpoint was published without its file: %+v", r.checkpoint)
+	default:
+	}
+	s.file.Unlock()
+	<-s.Wake()
+	if s.Take(); s.ready == nil || s.ready.checkpoint.Size != 1 {
+		t.Errorf("not signed: %+v", s.shown)
+	}
+}

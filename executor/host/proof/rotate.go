@@ -31,7 +31,7 @@ func (s *Signer) Rotate(q api.RotationQuery, holding bool,
 		refuse("another rotation is under way")
 		return
 	case q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax:
-		refuse("a rotation needs a reason and the name of who asks for it")
+		refuse("a rotation needs a reason and the name of the person who asks for it")
 		return
 	}
 	record, key, err := s.newRotation(q)

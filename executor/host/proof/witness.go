@@ -235,8 +235,8 @@ func (w *witnessing) add(r signed, lines string) error {
 	if err != nil {
 		return fmt.Errorf("the witness answers with no cosignature that verifies: %w", err)
 	}
-	w.signer.mu.Lock()
-	defer w.signer.mu.Unlock()
+	w.signer.file.Lock()
+	defer w.signer.file.Unlock()
 	files := r.tree.Files
 	_, text, err := files.ReadCheckpoint()
 	if err != nil || !bytes.HasPrefix(text, r.note) {

@@ -101,7 +101,7 @@ func New(cfg Config, t *tiles.Writer) *Repairer {
 func Halted(ctx context.Context, cfg Config, q api.RepairQuery,
 	halted *ledger.Halted) (answer api.RepairAnswer, err error) {
 	if q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax {
-		return answer, errors.New("a repair needs a reason and the name of who asks for it")
+		return answer, errors.New("a repair needs a reason and the name of the person who asks for it")
 	}
 	plan, err := New(cfg, nil).repair(ctx, q, halted)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -19,16 +20,30 @@ import (
 // rows of that one would be gone, and later ones there.
 const logsFile = "LOGS"
 
-// logs keeps logsFile, on Pebble's own goroutines.
+// logs keeps logsFile. Writing it takes syncs, and a log is begun by whoever writes rows: so a
+// log is named by Pebble's own goroutine that makes a table of the rows before it. Only a log that
+// another one follows must be named by then: without the last one the rows are as they were before
+// it.
 type logs struct {
-	dir string
-	log *slog.Logger
-	mu  sync.Mutex
+	dir    string
+	log    *slog.Logger
+	opened atomic.Bool // the store is: rows are written from now on
+	due    atomic.Bool // the last log is not named yet
+	mu     sync.Mutex
 }
 
-// listen has the file written whenever a log has come or gone.
+// listen has the file written when logs have come or gone.
 func (l *logs) listen(events *pebble.EventListener) {
-	events.WALCreated = func(pebble.WALCreateInfo) { l.write() }
+	events.WALCreated = func(pebble.WALCreateInfo) {
+		if before := l.due.Swap(true); before || !l.opened.Load() {
+			l.write()
+		}
+	}
+	events.TableCreated = func(pebble.TableCreateInfo) {
+		if l.due.Load() {
+			l.write()
+		}
+	}
 	events.WALDeleted = func(pebble.WALDeleteInfo) { l.write() }
 }
 
@@ -37,6 +52,7 @@ func (l *logs) listen(events *pebble.EventListener) {
 func (l *logs) write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.due.Store(false) // before it looks: a log that comes meanwhile is due again
 	path := filepath.Join(l.dir, logsFile)
 	names, err := filepath.Glob(filepath.Join(l.dir, "*.log"))
 	text := ""
@@ -71,8 +87,8 @@ func checkLogs(dir string, needed uint64) error {
 	return nil
 }
 
-// neededLog is the first log that is needed behind an edit of the manifest; 0: the edit
-// changes nothing of it. It stands (tag 2) before all else but the comparer's name (tag 1).
+// neededLog is the first log that is needed after an edit of the manifest; 0: the edit
+// changes nothing of it. It comes (tag 2) before all else but the comparer's name (tag 1).
 func neededLog(edit []byte) uint64 {
 	for {
 		tag, n := binary.Uvarint(edit)

@@ -19,7 +19,7 @@ var errManifest = errors.New("the state store is not whole")
 
 // checkManifest reads the manifest of a state store to its end, unless the store is
 // marked as corrupt or lacks a log. Pebble takes a damaged record in it for the end: it
-// then opens without the tables behind that place, but with its log, and the state has a
+// then opens without the tables after that place, but with its log, and the state has a
 // cursor for rows that are not there. Without a manifest it would take up the log alone.
 func checkManifest(dir string) (err error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {

@@ -35,8 +35,8 @@ func (o ownFS) OpenReadWrite(
 	return owned(name, f, err)
 }
 
-// ReuseForWrite makes a new file instead: a log that is used again keeps behind what is written
-// to it what it held before, which may be a tenant's that was erased since.
+// ReuseForWrite makes a new file instead: a log that is used again keeps, after what is
+// written to it, what it held before, which may be a tenant's that was erased since.
 func (o ownFS) ReuseForWrite(
 	old, name string, category vfs.DiskWriteCategory,
 ) (vfs.File, error) {

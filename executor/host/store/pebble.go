@@ -41,26 +41,14 @@ func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
 	if err := ownFiles(dir); err != nil {
 		log.Warn("others may read files of the state store", "error", err)
 	}
-	options := func() *pebble.Options {
-		events := &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)}
-		(&logs{dir: dir, log: log}).listen(events)
-		o := &pebble.Options{
-			FS:                 vfs.OnDiskFull(ownFS{vfs.Default}, room.Await),
-			FormatMajorVersion: pebble.FormatValueSeparation,
-			Logger:             pebbleLog{log},
-			EventListener:      events,
-			MemTableSize:       32 << 20,
-			Cache:              pebble.NewCache(256 << 20),
-		}
-		for i := range o.Levels {
-			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most facts are read by no one
-		}
-		return o
+	files := vfs.OnDiskFull(ownFS{vfs.Default}, room.Await)
+	events := func() *pebble.EventListener {
+		return &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)}
 	}
 	var db *pebble.DB
 	err := checkManifest(dir)
 	if err == nil {
-		db, err = pebble.Open(dir, options())
+		db, err = openDB(dir, files, events(), log)
 	}
 	if err == nil || isAny(err, closedDisk) || isLocked(err) { // its content is not what is wrong
 		return db, err
@@ -74,7 +62,42 @@ func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
 	if err := os.Rename(dir, aside); err != nil {
 		return nil, fmt.Errorf("cannot move the broken state store aside: %w", err)
 	}
-	return pebble.Open(dir, options())
+	return openDB(dir, files, events(), log)
+}
+
+// openDB opens a store on files.
+func openDB(dir string, files vfs.FS, events *pebble.EventListener,
+	log *slog.Logger) (*pebble.DB, error) {
+	l := &logs{dir: dir, log: log}
+	l.listen(events)
+	db, err := pebble.Open(dir, options(files, events, log))
+	l.opened.Store(err == nil)
+	return db, err
+}
+
+// options are those of a store on files. A tenant's loop writes its rows itself, so nothing may
+// hold up a write for long, and least of all a disk that is slow for a while:
+//
+//   - When a memtable is full its log is synced before the next one is begun. By then all but the
+//     last megabytes are on their way to the disk.
+//   - Tables that are slow to be written are no reason to wait before four memtables are full, nor
+//     is a level 0 that grows: then reading takes longer, and that is all.
+func options(files vfs.FS, events *pebble.EventListener, log *slog.Logger) *pebble.Options {
+	o := &pebble.Options{
+		FS:                          files,
+		FormatMajorVersion:          pebble.FormatValueSeparation,
+		Logger:                      pebbleLog{log},
+		EventListener:               events,
+		MemTableSize:                memTableSize,
+		MemTableStopWritesThreshold: memTablesMax,
+		L0StopWritesThreshold:       level0Max,
+		WALBytesPerSync:             logSyncBytes,
+		Cache:                       pebble.NewCache(cacheSize),
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most facts are read by no one
+	}
+	return o
 }
 
 // A store that could not be opened is kept aside, beside the one that was made in its place;
@@ -242,7 +265,7 @@ func (t *KV) Erase(ctx context.Context) error {
 
 // logsKept is how many logs there may be when all but the last are not needed: Pebble keeps
 // MemTableStopWritesThreshold+1 for later, the one that is written, and that of the wipe.
-const logsKept = 2 + 1 + 2
+const logsKept = memTablesMax + 1 + 2
 
 // View is a read-only rows.KV over a snapshot, for queries beside the
 // actor.

@@ -9,15 +9,15 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// spanned is a ledger whose stream begins behind a repair: what comes before stands
-// in the tiles. Everything else is the stream's.
+// spanned is a ledger whose stream begins after a repair: what comes before is in
+// the tiles. Everything else is the stream's.
 type spanned struct {
 	ledger.Store
 	first uint64 // of the stream
 	tiles *Files
 }
 
-// Span puts the tiles in front of a stream that begins behind its first sequence.
+// Span puts the tiles in front of a stream that begins after its first sequence.
 func Span(store ledger.Store, head ledger.Head, tiles *Files) ledger.Store {
 	if head.First <= 1 {
 		return store

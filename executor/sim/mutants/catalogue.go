@@ -9,13 +9,13 @@ import (
 type mutant struct {
 	name     string // what goes wrong, in words
 	file     string // from the module's top
-	old, new string // old stands once in the file
+	old, new string // old is in the file once
 }
 
 // apply returns the file with the bug in it.
 func (m mutant) apply(source []byte) ([]byte, error) {
 	if n := bytes.Count(source, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("the place of %q stands %d times in %s, not once: %s", m.name, n, m.file,
+		return nil, fmt.Errorf("the place of %q is %d times in %s, not once: %s", m.name, n, m.file,
 			m.old)
 	}
 	return bytes.Replace(source, []byte(m.old), []byte(m.new), 1), nil
@@ -140,7 +140,7 @@ var catalogue = []mutant{
 		"return plusNs(a.row.AskedNs, unservedAfter(a.fixed.Compensation)/2)"},
 	{"an undo that no one serves is tried again", "executor/step.go",
 		"return a.row.Unserved || a.row", "return a.row"},
-	{"an undo behind its owner's answer is nothing", "executor/owner.go",
+	{"an undo after its owner's answer is nothing", "executor/owner.go",
 		"if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {\n\t\ta.row.Note = clip(a.row.Note + \"; \" + " +
 			"said)\n\t\treturn effective\n\t}",
 		"if true {\n\t\ta.row.Note = clip(a.row.Note + \"; \" + said)\n\t\treturn effective\n\t}"},
@@ -151,7 +151,7 @@ var catalogue = []mutant{
 			"open any more when the commit landed\", p.id,\n\t\t\tstateName(p.row))\n" +
 			"\tcase p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:",
 		"case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:"},
-	{"a plan commits behind a lease that turned", "executor/apply_agent.go",
+	{"a plan commits after a lease that turned", "executor/apply_agent.go",
 		"case p.row.Turned != nil && !p.row.Turned.Clocked:\n\t\treturn turnedBefore(p)", ""},
 	{"a commit leaves its held set", "executor/child.go",
 		"s.meta.Held -= uint64(count)\n\treturn count", "return count"},
@@ -327,7 +327,7 @@ var catalogue = []mutant{
 	// Ahead of its turn.
 	{"ahead: what more than one holds back", "executor/ahead.go",
 		"|| b.row.Blockers != 1:", "|| b.row.Blockers < 1:"},
-	{"ahead: behind one that must be asked about", "executor/ahead.go",
+	{"ahead: it goes behind one that must be asked about", "executor/ahead.go",
 		"c.Probe == nil && c.Verify == nil &&", "c.Verify == nil &&"},
 	{"ahead: an effect that no one knows of", "executor/ahead.go",
 		"known := a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED &&",
@@ -490,7 +490,7 @@ var catalogue = []mutant{
 	{"a page that was not taken is forgotten", "executor/turn/ready.go",
 		"r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()", "r.Erase = m.state.Unerased()"},
 	{"a page is taken and not recorded", "executor/turn/pages.go",
-		"p.settle(l)\n\t\tp.done = append(p.done, l)", "p.forget(l)"},
+		"p.settle(d)\n\t\tp.done = append(p.done, d)", "p.forget(d)"},
 	{"a key that was not destroyed is not tried again", "executor/turn/erasures.go",
 		"e.queue = append(e.queue, plan)\n\t}\n}\n\n// Destroyed",
 		"delete(e.asked, plan)\n\t}\n}\n\n// Destroyed"},

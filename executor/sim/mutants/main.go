@@ -6,7 +6,9 @@
 // Each mutant of the catalogue is a change of one place in one file. The package
 // of the simulator is built with that file replaced (go build -overlay; the tree
 // stays as it is) and runs seeds from 1 on until one fails, or a package's tests run with it. A
-// mutant that nothing finds is a promise that no one checks: the exit code is 1 then.
+// mutant that nothing finds is a promise that no one checks: the exit code is 1 then. The same
+// seeds, or tests, are run without a mutant first: if they fail, no mutant is tried, and the exit
+// code is 2.
 package main
 
 import (
@@ -16,6 +18,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -29,7 +32,7 @@ import (
 
 func main() {
 	seeds := flag.Int("seeds", 10000, "seeds that a mutant may survive")
-	only := flag.String("only", "", "the one mutant to try, or all of a package, or of the core; empty: all")
+	only := flag.String("only", "", "a mutant, or all of a package, or of the core; empty: all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -43,6 +46,28 @@ func main() {
 	}
 }
 
+// search is for the mutants of one catalogue, by the tests that are to find them.
+type search struct {
+	in      string // a package, or "core"
+	mutants []mutant
+	// look runs the tests over the tree with an overlay; found says what failed, or is empty.
+	look func(ctx context.Context, overlay string) (found string, err error)
+}
+
+// asked are the mutants that are to be tried.
+func (s search) asked(only string) []mutant {
+	if only == "" || only == s.in {
+		return s.mutants
+	}
+	var one []mutant
+	for _, m := range s.mutants {
+		if m.name == only {
+			one = append(one, m)
+		}
+	}
+	return one
+}
+
 // hunt tries mutants and prints a line for each; it returns how many survived.
 func hunt(ctx context.Context, seeds int, only string) (survived int, err error) {
 	top, err := moduleFolder(ctx)
@@ -54,55 +79,84 @@ func hunt(ctx context.Context, seeds int, only string) (survived int, err error)
 		return 0, fmt.Errorf("cannot make a folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	g := ground{top: top, work: work, seeds: seeds}
-	tried := 0
-	each := func(in string, m mutant, look func(context.Context, string) (string, error)) error {
-		if only != "" && m.name != only && in != only {
-			return nil
-		}
-		tried++
-		start := time.Now()
-		overlay, err := g.plant(m)
-		if err != nil {
-			return fmt.Errorf("mutant %q: %w", m.name, err)
-		}
-		found, err := look(ctx, overlay)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil: // it does not build, or nothing says what happened
-			survived++
-			found = "NOT TRIED: " + err.Error()
-		case found == "":
-			survived++
-			found = "SURVIVED"
-		}
-		fmt.Printf("%-46s %-84s %5.1fs\n", m.name, found, time.Since(start).Seconds())
-		return nil
-	}
-	for _, m := range catalogue {
-		if err := each("core", m, g.simulate); err != nil {
-			return survived, err
-		}
-	}
+	g := ground{top: top, work: work, seeds: seeds, out: os.Stdout}
+	searches := []search{{"core", catalogue, g.simulate}}
 	for _, folder := range slices.Sorted(maps.Keys(shell)) {
-		if err := g.sound(ctx, folder, only); err != nil {
+		run := func(ctx context.Context, overlay string) (string, error) {
+			return g.test(ctx, overlay, folder)
+		}
+		searches = append(searches, search{folder, shell[folder], run})
+	}
+	return g.hunt(ctx, only, searches)
+}
+
+// hunt tries the mutants that are asked for of each search, and says how many survived.
+func (g ground) hunt(ctx context.Context, only string, searches []search,
+) (survived int, err error) {
+	tried := 0
+	for _, s := range searches {
+		asked := s.asked(only)
+		if len(asked) == 0 {
+			continue
+		}
+		if err := g.sound(ctx, s); err != nil {
 			return survived, err
 		}
-		for _, m := range shell[folder] {
-			err := each(folder, m, func(ctx context.Context, overlay string) (string, error) {
-				return g.test(ctx, overlay, folder)
-			})
+		for _, m := range asked {
+			tried++
+			found, err := g.try(ctx, m, s.look)
 			if err != nil {
 				return survived, err
+			}
+			if !found {
+				survived++
 			}
 		}
 	}
 	if tried == 0 {
 		return 0, fmt.Errorf("no mutant is called %q", only)
 	}
-	fmt.Printf("%d mutants, %d found, %d survived\n", tried, tried-survived, survived)
-	return survived, nil
+	_, err = fmt.Fprintf(g.out, "%d mutants, %d found, %d survived\n", tried, tried-survived, survived)
+	return survived, err
+}
+
+// sound runs the tests of a search without any mutant: what fails anyway finds nothing.
+func (g ground) sound(ctx context.Context, s search) error {
+	none := filepath.Join(g.work, "none.json")
+	if err := os.WriteFile(none, []byte("{}"), 0o600); err != nil {
+		return fmt.Errorf("cannot write: %w", err)
+	}
+	found, err := s.look(ctx, none)
+	if err == nil && found != "" {
+		err = errors.New(found)
+	}
+	if err != nil {
+		return fmt.Errorf("the tests of %s fail without a mutant: %w", s.in, err)
+	}
+	return nil
+}
+
+// try plants a mutant, and prints what finds it.
+func (g ground) try(ctx context.Context, m mutant,
+	look func(context.Context, string) (string, error)) (found bool, err error) {
+	start := time.Now()
+	overlay, err := g.plant(m)
+	if err != nil {
+		return false, fmt.Errorf("mutant %q: %w", m.name, err)
+	}
+	what, err := look(ctx, overlay)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil: // it does not build, or nothing says what happened
+		what = "NOT TRIED: " + err.Error()
+	case what == "":
+		what = "SURVIVED"
+	default:
+		found = true
+	}
+	_, err = fmt.Fprintf(g.out, "%-46s %-84s %5.1fs\n", m.name, what, time.Since(start).Seconds())
+	return found, err
 }
 
 func moduleFolder(ctx context.Context) (string, error) {
@@ -117,6 +171,7 @@ func moduleFolder(ctx context.Context) (string, error) {
 type ground struct {
 	top, work string // the module's folder, and one for files
 	seeds     int    // that a mutant of the core may survive
+	out       io.Writer
 }
 
 // plant writes a mutant and returns the overlay with it for the go command.
@@ -190,28 +245,6 @@ func (g ground) test(ctx context.Context, overlay, folder string) (found string,
 		return fmt.Sprintf("%s%.80s", parts[1], parts[2]), nil
 	}
 	return "", fmt.Errorf("no test fails, and go test does:\n%.2000s", out)
-}
-
-// sound runs the tests of a package, of which a mutant is asked for, without any: tests that fail
-// anyway find nothing.
-func (g ground) sound(ctx context.Context, folder, only string) error {
-	asked := only == "" || only == folder ||
-		slices.ContainsFunc(shell[folder], func(m mutant) bool { return m.name == only })
-	if !asked {
-		return nil
-	}
-	none := filepath.Join(g.work, "none.json")
-	if err := os.WriteFile(none, []byte("{}"), 0o600); err != nil {
-		return fmt.Errorf("cannot write: %w", err)
-	}
-	found, err := g.test(ctx, none, folder)
-	if err == nil && found != "" {
-		err = errors.New(found)
-	}
-	if err != nil {
-		return fmt.Errorf("the tests of %s fail without a mutant: %w", folder, err)
-	}
-	return nil
 }
 
 // ended runs a command; failed says that it ended with another exit code than 0.

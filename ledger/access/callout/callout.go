@@ -108,7 +108,7 @@ func New(cfg Config) (*Callout, error) {
 	return c, nil
 }
 
-// anyKey stands for the key of a user that is only checked.
+// anyKey is used as the key of a user that is only checked.
 const anyKey = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 
 func (r Rule) user(name string) access.User {

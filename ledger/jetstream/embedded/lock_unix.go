@@ -22,7 +22,7 @@ func lockFolder(dir string) (*folderLock, error) {
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("cannot lock folder %s: another server uses it: %w", dir, err)
+		return nil, fmt.Errorf("cannot lock folder %s: %w: %w", dir, ErrInUse, err)
 	}
 	return &folderLock{file: file}, nil
 }

@@ -21,7 +21,7 @@ func lockFolder(dir string) (*folderLock, error) {
 	handle, err := syscall.CreateFile(path, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock folder %s: another server uses it: %w", dir, err)
+		return nil, fmt.Errorf("cannot lock folder %s: %w: %w", dir, ErrInUse, err)
 	}
 	return &folderLock{handle: handle}, nil
 }

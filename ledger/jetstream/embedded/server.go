@@ -70,10 +70,15 @@ type Config struct {
 	// in are disconnected. nil: none was. It may be asked from any goroutine.
 	Erased func(tenant string) bool
 	Logger *slog.Logger // nil: silent
-	// NoStreams starts NATS without JetStream: a server that stands in on the same address
+	// NoStreams starts NATS without JetStream: a server that answers on the same address
 	// while Dir cannot be written. It leaves Dir alone; an append finds no stream.
 	NoStreams bool
+	// NoListen opens no port: only Connect reaches the server.
+	NoListen bool
 }
+
+// ErrInUse is what Start and CheckFolder return of a folder that another server uses.
+var ErrInUse = errors.New("another server uses it")
 
 // Server is a running server. It is safe for concurrent use.
 type Server struct {
@@ -81,6 +86,7 @@ type Server struct {
 	durable bool
 	gate    *gate       // nil: everybody is let in
 	lock    *folderLock // nil: it uses no folder
+	silent  bool        // it listens nowhere
 	stop    func()
 	tries   int // of Probe, while what it finds may pass
 }
@@ -103,7 +109,8 @@ func Start(cfg Config) (*Server, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
 	}
-	s := &Server{tries: probeTries, durable: !cfg.NoSync && !cfg.NoStreams}
+	s := &Server{tries: probeTries, durable: !cfg.NoSync && !cfg.NoStreams,
+		silent: cfg.NoListen}
 	options, err := s.options(cfg)
 	if err != nil {
 		return nil, err
@@ -190,7 +197,7 @@ func (s *Server) options(cfg Config) (*natsd.Options, error) {
 	options := &natsd.Options{
 		ServerName: "sagenbaum", Host: cfg.Host, Port: cfg.Port,
 		JetStream: !cfg.NoStreams, StoreDir: cfg.Dir,
-		SyncAlways: !cfg.NoSync, NoSigs: true, DisableJetStreamBanner: true,
+		SyncAlways: !cfg.NoSync, NoSigs: true, DisableJetStreamBanner: true, DontListen: cfg.NoListen,
 	}
 	if cfg.TLSCert != "" {
 		config, err := natsd.GenTLSConfig(&natsd.TLSConfigOpts{
@@ -307,7 +314,7 @@ func withoutPath(err error) error {
 // portFree tells early that a port is taken. Another process may take it right
 // afterwards; the server's own error then says so.
 func portFree(cfg Config) error {
-	if cfg.Port < 0 {
+	if cfg.Port < 0 || cfg.NoListen {
 		return nil
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
@@ -329,8 +336,12 @@ func (s *Server) DurableID() string {
 }
 
 // URL is where clients on this machine connect. A server that listens on all addresses has the
-// loopback one: the wildcard is no address to connect to, and no certificate has it.
+// loopback one: the wildcard is no address to connect to, and no certificate has it. One that
+// listens nowhere has none.
 func (s *Server) URL() string {
+	if s.silent {
+		return ""
+	}
 	u, err := url.Parse(s.natsd.ClientURL())
 	if err != nil {
 		return s.natsd.ClientURL()

@@ -318,8 +318,8 @@ func (w *follower) due() {
 	})
 }
 
-// news reads what the ledger has behind the follower.
-func (r *rig) news() (messages []ledger.Message) {
+// unread reads what the ledger has behind the follower.
+func (r *rig) unread() (messages []ledger.Message) {
 	r.t.Helper()
 	c := r.client(tortureTenant)
 	defer c.Close()
@@ -405,7 +405,7 @@ func (r *rig) check() {
 			}
 		})
 	}
-	messages := r.news()
+	messages := r.unread()
 	before := r.fold.at
 	if left := r.fold.follow(r.t, messages); left > 0 {
 		r.t.Errorf("the server has folded more than the ledger has: %d of %d", left, r.fold.at)
@@ -447,7 +447,7 @@ func (r *rig) finish() {
 	r.agent.end(t)
 	c := r.client(tortureTenant)
 	cmdtest.Until(t, r.ctx, "every plan that its agent forgot is undone", func() bool {
-		r.fold.follow(t, r.news())
+		r.fold.follow(t, r.unread())
 		return len(r.unended()) == 0
 	})
 	status := settled(t, r.ctx, c)
@@ -473,7 +473,7 @@ func (r *rig) finish() {
 		// A checkpoint was signed between the last look and the stop: what came is read now.
 		r.again()
 		r.fold.mark(at, func(f *refolded) { last, want = at, rows.Digest(f.kv) })
-		r.fold.follow(t, r.news())
+		r.fold.follow(t, r.unread())
 		r.s.End(t)
 	}
 	switch {

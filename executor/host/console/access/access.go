@@ -30,7 +30,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Access is who may do what, and who has signed in.
+// Access knows who may do what, and who has signed in.
 type Access struct {
 	sessions
 	path    string

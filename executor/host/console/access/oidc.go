@@ -208,7 +208,7 @@ type saying struct {
 	claims   claims
 }
 
-// said asks the provider for whom a code stands.
+// said asks the provider whose code it is.
 func (p *provider) said(
 	ctx context.Context, b begun, query func(string) string, now time.Time,
 ) (said saying, err error) {

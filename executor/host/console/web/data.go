@@ -194,7 +194,7 @@ type Record struct {
 	Address string
 	Full    string // with the whole leaf
 	StampNs int64
-	Class   string // of who wrote it
+	Class   string // of its writer
 	Name    string
 	Kind    string // empty: it is no record
 	Plan    string

@@ -230,7 +230,7 @@ func (p *Page) planRows(plans []api.Plan) component {
 	}
 }
 
-// empty stands in for a list without entries; command may be empty.
+// empty is shown instead of a list without entries; command may be empty.
 //
 //go:noinline
 func empty(title, text, command string) component {

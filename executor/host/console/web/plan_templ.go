@@ -245,9 +245,14 @@ func (b Plan) cut(p *Page, cut api.Cut) component {
 //go:noinline
 func (b Plan) why(p *Page) component {
 	return func(out *out) {
+		for _, line := range b.Why.Before() {
+			out.markup("<p class=\"none\">")
+			p.line(line)(out)
+			out.markup("</p>")
+		}
 		if len(b.Why.Steps) > 0 {
 			out.markup("<ol class=\"why\">")
-			for _, s := range b.Why.Steps {
+			for i, s := range b.Why.Steps {
 				out.markup("<li><span class=\"state bad\">")
 				if s.Fired != "" {
 					mark("fired")(out)
@@ -256,91 +261,68 @@ func (b Plan) why(p *Page) component {
 					mark("cut")(out)
 					out.markup(" cut")
 				}
-				out.markup("</span><div>")
-				b.whyStep(p, s)(out)
+				out.markup("</span><div class=\"v\">")
+				for _, line := range b.Why.Step(i) {
+					out.markup("<p>")
+					p.line(line)(out)
+					out.markup("</p>")
+				}
 				out.markup("</div></li>")
 			}
 			out.markup("</ol>")
-			if b.Why.Cycle != nil {
-				out.markup("<p class=\"banner warn\">")
-				mark("warn")(out)
-				out.markup("<span>")
-				escaped(out, round(b.Why.Cycle))
-				out.markup("</span></p>")
-			}
-		} else {
-			out.markup("<p class=\"none\">No lease of this plan has fired: nothing made it unwind.</p>")
+		}
+		for _, line := range b.Why.After() {
+			out.markup("<p class=\"note v\">")
+			p.line(line)(out)
+			out.markup("</p>")
+		}
+	}
+}
+
+// line is a sentence with links to what it names.
+//
+//go:noinline
+func (p *Page) line(line api.Line) component {
+	return func(out *out) {
+		for _, part := range line {
+			p.part(part)(out)
 		}
 	}
 }
 
 //go:noinline
-func (b Plan) whyStep(p *Page, s api.WhyStep) component {
+func (p *Page) part(part api.Part) component {
 	return func(out *out) {
-		out.markup("<b class=\"v\">")
-		escaped(out, s.Lease)
-		out.markup("</b> ")
-		if s.Action != "" {
-			out.markup("<span class=\"quiet v\">of action ")
-			escaped(out, s.Action)
-			out.markup("</span> ")
-		}
-		if s.Plan != b.Plan.Plan {
-			out.markup("<span class=\"quiet\">of plan</span> <a href=\"")
-			out.link(p.href("plans", s.Plan))
-			out.markup("\">")
-			escaped(out, s.Plan)
-			out.markup("</a> ")
-		}
-		if s.Depth > 1 {
-			out.markup("<span class=\"quiet\">at depth ")
-			escaped(out, s.Depth)
-			out.markup("</span> ")
-		}
-		escaped(out, " ")
-		p.addr(s.Fired)(out)
-		pre(s.Condition)(out)
-		out.markup("<p class=\"note v\">")
-		if s.Said != "" {
-			if s.Actor != "" {
-				escaped(out, word(s.Said))
-				out.markup(" by <b>")
-				escaped(out, s.Actor)
-				out.markup("</b>")
-				escaped(out, prefixed(": ", s.Reason)+" ")
-			} else {
-				escaped(out, word(s.Said)+prefixed(": ", s.Reason)+" ")
-			}
-			out.markup(" ")
-			p.addr(s.At)(out)
-		}
-		if s.Key != "" {
-			escaped(out, whyRead(s))
+		switch part.Names {
+		case api.NamesPlan:
 			out.markup("<a href=\"")
-			out.link(p.fact(s.Key))
+			out.link(p.href("plans", part.Text))
 			out.markup("\">")
-			escaped(out, s.Key)
+			escaped(out, part.Text)
 			out.markup("</a>")
-			escaped(out, whyIs(s))
-			out.markup(" ")
-			if s.Value != "" {
-				out.markup("<code>")
-				escaped(out, clip(s.Value, 200))
-				out.markup("</code>")
-				escaped(out, when(s.Retracted, ", retracted"))
-			}
-			out.markup(" ")
-			escaped(out, " ")
-			p.addr(s.Fact)(out)
+		case api.NamesFact:
+			out.markup("<a href=\"")
+			out.link(p.fact(part.Text))
+			out.markup("\">")
+			escaped(out, part.Text)
+			out.markup("</a>")
+		case api.NamesRecord:
+			out.markup("<a class=\"addr\" href=\"")
+			out.link(p.href("ledger", sequence(part.Text)))
+			out.markup("\">")
+			escaped(out, part.Text)
+			out.markup("</a>")
+		case api.NamesLease, api.NamesCut:
+			out.markup("<b>")
+			escaped(out, part.Text)
+			out.markup("</b>")
+		case api.NamesCondition:
+			out.markup("<code>")
+			escaped(out, part.Text)
+			out.markup("</code>")
+		default:
+			escaped(out, part.Text)
 		}
-		if s.DeadlineNs != 0 {
-			escaped(out, " the deadline was "+Moment(s.DeadlineNs))
-			out.markup(" ")
-		}
-		if s.TurnedNs != 0 {
-			escaped(out, " · turned "+Moment(s.TurnedNs))
-		}
-		out.markup("</p>")
 	}
 }
 

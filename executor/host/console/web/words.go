@@ -37,7 +37,7 @@ func when(condition bool, text string) string {
 // plural is a number of things; the word for one is a regular noun.
 func plural(n int, noun string) string { return strconv.Itoa(n) + " " + ending(n, noun) }
 
-// ending is a regular noun as it stands after a number.
+// ending is a regular noun in the form that follows a number.
 func ending(n int, noun string) string { return noun + when(n != 1, "s") }
 
 // count is a number, or nothing for none.
@@ -143,26 +143,6 @@ func stepNumber(p api.Preview, s api.PreviewStep) string {
 
 func stepUndoes(s api.PreviewStep) string {
 	return when(s.Inverse != "", "undoes "+s.Capability) + prefixed(", ", s.Fidelity)
-}
-
-// whyRead says how the fact came into a step.
-func whyRead(s api.WhyStep) string {
-	if s.By == "fact" {
-		return " the undo of " + s.Undone + " made "
-	}
-	return " it read "
-}
-
-// whyIs leads from the key of that fact to its value, if there is one.
-func whyIs(s api.WhyStep) string {
-	if s.Value != "" {
-		return " = "
-	}
-	return when(s.Retracted, ", retracted")
-}
-
-func round(c *api.Cycle) string {
-	return fmt.Sprintf("It repeats: %s, %d times", strings.Join(c.Plans, " → "), c.Rounds)
 }
 
 func took(u api.Undo) string {

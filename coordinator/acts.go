@@ -1,0 +1,85 @@
+package coordinator
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// acts are the actions of a plan and its children, in the order of their registration. They are
+// guarded by the plan's mu, as all parts of a plan are.
+type acts struct {
+	actions  map[string]*action
+	order    []*action       // as registered
+	reserved map[string]bool // numbers taken for actions whose before-image is asked for
+	count    int             // actions and children so far
+	children []int           // numbers of children
+	running  int
+}
+
+// number returns an ID for an action that has none. Called with mu held.
+func (all *acts) number() string {
+	for n := len(all.order) + 1; ; n++ {
+		if number := strconv.Itoa(n); all.actions[number] == nil && !all.reserved[number] {
+			return number
+		}
+	}
+}
+
+// reached says which actions are undone in an unwind from an action on; with no action, all.
+func (all *acts) reached(from string) func(*action) bool {
+	if from == "" || all.actions[from] == nil {
+		return func(*action) bool { return true }
+	}
+	undone := map[string]bool{from: true}
+	for _, a := range all.order {
+		if slices.ContainsFunc(a.after, func(id string) bool { return undone[id] }) {
+			undone[a.call.Action] = true
+		}
+	}
+	return func(a *action) bool { return undone[a.call.Action] }
+}
+
+// gone notes which actions of an earlier process were undone before the record at a sequence; 0:
+// all that are known were registered before it. Called with mu held.
+func (all *acts) gone(reached func(*action) bool, at uint64) {
+	for _, a := range all.order {
+		if a.past != nil && a.past.Outcome != api.OutcomeFailed && a.pair.before(at) && reached(a) {
+			a.past.Undone = true
+		}
+	}
+}
+
+// interrupt cancels the contexts of the running forwards that are undone and returns them:
+// each at the end of its grace, or at once. Called with mu held.
+func (all *acts) interrupt(cause error, undone func(*action) bool, atOnce bool) []*action {
+	var running []*action
+	for _, a := range all.order {
+		if a.state != actionRunning || !undone(a) {
+			continue
+		}
+		running = append(running, a)
+		if atOnce {
+			a.cancel(cause)
+			continue
+		}
+		stop := a.cancel
+		time.AfterFunc(a.grace(), func() { stop(cause) }) // harmless when the forward has ended
+	}
+	return running
+}
+
+// giveUpAfter gives up every action after a number that was never called. Called
+// with mu held.
+func (all *acts) giveUpAfter(number int) error {
+	for _, a := range all.order {
+		if a.number > number && a.state == actionRegistered && !a.pair.failed() {
+			if err := a.giveUp(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
