@@ -301,7 +301,12 @@ func (c *Coordinator) notice(body []byte) {
 		return
 	}
 	p := c.plan(n.Plan)
-	if p == nil {
+	switch {
+	case n.UndoneAs != "":
+		c.logger.Warn("a committed plan is undone", "tenant", c.tenant, "plan", n.Plan, "undone_as",
+			n.UndoneAs, "reason", n.Reason)
+		return
+	case p == nil:
 		return
 	}
 	if n.Action != "" && n.Verdict != "" {

@@ -207,11 +207,7 @@ func (s *fold) leaseFired(p *plan, k *pb.LeaseFired) Result {
 	defer p.touch()
 	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
-		reason = "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " +
-			a.row.VerdictBy
-		if a.row.VerdictReason != "" {
-			reason += ": " + a.row.VerdictReason
-		}
+		reason = a.verdictText()
 	}
 	if p.row.Phase == rowspb.Phase_PHASE_COMMITTED { // a child's held set is its root's
 		to, part := p.root(), back{}

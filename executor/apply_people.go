@@ -225,7 +225,8 @@ func joinText(code, message string) string {
 }
 
 // applyVerdict folds a supervisor's verdict on an action; the lease on it is
-// the mechanism that undoes (S76).
+// the mechanism that undoes (S76). Of a committed plan no lease is held: it is undone as by
+// an operator's request, inside its undo windows.
 func (s *fold) applyVerdict() Result {
 	k := s.e.Record.GetVerdictGiven()
 	p := s.plan(s.e.Record.Plan)
@@ -236,9 +237,50 @@ func (s *fold) applyVerdict() Result {
 	if a == nil {
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
 	}
+	committed := p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && s.reachesCommitted()
+	root, part := a.committedAs(s.ofAction(k.Scope))
+	undoes := committed && a.undoneFor(k) && !undoesToo(root, part)
+	if undoes {
+		if why := staysCommitted(root, part); why != "" {
+			return refused("%s", why)
+		}
+	}
+	s.about(a).judged(k)
+	switch {
+	case undoes:
+		reason := a.verdictText()
+		if root != p {
+			reason += " (child plan " + p.id + ")"
+		}
+		s.undoCommitted(root, part, reason)
+	case !committed:
+		s.about(a).armVerdict(k)
+		a.watch()
+		a.reconsider()
+		a.evaluateAction(s.e.Address)
+	}
+	return effective
+}
+
+// reachesCommitted reports whether a verdict undoes what is committed.
+func (s *State) reachesCommitted() bool { return s.meta.HolderFold >= ledger.ReachesSince }
+
+// judged keeps a verdict, and tells the agent of it.
+func (s about) judged(k *pb.VerdictGiven) {
+	p, a := s.a.plan, s.a
 	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, s.e.Source.Name,
 		k.Reason, s.meta.TimeNs
-	s.about(a).noteVerdict()
+	s.noteVerdict()
+	a.change()
+	s.notices = append(s.notices, Notice{
+		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id,
+		Verdict: verdictName(k.Outcome), By: s.e.Source.Name,
+	})
+}
+
+// armVerdict takes out the leases that a verdict on an action turns.
+func (s about) armVerdict(k *pb.VerdictGiven) {
+	p, a := s.a.plan, s.a
 	for _, name := range []string{leaseVerdict, leaseUnheard} {
 		ref := rows.Lease{Plan: p.id, N: a.id.N, Name: name}
 		l, _ := p.lease(ref)
@@ -252,13 +294,55 @@ func (s *fold) applyVerdict() Result {
 			l.OfAction = s.ofAction(k.Scope) && mayNarrow
 		}
 	}
-	a.change()
-	s.notices = append(s.notices, Notice{
-		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id,
-		Verdict: verdictName(k.Outcome), By: s.e.Source.Name,
-	})
-	a.watch()
-	a.reconsider()
-	a.evaluateAction(s.e.Address)
-	return effective
+}
+
+// undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it.
+func (a *action) undoneFor(k *pb.VerdictGiven) bool {
+	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !settled(a.row.Undo) && crossed(a)
+}
+
+// committedAs is the committed root that has an action, and the part of it that undoes the action,
+// or the root: a child was committed as a whole.
+func (a *action) committedAs(ofAction bool) (*plan, back) {
+	root, part := a.plan, back{action: a.fixed.Id}
+	for child(root.row) {
+		parent, entry := root.entry()
+		root, part.action = parent, entry.fixed.Id
+	}
+	if !ofAction {
+		part = back{}
+	}
+	return root, part
+}
+
+// undoesToo reports whether the plan that undoes a committed one undoes a part of it, too.
+func undoesToo(p *plan, part back) bool {
+	u, first := p.undoer(), uint32(1)
+	if u == nil {
+		return false
+	}
+	if part.action != "" {
+		first = p.s.number(p.id, part.action)
+	}
+	reached := p.reach(part, first)
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) {
+			continue
+		}
+		if c := u.action(n).row; c.Undo == rowspb.Undo_UNDO_SKIPPED && c.Settled == nil {
+			return false // it was not asked to be undone
+		}
+	}
+	return true
+}
+
+// verdictText is the reason of what a verdict on an action undoes.
+func (a *action) verdictText() string {
+	text := "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " +
+		a.row.VerdictBy
+	if a.row.VerdictReason != "" {
+		text += ": " + a.row.VerdictReason
+	}
+	return text
 }

@@ -198,12 +198,14 @@ func (p *plan) cutName(c *rowspb.Cut) string {
 
 // What was said of a plan, and by whom: what plan why tells beside the leases.
 
-// What a Word says. A verdict says its own name.
+// What a Word says.
 const (
 	saidFailed    = "failed"
 	saidCancelled = "cancelled"
 	SaidUnwind    = "unwind"
 	SaidLate      = "late" // an action of an open plan completed after its undo
+	SaidBlock     = "block"
+	SaidRedirect  = "redirect"
 	saidResume    = "resume"
 	saidGiveUp    = "give-up"
 )
@@ -233,6 +235,9 @@ func (s *fold) asked(signal rowspb.Signal, reason string) *rowspb.Word {
 		w.Action = k2.FromAction
 	case *pb.Record_CancelRequested:
 		w.By, w.Reason = byOperator(s.e, k.CancelRequested.Actor), k.CancelRequested.Reason
+	case *pb.Record_VerdictGiven: // on an action of a committed plan
+		w.Said, w.Reason, w.Action = verdictName(k.VerdictGiven.Outcome), k.VerdictGiven.Reason,
+			s.e.Record.Action
 	default: // it follows from something else
 		if w.By = ""; signal == rowspb.Signal_SIGNAL_CANCELLED {
 			w.Said, w.Action = SaidLate, s.e.Record.Action

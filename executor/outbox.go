@@ -54,6 +54,7 @@ type Command struct {
 type Notice struct {
 	Plan, Agent, State, Reason string
 	Action, Verdict, By        string // of a supervisor's verdict
+	UndoneAs                   string // the plan that undoes this committed one
 	Savepoint                  string // that the plan was rewound to
 	FromAction                 string // that it is undone from on, or was, and goes on
 	Parts                      uint32 // how often it went on so

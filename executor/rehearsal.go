@@ -75,9 +75,10 @@ func (d *decider) order(p *plan, to back) (*plan, string) {
 			return p, ""
 		}
 	case rowspb.Phase_PHASE_COMMITTED:
-		if result := d.state.folding(e).undoCommitted(p, to, "preview"); result.Verdict != Effective {
-			return p, result.Reason
+		if why := staysCommitted(p, to); why != "" {
+			return p, why
 		}
+		d.state.folding(e).undoCommitted(p, to, "preview")
 		p, to = d.state.plan(p.row.UndoneAs), back{}
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)

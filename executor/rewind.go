@@ -246,7 +246,11 @@ func (s *fold) compensationRequested(p *plan, k *pb.CompensationRequested) Resul
 	reason := byActor(k.Reason, k.Actor)
 	switch {
 	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:
-		return s.undoCommitted(p, back{k.ToSavepoint, k.FromAction}, reason)
+		to := back{k.ToSavepoint, k.FromAction}
+		if why := staysCommitted(p, to); why != "" {
+			return refused("%s", why)
+		}
+		return s.undoCommitted(p, to, reason)
 	case k.FromAction != "":
 		return s.unwindFrom(p, k.FromAction, reason)
 	case k.ToSavepoint != "":
@@ -262,46 +266,62 @@ const undoneSuffix = "~1"
 // closedShown bounds the closed windows that a refusal names.
 const closedShown = 20
 
-func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
+// staysCommitted says why a committed plan cannot be undone, or a part of it, or "".
+func staysCommitted(p *plan, to back) string {
 	first := uint32(1)
 	switch {
 	case child(p.row):
-		return refused("plan %s is a part of plan %s: unwind that one", p.id, p.root().id)
+		return fmt.Sprintf("plan %s is a part of plan %s: unwind that one", p.id, p.root().id)
 	case p.row.UndoneAs != "":
-		return refused("plan %s is undone by plan %s already", p.id, p.row.UndoneAs)
+		return fmt.Sprintf("plan %s is undone by plan %s already", p.id, p.row.UndoneAs)
 	case p.row.Origin != "":
-		return refused("plan %s undoes plan %s and cannot be undone itself", p.id, p.row.Origin)
+		return fmt.Sprintf("plan %s undoes plan %s and cannot be undone itself", p.id, p.row.Origin)
 	case to.action != "":
 		if why := p.notFrom(to.action); why != "" {
-			return refused("compensation_requested.from_action: %s", why)
+			return "compensation_requested.from_action: " + why
 		}
-		first = s.number(p.id, to.action)
+		first = p.s.number(p.id, to.action)
 	case to.savepoint != "":
 		sp := savepoint(p, to.savepoint)
 		if sp == nil {
-			return refused("compensation_requested.to_savepoint: plan %s has no savepoint %q", p.id,
+			return fmt.Sprintf("compensation_requested.to_savepoint: plan %s has no savepoint %q", p.id,
 				to.savepoint)
 		}
 		first = sp.Actions + 1
 	}
-	reached := p.reach(to, first)
 	if busy := p.unfinished(); busy != nil {
-		return refused("plan %s, a part of it, is %s: wait for its end", busy.id, stateName(busy.row))
+		return fmt.Sprintf("plan %s, a part of it, is %s: wait for its end", busy.id, stateName(busy.row))
 	}
-	if gone := p.irreversibleNow(reached); len(gone) > 0 {
-		more := ""
-		if len(gone) > closedShown {
-			more = fmt.Sprintf("; and %d more", len(gone)-closedShown)
-		}
-		return refused("undo windows have closed: %s%s",
-			strings.Join(gone[:min(len(gone), closedShown)], "; "), more)
+	gone := p.irreversibleNow(p.reach(to, first))
+	if len(gone) == 0 {
+		return ""
 	}
-	u := s.copyCommitted(p, p.id+undoneSuffix, reached, "")
+	more := ""
+	if len(gone) > closedShown {
+		more = fmt.Sprintf("; and %d more", len(gone)-closedShown)
+	}
+	return "undo windows have closed: " +
+		strings.Join(gone[:min(len(gone), closedShown)], "; ") + more
+}
+
+// undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted), and
+// tells the agent.
+func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
+	first := uint32(1)
+	switch {
+	case to.action != "":
+		first = s.number(p.id, to.action)
+	case to.savepoint != "":
+		first = savepoint(p, to.savepoint).Actions + 1
+	}
+	u := s.copyCommitted(p, p.id+undoneSuffix, p.reach(to, first), "")
 	u.row.Phase = rowspb.Phase_PHASE_OPEN
 	s.meta.Ended--
 	s.meta.Open++
 	u.row.Committed, u.row.EndedNs = nil, 0
 	u.armPlan(s.e.Address)
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
+		Reason: reason, UndoneAs: u.id})
 	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
 }
 

@@ -76,6 +76,92 @@ func TestWhatAVerdictConditionOrRequestUndoes(t *testing.T) {
 	}
 }
 
+// TestAVerdictReachesACommittedPlan inside its undo windows, as an operator's request does: by a
+// plan of its own, once, as far as its scope says. What is not undone for it is refused.
+func TestAVerdictReachesACommittedPlan(t *testing.T) {
+	for _, c := range []struct{ name, play, want string }{
+		{"an action", "judge:b=block turn", "committed: a=retired b=retired c=retired [c b]"},
+		{"the plan", "judge:b=block* turn", "committed: a=retired b=retired c=retired [c b a]"},
+		{"a redirect", "judge:c=redirect turn", "committed: a=retired b=retired c=retired [c]"},
+		{"allow", "judge:b=allow turn", "committed: a=retired b=retired c=retired []"},
+		{"inside its window", "@59s judge:a=block turn", "committed: a=retired b=retired c=retired [c b a]"},
+		{"after another window has closed", "@61s judge:c=block turn",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"after its window has closed", "@61s !judge:a=block !judge:c=block* turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"what is undone already", "judge:b=block turn judge:c=block judge:b=redirect turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"more than is undone", "judge:b=block turn !judge:a=block !judge:b=block* turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"after a request", "undo:!b turn judge:c=block !judge:a=block turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"then a request", "judge:b=block !undo:!a turn", "committed: a=retired b=retired c=retired [c b]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			if s.play("open a:for=1m a+ b b+ c c+ commit turn " + c.play); s.outcome() != c.want {
+				t.Errorf("%s\n%s\nwant %s", c.play, s.outcome(), c.want)
+			}
+		})
+	}
+}
+
+// TestAVerdictOnWhatIsPartOfACommittedPlan undoes the child as a whole, and what came after it; one
+// on what has nothing to undo is kept, and undoes nothing.
+func TestAVerdictOnWhatIsPartOfACommittedPlan(t *testing.T) {
+	for _, c := range []struct{ play, want string }{
+		{"open a a+ q/open^a q/b q/b+ q/c q/c+ q/commit d d+ commit turn q/judge:b=block turn",
+			"committed: a=retired plan:q=retired d=retired [d c b]"},
+		{"open a a+ q/open^a q/b q/b+ q/commit d<a d+ commit turn q/judge:b=block turn q/judge:b=block turn",
+			"committed: a=retired plan:q=retired d=retired [b]"},
+		{"open a a+ q/open^a q/b q/b+ q/commit d<a d+ commit turn q/judge:b=block* turn",
+			"committed: a=retired plan:q=retired d=retired [d b a]"},
+		{"open a a+ q/open^a q/b:for=1m q/b+ q/commit commit turn @2m !q/judge:b=block turn",
+			"committed: a=retired plan:q=retired []"},
+		{"open a a+ b b- commit turn judge:b=block turn", "committed: a=retired b=retired []"},
+		{"open a a+ b b+ judge:b=block turn commit:1 turn judge:b=block turn",
+			"committed: a=retired b=compensated [b]"},
+	} {
+		s := newSchedule(t)
+		if s.play(c.play); s.outcome() != c.want {
+			t.Errorf("%s\n%s\nwant %s", c.play, s.outcome(), c.want)
+		}
+	}
+}
+
+// TestWhyACommittedPlanIsUndone: the verdict, of the plan and of the one that undoes it.
+func TestWhyACommittedPlanIsUndone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ commit turn judge:b=block turn")
+	if said := s.state.Notices(); !slices.ContainsFunc(said, func(n Notice) bool {
+		return n.Plan == "p" && n.State == ledger.StateCommitted && n.UndoneAs == "p~1" && n.Agent == "a1" &&
+			n.Reason == "verdict block on action b by compliance: policy 7"
+	}) {
+		t.Errorf("%+v", said)
+	}
+	for _, plan := range []string{"p", "p~1"} {
+		why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
+		if err != nil || len(why.Steps) != 1 || why.Steps[0].Said != "block" || why.Steps[0].SaidOf != "b" ||
+			why.Steps[0].Actor != "compliance" || why.Steps[0].Reason != "policy 7" {
+			t.Errorf("%s: %+v, %v", plan, why.Steps, err)
+		}
+	}
+	if got := s.show("p~1").Reason; got != "verdict block on action b by compliance: policy 7" {
+		t.Error(got)
+	}
+}
+
+// TestUnderAnEarlierHolderAVerdictReachesNoCommittedPlan: the ledger means what it meant.
+func TestUnderAnEarlierHolderAVerdictReachesNoCommittedPlan(t *testing.T) {
+	s := newSchedule(t)
+	s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1",
+			FoldVersion: ledger.ReachesSince - 1}}})
+	if s.play("open a a+ commit turn judge:a=block turn"); s.outcome() != "committed: a=retired []" {
+		t.Error(s.outcome())
+	}
+}
+
 // TestWhatTurnedIsActedUponAfterAnotherPart, though its condition is true no more: it turned while
 // its plan was armed.
 func TestWhatTurnedIsActedUponAfterAnotherPart(t *testing.T) {

@@ -471,7 +471,7 @@ var schedules = []struct{ name, setup, want string }{
 	{"allow does not", "open a a+ judge:a=allow turn @1h", "open: a=held []"},
 	{"allow, then block", "open a a+ judge:a=allow turn judge:a=block* turn", "compensated: a=compensated [a]"},
 	{"block, then allow: it fired", "open a a+ judge:a=block* judge:a=allow turn", "compensated: a=compensated [a]"},
-	{"a verdict after the commit", "open a a+ commit judge:a=block* turn", "committed: a=retired []"},
+	{"a verdict after the commit", "open a a+ commit judge:a=block* turn", "committed: a=retired [a]"},
 	{"a verdict before the commit (S76)", "open a a+ judge:a=block* !commit turn", "compensated: a=compensated [a]"},
 	{"a verdict on nothing", "open !judge:a=block*", "open:  []"},
 

@@ -70,7 +70,12 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	act("c", "code", "redirected")
 	door("plan.outcome", `{"plan":"p1","action":"a","outcome":"completed"}`, "outcome", "completed")
 	door("plan.commit", `{"plan":"p1"}`, "state", "committed")
-	s.Ask(t, "default", "review", "block", "p1", "a", "--by", "boss", "--reason", "after all").Wants(t,
-		"a verdict that undoes nothing", cli.ExitConflict, "p1 is committed", "sagenbaum plan unwind p1")
+	s.Ask(t, "default", "review", "block", "p1", "b", "--by", "boss", "--reason", "after all").Wants(t,
+		"a verdict that undoes nothing", cli.ExitConflict, "p1 is committed", "nothing to undo")
+	late := s.Ask(t, "default", "review", "block", "p1", "a", "--by", "boss", "--reason", "after all")
+	late.Wants(t, "a verdict on what is committed", cli.ExitGood)
+	if !strings.Contains(late.Stdout, "plan committed, undone by plan p1~1") {
+		t.Errorf("review block: %s", late.Stdout)
+	}
 	s.End(t)
 }

@@ -98,7 +98,8 @@ type Given struct {
 	Verdict  string `json:"verdict"`
 	Sequence int    `json:"sequence" doc:"of the record"`
 	State    string `json:"state" doc:"of the plan now"`
-	Note     string `json:"note,omitempty" doc:"that the plan is committed, where a verdict undoes nothing"`
+	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing"`
+	UndoneAs string `json:"undone_as,omitempty" doc:"of a committed plan: the plan that undoes it"`
 }
 
 // Raw is what an executor answers, as it is.

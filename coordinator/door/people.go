@@ -185,11 +185,10 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 	}
 	keep()
 	given := Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence),
-		State: answer.State}
-	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted {
-		// The commit may have come after it: the same request may be repeated for long.
-		given.Note = fmt.Sprintf("plan %s is committed: a verdict that came after its commit has undone "+
-			"nothing; an operator has it undone by sagenbaum plan unwind %s", q.Plan, q.Plan)
+		State: answer.State, UndoneAs: answer.UndoneAs}
+	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
+		given.Note = fmt.Sprintf("plan %s is committed, and the verdict has undone nothing: "+
+			"action %s has nothing to undo", q.Plan, q.Action)
 	}
 	return given, nil
 }

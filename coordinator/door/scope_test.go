@@ -41,8 +41,9 @@ func TestAVerdictSaysWhatItUndoes(t *testing.T) {
 	}
 }
 
-// TestAVerdictOnACommittedPlanSaysThatItUndoesNothing, which its record alone does not.
-func TestAVerdictOnACommittedPlanSaysThatItUndoesNothing(t *testing.T) {
+// TestAVerdictReachesACommittedPlan, and names the plan that undoes it; of what has nothing to undo it
+// says so, which its record alone does not.
+func TestAVerdictReachesACommittedPlan(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
@@ -52,12 +53,25 @@ func TestAVerdictOnACommittedPlanSaysThatItUndoesNothing(t *testing.T) {
 	if undoable, _ := got["undoable"].(map[string]any); undoable["can"] != true || undoable["class"] != "compensable" {
 		t.Errorf("%v", got)
 	}
+	l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"b","capability":"hotel.book"}`)
+	l.good(l.post, "tripper", "plan.outcome", `{"plan":"p","action":"b","outcome":"not_taken","message":"full"}`)
 	l.good(l.post, "tripper", "plan.commit", `{"plan":"p"}`)
-	for verdict, note := range map[string]bool{"block": true, "allow": false} {
-		given := l.good(l.post, "boss", "verdict.give", `{"plan":"p","action":"a","verdict":"`+verdict+`","reason":"no"}`)
-		if noted := strings.Contains(fmt.Sprint(given["note"]), "plan p is committed"); noted != note ||
-			given["state"] != "committed" {
-			t.Errorf("%s: %v", verdict, given)
+	for _, c := range []struct {
+		action, verdict string
+		note            bool
+		undoneAs        any
+	}{{"a", "allow", false, nil}, {"b", "block", true, nil}, {"a", "block", false, "p~1"},
+		{"a", "redirect", false, "p~1"}} {
+		given := l.good(l.post, "boss", "verdict.give", `{"plan":"p","action":"`+c.action+`","verdict":"`+
+			c.verdict+`","reason":"no"}`)
+		if noted := strings.Contains(fmt.Sprint(given["note"]), "plan p is committed"); noted != c.note ||
+			given["state"] != "committed" || given["undone_as"] != c.undoneAs {
+			t.Errorf("%s of %s: %v", c.verdict, c.action, given)
+		}
+	}
+	for end := time.Now().Add(testenv.Patience); len(l.undos("p~1")) != 1; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(l.undos("p~1"))
 		}
 	}
 }

@@ -33,6 +33,14 @@ func (r *Reader) Turned(id string) bool {
 	return p != nil && p.Stops() && p.Row.Turned != nil && !p.Row.Turned.Clocked
 }
 
+// UndoneAs returns the plan that undoes a committed one, or "".
+func (r *Reader) UndoneAs(id string) string {
+	if p := r.core.Plan(id); p != nil {
+		return p.Row.UndoneAs
+	}
+	return ""
+}
+
 // Whole reports whether a plan is being undone, and is not open again afterwards.
 func (r *Reader) Whole(id string) bool {
 	p := r.core.Plan(id)

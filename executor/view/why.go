@@ -127,6 +127,10 @@ func (r *Reader) whyStep(f *rowspb.Firing) api.WhyStep {
 		switch w.Said {
 		case executor.SaidLate:
 			step.SaidOf = w.Action
+		case executor.SaidBlock, executor.SaidRedirect:
+			if f.Action == "" { // of a committed plan
+				step.SaidOf = w.Action
+			}
 		case executor.SaidUnwind:
 			step.FromAction = w.Action
 		}

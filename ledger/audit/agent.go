@@ -126,7 +126,14 @@ func (b *book) addFailedPlan(e ledger.Entry) {
 // noteVerdict keeps a supervisor's verdict on an action.
 func noteVerdict(b *book, c *claim) {
 	k, a := c.Record.GetVerdictGiven(), c.a
+	root, to := c.reaches()
 	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, c.Source.Name, k.Reason, b.now
+	if isRetired(c.p) && b.rules >= ledger.ReachesSince {
+		if root != nil {
+			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
+		}
+		return
+	}
 	if findLease(a.leases, leaseVerdict) == nil {
 		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now},
 			&lease{name: leaseUnheard, armedNs: b.now})
@@ -138,6 +145,22 @@ func noteVerdict(b *book, c *claim) {
 		}
 	}
 	b.lookAction(c.p, a)
+}
+
+// verdictText is the reason of what a verdict on an action undoes.
+func verdictText(a *action) string {
+	text := "verdict " + verdictNames[a.verdict] + " on action " + a.id + " by " + a.verdictBy
+	if a.verdictReason != "" {
+		text += ": " + a.verdictReason
+	}
+	return text
+}
+
+func ofChild(root, p *plan) string {
+	if root == p {
+		return ""
+	}
+	return " (child plan " + p.id + ")"
 }
 
 // undoesOne: what is on an action undoes that action, and not its plan.

@@ -180,11 +180,7 @@ func noteFiring(b *book, c *claim) {
 	p.setTurnsAside(mine, b.rules)
 	reason := "lease " + k.Lease + ": " + l.conditionText()
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
-		reason = "verdict " + p.scope(a,
-			l).Verdict.Outcome + " on action " + a.id + " by " + a.verdictBy
-		if a.verdictReason != "" {
-			reason += ": " + a.verdictReason
-		}
+		reason = verdictText(a)
 	}
 	if p.phase == ledger.StateCommitted {
 		up, part := p.root(), back{}

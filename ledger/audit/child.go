@@ -210,9 +210,14 @@ func (b *book) giveUp(p *plan) {
 }
 
 // beginUndoing makes the plan that undoes a committed one.
-func beginUndoing(b *book, c *claim) {
+func beginUndoing(_ *book, c *claim) {
 	_, reason, to := c.wish()
-	u := b.copyPlan(c.Entry, c.p, c.p.id+"~1", to)
+	c.undoCommitted(c.p, to, reason)
+}
+
+func (c *claim) undoCommitted(p *plan, to back, reason string) {
+	b := c.b
+	u := b.copyPlan(c.Entry, p, p.id+"~1", to)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
 	b.holdLeases(u)

@@ -185,6 +185,13 @@ func cancels(s *scene) {
 	s.p.phase = ledger.StateOpen
 }
 
+// judgesCommitted is a supervisor who blocks what is committed.
+func judgesCommitted(s *scene) {
+	s.says(ledger.ClassVerdict, ledger.StateCommitted, held, &pb.Record{Kind: &pb.Record_VerdictGiven{
+		VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})
+	s.b.undo, s.l.book.rules = held, ledger.ReachesSince
+}
+
 // partAsked is an operator who wants action a undone, and what came after it.
 func partAsked(phase string) func(*scene) {
 	return func(s *scene) {

@@ -164,6 +164,9 @@ func readingsText(list []*pb.Reading) string {
 	return strings.Join(parts, ", ")
 }
 
+// verdictNames are as conditions read them.
+var verdictNames = [...]string{"", "allow", "block", "redirect"}
+
 // scope is what a condition may read of its plan and action.
 func (p *plan) scope(a *action, l *lease) triggers.Scope {
 	s := triggers.Scope{ArmedNs: l.armedNs, Inexact: !l.exact, Plan: triggers.Plan{
@@ -186,7 +189,7 @@ func (p *plan) scope(a *action, l *lease) triggers.Scope {
 		Outcome: a.outcome, Presence: nameOf(a.presence),
 	}
 	if a.verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
-		outcome := map[pb.VerdictOutcome]string{1: "allow", 2: "block", 3: "redirect"}[a.verdict]
+		outcome := verdictNames[a.verdict]
 		s.Verdict = &triggers.Verdict{Outcome: outcome, Reason: a.verdictReason, By: a.verdictBy,
 			AtNs: a.verdictNs}
 	}

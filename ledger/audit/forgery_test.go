@@ -160,6 +160,22 @@ var forgeries = append([]forgery{
 		s.forge(&pb.Record{Plan: "p", Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{
 			HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
 	}, false},
+	{"a committed plan that is undone for nothing", "I6", func(s *scribe) {
+		s.plan("a", "b")
+		s.agent(planCommitted())
+		s.decide()
+		s.forge(&pb.Record{Plan: "p~1", Cause: s.at("plan_committed", ""), Kind: &pb.Record_UnwindStarted{
+			UnwindStarted: &pb.UnwindStarted{Reason: "because"}}})
+	}, false},
+	{"a part of a committed plan that no verdict reaches is undone", "I19", func(s *scribe) {
+		s.lazy = true
+		s.reached()
+		s.decide()
+		a := s.dispatch("a", keyOf("a"), 1)
+		a.Plan = "p~1"
+		s.forge(a)
+	}, false},
+	{"a verdict on a committed plan that undoes nothing", "I13", (*scribe).reached, true},
 	{"an undo that is given up while a worker may take it", "I23", func(s *scribe) {
 		s.unwinding(3)
 		s.now += int64(ledger.UnservedDefault) - 1

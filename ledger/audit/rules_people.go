@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -20,7 +22,7 @@ var peopleChapters = map[string]*chapter{
 			b.noteTombstone(c.Entry, key)
 		}
 	}},
-	"verdict_given": {counts: []clause{openedPlan, registeredAction},
+	"verdict_given": {counts: append([]clause{openedPlan, registeredAction}, reachClauses...),
 		collect: noteVerdict},
 	"evict_requested":   {counts: askedFacts, collect: noteAskedFacts},
 	"restore_requested": {counts: askedFacts, collect: noteAskedFacts},
@@ -128,15 +130,14 @@ func forOpen(clauses ...clause) (out []clause) {
 	return out
 }
 
-// forCommitted makes a clause on what undoes a committed plan.
-func forCommitted(
-	id, says string, judge func(c *claim, k *pb.CompensationRequested) judgement,
-) clause {
+// forCommitted makes a clause on what undoes a committed plan, or a part of it.
+func forCommitted(id, says string, judge func(c *claim, to back) judgement) clause {
 	return clause{id, says, func(c *claim) judgement {
 		if c.p.phase != ledger.StateCommitted {
 			return judgement{}
 		}
-		return judge(c, c.Record.GetCompensationRequested())
+		_, _, to := c.wish()
+		return judge(c, to)
 	}}
 }
 
@@ -144,41 +145,103 @@ func forCommitted(
 // undo windows.
 var undoneClauses = []clause{openedPlan,
 	forCommitted("I15.part", "A committed child is undone with its root.",
-		func(c *claim, _ *pb.CompensationRequested) judgement {
+		func(c *claim, _ back) judgement {
 			return unless(c.p.parent == nil, "unwind plan %s: plan %s is a part of it",
 				c.p.root().id, c.p.id)
 		}),
 	forCommitted("I5.undone", "A committed plan is undone once, and what undoes it is not undone.",
-		func(c *claim, _ *pb.CompensationRequested) judgement {
-			if c.p.undoneAs != "" {
-				return breaks("plan %s is undone by plan %s", c.p.id, c.p.undoneAs)
-			}
-			return unless(c.p.origin == "", "plan %s undoes plan %s", c.p.id, c.p.origin)
-		}),
+		func(c *claim, _ back) judgement { return undoneOnce(c.p) }),
 	forCommitted("I6.undone", "A committed plan is undone to one of its savepoints.",
-		func(c *claim, k *pb.CompensationRequested) judgement {
-			return unless(k.ToSavepoint == "" || c.p.savepoint(k.ToSavepoint) != nil,
-				"to_savepoint: one of plan %s, and %q is none", c.p.id, k.ToSavepoint)
+		func(c *claim, to back) judgement {
+			return unless(to.savepoint == "" || c.p.savepoint(to.savepoint) != nil,
+				"to_savepoint: one of plan %s, and %q is none", c.p.id, to.savepoint)
 		}),
 	forCommitted("I6.undone-part",
 		"Of a committed plan an action is undone that is in it, and not settled.",
-		func(c *claim, k *pb.CompensationRequested) judgement { return c.partOf(k.FromAction) }),
+		func(c *claim, to back) judgement { return c.partOf(to.action) }),
 	forCommitted("I15.busy", "A committed plan is undone when its child plans have ended.",
-		func(c *claim, _ *pb.CompensationRequested) judgement {
-			for _, part := range c.p.below() {
-				if !part.isClosed() {
-					return breaks("an end of plan %s, a part of it, which is %s", part.id,
-						part.phase)
-				}
-			}
-			return judgement{}
-		}),
+		func(c *claim, _ back) judgement { return allEnded(c.p) }),
 	forCommitted("I20.window", "A committed plan is undone inside its undo windows.",
-		func(c *claim, k *pb.CompensationRequested) judgement {
-			part := c.p.part(back{k.ToSavepoint, k.FromAction})
-			return unless(!c.b.anyPastWindow(c.p, part), "undo windows of plan %s have closed",
-				c.p.id)
-		}),
+		func(c *claim, to back) judgement { return c.insideWindows(c.p, to) }),
+}
+
+func undoneOnce(p *plan) judgement {
+	if p.undoneAs != "" {
+		return breaks("plan %s is undone by plan %s", p.id, p.undoneAs)
+	}
+	return unless(p.origin == "", "plan %s undoes plan %s", p.id, p.origin)
+}
+
+func allEnded(p *plan) judgement {
+	for _, part := range p.below() {
+		if !part.isClosed() {
+			return breaks("an end of plan %s, a part of it, which is %s", part.id, part.phase)
+		}
+	}
+	return judgement{}
+}
+
+func (c *claim) insideWindows(p *plan, to back) judgement {
+	return unless(!c.b.anyPastWindow(p, p.part(to)), "undo windows of plan %s have closed", p.id)
+}
+
+// reachClauses say when a verdict counts on an action of a committed plan, which is undone for it.
+var reachClauses = []clause{
+	forVerdict("I5.reached", "For a verdict a committed plan is undone once.",
+		func(c *claim, root *plan, _ back) judgement { return undoneOnce(root) }),
+	forVerdict("I15.reached",
+		"For a verdict a committed plan is undone when its child plans have ended.",
+		func(c *claim, root *plan, _ back) judgement { return allEnded(root) }),
+	forVerdict("I20.reached", "For a verdict a committed plan is undone inside its undo windows.",
+		func(c *claim, root *plan, to back) judgement { return c.insideWindows(root, to) }),
+}
+
+func forVerdict(id, says string, judge func(c *claim, root *plan, to back) judgement) clause {
+	return clause{id, says, func(c *claim) judgement {
+		if root, to := c.reaches(); root != nil {
+			return judge(c, root, to)
+		}
+		return judgement{}
+	}}
+}
+
+// reaches is the committed root that a verdict has undone, and how far; nil: none. A child was
+// committed as a whole.
+func (c *claim) reaches() (root *plan, to back) {
+	k := c.Record.GetVerdictGiven()
+	switch {
+	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince:
+		return nil, back{}
+	case k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(), !c.a.mayHaveCrossed():
+		return nil, back{}
+	}
+	root, to.action = c.p, c.a.id
+	for root.parent != nil {
+		root, to.action = root.parent, root.parent.actions[root.entry-1].id
+	}
+	if !undoesOne(c.b, k.Scope) {
+		to = back{}
+	}
+	if c.undoes(root, to) {
+		return nil, back{}
+	}
+	return root, to
+}
+
+// isRetired: a plan is committed, and so is the root that it is part of.
+func isRetired(p *plan) bool { return p.phase == ledger.StateCommitted && !p.stillHolds() }
+
+// undoes reports whether the plan that undoes a committed one undoes a part of it, too.
+func (c *claim) undoes(p *plan, to back) bool {
+	u := c.b.plan(p.undoneAs)
+	if u == nil {
+		return false
+	}
+	part := p.part(to)
+	return !slices.ContainsFunc(p.actions, func(a *action) bool {
+		return part[a.n] && a.dutyOf == 0 && !a.isSettled() && u.actions[a.n-1].undo == skipped &&
+			u.actions[a.n-1].settled == nil
+	})
 }
 
 // knownPart is asked where someone wants one action of an open plan undone, and what came after it.

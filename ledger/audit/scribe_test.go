@@ -414,6 +414,19 @@ func (s *scribe) blocked() {
 			Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Scope: pb.Scope_SCOPE_ACTION}}})
 }
 
+// reached is a committed plan of two actions, of which the later one is blocked.
+func (s *scribe) reached() {
+	s.t.Helper()
+	s.rules = ledger.ReachesSince
+	s.begin(2)
+	s.plan("a", "b")
+	s.agent(planCommitted())
+	s.decide()
+	s.write(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "law"}, &pb.Record{
+		Plan: "p", Action: "b", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+			Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})
+}
+
 // undoesPart is the unwind of a part, where a condition on another action had turned beside it
 // and is true no more; the plan is open again.
 func (s *scribe) undoesPart() {

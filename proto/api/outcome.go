@@ -9,6 +9,8 @@ type Notice struct {
 	Action  string `json:"action,omitempty"`
 	Verdict string `json:"verdict,omitempty"` // allow, block, redirect
 	By      string `json:"by,omitempty"`
+	// UndoneAs is set when the plan, which stays committed, is undone: the plan that undoes it.
+	UndoneAs string `json:"undone_as,omitempty"`
 	// Savepoint is set when the plan was rewound to it and is open again.
 	Savepoint string `json:"savepoint,omitempty"`
 	// FromAction is set while this action and what came after it are undone, and when that is
@@ -50,6 +52,8 @@ type OutcomeAnswer struct {
 	Outstanding []string `json:"outstanding,omitempty"`
 	// Doubts are the actions of the tree that its commit waits for, while it is committing.
 	Doubts []Doubt `json:"doubts,omitempty"`
+	// UndoneAs is the plan that undoes this committed one.
+	UndoneAs string `json:"undone_as,omitempty"`
 	// Refused says why records of the commit at Sequence were refused or void.
 	Refused []string `json:"refused,omitempty"`
 	// Turned: a lease of the plan, which is open, has turned true, and is about to fire.

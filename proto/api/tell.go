@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -215,14 +216,14 @@ func (s *WhyStep) began() Line {
 	case s.Said == "late":
 		return s.said(Line{}.action(s.SaidOf, s.Plan).say(" of ").plan(s.Plan).
 			say(" completed late"))
+	case s.Said == "block", s.Said == "redirect":
+		return s.said(say("a verdict on ").action(cmp.Or(s.Action, s.SaidOf), s.Plan).say(" of ").
+			plan(s.Plan).say(" was " + s.Said))
 	case s.Lease == "plan.cancelled":
 		return s.said(plan.say(" was cancelled"))
 	case s.Lease == "plan.deadline":
 		return say("the deadline of ").plan(s.Plan).say(" passed: ").moment(s.DeadlineNs).
 			say(", set when it was opened").record(s.At)
-	case s.Said != "":
-		return s.said(say("a verdict on ").action(s.Action, s.Plan).say(" of ").plan(s.Plan).
-			say(" was " + s.Said))
 	}
 	l := say("what it waits for became true")
 	if s.TurnedNs > 0 {

@@ -75,7 +75,7 @@ type WhyStep struct {
 
 	// failed, cancelled, unwind, late, block, redirect: what turned it, if someone did
 	Said        string `json:"said,omitempty"`
-	SaidOf      string `json:"said_of,omitempty"`      // late: the action
+	SaidOf      string `json:"said_of,omitempty"`      // late, block, redirect: the action
 	ToSavepoint string `json:"to_savepoint,omitempty"` // unwind: back to here
 	// it undoes this action and what came after it only
 	FromAction string `json:"from_action,omitempty"`

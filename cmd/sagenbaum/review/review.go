@@ -144,8 +144,8 @@ func newGive(s *cli.Settings, outcome pb.VerdictOutcome, g giving) *cobra.Comman
 		Use: g.use, Short: g.short, Example: g.example,
 		Long: g.short + `. The verdict is a record under the supervisor's name, if the server lets
 this user write under it. The last verdict on an action counts; ACTION is its id.
-Exit code 75 means that the log refused it, or that the plan is committed, where a verdict undoes
-nothing.`,
+A committed plan is undone for it inside its undo windows, by a plan of its own. Exit code 75 means
+that the log refused it, for instance because a window has closed, or that nothing is undone.`,
 		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			switch {
@@ -163,8 +163,8 @@ nothing.`,
 				return cli.Failed("give the verdict", err)
 			}
 			return s.Print(cmd, given, func() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s by %s · record %d · plan %s\n", args[0], args[1],
-					given.Verdict, by, given.Record, s.Pen(cmd).State(given.State))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s by %s · record %d · plan %s%s\n", args[0], args[1],
+					given.Verdict, by, given.Record, s.Pen(cmd).State(given.State), undoneAs(given))
 			})
 		}),
 	}
@@ -182,6 +182,15 @@ type Given struct {
 	By      string `json:"by"`
 	Record  uint64 `json:"record"` // sequence
 	State   string `json:"state"`  // of the plan
+
+	UndoneAs string `json:"undone_as,omitempty"` // the plan that undoes a committed one
+}
+
+func undoneAs(g Given) string {
+	if g.UndoneAs == "" {
+		return ""
+	}
+	return ", undone by plan " + cli.Printable(g.UndoneAs)
 }
 
 // give appends a verdict, and waits until it is folded.
@@ -201,11 +210,11 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 		return Given{}, cli.Stored(sequence, err)
 	}
 	if record.GetVerdictGiven().Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW &&
-		answer.State == ledger.StateCommitted {
-		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan unwind "+record.Plan+
-			" --reason TEXT, which undoes all of it", "plan %s is committed: record %d, if it came "+
-			"after the commit, undoes nothing", record.Plan, sequence)
+		answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
+		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan show "+record.Plan,
+			"plan %s is committed, and record %d undoes nothing: action %s has nothing to undo",
+			record.Plan, sequence, record.Action)
 	}
 	return Given{Plan: record.Plan, Action: record.Action, Verdict: answer.Verdict, By: by,
-		Record: sequence, State: answer.State}, nil
+		Record: sequence, State: answer.State, UndoneAs: answer.UndoneAs}, nil
 }

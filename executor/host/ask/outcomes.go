@@ -226,7 +226,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	answer.Parts, answer.FromAction, answer.PartReason = r.Parts(q.Plan)
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)
 	answer.Turned, answer.Whole = r.Turned(q.Plan), r.Whole(q.Plan)
-	answer.Doubts = r.Doubts(q.Plan)
+	answer.Doubts, answer.UndoneAs = r.Doubts(q.Plan), r.UndoneAs(q.Plan)
 	if q.Action != "" {
 		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 	}

@@ -237,6 +237,13 @@ var catalogue = []mutant{
 	{"the unwind goes past its savepoint", "executor/rewind.go",
 		"return true, savepoint(p, to).Actions", "return true, 0"},
 
+	{"a verdict reaches no committed plan", "executor/apply_people.go",
+		"return s.meta.HolderFold >= ledger.ReachesSince", "return s == nil"},
+	{"a verdict undoes what has an undo window that is closed", "executor/apply_people.go",
+		"if why := staysCommitted(root, part); why != \"\" {",
+		"if why := staysCommitted(root, part); why == \"z\" {"},
+	{"a verdict on what is undone already is refused", "executor/apply_people.go",
+		"&& !undoesToo(root, part)", "&& (undoesToo(root, part) || true)"},
 	{"a verdict on an action undoes its plan", "executor/apply_people.go",
 		"l.OfAction = s.ofAction(k.Scope) && mayNarrow", "_, _ = k.Scope, mayNarrow"},
 	{"a condition on an action undoes its plan", "executor/lease.go",
