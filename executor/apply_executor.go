@@ -316,7 +316,7 @@ func (s about) skipped(k *pb.CompensationSkipped) Result {
 
 func (s about) quarantined(k *pb.ActionQuarantined) Result {
 	a := s.a
-	if k.Changed != a.isChanged() {
+	if k.Changed != isChanged(a) {
 		return void("that action %s was changed by someone else is not why it is its owner's", a.fixed.Id)
 	}
 	switch a.row.Undo {

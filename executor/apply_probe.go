@@ -108,7 +108,7 @@ func (s about) probeAnswered(k *pb.ProbeAnswered) Result {
 	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
 		return void("presence %d is none that this version knows", k.Presence)
 	}
-	if why := a.misjudged(k); why != "" {
+	if why := misjudged(a, k); why != "" {
 		return void("%s", why)
 	}
 	if k.Unserved {
@@ -205,24 +205,24 @@ func (a *action) compares() bool {
 const unchangedNs = int64(10e9)
 
 // unchanged reports whether the answer to be had before an attempt is there.
-func (a *action) unchanged() bool {
+func unchanged(a *action) bool {
 	return a.row.Change == pb.Change_CHANGE_NONE &&
 		a.plan.s.meta.TimeNs-a.row.ChangeNs <= unchangedNs
 }
 
 // mustJudge reports whether an answer that finds the effect has to say whether it was changed:
 // an attempt waits for that alone.
-func (a *action) mustJudge(k *pb.ProbeAnswered) bool {
+func mustJudge(a *action, k *pb.ProbeAnswered) bool {
 	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
 	return there && a.compares() && (k.Question == pb.Question_QUESTION_UNCHANGED ||
 		k.Question == pb.Question_QUESTION_UNDO && a.row.AskedToSend)
 }
 
 // misjudged says why what an answer says of a change cannot be said, or "".
-func (a *action) misjudged(k *pb.ProbeAnswered) string {
+func misjudged(a *action, k *pb.ProbeAnswered) string {
 	_, known := pb.Change_name[int32(k.Change)]
 	switch {
-	case k.Change == pb.Change_CHANGE_UNSPECIFIED && a.mustJudge(k):
+	case k.Change == pb.Change_CHANGE_UNSPECIFIED && mustJudge(a, k):
 		return "whether action " + a.fixed.Id + " was changed is what was asked"
 	case k.Change == pb.Change_CHANGE_UNSPECIFIED:
 		return ""
@@ -262,7 +262,7 @@ func (s about) changedAsTold(k *pb.CompensationFailed) {
 }
 
 // isChanged reports whether an action is its owner's because someone else has changed it.
-func (a *action) isChanged() bool {
+func isChanged(a *action) bool {
 	return a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED && a.row.Change == pb.Change_CHANGE_FOREIGN
 }
 
@@ -279,8 +279,8 @@ func (a *action) keepFound(found []byte) {
 }
 
 // noteChanged is why what someone else has changed is its owner's.
-const noteChanged = "changed by someone else: it is not as the forward left it, and the undo would " +
-	"overwrite that"
+const noteChanged = "changed by someone else: it is not as the forward left it, and the undo " +
+	"would overwrite that"
 
 // parkChanged gives what someone else has changed to its owner; false: it has not been.
 func (a *action) parkChanged() bool {

@@ -286,7 +286,7 @@ func (d *decider) readChange(p *plan, a *action, reply *api.Reply, k *pb.ProbeAn
 	default:
 		err = fmt.Errorf("unchanged of the contract is %s, neither true nor false", value)
 	}
-	if !a.mustJudge(k) {
+	if !mustJudge(a, k) {
 		return nil
 	}
 	return err

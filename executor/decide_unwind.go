@@ -52,7 +52,7 @@ func (d *decider) unwindStep(p *plan) bool {
 
 func quarantineReason(a *action) string {
 	why := a.row.Note
-	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved || a.isChanged() {
+	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved || isChanged(a) {
 		return clip(why)
 	}
 	if why == "" {
@@ -104,17 +104,17 @@ func (d *decider) quarantine(p *plan, a *action, reason string) bool {
 		return d.propose(r)
 	}
 	r := d.about(p, a, cause)
-	k := &pb.ActionQuarantined{Reason: clip(reason), Changed: a.isChanged()}
+	k := &pb.ActionQuarantined{Reason: clip(reason), Changed: isChanged(a)}
 	r.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: k}
 	if k.Changed {
-		a.bothStates(r)
+		bothStates(a, r)
 	}
 	return d.propose(r)
 }
 
 // bothStates keeps with the quarantine of what someone else has changed what the forward left and
 // what is there now, as far as there is room.
-func (a *action) bothStates(r *pb.Record) {
+func bothStates(a *action, r *pb.Record) {
 	payload := a.plan.s.payload(a.id)
 	for _, both := range []*pb.Payload{{Output: payload.Output, Found: payload.Found},
 		{Found: payload.Found}} {

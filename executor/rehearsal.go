@@ -235,7 +235,7 @@ func (r *rehearsal) note(records []*pb.Record) (calls []call) {
 	return calls
 }
 
-// answer lets a call succeed: undos are done, effects in doubt are present, nobody has changed
+// answer lets a call succeed: undos are done, effects in doubt are present, no one has changed
 // anything, and checks after an undo find nothing.
 func (r *rehearsal) answer(c call) {
 	p, a := r.d.state.plan(c.a.id.Plan), c.a

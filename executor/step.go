@@ -95,7 +95,7 @@ func (a *action) nextStep() (step, string) {
 		return stepQuarantine, why
 	}
 	switch {
-	case !a.compares() || a.unchanged():
+	case !a.compares() || unchanged(a):
 		return stepDispatch, ""
 	case a.nameless(c.Probe.GetCall().GetBindings()):
 		return stepQuarantine, noteNameless // its answer would be about nothing

@@ -132,8 +132,10 @@ func TestWhatSomeoneElseHasChangedIsItsOwners(t *testing.T) {
 		string(found.Payload.GetFound()) != `{"presence":"present","etag":"e2"}` {
 		t.Errorf("%v", found)
 	}
-	if !strings.Contains(w.show("p").Actions[0].Note, "changed by someone else") {
-		t.Error(w.show("p").Actions[0].Note)
+	if got := w.show("p").Actions[0]; !strings.Contains(got.Note, "changed by someone else") || !got.Changed ||
+		got.Unchanged != etagUnchanged || string(got.Output) != `{"etag":"e1"}` ||
+		string(got.Found) != `{"presence":"present","etag":"e2"}` {
+		t.Errorf("%+v", got)
 	}
 
 	for _, first := range []string{"failed", "lost"} { // and while an attempt waits for the next

@@ -75,7 +75,8 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 		return err
 	}
 	if p := c.Probe; p != nil {
-		if err := x.bindings(at+"probe.call.", p.Call.GetBindings(), x.Programs.CheckBinding); err != nil {
+		call := p.Call.GetBindings()
+		if err := x.bindings(at+"probe.call.", call, x.Programs.CheckBinding); err != nil {
 			return err
 		}
 		if err := x.reader(at+"probe.answer", p.Answer, "string"); err != nil {
@@ -86,7 +87,8 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 		}
 	}
 	if v := c.Verify; v != nil {
-		if err := x.bindings(at+"verify.call.", v.Call.GetBindings(), x.Programs.CheckBinding); err != nil {
+		call := v.Call.GetBindings()
+		if err := x.bindings(at+"verify.call.", call, x.Programs.CheckBinding); err != nil {
 			return err
 		}
 		return x.reader(at+"verify.ok", v.Ok, "bool")

@@ -329,6 +329,9 @@ func (w *world) answer(plan, action, name string) {
 			k.NewKey, w.rekeyed[s.key] = true, true
 			k.Force = k.Force || w.keys.percent(70)
 		}
+		if s := w.workers.spec(plan, action); s.compared() && w.others.percent(40) {
+			k.Overwrite, w.overwritten[s.key] = true, true
+		}
 		record.Kind = &pb.Record_RetryRequested{RetryRequested: k}
 	} else {
 		outcome := pick(r, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST,

@@ -384,6 +384,10 @@ func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered)
 	}
 	if r.percent(35) {
 		c.Probe = &pb.Probe{Call: call("find")}
+		if w.others.percent(40) { // its forward leaves version 1
+			c.Unchanged = "probe.version == 1"
+			c.Bindings = append(c.Bindings, &pb.Binding{Name: "if_match", Expression: "probe.version"})
+		}
 	}
 	if r.percent(20) {
 		c.Verify = &pb.Verify{Call: call("check"), Ok: "verify.gone"}

@@ -31,6 +31,7 @@ type effect struct {
 	by      string // the key that did first
 	byName  string // the action that it was about
 	byOwner bool   // its owner removed it by other means
+	version int    // 1 as its forward has left it; each write of someone else makes it one more
 }
 
 // keyed is what a provider remembers of the key of an undo.
@@ -65,7 +66,8 @@ func (p *provider) do(a *actionSpec, twice bool) (ref string, ok bool) {
 
 func (p *provider) make(a *actionSpec, extra bool) *effect {
 	e := &effect{ref: fmt.Sprintf("r%d", len(p.effects)+1), action: a, extra: extra, stands: true,
-		madeNs: p.w.now}
+		madeNs: p.w.now, version: 1}
+	p.shared(e)
 	p.effects = append(p.effects, e)
 	p.forward[a.key] = append(p.forward[a.key], e)
 	p.byRef[e.ref] = e
@@ -79,6 +81,7 @@ type target struct {
 	Ref        string `json:"ref"`
 	ForwardKey string `json:"fk"`
 	External   string `json:"xref"`
+	IfMatch    int    `json:"if_match"` // 0: whatever it is
 }
 
 func readTarget(arguments json.RawMessage) (t target) {
@@ -86,6 +89,43 @@ func readTarget(arguments json.RawMessage) (t target) {
 		panic("sim: arguments that are no object: " + err.Error())
 	}
 	return t
+}
+
+// compared reports whether the undo of an action is asked first whether it is unchanged.
+func (a *actionSpec) compared() bool {
+	return a != nil && a.pair.compensation.GetUnchanged() != ""
+}
+
+// shared lets someone else write to an effect, now and then, while it stands.
+func (p *provider) shared(e *effect) {
+	if !e.action.compared() || !p.w.others.percent(60) {
+		return
+	}
+	for range 1 + p.w.others.below(2) {
+		p.w.after(p.w.others.between(millisecond, 90*second), func() {
+			if e.stands && !p.w.healed {
+				e.version++
+				p.w.say("provider", "someone else has written to %s: it is version %d", e.ref, e.version)
+			}
+		})
+	}
+}
+
+// refuses reports whether an undo is conditional on another version than the one that is there:
+// someone else has written to it since.
+func (p *provider) refuses(c api.Command) (e *effect, refused bool) {
+	t := readTarget(c.Arguments)
+	e = p.find(t)
+	if k := p.keys[c.Key]; k != nil && k.lastNs != 0 {
+		return e, false // it says what it said
+	}
+	if e == nil || !e.stands || !e.action.compared() {
+		return e, false
+	}
+	if t.IfMatch == 0 { // it bars what no one had found, or its owner wants it whatever is there
+		return e, e.version > 1 && !p.w.overwritten[e.action.key]
+	}
+	return e, t.IfMatch != e.version
 }
 
 // find is the effect that is meant: the one named, or the first of the forward.
@@ -162,6 +202,10 @@ func (p *provider) act(e *effect, k *keyed, c api.Command) {
 		p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone twice under key %s: the provider "+
 			"had forgotten it", e.ref, c.Plan, c.Action, c.Key)
 	default:
+		if e.version > 1 && !p.w.overwritten[e.action.key] {
+			p.w.check.fail("I20", 0, "%s of plan %s, action %s is undone over what someone else has written",
+				e.ref, c.Plan, c.Action)
+		}
 		e.stands, e.goneNs, e.by, e.byName = false, p.w.now, c.Key, c.Action
 		e.undone++
 		k.acts++

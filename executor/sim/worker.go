@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -154,6 +155,9 @@ func (x *workers) probe(c api.Command) *api.Reply {
 	} else if len(refs) > 1 {
 		answer = map[string]any{"presence": "duplicate", "external_ref": refs}
 	}
+	if e := w.provider.find(t); e != nil && x.spec(c.Plan, c.Action).compared() {
+		answer["version"] = e.version
+	}
 	output, err := json.Marshal(answer)
 	if err != nil {
 		panic("sim: " + err.Error())
@@ -195,6 +199,12 @@ func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply))
 }
 
 func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
+	if e, refused := x.w.provider.refuses(c); refused {
+		x.w.say("worker", "the undo of %s %s is refused: %s is version %d", c.Plan, c.Action, e.ref,
+			e.version)
+		return &api.Reply{Status: api.StatusChanged, Code: "precondition_failed", Worker: "w1",
+			Output: fmt.Appendf(nil, `{"version":%d}`, e.version)}
+	}
 	if found := x.w.provider.undo(c, spec); !found && spec != nil &&
 		spec.pair.compensation.Done != "" {
 		return &api.Reply{Status: api.StatusFailed, Code: "not_found", Message: "it is gone already",
@@ -227,7 +237,9 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 		if w.chance(r, FaultFailing, 20) {
 			report.Answer, report.Code = pick(r, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP), "locked"
 		} else {
-			x.undone(c, spec)
+			if x.undone(c, spec).Status == api.StatusChanged {
+				report.Answer, report.Code = pb.Answer_ANSWER_CHANGED, "precondition_failed"
+			}
 		}
 		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action,
 			Kind: &pb.Record_CompensationReported{CompensationReported: report}}}, r, nil,

@@ -29,7 +29,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		About:      ledger.FormatFullAddress(a.Fixed.Registered), Leases: r.leases(a.Leases()),
 	}
 	if c != nil {
-		seen.Sealed = c.Sealed
+		seen.Sealed, seen.Unchanged = c.Sealed, c.Unchanged
 		seen.Key = a.Key()
 		seen.Attempts = int(a.Attempts())
 	}
@@ -63,6 +63,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 	if row.Undo == rowspb.Undo_UNDO_QUARANTINED && row.Settled != nil {
 		seen.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
+	seen.Changed = row.Change == pb.Change_CHANGE_FOREIGN && row.Undo == rowspb.Undo_UNDO_QUARANTINED
 	seen.WaitsFor = r.waitOf(p, a)
 	seen.ForCommit = row.Undo == rowspb.Undo_UNDO_QUARANTINED && p.Committing()
 	seen.Probe = a.Fixed.Compensation.GetProbe().GetCall().GetCapability()

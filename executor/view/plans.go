@@ -62,6 +62,7 @@ func (r *Reader) Plan(id string) (seen api.Plan, ok bool) {
 		payload := r.payload(action)
 		a.Input, a.Output, a.Before = json.RawMessage(payload.Input), json.RawMessage(payload.Output),
 			json.RawMessage(payload.Before)
+		a.Found = json.RawMessage(payload.Found)
 		if command := rows.Commands.Find(r.tx, action); command != nil {
 			a.Arguments = json.RawMessage(command.Arguments)
 		}
@@ -112,7 +113,7 @@ func fit(seen *api.Plan) {
 	}
 	for i := range seen.Actions {
 		a := &seen.Actions[i]
-		a.Input, a.Output, a.Before, a.Arguments = nil, nil, nil, nil
+		a.Input, a.Output, a.Before, a.Arguments, a.Found = nil, nil, nil, nil, nil
 	}
 	seen.Omitted = append(seen.Omitted, "inputs, outputs and arguments")
 	whole := len(seen.Actions)

@@ -94,6 +94,9 @@ func previewStep(rec *pb.Record) (step api.PreviewStep, ok bool) {
 		}
 		step.Step, step.Inverse = "probe", k.ProbeAsked.Capability
 		step.Reason = "in doubt; what follows takes the effect for present"
+		if k.ProbeAsked.Question == pb.Question_QUESTION_UNCHANGED {
+			step.Reason = "asked first whether it is unchanged; what follows takes it for that"
+		}
 	case *pb.Record_CompensationSkipped:
 		step.Step, step.Reason = "skip", k.CompensationSkipped.Reason
 	case *pb.Record_ActionQuarantined:

@@ -272,7 +272,8 @@ func expressionsOf(c *pb.CompensationRegistered) (all []expression) {
 		argumentsOf(at+".probe.call", probe.GetCall().GetBindings(), argument),
 		argumentsOf(at+".verify.call", verify.GetCall().GetBindings(), argument))
 	for _, e := range []expression{
-		{at + ".unchanged", c.Unchanged, truth}, {at + ".done", c.Done, truth}, {at + ".stop", c.Stop, truth},
+		{at + ".unchanged", c.Unchanged, truth}, {at + ".done", c.Done, truth},
+		{at + ".stop", c.Stop, truth},
 		{at + ".verify.ok", verify.GetOk(), truth}, {at + ".probe.answer", probe.GetAnswer(), word},
 		{at + ".probe.external_ref", probe.GetExternalRef(), reading},
 	} {

@@ -256,6 +256,14 @@ func codeNames(c *coder, a *action) {
 	sequence(c, &a.saidBefore, func(c *coder, n *uint32) { number(c, n) })
 }
 
+// codeChange codes what someone else may have made of what the forward left.
+func codeChange(c *coder, a *action) {
+	number(c, &a.change)
+	number(c, &a.changeNs)
+	c.bytes(&a.found)
+	c.flag(&a.overwrite)
+}
+
 func codeAction(c *coder, a *action) {
 	number(c, &a.n)
 	c.text(&a.id)
@@ -307,10 +315,7 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.presence)
 	record(c, &a.pending)
 	c.flag(&a.confirmed)
-	number(c, &a.change)
-	number(c, &a.changeNs)
-	c.bytes(&a.found)
-	c.flag(&a.overwrite)
+	codeChange(c, a)
 	number(c, &a.aliveUntilNs)
 	c.flag(&a.approved)
 	codeProposalAt(c, &a.proposal)

@@ -136,7 +136,7 @@ func (b *book) asksNext(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
 	case pb.Question_QUESTION_UNCHANGED:
 		waits := isReady || a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED
-		return again || waits && b.next(p, a) == doDispatch && b.comparesFirst(a)
+		return again || waits && b.next(p, a) == doDispatch && comparesFirst(b, a)
 	case pb.Question_QUESTION_VERIFY:
 		done := k.Done.GetAttempt()
 		return again || a.asking != pb.Question_QUESTION_VERIFY && a.mayStillEnd(done)

@@ -124,7 +124,7 @@ var dispatchClauses = []clause{passed,
 		"Where the contract asks, nothing is undone that someone else may have changed, unless the " +
 			"owner says so.",
 		func(c *claim) judgement {
-			return unless(!c.b.comparesFirst(c.a),
+			return unless(!comparesFirst(c.b, c.a),
 				"no undo of action %s: no answer says that it is as its forward left it", c.a.id)
 		}},
 	{"I19.undo", "What is dispatched is the registered undo, under its key.",
@@ -331,7 +331,7 @@ var skipClauses = []clause{passed,
 
 var quarantineClauses = []clause{
 	{"I23.changed",
-		"What someone else has changed is its owner's for that, and what nobody has is not.",
+		"What someone else has changed is its owner's for that, and what no one has is not.",
 		func(c *claim) judgement {
 			is := c.a.undo == exhausted && c.a.isForeign()
 			return unless(c.Record.GetActionQuarantined().Changed == is,

@@ -75,7 +75,7 @@ func (b *book) next(p *plan, a *action) string {
 		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
-	case b.comparesFirst(a) && hasNoName(b, p, a, c.GetProbe().GetCall().GetBindings()):
+	case comparesFirst(b, a) && hasNoName(b, p, a, c.GetProbe().GetCall().GetBindings()):
 		return doQuarantine
 	default:
 		return doDispatch
@@ -94,7 +94,7 @@ func (a *action) asksForChange() bool {
 }
 
 // comparesFirst: that answer is still to be had.
-func (b *book) comparesFirst(a *action) bool {
+func comparesFirst(b *book, a *action) bool {
 	stands := a.change == pb.Change_CHANGE_NONE && b.now-a.changeNs <= answerStands
 	return a.asksForChange() && !stands
 }
@@ -102,7 +102,8 @@ func (b *book) comparesFirst(a *action) bool {
 // noteChange keeps what an answer says of a change, and what is there.
 func noteChange(b *book, c *claim) {
 	a, k := c.a, c.Record.GetProbeAnswered()
-	if a.compensation.GetUnchanged() == "" || a.overwrite || k.Question == pb.Question_QUESTION_VERIFY ||
+	verifies := k.Question == pb.Question_QUESTION_VERIFY
+	if a.compensation.GetUnchanged() == "" || a.overwrite || verifies ||
 		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
 		return
 	}

@@ -114,7 +114,14 @@ type Action struct {
 	// NoWorker: no worker serves its undo, or no process offers its handler.
 	NoWorker bool `json:"no_worker,omitempty"`
 
-	// Asking: effect, undo, verify: the question under way or due.
+	// Unchanged: the condition by which it is asked first whether someone else has changed it.
+	Unchanged string `json:"unchanged,omitempty"`
+	// Changed: its owner's, because someone else has; Output is what the forward left, Found what is
+	// there, as the probe or the worker says.
+	Changed bool            `json:"changed,omitempty"`
+	Found   json.RawMessage `json:"found,omitempty"`
+
+	// Asking: effect, undo, verify, unchanged: the question under way or due.
 	Asking string `json:"asking,omitempty"`
 	// Presence: what the probe found: present, absent, duplicate.
 	Presence string `json:"presence,omitempty"`

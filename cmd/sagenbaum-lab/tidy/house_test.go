@@ -39,7 +39,6 @@ var (
 		"executor/acceptance_test.go":         5,
 		"executor/cascade_answer_test.go":     1,
 		"executor/cascade_depth_test.go":      1,
-		"executor/decide_unwind.go":           1,
 		"executor/explain_test.go":            1,
 		"executor/fuzz_test.go":               2,
 		"executor/host/progress_test.go":      2,

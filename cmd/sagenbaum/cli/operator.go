@@ -186,6 +186,7 @@ type OwnerWord struct {
 	As                      string
 	Reason, Evidence, Actor string
 	Halt, Force, NewKey     bool
+	Overwrite               bool
 }
 
 // Record is the operator record that says this about one action of a plan.
@@ -195,7 +196,8 @@ func (w OwnerWord) Record(plan, action string) *pb.Record {
 	switch w.As {
 	case AnswerRetry:
 		r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: w.Reason,
-			Actor: w.Actor, Force: w.Force, NewKey: w.NewKey}}
+			Actor: w.Actor, Force: w.Force, NewKey: w.NewKey,
+			Overwrite: w.Overwrite}}
 		return r
 	case AnswerDone:
 		outcome = pb.Resolution_RESOLUTION_DONE

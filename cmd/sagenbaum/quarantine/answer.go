@@ -36,10 +36,15 @@ which the ledger gives this retry alone. To the provider they are another undo: 
 an earlier attempt was carried out, or is, it is done twice, as a second refund.
 Give it when you have seen at the provider that the effect is still there, and that no
 attempt is under way. What an attempt under the earlier key says later does not
-count for the new one; if both say done, the owner hears of it.`,
+count for the new one; if both say done, the owner hears of it.
+
+What someone else has changed since the forward is asked about again, and comes back
+while it is changed. --overwrite has it undone all the same, over what 'quarantine
+show' says is there now: what that person wrote is gone then.`,
 		Example: `  sagenbaum quarantine retry 01JD3BX7 4 --reason "the branch is no longer protected" --actor operator1
   sagenbaum quarantine retry 01JD3BX7 4 --reason "the worker's machine is gone" --actor operator1 --force
-  sagenbaum quarantine retry 01JD3BX7 4 --reason "no refund there, its card was blocked" --actor operator1 --new-key`,
+  sagenbaum quarantine retry 01JD3BX7 4 --reason "no refund there, its card was blocked" --actor operator1 --new-key
+  sagenbaum quarantine retry 01JD3BX7 4 --reason "agreed with its editor" --actor operator1 --overwrite`,
 		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := w.Check(); err != nil {
@@ -52,6 +57,8 @@ count for the new one; if both say done, the owner hears of it.`,
 	cmd.Flags().BoolVar(&w.Force, "force", false, "also while an attempt may still be at work")
 	cmd.Flags().BoolVar(&w.NewKey, "new-key", false,
 		"under another idempotency key: a provider that has done it, or will, does it twice")
+	cmd.Flags().BoolVar(&w.Overwrite, "overwrite", false,
+		"also over what someone else has changed since")
 	return cmd
 }
 
@@ -219,7 +226,7 @@ func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	case a.ForCommit && a.Probe == "":
 		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no probe",
 			a.Capability)
-	case a.ForCommit && w.NewKey:
+	case a.ForCommit && (w.NewKey || w.Overwrite):
 		return cli.Fail(cli.ExitConflict, show, "nothing of plan %s is being undone: its commit waits",
 			plan.Plan)
 	case render.IsOrphan(a):
@@ -229,6 +236,9 @@ func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	case a.Compensation == "":
 		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no inverse",
 			a.Capability)
+	case w.Overwrite && a.Unchanged == "":
+		return cli.Fail(cli.ExitFailed, show,
+			"there is nothing to overwrite: the contract of action %d has no unchanged", a.Number)
 	case w.NewKey && a.Attempt == 0:
 		return cli.Fail(cli.ExitFailed, show,
 			"there is no key to replace: no attempt of action %d was made", a.Number)
@@ -292,6 +302,9 @@ func writeAnswered(cmd *cobra.Command, p cli.Pen, a api.Action, r Answered,
 		if w.NewKey {
 			said = "is tried again under a new key, as told"
 		}
+		if w.Overwrite {
+			said += ", over what someone else has changed"
+		}
 	case cli.AnswerSkipped:
 		said = "skipped"
 	}
@@ -317,6 +330,9 @@ func flagsOf(w cli.OwnerWord) (flags string) {
 	}
 	if w.NewKey {
 		flags += " --new-key"
+	}
+	if w.Overwrite {
+		flags += " --overwrite"
 	}
 	if w.Force {
 		flags += " --force"

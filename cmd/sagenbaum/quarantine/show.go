@@ -158,6 +158,9 @@ func retryText(a api.Action) string {
 	if a.Attempt > 0 {
 		again, anew = " again", "; with --new-key under another one, and perhaps twice"
 	}
+	if a.Unchanged != "" {
+		anew += "; first asks " + a.Probe + " whether it is unchanged, unless with --overwrite"
+	}
 	return fmt.Sprintf("asks %s%s, %s, same key%s", a.Compensation, again,
 		cli.CountOf(a.Attempts, "attempt"), anew)
 }
@@ -194,6 +197,7 @@ func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 		l.Line("see", "sagenbaum doctor --plan %s; what waits there is answered there", a.Child)
 	case !render.IsOrphan(a):
 		writeForward(w, p, a, now)
+		writeChange(w, p, a)
 		writeUndo(w, p, o, now)
 	}
 	if len(o.Answers) > 0 {
@@ -225,6 +229,18 @@ func writeForward(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	l.Line("input", "%s", cli.Clip(string(a.Input), 1000))
 	l.Line("before", "%s", cli.Clip(string(a.Before), 1000))
 	l.Line("output", "%s", cli.Clip(string(a.Output), 1000))
+}
+
+// writeChange shows both states of what someone else has changed, one under the other.
+func writeChange(w io.Writer, p cli.Pen, a api.Action) {
+	if !a.Changed {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", p.Bold("changed by someone else"))
+	l := render.Lines{W: w, Width: 11, Indent: "  "}
+	l.Line("left", "%s", cli.Clip(cli.Dash(string(a.Output)), 1000))
+	l.Line("now", "%s", cli.Clip(cli.Dash(string(a.Found)), 1000))
+	l.Line("unchanged", "%s", a.Unchanged)
 }
 
 func writeUndo(w io.Writer, p cli.Pen, o Obligation, now time.Time) {

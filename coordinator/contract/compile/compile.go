@@ -434,7 +434,8 @@ func lates(l contract.Late) pb.Late {
 func (x *compiler) call(field, capability string, with map[string]any, timeout time.Duration,
 	attempts int, backoff time.Duration) *pb.Call {
 	return &pb.Call{Capability: capability, TimeoutNs: int64(timeout),
-		Bindings: x.bindings(field+".with", with, x.programs.Binding), Attempts: uint32(attempts), BackoffNs: int64(backoff)}
+		Bindings: x.bindings(field+".with", with, x.programs.Binding), Attempts: uint32(attempts),
+		BackoffNs: int64(backoff)}
 }
 
 // checkFits tries the contract in a pair: the ledger's own rules, and room in a

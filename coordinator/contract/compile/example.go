@@ -40,8 +40,9 @@ func (r *exampleRun) run() {
 	for _, v := range []struct {
 		given any
 		into  *json.RawMessage
-	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Probe, &r.vars.Probe}, {e.Before, &r.vars.Before}, {e.Plan,
-		&r.vars.Plan}, {e.Meta, &r.vars.Meta}} {
+	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Probe, &r.vars.Probe},
+		{e.Before, &r.vars.Before}, {e.Plan,
+			&r.vars.Plan}, {e.Meta, &r.vars.Meta}} {
 		if v.given != nil {
 			*v.into = r.text(v.given)
 		}

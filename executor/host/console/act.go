@@ -268,7 +268,7 @@ func (v *visit) ownerWord(plan api.Plan, a api.Action) (*pb.Record, error) {
 	}
 	as, evidence := v.r.PostFormValue("as"), strings.TrimSpace(v.r.PostFormValue("evidence"))
 	halt, force := v.r.PostFormValue("halt") != "", v.r.PostFormValue("force") != ""
-	newKey := v.r.PostFormValue("new_key") != ""
+	newKey, over := v.r.PostFormValue("new_key") != "", v.r.PostFormValue("overwrite") != ""
 	outcome, resolves := resolutions[as]
 	switch {
 	case a.Undo != undoQuarantined && !a.Owed:
@@ -305,6 +305,7 @@ func (v *visit) ownerWord(plan api.Plan, a api.Action) (*pb.Record, error) {
 		record.Kind = &pb.Record_RetryRequested{
 			RetryRequested: &pb.RetryRequested{
 				Reason: reason, Actor: v.session.Name, Force: force, NewKey: newKey,
+				Overwrite: over,
 			},
 		}
 	}

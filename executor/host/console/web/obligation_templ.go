@@ -121,9 +121,18 @@ func (b Obligation) happened(p *Page) component {
 		escaped(out, b.second())
 		out.markup("</dd>")
 		payload("input", b.Action.Input)(out)
-		payload("output", b.Action.Output)(out)
 		payload("before", b.Action.Before)(out)
+		if !b.Action.Changed {
+			payload("output", b.Action.Output)(out)
+		}
 		out.markup("</dl>")
+		if b.Action.Changed {
+			out.markup("<div class=\"states\"><section><h3>What the forward left</h3>")
+			raw(b.Action.Output)(out)
+			out.markup("</section><section><h3>What is there now</h3>")
+			raw(b.Action.Found)(out)
+			out.markup("</section></div>")
+		}
 	}
 }
 
@@ -233,6 +242,9 @@ func (b Obligation) form(p *Page) component {
 		}
 		if b.Action.Attempt > 0 && !b.stuck() {
 			tick("new_key", "Retry under a new key: a provider that has done it, or will, does it twice")(out)
+		}
+		if b.Action.Unchanged != "" && !b.stuck() {
+			tick("overwrite", "Retry also over what someone else has changed: what they wrote is gone then")(out)
 		}
 		p.token()(out)
 		out.markup("<button class=\"primary\">Answer as ")

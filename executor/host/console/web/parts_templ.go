@@ -460,6 +460,21 @@ func payload(name string, raw json.RawMessage) component {
 	}
 }
 
+// raw is JSON by itself, or that there is none.
+//
+//go:noinline
+func raw(value json.RawMessage) component {
+	return func(out *out) {
+		if len(value) > 0 {
+			out.markup("<pre class=\"code\">")
+			escaped(out, pretty(value))
+			out.markup("</pre>")
+		} else {
+			out.markup("<p class=\"none\">Nothing is known of it.</p>")
+		}
+	}
+}
+
 // due is an instant that is waited for.
 //
 //go:noinline
