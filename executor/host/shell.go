@@ -116,7 +116,7 @@ func (s shell) notify(notices []executor.Notice) {
 		body, err := json.Marshal(api.Notice{
 			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
 			FromAction: n.FromAction, Parts: n.Parts, Asked: n.Asked, At: n.At,
-			Action: n.Action, Verdict: n.Verdict, By: n.By,
+			Action: n.Action, Verdict: n.Verdict, By: n.By, Presence: n.Presence,
 		})
 		if err != nil {
 			panic("host: cannot encode a notice: " + err.Error())

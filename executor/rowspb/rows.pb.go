@@ -851,6 +851,7 @@ type PlanRow struct {
 	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
 	Doubts        uint32                 `protobuf:"varint,90,opt,name=doubts,proto3" json:"doubts,omitempty"`                                    // committing: actions of the tree that are in doubt
 	InDoubt       []string               `protobuf:"bytes,91,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                    // what its retirement has to name
+	Asking        []uint32               `protobuf:"varint,120,rep,packed,name=asking,proto3" json:"asking,omitempty"`                            // held actions that the world is asked about while the plan is open, or will be, ascending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1392,6 +1393,13 @@ func (x *PlanRow) GetDoubts() uint32 {
 func (x *PlanRow) GetInDoubt() []string {
 	if x != nil {
 		return x.InDoubt
+	}
+	return nil
+}
+
+func (x *PlanRow) GetAsking() []uint32 {
+	if x != nil {
+		return x.Asking
 	}
 	return nil
 }
@@ -2530,6 +2538,8 @@ type ActionRow struct {
 	Undone              bool                      `protobuf:"varint,73,opt,name=undone,proto3" json:"undone,omitempty"`                                                       // a duty because of that: there is nothing to undo, and its owner is to know
 	Ahead               *v1.Address               `protobuf:"bytes,75,opt,name=ahead,proto3" json:"ahead,omitempty"`                                                          // a dispatch that waits for the success of another; none: none does
 	Behind              uint32                    `protobuf:"varint,76,opt,name=behind,proto3" json:"behind,omitempty"`                                                       // number of the action whose success that is
+	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
+	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2975,6 +2985,20 @@ func (x *ActionRow) GetBehind() uint32 {
 		return x.Behind
 	}
 	return 0
+}
+
+func (x *ActionRow) GetAskNs() int64 {
+	if x != nil {
+		return x.AskNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetExtra() bool {
+	if x != nil {
+		return x.Extra
+	}
+	return false
 }
 
 // UndoKey is the idempotency key of an undo that its owner has asked for in place of the one before.
@@ -4067,7 +4091,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xc6\x14\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xde\x14\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4152,7 +4176,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\funwinding_ns\x18B \x01(\x03R\vunwindingNs\x12/\n" +
 	"\banswered\x188 \x03(\v2\x13.sagenbaum.rows.CutR\banswered\x12\x16\n" +
 	"\x06doubts\x18Z \x01(\rR\x06doubts\x12\x19\n" +
-	"\bin_doubt\x18[ \x03(\tR\ainDoubtJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
+	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x16\n" +
+	"\x06asking\x18x \x03(\rR\x06askingJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
 	"\x06Orphan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -4255,7 +4280,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xfb\x10\n" +
+	" \x01(\tR\x06writer\"\xa8\x11\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4333,7 +4358,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\banswered\x18J \x01(\rR\banswered\x12\x16\n" +
 	"\x06undone\x18I \x01(\bR\x06undone\x12+\n" +
 	"\x05ahead\x18K \x01(\v2\x15.sagenbaum.v1.AddressR\x05ahead\x12\x16\n" +
-	"\x06behind\x18L \x01(\rR\x06behind\"1\n" +
+	"\x06behind\x18L \x01(\rR\x06behind\x12\x15\n" +
+	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x12\x14\n" +
+	"\x05extra\x18y \x01(\bR\x05extra\"1\n" +
 	"\aUndoKey\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\xc5\x06\n" +

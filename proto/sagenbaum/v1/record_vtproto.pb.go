@@ -2099,6 +2099,13 @@ func (m *CompensationRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.AskAfterNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AskAfterNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xf0
+	}
 	if m.UnservedAfterNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UnservedAfterNs))
 		i--
@@ -6644,6 +6651,9 @@ func (m *CompensationRegistered) SizeVT() (n int) {
 	if m.UnservedAfterNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.UnservedAfterNs))
 	}
+	if m.AskAfterNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.AskAfterNs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -10393,6 +10403,16 @@ func (m *CompensationRegistered) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.UnservedAfterNs = int64(value)
+			iNdEx = next
+		case 30:
+			if wireType != 0 {
+				return wrongWireType(wireType, "AskAfterNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.AskAfterNs = int64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
