@@ -220,7 +220,7 @@ func planOf(e ledger.Entry) string {
 func hasWork(r *rowspb.PlanRow) bool {
 	switch r.Phase {
 	case rowspb.Phase_PHASE_OPEN:
-		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
+		return r.Fired != nil || turnsByRecord(r)
 	case rowspb.Phase_PHASE_COMMITTING:
 		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked || commitWork(r)
 	case rowspb.Phase_PHASE_COMMITTED:
@@ -235,6 +235,11 @@ func hasWork(r *rowspb.PlanRow) bool {
 	default:
 		return false
 	}
+}
+
+// turnsByRecord reports whether a lease of a plan has turned true, whatever the clock says.
+func turnsByRecord(r *rowspb.PlanRow) bool {
+	return r.Turned != nil && !r.Turned.Clocked || len(r.Duplicated) > 0
 }
 
 // concurrencyDefault is how many compensations of one plan are in flight at once.

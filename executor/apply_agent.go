@@ -263,6 +263,7 @@ func (s *fold) compensationRegistered(p *plan,
 	}
 	a.windowOf()
 	a.reconsider()
+	a.askLater()
 	away := s.turnsConditionsAway(c.Triggers)
 	a.armAction(s.e.Address)
 	s.failAway(p, away)
@@ -331,6 +332,7 @@ func (s about) outcomeOf() Result {
 	}
 	a.reconsider()
 	a.knownSince()
+	a.askLater()
 	s.tellDoubted()
 	a.evaluateAction(s.e.Address)
 	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too
@@ -381,7 +383,7 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 		return refused("plan_committed.parts: %d, and %d parts of plan %s were undone, the last from "+
 			"action %s on: its agent does not know of all", k.Parts, p.row.Parts, p.id,
 			lastPart(p.row).GetAction())
-	case p.row.Turned != nil && !p.row.Turned.Clocked:
+	case turnsByRecord(p.row):
 		return turnedBefore(p)
 	case p.row.OpenChildren > 0:
 		return refused("plan %s has %d child plans that are neither committed nor undone", p.id,
@@ -395,7 +397,7 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 	}
 	var late *plan
 	p.descendants(func(c *plan) bool {
-		if keeps(c.row) && c.row.Turned != nil && !c.row.Turned.Clocked {
+		if keeps(c.row) && turnsByRecord(c.row) {
 			late = c
 		}
 		return late == nil
@@ -422,15 +424,11 @@ func (s *fold) childCommitted(p *plan) {
 		p.nextTurn(func(t *rowspb.Turned) bool { return t.Action != 0 })
 	}
 	p.row.Committed, p.row.EndedNs = s.e.Address, s.meta.TimeNs
+	stopAsking(p, true)
 	p.disarmPlan()
 	p.phase(rowspb.Phase_PHASE_COMMITTED)
 	p.evaluateActions(p.row.Watchers, s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
-}
-
-func turnedBefore(p *plan) Result {
-	return refused("lease %s of plan %s turned true at %s, before the commit landed",
-		p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
 }
 
 // pastDeadline refuses a deadline that cannot have been meant: it had passed, by more

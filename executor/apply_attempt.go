@@ -140,6 +140,7 @@ const epochMax = math.MaxInt64 - 4*int64(ledger.BackoffMax)
 func (a *action) land() {
 	s := a.plan.s
 	a.dropRetry()
+	landOpenly(a)
 	a.unheard()
 	a.row.Asking, a.row.Pending = pb.Question_QUESTION_UNSPECIFIED, nil
 	rows.Commands.Delete(s.tx, a.id)

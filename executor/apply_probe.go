@@ -410,3 +410,133 @@ const codeUnverified = "unverified"
 func (a *action) commandRow() *rowspb.CommandRow {
 	return rows.Commands.Find(a.plan.s.tx, a.id)
 }
+
+// What an open plan asks about a doubt, and what it makes of the answer (see windows.go for when).
+
+// mayAskOpenly reports why the world must not be asked about an action of an open plan, or "".
+func (s about) mayAskOpenly(k *pb.ProbeAsked) string {
+	a := s.a
+	switch {
+	case k.Question != pb.Question_QUESTION_EFFECT:
+		return "nothing of plan " + a.plan.id + " is being undone"
+	case a.row.AskNs == 0 || a.asksFrom() == 0:
+		return "no question about it is due"
+	case s.e.Record.EpochNs < a.row.AskNs:
+		return "a question about it is due at " + instant(a.row.AskNs)
+	case a.nameless(a.fixed.Compensation.Probe.GetCall().GetBindings()):
+		return noteNameless
+	}
+	return ""
+}
+
+// askedOpenly asks the world about an action of an open plan.
+func (s about) askedOpenly(k *pb.ProbeAsked) Result {
+	a := s.a
+	switch why := s.mayAskOpenly(k); {
+	case why != "":
+		return void("action %s must not be asked about: %s", a.fixed.Id, why)
+	case a.fixed.Compensation.Probe.GetCall().GetCapability() != k.Capability:
+		return void("%s is not what the contract of action %s asks", k.Capability, a.fixed.Id)
+	case k.Attempt != a.row.Asked+1:
+		return void("question %d, but question %d is next", k.Attempt, a.row.Asked+1)
+	}
+	a.row.Asking, a.row.Asked, a.row.AskedNs = k.Question, k.Attempt, s.e.Record.EpochNs
+	a.askAt(0)
+	a.change()
+	a.fly(&rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments()})
+	return effective
+}
+
+// answeredOpenly takes the answer to a question that was asked while its plan was open.
+func (s about) answeredOpenly(k *pb.ProbeAnswered) Result {
+	p, a := s.a.plan, s.a
+	_, known := pb.Presence_name[int32(k.Presence)]
+	switch {
+	case k.Question != a.row.Asking || k.Attempt != a.row.Asked:
+		return void("no such question about action %s is open", a.fixed.Id)
+	case !known:
+		return void("presence %d is none that this version knows", k.Presence)
+	case k.Unserved && unservedQuestion(s.e, a, k) != "":
+		return void("%s", unservedQuestion(s.e, a, k))
+	}
+	a.land()
+	absent := k.Presence == pb.Presence_PRESENCE_ABSENT
+	switch {
+	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		a.askAt(s.askAgain(k))
+	case absent && mayLand(p, a, a.row.AskedNs):
+		a.askAt(s.askLanded(k))
+	default:
+		a.askAt(0)
+		s.foundOpenly(k)
+	}
+	a.change()
+	return effective
+}
+
+// askAgain is when the world is asked once more after an answer that settled nothing; 0: it is not,
+// for the contract's attempts are spent. What is in doubt then is settled by a commit or an unwind.
+func (s about) askAgain(k *pb.ProbeAnswered) int64 {
+	a, call := s.a, s.a.fixed.Compensation.Probe.GetCall()
+	tries := k.Attempt - a.row.AskedFrom
+	if a.asksFrom() == 0 {
+		return 0
+	}
+	if k.Unserved || tries >= cmp.Or(call.GetAttempts(), attemptsDefault) {
+		why := "no one knows yet"
+		if k.Message != "" {
+			why = k.Message
+		}
+		a.row.Note = clip("in doubt, and its probe does not tell: " + why)
+		s.tellPresence("inconclusive", a.row.Note)
+		return 0
+	}
+	first := max(cmp.Or(call.GetBackoffNs(), backoffDefault), openBackoffMin)
+	return min(s.e.Record.EpochNs, epochMax) + doubled(first, max(openBackoffMax, first), tries)
+}
+
+// openBackoffMin and openBackoffMax bound the wait between two questions of an open plan, in ns:
+// nothing waits for the answer.
+const (
+	openBackoffMin = int64(15e9)
+	openBackoffMax = int64(3600e9)
+)
+
+// askLanded is when the world is asked once more after it was too early: as soon as the forward can
+// no longer land, or, where no one knows when that is, like after an answer that settled nothing.
+func (s about) askLanded(k *pb.ProbeAnswered) int64 {
+	a := s.a
+	switch by := landsBy(a.plan, a); {
+	case a.asksFrom() == 0:
+		return 0
+	case by == neverNs:
+		return s.askAgain(k)
+	default:
+		a.row.AskedFrom = a.row.Asked
+		return max(by, min(s.e.Record.EpochNs, epochMax))
+	}
+}
+
+// foundOpenly settles the doubt about an action by what the world says of it.
+func (s about) foundOpenly(k *pb.ProbeAnswered) {
+	a := s.a
+	a.row.Presence, a.row.Note = k.Presence, ""
+	a.named(k)
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+		s.foundDuplicates(k.Duplicates)
+	}
+	s.tellPresence(presenceName(k.Presence), "")
+	if armed(a.plan.row) {
+		a.evaluateAction(s.e.Address)
+	}
+}
+
+// tellPresence tells the agent of a plan what is known of the effect of an action.
+func (s about) tellPresence(presence, why string) {
+	p := s.a.plan
+	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
+		return // it is told of what has become of the plan
+	}
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
+		Action: s.a.fixed.Id, Presence: presence, Reason: why})
+}

@@ -203,8 +203,8 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 	if r.Compensated != c.compensated || r.Skipped != c.skipped || r.InScope < c.compensated {
 		return fmt.Errorf("compensated %d, skipped %d, in scope %d; counted %+v", r.Compensated, r.Skipped, r.InScope, c)
 	}
-	if !slices.Equal(r.Settling, c.settling) || r.Unsettled != c.unsettled || r.InFlight != c.flying ||
-		r.Quarantined != c.quarantined || r.Resolved < c.resolved {
+	if !slices.Equal(r.Settling, c.settling) || !slices.Equal(r.Asking, c.asking) || r.Unsettled != c.unsettled ||
+		r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
 		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight,
 			r.Quarantined, r.Resolved, c)
 	}
@@ -291,7 +291,7 @@ func declared(leases []*rowspb.LeaseRow) (count uint32) {
 // recount is what a plan's lists and counters must say.
 type recount struct {
 	ready, parked, reported, watchers        []uint32
-	settling                                 []uint32
+	settling, asking                         []uint32
 	unsettled, flying, quarantined, resolved uint32
 	compensated, skipped                     uint32
 	conditions                               uint32
@@ -312,6 +312,17 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 	if slices.Contains(p.row.Windows, n) && !a.row.Warned {
 		indexes[string(rows.Due.Key(rows.Instant{Ns: a.warnNs(), Kind: rows.DueWindow,
 			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+	}
+	if a.row.AskNs != 0 {
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.AskNs, Kind: rows.DueAsk,
+			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+	}
+	if a.asksOpenly() {
+		indexes[string(rows.Flights.Key(rows.Action{Plan: p.id, N: n}))] = true
+		indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
+	}
+	if a.row.AskNs != 0 || a.asksOpenly() {
+		c.asking = append(c.asking, n)
 	}
 	if a.row.Reported != nil {
 		c.reported = append(c.reported, n)

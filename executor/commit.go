@@ -92,6 +92,7 @@ func (s *fold) commitLater(p *plan) {
 	p.row.Committed = s.e.Address
 	p.phase(rowspb.Phase_PHASE_COMMITTING)
 	p.dropDeadline()
+	stopAsking(p, true)
 	p.settleDoubts()
 	p.evaluatePlan(s.e.Address)
 	p.tell(ledger.StateCommitting)
@@ -380,7 +381,8 @@ func (p *plan) heldSetRetired(k *pb.HeldSetRetired) Result {
 // commitWork reports whether a commit that waits calls for a decision about a plan.
 func commitWork(r *rowspb.PlanRow) bool {
 	root := r.Phase == rowspb.Phase_PHASE_COMMITTING
-	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
+	return len(r.Parked) > 0 || len(r.Duplicated) > 0 ||
+		len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
 		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE &&
 			!orphaned(r)
 }
@@ -410,4 +412,14 @@ func (d *decider) retire(p *plan, count uint32, inDoubt []string) bool {
 // asks reports whether questions about a plan's actions may be out.
 func (p *plan) asks() bool {
 	return p.row.Phase == rowspb.Phase_PHASE_UNWINDING || p.committing()
+}
+
+// turnedBefore refuses a commit: something of its plan is to be undone.
+func turnedBefore(p *plan) Result {
+	if p.row.Turned == nil || p.row.Turned.Clocked {
+		return refused("an extra effect of action %s of plan %s was found before the commit landed, and "+
+			"is to be undone", p.action(p.row.Duplicated[0]).fixed.Id, p.id)
+	}
+	return refused("lease %s of plan %s turned true at %s, before the commit landed",
+		p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
 }

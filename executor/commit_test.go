@@ -3,6 +3,7 @@ package executor_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -199,6 +200,170 @@ func TestACommitSettlesDoubtFirst(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// openDoubts are schedules in which the world is asked about a doubt while the plan is open.
+var openDoubts = []struct{ name, words, want string }{
+	{"not before it has lasted", "open b:probe b? b.probe=duplicate turn @59s fail b.probe=present turn",
+		"compensated: b=compensated [b]"},
+	{"it is there", "open b:probe b? turn @1m b.probe=absent fail turn @1h", "compensated: b=compensated [b]"},
+	{"it is not there", "open a a+ b:probe b? b.probe=absent turn @1m b.probe=present fail turn",
+		"compensated: a=compensated b=skipped [a]"},
+	{"nothing is there at all", "open b:probe b? b.probe=absent turn @1m fail turn", "failed: b=skipped []"},
+	{"it is committed with that", "open b:probe b? b.probe=absent turn @1m b.probe=late commit turn",
+		"committed: b=retired []"},
+	{"the contract says when", "open b:probe+later=5s b? turn @5s b.probe=late commit turn",
+		"committed: b=retired []"},
+	{"and not before it", "open b:probe+later=5s b? turn @4s b.probe=late commit turn", "committing: b=held []"},
+	{"there is nobody to ask", "open b b? turn @1h commit turn", "committing: b=quarantined []"},
+	{"absent, while it may land", "open b:probe+may+settle=5m b? b.probe=absent,present turn @1m @5m commit turn",
+		"committed: b=retired []"},
+	{"and not asked again before it may not",
+		"open b:probe+may+settle=5m b? b.probe=absent turn @1m @4m commit turn",
+		"committing: b=held []"},
+	{"also where an undo would be refused",
+		"open b:probe+refused+settle=5m b? b.probe=absent,present turn @1m @5m " +
+			"b.probe=late commit turn", "committed: b=retired []"},
+	{"no outcome, and its caller has a bound",
+		"open b:probe+timeout=2m+grace=2s+settle=30s b.probe=absent turn @1m @2m1s @2m2s " +
+			"@2m32s fail turn", "failed: b=skipped []"},
+	{"it is not asked before that",
+		"open b:probe+timeout=2m+grace=2s b.probe=absent turn @2m1s b.probe=present fail turn @5m",
+		"compensated: b=compensated [b]"},
+	{"no outcome, and no bound: absent says nothing",
+		"open b:probe b.probe=absent,absent,present turn @1m @2m @10m @1h fail turn @2h",
+		"compensated: b=compensated [b]"},
+	{"present does", "open b:probe turn @1m b.probe=absent fail turn @1h", "compensated: b=compensated [b]"},
+	{"its caller says more", "open b:probe b? turn b+ @1m b.probe=absent fail turn",
+		"compensated: b=compensated [b]"},
+	{"it completes after all", "open b:probe b? b.probe=absent turn @1m b+ fail turn",
+		"compensated: b=compensated [b]"},
+	{"while the question is out", "open b:probe b? b.probe=late turn @1m b+ commit turn",
+		"committed: b=retired []"},
+	{"it fails while the question is out", "open b:probe b? b.probe=late turn @1m b- fail turn",
+		"failed: b=skipped []"},
+	{"given up after absent: asked about again",
+		"open b:probe+timeout=5s+grace=1s b.probe=absent,present turn @1m b? turn @2m1s " +
+			"b.probe=late fail turn", "compensated: b=compensated [b]"},
+	{"the probe does not know",
+		"open b:probe b? b.probe=inconclusive turn @1m @2m b.probe=late @30m commit b.probe=present turn",
+		"committed: b=retired []"},
+	{"and is asked again", "open b:probe b? b.probe=inconclusive,present turn @1m @1m15s b.probe=late commit turn",
+		"committed: b=retired []"},
+	{"it does not answer", "open b:probe b? b.probe=lost turn @1m @2m @3m b.probe=late commit turn",
+		"committing: b=held []"},
+
+	// There is more than one.
+	{"the extra one is undone", "open a a+ b:probe b? b.probe=duplicate turn @1m turn",
+		"open: a=held b=held b~1=compensated [b~1]"},
+	{"and the plan goes on", "open b:probe b? b.probe=duplicate turn @1m turn c c+ commit turn",
+		"committed: b=retired b~1=compensated c=retired [b~1]"},
+	{"and is undone later", "open b:probe b? b.probe=duplicate turn @1m turn c c+ fail turn",
+		"compensated: b=compensated b~1=compensated c=compensated [b~1 c b]"},
+	{"no commit comes before that", "open b:probe b? b.probe=duplicate turn b~1=late @1m !commit b~1=done turn",
+		"unwinding: b=held b~1=dispatched []"},
+	{"its undo does not say which", "open b:blind b? b.probe=duplicate turn @1m turn resolve:b~1 turn",
+		"open: b=held b~1=resolved []"},
+	{"the plan is undone meanwhile", "open b:probe b? b.probe=duplicate turn @1m fail turn",
+		"compensated: b=compensated b~1=compensated [b~1 b]"},
+
+	// An end that begins while the question is out goes on with it.
+	{"an unwind takes it over", "open b:probe b? b.probe=late turn @1m fail turn settle:b=absent turn",
+		"failed: b=skipped []"},
+	{"also behind what came after it",
+		"open b:probe b? b.probe=late turn @1m c c+ c=late fail turn settle:b=absent " +
+			"turn tell:c#1=done turn", "compensated: b=skipped c=compensated []"},
+	{"a commit takes it over", "open b:probe b? b.probe=late turn @1m commit turn settle:b=absent turn",
+		"committed: b=retired []"},
+	{"one that is too early is asked again", "open b:probe+may+settle=5m b? b.probe=late turn @1m fail turn " +
+		"settle:b=absent turn b.probe=present @5m turn", "compensated: b=compensated [b]"},
+	{"a commit that accepts doubt does not", "open:accept b:probe b? b.probe=late turn @1m commit turn",
+		"committed: b=retired []"},
+	{"a part of the plan is undone beside it",
+		"open b:probe b? save:s c c+ b.probe=late turn @1m back:s turn settle:b=absent " +
+			"turn fail turn", "compensated: b=skipped c=compensated [c]"},
+	{"its owner is faster", "open b:probe b? b.probe=late turn @1m c c+ c=stop fail turn resolve:b resolve:c turn",
+		"resolved: b=resolved c=resolved []"},
+	{"a child is committed with it", "open a a+ q/open^ q/b:probe q/b? b.probe=late turn @1m q/commit commit turn",
+		"committing: a=held plan:q=held []"},
+	{"and its root takes it over", "open a a+ q/open^ q/b:probe q/b? b.probe=late turn @1m q/commit commit turn " +
+		"q/settle:b=absent turn", "committed: a=retired plan:q=retired []"},
+}
+
+// TestAnOpenPlanAsksAboutDoubt: what is known of an action counts from then on, and no question is
+// asked twice at once.
+func TestAnOpenPlanAsksAboutDoubt(t *testing.T) {
+	for _, c := range openDoubts {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play(c.words)
+			if got := s.outcome(); got != c.want {
+				t.Fatalf("%s\nis   %s\nwant %s", c.words, got, c.want)
+			}
+			for _, batch := range []int{1, 7, 1000} {
+				if rows.Digest(s.refold(batch)) != rows.Digest(s.kv) {
+					t.Fatalf("another digest with batches of %d", batch)
+				}
+			}
+		})
+	}
+}
+
+// TestNoCommitLandsBeforeAnExtraEffectIsOwed: its holder has only read of it.
+func TestNoCommitLandsBeforeAnExtraEffectIsOwed(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open b:probe b? b.probe=late turn @1m")
+	row := s.actionOf("p", "b")
+	s.must(s.append(holder, &pb.Record{Plan: "p", Action: "b", About: row.Fixed.Registered, Term: s.state.Meta().Term,
+		EpochNs: s.now, Kind: &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: 1,
+			Question: pb.Question_QUESTION_EFFECT, Presence: pb.Presence_PRESENCE_DUPLICATE, Duplicates: []string{"x"}}}}))
+	s.play("!commit turn turn commit")
+	if got := s.outcome(); got != "committed: b=retired b~1=compensated [b~1]" {
+		t.Fatal(got)
+	}
+}
+
+// TestAnAgentHearsWhatIsKnownOfADoubt: while the plan is open, and it stays so.
+func TestAnAgentHearsWhatIsKnownOfADoubt(t *testing.T) {
+	for _, c := range [...]struct{ answer, want string }{
+		{"present", "present"}, {"absent", "absent"}, {"duplicate", "duplicate"},
+		{"inconclusive", "inconclusive"},
+	} {
+		s := newSchedule(t)
+		s.play("open b:probe b? b.probe=" + c.answer + " turn @1m")
+		s.at(2 * time.Minute)
+		var heard []string
+		for _, n := range s.state.Notices() {
+			if n.Presence != "" {
+				heard = append(heard, n.Plan+" "+n.Action+" "+n.State+" "+n.Presence)
+			}
+		}
+		if want := "p b open " + c.want; strings.Join(heard, ", ") != want {
+			t.Errorf("%s: heard %q, want %q", c.answer, heard, want)
+		}
+	}
+}
+
+// TestWhatAnOpenPlanAsksIsTold: plan why and plan show say what a doubt waits for.
+func TestWhatAnOpenPlanAsksIsTold(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:probe b:probe b? b.probe=late turn")
+	waits := func() string {
+		why, err := view.NewReader(s.kv, "t", s).Why(api.WhyQuery{Plan: "p"})
+		if err != nil || len(why.Waits) != 1 || why.Waits[0].Action != "b" ||
+			why.Waits[0].For != s.show("p").Actions[1].WaitsFor {
+			t.Fatalf("%+v, %v", why.Waits, err)
+		}
+		return why.Waits[0].For
+	}
+	if got := waits(); !strings.HasPrefix(got, "a question to probe.b at ") {
+		t.Fatalf("it waits for %s", got)
+	}
+	s.play("@1m")
+	s.play("a+")
+	if got := waits(); got != "an answer of probe.b, whether it has happened" {
+		t.Fatalf("it waits for %s", got)
 	}
 }
 

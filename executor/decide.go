@@ -213,14 +213,19 @@ func (d *decider) settled(p *plan) bool {
 func (d *decider) step(p *plan) bool {
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_OPEN:
-		if p.row.Fired != nil {
+		switch {
+		case p.row.Fired != nil:
 			return d.unwind(p)
+		case len(p.row.Duplicated) > 0:
+			return d.fireDuplicate(p, d.state.action(p.id, p.row.Duplicated[0]))
 		}
 		return d.fireTurned(p)
 	case rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED:
 		switch t := p.row.Turned; {
 		case p.row.Fired != nil:
 			return d.unwind(p)
+		case len(p.row.Duplicated) > 0:
+			return d.fireDuplicate(p, d.state.action(p.id, p.row.Duplicated[0]))
 		case t != nil && !t.Clocked:
 			return d.fireTurned(p)
 		case child(p.row) || p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
@@ -333,8 +338,11 @@ func (d *decider) dueAttempt(key []byte) int64 {
 		return 0
 	}
 	a := d.state.action(p.id, ref.N)
-	if kind == rows.DueWindow {
+	switch kind {
+	case rows.DueWindow:
 		return d.dueWindow(p, a)
+	case rows.DueAsk:
+		return d.dueQuestion(p, a, ns)
 	}
 	settles := a.row.Undo == rowspb.Undo_UNDO_SETTLING
 	waits := a.row.Undo == rowspb.Undo_UNDO_WAITING || settles
@@ -361,6 +369,32 @@ func (d *decider) dueWindow(p *plan, a *action) int64 {
 		}
 		d.propose(r)
 	}
+	return d.in.EpochNs
+}
+
+// dueQuestion asks about a doubt of an open plan. One that cannot be asked waits for a commit or
+// an unwind, which has it answered by the owner.
+func (d *decider) dueQuestion(p *plan, a *action, ns int64) int64 {
+	switch {
+	case d.in.HoldClock:
+		return d.in.EpochNs + heldAgain
+	case p.row.Fired != nil || turnsByRecord(p.row) || a.row.AskNs != ns || a.asksFrom() == 0 ||
+		d.full():
+		return d.in.EpochNs
+	}
+	c := a.fixed.Compensation
+	cause := a.row.OutcomeAt
+	if cause == nil {
+		cause = a.fixed.Registered
+	}
+	r := d.question(p, a, pb.Question_QUESTION_EFFECT, cause)
+	arguments, err := a.arguments(c.Probe.Call.Bindings)
+	r.Payload = &pb.Payload{Arguments: arguments}
+	if err != nil || ledger.RecordSize(r) > dispatchMax || a.nameless(c.Probe.Call.Bindings) ||
+		c.Sealed && d.state.erased(p.id) != nil {
+		return 0
+	}
+	d.propose(r)
 	return d.in.EpochNs
 }
 

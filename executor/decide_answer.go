@@ -30,7 +30,7 @@ func (d *decider) answer(in Answer) {
 			d.plan(p.id)
 		}
 		return
-	case !p.asks() || !outstandingCall(a, in.Purpose, in.Attempt):
+	case !p.asks() && !a.asksOpenly() || !outstandingCall(a, in.Purpose, in.Attempt):
 		return
 	case in.Unserved && (unservedFrom(a) == 0 || d.in.EpochNs < unservedFrom(a)):
 		return

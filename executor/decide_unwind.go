@@ -213,12 +213,18 @@ func (d *decider) tokened(a *action, k *pb.CompensationDispatched) *pb.Compensat
 // ask proposes a question about an action.
 func (d *decider) ask(p *plan, a *action, q pb.Question, cause *pb.Address) bool {
 	call := callOf(a.fixed.Compensation, q)
+	return d.call(p, a, d.question(p, a, q, cause), call.Capability, call.Bindings)
+}
+
+// question starts the record of a question about an action.
+func (d *decider) question(p *plan, a *action, q pb.Question, cause *pb.Address) *pb.Record {
+	call := callOf(a.fixed.Compensation, q)
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
 		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: a.key(), Question: q,
 		TimeoutNs: cmp.Or(call.TimeoutNs, timeoutDefault),
 	}}
-	return d.call(p, a, r, call.Capability, call.Bindings)
+	return r
 }
 
 // call proposes the record of a call with its arguments, or gives the action to its

@@ -74,11 +74,10 @@ func (s about) foundDuplicates(refs []string) {
 
 func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
 
-// duplicateFired owes the extra effects that a probe found (S98). Its plan unwinds
-// already.
+// duplicateFired owes the extra effects that a probe found (S98).
 func (s *fold) duplicateFired(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
-	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || a == nil || len(a.row.Duplicates) == 0 {
+	if a == nil || len(a.row.Duplicates) == 0 {
 		return void("no extra effect of action %s of plan %s waits for its lease", s.e.Record.Action,
 			p.id)
 	}
@@ -104,16 +103,35 @@ func (s about) duplicate(ref string) {
 	d := a.duty(s.e.Address, &rowspb.ActionRow{
 		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT,
 		ExternalRef: ref,
-		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved,
+		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row),
 	}, nil)
+	switch a.plan.row.Phase {
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
+		s.about(d).rewindDuty(noteExtra)
+		return
+	case rowspb.Phase_PHASE_COMMITTED:
+		s.about(d).committedDuty(noteExtra)
+		return
+	}
 	d.joinUnwind()
-	if !bindsExternalRef(d.fixed.Compensation) {
-		d.row.Note = "the probe found an extra effect " + ref +
-			", and no argument of its compensation reads meta.external_ref"
+	if why := d.unnamed(); why != "" {
+		d.row.Note = why
 		if d.row.Undo == rowspb.Undo_UNDO_READY {
 			d.park()
 		}
 	}
+}
+
+// noteExtra is why an extra effect that was found while its plan did not unwind is undone.
+const noteExtra = "its effect is there more than once: the extra one is undone"
+
+// unnamed says why the undo of an extra effect would not know which one it is about, or "".
+func (a *action) unnamed() string {
+	if bindsExternalRef(a.fixed.Compensation) {
+		return ""
+	}
+	return "the probe found an extra effect " + a.row.ExternalRef +
+		", and no argument of its compensation reads meta.external_ref"
 }
 
 // owedTo reports whether an extra effect is a duty already: a later probe may find it

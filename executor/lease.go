@@ -202,9 +202,9 @@ func inTime(p *plan, l *rowspb.LeaseRow) bool {
 	return l.Name == LeaseDeadline && p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
-// live reports whether a lease waits for its condition.
+// live reports whether a lease waits for its condition; for extra effects an answer fires it.
 func (p *plan) live(a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
-	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) &&
+	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && !isDuplicate(l) &&
 		turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 

@@ -55,6 +55,7 @@ type Notice struct {
 	Plan, Agent, State, Reason string
 	Action, Verdict, By        string // of a supervisor's verdict
 	UndoneAs                   string // the plan that undoes this committed one
+	Presence                   string // of the effect of the action, as far as it is known by now
 	Savepoint                  string // that the plan was rewound to
 	FromAction                 string // that it is undone from on, or was, and goes on
 	Parts                      uint32 // how often it went on so
@@ -197,6 +198,9 @@ func (s *State) Awaits(in Answer) bool {
 }
 
 func outstandingCall(a *action, purpose string, attempt uint32) bool {
+	if a.asksOpenly() {
+		return purpose == api.PurposeProbe && a.row.Asked == attempt
+	}
 	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "" || a.row.Confirmed {
 		return false
 	}

@@ -63,7 +63,7 @@ func (p *plan) reach(to back, first uint32) func(n uint32) bool {
 		fixed := p.action(n).fixed
 		after := func(m uint32) bool { return reached[m] }
 		owes := fixed.DutyOf != 0 &&
-			(reached[fixed.DutyOf] || settled(p.action(fixed.DutyOf).row.Undo))
+			(reached[fixed.DutyOf] || settled(p.action(fixed.DutyOf).row.Undo) || p.action(n).row.Extra)
 		if slices.ContainsFunc(fixed.Before, after) || owes {
 			reached[n] = true
 		}
@@ -190,6 +190,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 			a.move(rowspb.Undo_UNDO_HELD)
 			stays[n] = from != ""
 		}
+		a.askLater()
 		if a.row.Blockers != 0 { // no one keeps count while it is open
 			a.row.Blockers = 0
 			a.change()
@@ -223,7 +224,9 @@ func (p *plan) rearm(at *pb.Address, stays map[uint32]bool) {
 		if settled(a.row.Undo) {
 			continue
 		}
-		a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
+		if a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate); len(a.row.Leases) == 0 {
+			p.row.Watchers = without(p.row.Watchers, n)
+		}
 		for _, l := range a.row.Leases {
 			if !l.OfAction || !stays[n] {
 				again(l)

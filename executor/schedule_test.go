@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 //	:may  :refused  :never        its forward may land after its caller gave up; its provider refuses it
 //	                              after its undo; it ends with its caller, as it does without a mark
 //	:settle=1m :timeout=5s :grace=2s  how long it may take to land; when its caller gives up; its grace
+//	:later  :later=5s             how long its doubt lasts before an open plan asks; a month
 //	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
 //	open:continue  open:second    on_undo_failure; a second approver
 //	open:accept                   doubt_at_commit; open:settle says the default
@@ -42,6 +44,7 @@ import (
 //	a.probe=present               what the probe answers: present, absent, duplicate, inconclusive, lost, fail
 //	a:unchanged  a.probe=same     asked first whether it is unchanged; the probe says: same, other
 //	a.verify=gone                 what the check answers: gone, there, lost
+//	settle:a=present              the probe answers the question that is out about a
 //	tell:a#1=done                 a worker reports on attempt 1 (done, fail, stop)
 //	resolve:a  halt:a  retry:a    an operator's word on a quarantined action; resolve:a@bob of operator bob
 //	accept:a  lost:a              likewise: it stays; it cannot be undone any more
@@ -169,6 +172,8 @@ func (s *schedule) word(word string) []Result {
 		}
 		s.at(d)
 		return nil
+	case verb == "settle" && strings.Contains(rest, "="): // what the probe about an action answers at last
+		return s.settleBy(rest)
 	case verb == "open" || strings.HasPrefix(word, "open@") || strings.HasPrefix(word, "open^"):
 		return s.agent(s.plan, s.open(word))
 	case verb == "save":
@@ -332,6 +337,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	case "probe":
 		c.Probe = probe
 		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.?external_ref"})
+	case "later": // asked about while its plan is open after a month, or as it says
+		c.AskAfterNs = cmp.Or(int64(d), int64(ledger.AskAfterMax))
 	case "blind": // probes after an attempt without an answer, not before
 		c.Probe, c.OnInDoubt = probe, pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
 	case "unchanged":
@@ -448,6 +455,25 @@ func (s *schedule) about(verb, rest string) []Result {
 		key = s.actionOf(s.plan, action).KeyOf(uint32(n))
 	}
 	return s.reportOn(s.plan, action, uint32(n), key, answers[answer])
+}
+
+// settleBy answers the question that is out about an action.
+func (s *schedule) settleBy(what string) []Result {
+	s.t.Helper()
+	action, word, _ := strings.Cut(what, "=")
+	s.answers[action+".probe"] = []string{word}
+	var out []Answer
+	for _, c := range s.state.InFlight() {
+		if c.Plan == s.plan && c.Action == action && c.Purpose == api.PurposeProbe {
+			out = append(out, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+				Reply: s.answer(c)})
+		}
+	}
+	if len(out) != 1 {
+		s.t.Fatalf("%d questions about %s are out", len(out), action)
+	}
+	s.turn(out...)
+	return nil
 }
 
 func (w *world) report(action string, attempt uint32, key string, answer pb.Answer) []Result {

@@ -188,6 +188,8 @@ func (a *action) asksForName() bool {
 // needsOwner says why an undo must not begin without the owner's word.
 func (a *action) needsOwner() string {
 	switch {
+	case a.row.Extra && a.unnamed() != "":
+		return a.unnamed()
 	case a.windowClosed():
 		return "its undo window closed at " + instant(a.row.ClosesNs)
 	case a.fixed.Forward.Pivot:
@@ -257,8 +259,11 @@ func unservedAfter(c *pb.CompensationRegistered) int64 {
 // no one takes it; 0: never.
 func unservedFrom(a *action) int64 {
 	switch {
+	case a.asksOpenly():
 	case a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
 		return 0
+	}
+	switch {
 	case a.row.Asking != pb.Question_QUESTION_UNSPECIFIED:
 		return plusNs(a.row.AskedNs, unservedAfter(a.fixed.Compensation))
 	case inMemory(a):

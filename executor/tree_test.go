@@ -194,6 +194,7 @@ func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 		c.Attempts, c.Approve = attemptsOfModel, a.gate == "approve"
 		if a.probed() {
 			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe." + a.id, Attempts: 2}}
+			c.AskAfterNs = int64(ledger.AskAfterMax) // the model knows no question of an open plan
 		}
 		c.OnInDoubt = map[string]pb.OnInDoubt{"ask": pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE,
 			"blind": pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE}[a.doubt]

@@ -208,6 +208,7 @@ func (a *action) release() {
 func (p *plan) startUnwind() {
 	s := p.s
 	p.disarm()
+	stopAsking(p, true)
 	if p.row.Turned = nil; !p.row.Rewinding { // else it waits for the plan to be open again
 		p.row.Behind = nil
 	}
@@ -242,7 +243,7 @@ func (p *plan) startUnwind() {
 // land. An entry of a child plan follows that plan.
 func (a *action) makeReady() {
 	if a.fixed.Child == "" {
-		if a.takeOff() {
+		if a.takeOff() || a.takeOver() {
 			return
 		}
 		if ns := a.settlesAt(); ns != 0 {

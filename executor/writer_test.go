@@ -341,3 +341,27 @@ func TestAChildNeedsItsParentsAgentOrToken(t *testing.T) {
 		})
 	}
 }
+
+// TestAProcessThatResumesAPlanPutsItsDoubtBack: it may call once more what was not there when the
+// world was asked, and dies of it.
+func TestAProcessThatResumesAPlanPutsItsDoubtBack(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", by("w1", append([]*pb.Record{opened(0)}, pair("b", func(_ *pb.ForwardRegistered,
+		c *pb.CompensationRegistered) {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.b", Attempts: 2}}
+		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.?external_ref"})
+	})...)...)...))
+	s.must(s.agent("p", by("w1", inDoubt("b"))...))
+	s.play("b.probe=absent turn @1m")
+	if got := s.show("p").Actions[0].Presence; got != "absent" {
+		t.Fatalf("it is %q", got)
+	}
+	s.must(s.agent("p", by("w2", resumed())...))
+	if got := s.show("p").Actions[0].Presence; got != "" {
+		t.Fatalf("it is %q still", got)
+	}
+	s.play("b.probe=present turn @5m")
+	s.must(s.agent("p", by("w2", planFailed())...))
+	s.play("turn")
+	s.wantState("p", ledger.StateCompensated, "b=compensated")
+}

@@ -38,6 +38,8 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 		return Refuse(at+"dedupe_ns", "negative", "nanoseconds, or 0 for ever")
 	case c.UnservedAfterNs < 0 || c.UnservedAfterNs > int64(UnservedMax):
 		return Refuse(at+"unserved_after_ns", "out of range", "0 to 720h")
+	case c.AskAfterNs < 0 || c.AskAfterNs > int64(AskAfterMax):
+		return Refuse(at+"ask_after_ns", "out of range", "0 to 720h")
 	case c.Page != "" && !ValidToken(c.Page):
 		return Refuse(at+"page", fmt.Sprintf("%q", c.Page), TokenWanted)
 	case c.HandlerVersion != "" && !ValidToken(c.HandlerVersion):

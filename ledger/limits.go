@@ -41,6 +41,7 @@ const (
 	GraceMax       = time.Hour
 	SettleMax      = 30 * 24 * time.Hour
 	UnservedMax    = 30 * 24 * time.Hour
+	AskAfterMax    = 30 * 24 * time.Hour
 	ConcurrencyMax = 1024
 
 	// DeadlinePastMax is by how much the deadline of a plan may have passed when its
@@ -55,6 +56,7 @@ const (
 	NeverSettles    = 5 * time.Second
 	SettleDefault   = 30 * time.Second // that a forward without a timeout may take to land
 	UnservedDefault = time.Hour        // that no one may take a call before its action is its owner's
+	AskAfterDefault = time.Minute      // that a doubt of an open plan lasts before the probe is asked
 )
 
 // SettleNs is the longest, in ns, that a forward may take to land, as a registration with
@@ -128,7 +130,8 @@ const FoundSince = 15
 // reader does; where it hides that from it, by its min_reader, it asks for a retry and no more.
 const NewKeySince = 15
 
-// AskedSince is the version of a holder's fold from which on doubt is settled while a plan is open.
+// AskedSince is the version of a holder's fold from which on the probe is asked about a doubt of an
+// open plan, and an extra effect that it finds then is undone.
 const AskedSince = 16
 
 // ReachesSince is the version of a holder's fold from which on verdicts, and the conditions that

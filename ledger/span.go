@@ -67,7 +67,8 @@ func compensationSpans(c *pb.CompensationRegistered) error {
 		span{"timeout_ns", c.TimeoutNs, TimeoutMax},
 		span{"valid_for_ns", c.ValidForNs, DurationMax}, span{"warn_ns", c.WarnNs, DurationMax},
 		span{"dedupe_ns", c.DedupeNs, DurationMax},
-		span{"unserved_after_ns", c.UnservedAfterNs, UnservedMax})
+		span{"unserved_after_ns", c.UnservedAfterNs, UnservedMax},
+		span{"ask_after_ns", c.AskAfterNs, AskAfterMax})
 	return firstOf(err, instant(at+"valid_until_ns", c.ValidUntilNs),
 		callSpans(at+"probe.call.", c.Probe.GetCall()),
 		callSpans(at+"verify.call.", c.Verify.GetCall()))

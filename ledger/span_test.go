@@ -46,6 +46,8 @@ func TestEveryDurationAndInstantOfARecordHasBounds(t *testing.T) {
 			func(r *pb.Record, ns int64) { r.GetCompensationRegistered().ValidUntilNs = ns }},
 		{undo, "compensation_registered.warn_ns", ledger.DurationMax,
 			func(r *pb.Record, ns int64) { r.GetCompensationRegistered().WarnNs = ns }},
+		{undo, "compensation_registered.ask_after_ns", 30 * day,
+			func(r *pb.Record, ns int64) { r.GetCompensationRegistered().AskAfterNs = ns }},
 		{undo, "compensation_registered.unserved_after_ns", 30 * day,
 			func(r *pb.Record, ns int64) { r.GetCompensationRegistered().UnservedAfterNs = ns }},
 		{undo, "compensation_registered.probe.call.timeout_ns", day,

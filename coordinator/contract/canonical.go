@@ -105,6 +105,9 @@ func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	if c.Settle == cmp.Or(c.Timeout, ledger.SettleDefault) {
 		c.Settle = 0
 	}
+	if c.AskAfter == ledger.AskAfterDefault {
+		c.AskAfter = 0
+	}
 	if c.UnservedAfter == ledger.UnservedDefault {
 		c.UnservedAfter = 0
 	}

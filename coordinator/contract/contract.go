@@ -98,6 +98,7 @@ type Contract struct {
 	Grace         time.Duration `json:"grace,omitempty" jsonschema:"How long the agent lets the forward run on once its plan unwinds. Default: 2s."`
 	Late          Late          `json:"late,omitempty" jsonschema:"What keeps a forward that was given up from landing. refused: the provider refuses it once its undo is there; never: it happens in the agent and ends with the call. Default: nothing but time, as settle says."`
 	Settle        time.Duration `json:"settle,omitempty" jsonschema:"The longest a forward may take to land, from its start or from when it was given up; larger than what the clocks of server and executor may differ by. Default: the timeout, else 30s."`
+	AskAfter      time.Duration `json:"ask_after,omitempty" jsonschema:"How long a doubt lasts before the probe is asked about it while the plan is open. Default: 1m."`
 	UnservedAfter time.Duration `json:"unserved_after,omitempty" jsonschema:"How long no worker may take a call of the inverse, the probe or the check before the action is its owner's. Default: 1h."`
 
 	OnInDoubt OnInDoubt `json:"on_in_doubt,omitempty" jsonschema:"What an unwind does with an action that may have happened. Default: probe with a probe; else compensate."`

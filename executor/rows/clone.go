@@ -39,7 +39,7 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Firing:      r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
 		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
 		Doubts: r.Doubts, InDoubt: r.InDoubt, Erased: r.Erased, Erasure: r.Erasure,
-		Shredded: r.Shredded, Conditions: r.Conditions,
+		Shredded: r.Shredded, Conditions: r.Conditions, Asking: slices.Clone(r.Asking),
 	}
 }
 
@@ -68,6 +68,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		Change: r.Change, ChangeNs: r.ChangeNs, Overwrite: r.Overwrite,
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
+		AskNs: r.AskNs, Extra: r.Extra,
 	}
 }
 

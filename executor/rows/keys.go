@@ -119,7 +119,7 @@ func ParseLease(b []byte) Lease {
 }
 
 // Instant is an entry of Due: what waits for an instant (unix ns). Node is set for
-// DueNode, Lease for the others; that of DueRetry and DueWindow has no name.
+// DueNode, Lease for the others; that of DueRetry, DueWindow and DueAsk has no name.
 type Instant struct {
 	Ns    int64
 	Kind  byte

@@ -70,6 +70,7 @@ const (
 	DueRetry  = 'r' // the next call about an action
 	DueWindow = 'w' // the warning before an undo window closes
 	DueNode   = 'n' // the wake instant of a node
+	DueAsk    = 'a' // the question about a doubt of an open plan
 )
 
 // Dimensions of Orders: what plans are listed by.

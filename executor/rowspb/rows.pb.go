@@ -851,6 +851,7 @@ type PlanRow struct {
 	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
 	Doubts        uint32                 `protobuf:"varint,90,opt,name=doubts,proto3" json:"doubts,omitempty"`                                    // committing: actions of the tree that are in doubt
 	InDoubt       []string               `protobuf:"bytes,91,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                    // what its retirement has to name
+	Asking        []uint32               `protobuf:"varint,120,rep,packed,name=asking,proto3" json:"asking,omitempty"`                            // held actions that the world is asked about while the plan is open, or will be, ascending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1392,6 +1393,13 @@ func (x *PlanRow) GetDoubts() uint32 {
 func (x *PlanRow) GetInDoubt() []string {
 	if x != nil {
 		return x.InDoubt
+	}
+	return nil
+}
+
+func (x *PlanRow) GetAsking() []uint32 {
+	if x != nil {
+		return x.Asking
 	}
 	return nil
 }
@@ -2533,6 +2541,8 @@ type ActionRow struct {
 	Change              v1.Change                 `protobuf:"varint,113,opt,name=change,proto3,enum=sagenbaum.v1.Change" json:"change,omitempty"`                             // what was found of its effect since the last attempt
 	ChangeNs            int64                     `protobuf:"varint,115,opt,name=change_ns,json=changeNs,proto3" json:"change_ns,omitempty"`                                  // logical time of that answer
 	Overwrite           bool                      `protobuf:"varint,114,opt,name=overwrite,proto3" json:"overwrite,omitempty"`                                                // its owner has it undone whatever was found
+	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
+	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2997,6 +3007,20 @@ func (x *ActionRow) GetChangeNs() int64 {
 func (x *ActionRow) GetOverwrite() bool {
 	if x != nil {
 		return x.Overwrite
+	}
+	return false
+}
+
+func (x *ActionRow) GetAskNs() int64 {
+	if x != nil {
+		return x.AskNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetExtra() bool {
+	if x != nil {
+		return x.Extra
 	}
 	return false
 }
@@ -4091,7 +4115,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xc6\x14\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xde\x14\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4176,7 +4200,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\funwinding_ns\x18B \x01(\x03R\vunwindingNs\x12/\n" +
 	"\banswered\x188 \x03(\v2\x13.sagenbaum.rows.CutR\banswered\x12\x16\n" +
 	"\x06doubts\x18Z \x01(\rR\x06doubts\x12\x19\n" +
-	"\bin_doubt\x18[ \x03(\tR\ainDoubtJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
+	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x16\n" +
+	"\x06asking\x18x \x03(\rR\x06askingJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
 	"\x06Orphan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -4279,7 +4304,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xe4\x11\n" +
+	" \x01(\tR\x06writer\"\x91\x12\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4360,7 +4385,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06behind\x18L \x01(\rR\x06behind\x12,\n" +
 	"\x06change\x18q \x01(\x0e2\x14.sagenbaum.v1.ChangeR\x06change\x12\x1b\n" +
 	"\tchange_ns\x18s \x01(\x03R\bchangeNs\x12\x1c\n" +
-	"\toverwrite\x18r \x01(\bR\toverwrite\"1\n" +
+	"\toverwrite\x18r \x01(\bR\toverwrite\x12\x15\n" +
+	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x12\x14\n" +
+	"\x05extra\x18y \x01(\bR\x05extra\"1\n" +
 	"\aUndoKey\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\xc5\x06\n" +

@@ -419,6 +419,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Asking) > 0 {
+		var pksize2 int
+		for _, num := range m.Asking {
+			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize2
+		j1 := i
+		for _, num := range m.Asking {
+			for num >= 1<<7 {
+				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j1++
+			}
+			dAtA[j1] = uint8(num)
+			j1++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xc2
+	}
 	if m.ResumedAt != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ResumedAt))
 		i--
@@ -528,22 +550,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x90
 	}
 	if len(m.Settling) > 0 {
-		var pksize2 int
+		var pksize4 int
 		for _, num := range m.Settling {
-			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+			pksize4 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize2
-		j1 := i
+		i -= pksize4
+		j3 := i
 		for _, num := range m.Settling {
 			for num >= 1<<7 {
-				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j1++
+				j3++
 			}
-			dAtA[j1] = uint8(num)
-			j1++
+			dAtA[j3] = uint8(num)
+			j3++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
 		i--
 		dAtA[i] = 0x4
 		i--
@@ -600,22 +622,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Duplicated) > 0 {
-		var pksize4 int
+		var pksize6 int
 		for _, num := range m.Duplicated {
-			pksize4 += protohelpers.SizeOfVarint(uint64(num))
+			pksize6 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize4
-		j3 := i
+		i -= pksize6
+		j5 := i
 		for _, num := range m.Duplicated {
 			for num >= 1<<7 {
-				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j3++
+				j5++
 			}
-			dAtA[j3] = uint8(num)
-			j3++
+			dAtA[j5] = uint8(num)
+			j5++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -707,22 +729,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x92
 	}
 	if len(m.Counting) > 0 {
-		var pksize6 int
+		var pksize8 int
 		for _, num := range m.Counting {
-			pksize6 += protohelpers.SizeOfVarint(uint64(num))
+			pksize8 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize6
-		j5 := i
+		i -= pksize8
+		j7 := i
 		for _, num := range m.Counting {
 			for num >= 1<<7 {
-				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j5++
+				j7++
 			}
-			dAtA[j5] = uint8(num)
-			j5++
+			dAtA[j7] = uint8(num)
+			j7++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -789,35 +811,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xd2
 	}
 	if len(m.Windows) > 0 {
-		var pksize8 int
-		for _, num := range m.Windows {
-			pksize8 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize8
-		j7 := i
-		for _, num := range m.Windows {
-			for num >= 1<<7 {
-				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j7++
-			}
-			dAtA[j7] = uint8(num)
-			j7++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
-		i--
-		dAtA[i] = 0x2
-		i--
-		dAtA[i] = 0xca
-	}
-	if len(m.Children) > 0 {
 		var pksize10 int
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			pksize10 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize10
 		j9 := i
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			for num >= 1<<7 {
 				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -827,6 +827,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j9++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize10))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xca
+	}
+	if len(m.Children) > 0 {
+		var pksize12 int
+		for _, num := range m.Children {
+			pksize12 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize12
+		j11 := i
+		for _, num := range m.Children {
+			for num >= 1<<7 {
+				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j11++
+			}
+			dAtA[j11] = uint8(num)
+			j11++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
 		i--
 		dAtA[i] = 0x2
 		i--
@@ -927,35 +949,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Watchers) > 0 {
-		var pksize12 int
-		for _, num := range m.Watchers {
-			pksize12 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize12
-		j11 := i
-		for _, num := range m.Watchers {
-			for num >= 1<<7 {
-				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j11++
-			}
-			dAtA[j11] = uint8(num)
-			j11++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xea
-	}
-	if len(m.Reported) > 0 {
 		var pksize14 int
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			pksize14 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize14
 		j13 := i
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			for num >= 1<<7 {
 				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -968,16 +968,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xe2
+		dAtA[i] = 0xea
 	}
-	if len(m.Parked) > 0 {
+	if len(m.Reported) > 0 {
 		var pksize16 int
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			pksize16 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize16
 		j15 := i
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			for num >= 1<<7 {
 				dAtA[j15] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -990,16 +990,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xda
+		dAtA[i] = 0xe2
 	}
-	if len(m.Ready) > 0 {
+	if len(m.Parked) > 0 {
 		var pksize18 int
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			pksize18 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize18
 		j17 := i
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			for num >= 1<<7 {
 				dAtA[j17] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1009,6 +1009,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j17++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize18))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Ready) > 0 {
+		var pksize20 int
+		for _, num := range m.Ready {
+			pksize20 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize20
+		j19 := i
+		for _, num := range m.Ready {
+			for num >= 1<<7 {
+				dAtA[j19] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j19++
+			}
+			dAtA[j19] = uint8(num)
+			j19++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize20))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -2277,6 +2299,25 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Extra {
+		i--
+		if m.Extra {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xc8
+	}
+	if m.AskNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AskNs))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xc0
 	}
 	if m.ChangeNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ChangeNs))
@@ -4314,6 +4355,13 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.ResumedAt != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.ResumedAt))
 	}
+	if len(m.Asking) > 0 {
+		l = 0
+		for _, e := range m.Asking {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4963,6 +5011,12 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.ChangeNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.ChangeNs))
+	}
+	if m.AskNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.AskNs))
+	}
+	if m.Extra {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6951,6 +7005,43 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.ResumedAt = uint64(value)
 			iNdEx = next
+		case 120:
+			if wireType == 0 {
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				v := uint32(value)
+				iNdEx = next
+				m.Asking = append(m.Asking, v)
+			} else if wireType == 2 {
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				var elementCount int
+				var count int
+				for _, integer := range part {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Asking) == 0 {
+					m.Asking = make([]uint32, 0, elementCount)
+				}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
+					}
+					v := uint32(value)
+					iNdEx = next
+					m.Asking = append(m.Asking, v)
+				}
+			} else {
+				return wrongWireType(wireType, "Asking")
+			}
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -8942,6 +9033,27 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.ChangeNs = int64(value)
 			iNdEx = next
+		case 120:
+			if wireType != 0 {
+				return wrongWireType(wireType, "AskNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.AskNs = int64(value)
+			iNdEx = next
+		case 121:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Extra")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Extra = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

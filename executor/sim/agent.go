@@ -240,7 +240,7 @@ func (w *world) notify(notices []executor.Notice) {
 			continue
 		}
 		for _, a := range w.agents {
-			if a.p.id == n.Plan && n.Verdict == "" {
+			if a.p.id == n.Plan && n.Verdict == "" && n.Presence == "" {
 				w.after(w.net.between(millisecond, 50*millisecond), func() { a.hears(n) })
 			}
 		}

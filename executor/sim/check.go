@@ -27,6 +27,7 @@ type checker struct {
 	calls   map[turn.Attempt]callCheck // effective dispatches and questions
 	came    map[turn.Attempt]bool      // a copy has come to a worker
 	waiting map[string]bool            // plans whose commit waits
+	asked   map[executor.About]bool    // actions that their open plan has asked about
 	acks    []acked
 	counted map[string]bool // ids of records
 	held    uint32          // version of the holder's fold
@@ -54,7 +55,8 @@ type acked struct {
 func newChecker(w *world) *checker {
 	c := &checker{
 		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{},
-		waiting: map[string]bool{}, resumed: map[string]bool{}, counted: map[string]bool{},
+		waiting: map[string]bool{}, asked: map[executor.About]bool{},
+		resumed: map[string]bool{}, counted: map[string]bool{},
 	}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)

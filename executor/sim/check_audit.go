@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -114,6 +115,12 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 		}
 		c.calls[attemptOf(r.Plan, r.Action, purpose, k.ProbeAsked.Attempt)] = callCheck{at,
 			k.ProbeAsked.Key}
+		if p, _ := s.ledger.Plan(r.Plan); p.State == ledger.StateOpen {
+			c.asked[aboutOf(r.Plan, r.Action)] = true
+			c.w.options.Seen.commit("asked while open")
+		}
+	case *pb.Record_ProbeAnswered:
+		s.foundOpenly(c, r, k.ProbeAnswered)
 	case *pb.Record_CompensationSucceeded:
 		c.undone(at, r, k.CompensationSucceeded)
 	case *pb.Record_UnwindStarted:
@@ -141,6 +148,27 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("accepts")
 		}
 		delete(c.waiting, r.Plan)
+	}
+}
+
+// foundOpenly notes what became of a question that an open plan has asked: it was answered while
+// the plan was open, or an end that began meanwhile has gone on with it.
+func (s *auditor) foundOpenly(c *checker, r *pb.Record, k *pb.ProbeAnswered) {
+	about := aboutOf(r.Plan, r.Action)
+	if !c.asked[about] {
+		return
+	}
+	delete(c.asked, about)
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // the extra one is undone at once
+		c.w.options.Seen.commit("duplicate of an open plan")
+		return
+	}
+	how := strings.ToLower(strings.TrimPrefix(k.Presence.String(), "PRESENCE_"))
+	switch p, _ := s.ledger.Plan(r.Plan); p.State {
+	case ledger.StateOpen:
+		c.w.options.Seen.commit(how + " while open")
+	case ledger.StateUnwinding, ledger.StateCommitting:
+		c.w.options.Seen.commit("taken over")
 	}
 }
 

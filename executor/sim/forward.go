@@ -213,6 +213,13 @@ func graceOf(f *pb.ForwardRegistered) int64 { return cmp.Or(f.GraceNs, int64(led
 // whoever says how long a forward takes to land adds that.
 const clocksDiffer = 6 * second
 
+// askAfter is how long a doubt about an action lasts before its open plan asks: some plans are open
+// for that long, and some end meanwhile.
+func (w *world) askAfter(id string) int64 {
+	after := [...]int64{200 * millisecond, second, 5 * second, 20 * second, 0}
+	return after[(w.options.Seed+uint64(id[len(id)-1]))%uint64(len(after))]
+}
+
 // drawLanding draws what the registration says of when a forward may land. Its provider
 // keeps that.
 func (w *world) drawLanding(r *random, a *actionSpec, f *pb.ForwardRegistered) {

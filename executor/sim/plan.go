@@ -421,6 +421,9 @@ func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered)
 	}
 	c.Approve = r.percent(4)
 	c.UnservedAfterNs = w.unservedAfter(id)
+	if c.Probe != nil {
+		c.AskAfterNs = w.askAfter(id)
+	}
 	if r.percent(10) {
 		c.Page = "oncall"
 	}

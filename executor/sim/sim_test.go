@@ -218,6 +218,8 @@ func TestEverythingHappens(t *testing.T) {
 		"compensation_failed void", "compensation_skipped void",
 		"probe_asked void", "probe_answered void", "action_quarantined void", "plan_ended void", "owner_paged void")
 	some("commit", seen.Commits, "waits", "settled", "accepts", "lost")
+	some("doubt of an open plan", seen.Commits, "asked while open", "present while open", "absent while open",
+		"duplicate of an open plan", "unspecified while open", "taken over")
 	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,
 		"host: between turns", "host: folded, not committed", "host: folded, not sent",

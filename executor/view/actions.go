@@ -85,6 +85,8 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		if row.Blockers > 0 {
 			return "what came after it"
 		}
+	case rowspb.Undo_UNDO_HELD:
+		return openDoubt(a)
 	case rowspb.Undo_UNDO_SETTLING:
 		return settling(a)
 	case rowspb.Undo_UNDO_QUARANTINED:
@@ -107,6 +109,19 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		return "a worker of " + c.GetCapability()
 	}
 	return ""
+}
+
+// openDoubt says what the doubt about an action of an open plan waits for.
+func openDoubt(a *executor.Action) string {
+	probe := a.Call(pb.Question_QUESTION_EFFECT).GetCapability()
+	switch {
+	case a.Row.Asking == pb.Question_QUESTION_EFFECT:
+		return "an answer of " + probe + ", whether it has happened"
+	case a.Row.AskNs != 0 && a.Row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT:
+		return "a question to " + probe + " at " + instant(a.Row.AskNs) + ", whether it has happened"
+	default:
+		return ""
+	}
 }
 
 // settling says what an action in doubt waits for, and until when.

@@ -61,7 +61,8 @@ func (r *Reader) dueView(key []byte) (shown api.Due, ok bool) {
 			a = p.Action(ref.N)
 		}
 	}
-	shown.Kind = map[byte]string{rows.DueRetry: "retry", rows.DueWindow: "window"}[key[9]]
+	shown.Kind = map[byte]string{rows.DueRetry: "retry", rows.DueWindow: "window",
+		rows.DueAsk: "ask"}[key[9]]
 	if shown.Kind == "" {
 		shown.Kind = "lease"
 	}

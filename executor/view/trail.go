@@ -149,6 +149,8 @@ func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []api.Wait)
 		return r.commitWaits(p, of)
 	}
 	switch p.Row.Phase {
+	case rowspb.Phase_PHASE_OPEN:
+		return openDoubts(p, of)
 	case rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
 	default:
 		return nil
@@ -160,6 +162,18 @@ func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []api.Wait)
 		}
 		views = append(views, api.Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(),
 			For: r.waitsFor(p, a)})
+	}
+	return views
+}
+
+// openDoubts tells which actions of an open plan the world is asked about, or will be.
+func openDoubts(p *executor.Plan, of *executor.Action) (views []api.Wait) {
+	for _, n := range p.Row.Asking {
+		a := p.Action(n)
+		why := openDoubt(a)
+		if why != "" && (of == nil || a.N == of.N) && len(views) < waitsMax {
+			views = append(views, api.Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(), For: why})
+		}
 	}
 	return views
 }

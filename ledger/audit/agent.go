@@ -281,6 +281,7 @@ func noteUndo(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetCompensationRegistered()
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
 	b.setWindow(p, a)
+	askLater(b, p, a)
 	if p.holdsLeases() {
 		why := c.adds(k.Triggers)
 		b.spent.leases += uint64(len(k.Triggers))
@@ -340,6 +341,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		b.doubtedAfterAll(e, p, a)
 	}
 	b.reviewDoubt(p, a)
+	askLater(b, p, a)
 	if a.doubtedAs != 0 && now != inDoubt {
 		d := p.actions[a.doubtedAs-1]
 		b.becomes(e, p, d)
@@ -403,6 +405,7 @@ func noteCommit(b *book, c *claim) {
 		b.takeNextTurn(p, func(t *turn) bool { return t.number != 0 })
 	}
 	p.committed = c.Address
+	p.stopAsking(true)
 	b.releaseCuts(p, "", func(c *cut) bool { return c.number == 0 })
 	b.setPhase(p, ledger.StateCommitted)
 	b.lookActions(p)

@@ -177,6 +177,8 @@ type action struct {
 	asked, askedFrom      uint32
 	askedNs               int64    // epoch of the last question
 	absentNs              int64    // epoch of one that found nothing too early; 0: none
+	askNs                 int64    // epoch from which on an open plan asks about it; 0: it does not
+	extra                 bool     // a duty for an extra effect that no unwind has found
 	doubtedAs             uint32   // the duty for a doubt that came too late
 	dispatchedNs          int64    // epoch of dispatched
 	unserved              bool     // no one took its last attempt

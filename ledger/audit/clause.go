@@ -236,7 +236,12 @@ func chapterOf(c *claim) *chapter {
 			name = "success told late"
 		}
 	case *pb.Record_ProbeAsked, *pb.Record_ProbeAnswered:
-		if c.p != nil && c.p.isCommitting() {
+		answered := c.Record.GetProbeAnswered() != nil
+		switch {
+		case answered && c.a != nil && c.a.asksOpenly(),
+			!answered && c.p != nil && c.p.phase == ledger.StateOpen:
+			name += " of an open plan"
+		case c.p != nil && c.p.isCommitting():
 			name += " for a commit"
 		}
 	}

@@ -472,6 +472,16 @@ func waits(s *scene) {
 	s.record.Kind, s.a.doubt = &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{}}, doubtSpent
 }
 
+func asksOpenly(s *scene) {
+	asks(s)
+	s.p.phase, s.a.undo, s.a.outcome, s.a.askNs, s.l.book.rules = ledger.StateOpen, held, inDoubt, -1, ledger.AskedSince
+}
+
+func findsOpenly(s *scene) {
+	finds(s)
+	s.p.phase, s.a.undo = ledger.StateOpen, held
+}
+
 // nothingLeft is a plan that has ended.
 func nothingLeft(s *scene) {
 	ended(s)

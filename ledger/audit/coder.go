@@ -306,6 +306,8 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.askedFrom)
 	number(c, &a.askedNs)
 	number(c, &a.absentNs)
+	number(c, &a.askNs)
+	c.flag(&a.extra)
 	number(c, &a.doubtedAs)
 	number(c, &a.dispatchedNs)
 	c.flag(&a.unserved)

@@ -2,7 +2,9 @@ package audit
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -92,10 +94,18 @@ func (b *book) letCommitWait(e ledger.Entry, p *plan) {
 
 func (b *book) beginDoubts(root *plan) {
 	for _, c := range root.tree() {
+		c.stopAsking(true)
 		for _, a := range c.actions {
-			if a.doubt = ""; a.waitsForAnswer() {
-				a.doubt, c.unwindingNs = doubtDue, b.now
+			out := a.asksOpenly()
+			switch a.doubt = ""; {
+			case !a.waitsForAnswer():
+				continue
+			case out: // what an open plan has asked is asked for the commit from now on
+				a.doubt = doubtAsked
+			default:
+				a.doubt = doubtDue
 			}
+			c.unwindingNs = b.now
 		}
 	}
 }
@@ -216,4 +226,154 @@ func noteRetirement(b *book, c *claim) {
 		b.commitTree(c.p)
 	}
 	c.p.retired, c.p.inDoubt = true, nil
+}
+
+// The doubt of an open plan. The world is asked about it while the plan is open, and a commit or
+// an unwind that begins meanwhile goes on with the question that is out.
+
+// asksOpenly: a question is out that an open plan has asked about the effect of an action.
+func (a *action) asksOpenly() bool {
+	return (a.undo == held || a.undo == owed) && a.doubt == "" &&
+		a.asking == pb.Question_QUESTION_EFFECT
+}
+
+// endless: no one knows when a forward that is held can no longer land, for its caller may go on
+// for as long as nothing is undone.
+func (p *plan) endless(a *action) bool {
+	f := a.forward
+	return f.GetTimeoutNs() == 0 || f.GetReview() || a.atNs <= p.writerSinceNs
+}
+
+// asksFrom is the epoch from which on an open plan asks about an action; 0: it does not.
+func asksFrom(b *book, p *plan, a *action) int64 {
+	c, f := a.compensation, a.forward
+	if b.rules < ledger.AskedSince || p.phase != ledger.StateOpen || a.undo != held ||
+		c.GetProbe() == nil || !a.waitsForAnswer() {
+		return 0
+	}
+	after := span(c.AskAfterNs, int64(ledger.AskAfterDefault))
+	switch {
+	case a.outcome == inDoubt:
+		return sum(a.outcomeNs, after)
+	case f.GetReview():
+		return 0
+	case f.GetTimeoutNs() != 0:
+		after = max(after, f.GetTimeoutNs()+span(f.GetGraceNs(), int64(ledger.GraceDefault)))
+	}
+	return sum(max(a.atNs, p.writerSinceNs), after)
+}
+
+// askLater sets when an open plan asks about an action, as is known of it now.
+func askLater(b *book, p *plan, a *action) {
+	switch out := a.asksOpenly(); {
+	case out && !a.waitsForAnswer():
+		a.dropCall()
+		a.askNs = 0
+	case !out:
+		a.askNs = asksFrom(b, p, a)
+	}
+}
+
+// stopAsking ends the questions of an open plan, but those that are out where they are kept.
+func (p *plan) stopAsking(keep bool) {
+	for _, a := range p.actions {
+		if a.askNs = 0; !keep && a.asksOpenly() {
+			a.dropCall()
+		}
+	}
+}
+
+// takeOver goes on with a question about an action that is ready, if it comes next.
+func takeOver(b *book, p *plan, a *action) {
+	if b.next(p, a) != doProbe {
+		a.dropCall()
+		return
+	}
+	a.undo = dispatched
+}
+
+// doubtsAgain: what was not there before a process took a plan over may have been called by it.
+func doubtsAgain(b *book, p *plan) {
+	for _, a := range p.actions {
+		if b.rules < ledger.AskedSince || a.child != nil || a.undo != held || a.resolution != nil ||
+			a.outcome == completed || a.outcome == failed {
+			continue
+		}
+		if a.presence == pb.Presence_PRESENCE_ABSENT {
+			a.presence = pb.Presence_PRESENCE_UNSPECIFIED
+		}
+		askLater(b, p, a)
+	}
+}
+
+func noteAskedOpenly(_ *book, c *claim) {
+	a, k := c.a, c.Record.GetProbeAsked()
+	a.asking, a.asked, a.askedNs, a.askNs = k.Question, k.Attempt, c.Record.EpochNs, 0
+	a.arguments = c.Record.Payload.GetArguments()
+}
+
+func noteAnsweredOpenly(b *book, c *claim) {
+	p, a, k := c.p, c.a, c.Record.GetProbeAnswered()
+	landed, early := p.landed(a), p.tooEarly(a, a.askedNs)
+	a.dropCall()
+	switch from := asksFrom(b, p, a); {
+	case k.Presence == pb.Presence_PRESENCE_ABSENT && early && from != 0 && landed < math.MaxInt64:
+		a.askNs, a.askedFrom = max(landed, min(c.Record.EpochNs, epochMax)), a.asked
+	case k.Presence == pb.Presence_PRESENCE_ABSENT && early,
+		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		a.askNs = a.askAgain(c, from)
+	default:
+		a.presence = k.Presence
+		noteName(b, a, k)
+		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+			b.noteExtraRefs(p, a, k.Duplicates)
+		}
+		if p.holdsLeases() {
+			b.lookAction(p, a)
+		}
+	}
+}
+
+// askAgain is when an open plan asks once more after an answer that settled nothing; 0: it does
+// not.
+func (a *action) askAgain(c *claim, from int64) int64 {
+	call, k := a.compensation.Probe.GetCall(), c.Record.GetProbeAnswered()
+	tries, most := k.Attempt-a.askedFrom, cmp.Or(call.GetAttempts(), 3)
+	if from == 0 || k.Unserved || tries >= most {
+		return 0
+	}
+	const least, longest = int64(15e9), int64(3600e9)
+	first := max(cmp.Or(call.GetBackoffNs(), int64(1e9)), least)
+	wait := first
+	for n := uint32(1); n < tries && wait < max(longest, first); n++ {
+		wait *= 2
+	}
+	return min(c.Record.EpochNs, epochMax) + min(wait, max(longest, first))
+}
+
+// owesExtra has the duty for an extra effect undone: by the unwind that is under way, or by one
+// of this duty alone.
+func owesExtra(b *book, c *claim, d *action) {
+	switch p := c.p; p.phase {
+	case ledger.StateOpen, ledger.StateCommitting:
+		if p.signal == "" && p.fromAction == "" {
+			b.wants(p, signalCancelled, noteMore, back{savepoint: d.id})
+		}
+	case ledger.StateCommitted:
+		b.reviewDoubt(p, d)
+		if p.undoneAs == "" {
+			b.page(p, d, api.PageQuarantined, c.Address)
+		}
+	default:
+		if d.undo = owed; !d.namesExtra() && p.isReady(d) {
+			d.undo = exhausted // its compensation would not know which
+		}
+	}
+}
+
+// namesExtra: the undo of an extra effect says which one it is about.
+func (a *action) namesExtra() bool {
+	return slices.ContainsFunc(a.compensation.GetBindings(), func(x *pb.Binding) bool {
+		return strings.Contains(x.Expression, "external_ref")
+	})
 }

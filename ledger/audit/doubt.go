@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -64,6 +63,8 @@ func (p *plan) landed(a *action) int64 {
 		return a.outcomeNs
 	case a.outcome == inDoubt:
 		return sum(a.outcomeNs, settle)
+	case a.undo == held && a.doubt == "" && p.endless(a):
+		return math.MaxInt64
 	case local: // when that was, three clocks say
 		settle = int64(ledger.NeverSettles)
 	}
@@ -363,8 +364,9 @@ func (b *book) owedAgain(e ledger.Entry, p *plan, a *action, duty *action, why s
 	return d
 }
 
-// Why a plan goes back for what came late.
+// Why a plan goes back for what came late, or is there more than once.
 const (
+	noteMore    = "its effect is there more than once: the extra one is undone"
 	noteLate    = "its forward completed after it was undone or skipped: the effect may stand"
 	noteDoubted = "its forward was given up after it was undone or skipped: " +
 		"the effect may still come"
@@ -438,13 +440,8 @@ func noteExtra(b *book, c *claim) {
 		b.goOn(p)
 		d := b.duty(p, a, c.Address, &action{
 			outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
-			approved: a.approved, undo: owed,
+			approved: a.approved, extra: p.holdsLeases(),
 		})
-		reads := slices.ContainsFunc(d.compensation.GetBindings(), func(x *pb.Binding) bool {
-			return strings.Contains(x.Expression, "external_ref")
-		})
-		if !reads && p.isReady(d) {
-			d.undo = exhausted // its compensation would not know which
-		}
+		owesExtra(b, c, d)
 	}
 }

@@ -230,8 +230,6 @@ func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth
 	case leaseUnheard:
 		is, clocked = a != nil && a.blocked() && a.outcome == unheardOf &&
 			b.now-a.verdictNs >= unheardNs, true
-	case leaseDuplicate:
-		is = a != nil && a.presence == pb.Presence_PRESENCE_DUPLICATE
 	}
 	if is {
 		return triggers.True, clocked

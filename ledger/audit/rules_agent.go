@@ -82,6 +82,7 @@ var agentChapters = map[string]*chapter{
 				}}),
 		collect: func(b *book, c *claim) {
 			c.p.writer, c.p.writerSinceNs, c.p.resumedAt = c.Record.Writer, b.now, c.Address.GetSequence()
+			doubtsAgain(b, c.p)
 		},
 	},
 	"forward_registered": {counts: append(ofItsWriter[:3:3], forwardClauses...),
@@ -398,7 +399,12 @@ var commitClauses = []clause{
 
 // noneTurned breaks a clause where a lease of the plan has turned true by no clock.
 func (p *plan) noneTurned() judgement {
-	if !p.turns() {
+	more := slices.IndexFunc(p.actions, func(a *action) bool { return len(a.duplicates) > 0 })
+	switch {
+	case more >= 0:
+		return breaks("an extra effect of action %s of plan %s was found before, and is owed",
+			p.actions[more].id, p.id)
+	case !p.turns():
 		return judgement{}
 	}
 	return breaks("lease %s of plan %s turned true before, and fires", p.turned.lease, p.id)

@@ -386,6 +386,7 @@ func outOfRange(f *pb.ForwardRegistered, c *pb.CompensationRegistered) string {
 		{"compensation_registered.warn_ns", c.GetWarnNs(), 36500 * day},
 		{"compensation_registered.dedupe_ns", c.GetDedupeNs(), 36500 * day},
 		{"compensation_registered.unserved_after_ns", c.GetUnservedAfterNs(), 30 * day},
+		{"compensation_registered.ask_after_ns", c.GetAskAfterNs(), 30 * day},
 		{"compensation_registered.probe.call.timeout_ns", probe.GetTimeoutNs(), day},
 		{"compensation_registered.probe.call.backoff_ns", probe.GetBackoffNs(), day},
 		{"compensation_registered.verify.call.timeout_ns", verify.GetTimeoutNs(), day},

@@ -10,7 +10,7 @@ import (
 )
 
 // forLease makes a clause that is not asked of the lease on extra effects: that one is
-// holdsLeases by a probe, in an unwind, and fires for each answer that found some.
+// taken out by a probe, and fires for each answer that found some.
 func forLease(id, says string, judge func(c *claim) judgement) clause {
 	return clause{id, says, func(c *claim) judgement {
 		if c.Record.GetLeaseFired().GetLease() == leaseDuplicate {
@@ -114,10 +114,9 @@ var leaseChapters = map[string]*chapter{
 	"lease_fired": {
 		counts: append(firingClauses,
 			clause{"I11.duplicate",
-				"The lease on extra effects fires in an unwind, for effects that a probe found.",
+				"The lease on extra effects fires for effects that a probe found.",
 				func(c *claim) judgement {
-					waits := c.p.phase == ledger.StateUnwinding && c.a != nil &&
-						len(c.a.duplicates) > 0
+					waits := c.a != nil && len(c.a.duplicates) > 0
 					return unless(waits || c.Record.GetLeaseFired().Lease != leaseDuplicate,
 						"no extra effect of action %s of plan %s waits", c.Record.Action, c.p.id)
 				}}),

@@ -80,8 +80,41 @@ var foundClauses = []clause{
 		}},
 }
 
-// doubtChapters are those of actions that a commit waits for.
+// openClauses are asked of a question while its plan is open.
+var openClauses = append(aboutAction[:3:3],
+	clause{"I20.openly", "An open plan asks the probe about what is in doubt.",
+		func(c *claim) judgement {
+			k := c.Record.GetProbeAsked()
+			call := c.a.compensation.GetProbe().GetCall()
+			due := c.a.askNs != 0 && asksFrom(c.b, c.p, c.a) != 0
+			return unless(due && k.Question == pb.Question_QUESTION_EFFECT &&
+				call.GetCapability() == k.Capability &&
+				!hasNoName(c.b, c.p, c.a, call.GetBindings()),
+				"no question about action %s: it is %s, and its undo %s", c.a.id, c.a.outcome,
+				c.a.undo)
+		}},
+	clause{"I20.lasts", "A doubt of an open plan is asked about once it has lasted.",
+		func(c *claim) judgement {
+			return unless(c.Record.EpochNs >= c.a.askNs, "at %d or later about action %s",
+				c.a.askNs, c.a.id)
+		}},
+	nextQuestion)
+
+// doubtChapters are those of actions in doubt that an open plan asks about, or that a commit
+// waits for.
 var doubtChapters = map[string]*chapter{
+	"probe_asked of an open plan": {counts: openClauses, content: questionContent,
+		collect: noteAskedOpenly},
+	"probe_answered of an open plan": {
+		counts: append(append(aboutAction[:3:3],
+			clause{"I20.heard", "An answer about a doubt is to the question that its open plan has asked.",
+				func(c *claim) judgement {
+					k := c.Record.GetProbeAnswered()
+					return unless(k.Question == c.a.asking && k.Attempt == c.a.asked,
+						"question %d about action %s is out", c.a.asked, c.a.id)
+				}}), foundClauses[1:]...),
+		collect: noteAnsweredOpenly,
+	},
 	"probe_asked for a commit": {
 		counts: append(aboutAction[:3:3],
 			clause{"I20.doubt", "A commit asks the probe whether an effect is there.",

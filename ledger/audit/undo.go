@@ -73,6 +73,8 @@ func (b *book) next(p *plan, a *action) string {
 			return asking(b, p, a)
 		}
 		return doQuarantine
+	case !a.approved && a.extra && !a.namesExtra():
+		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
 	case comparesFirst(b, a) && hasNoName(b, p, a, c.GetProbe().GetCall().GetBindings()):

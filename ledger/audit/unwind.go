@@ -157,6 +157,7 @@ func noteUnwind(b *book, c *claim) {
 	}
 	p.unwinding, p.unwindingNs, p.resumed = c.Address, b.now, nil
 	b.dropLeases(p)
+	p.stopAsking(true)
 	p.turned = nil
 	if !p.rewinding {
 		p.behind = nil
@@ -190,7 +191,7 @@ func (p *plan) part(to back) map[uint32]bool {
 	}
 	for _, a := range p.actions[from:] {
 		came := slices.ContainsFunc(a.before, func(n uint32) bool { return part[n] })
-		owes := a.dutyOf != 0 && (part[a.dutyOf] || p.actions[a.dutyOf-1].isSettled())
+		owes := a.dutyOf != 0 && (part[a.dutyOf] || p.actions[a.dutyOf-1].isSettled() || a.extra)
 		part[a.n] = to.action == "" || part[a.n] || came || owes
 	}
 	return part
@@ -221,6 +222,7 @@ func noteRewound(b *book, c *claim) {
 		if a.undo == owed { // its owner said halt
 			a.undo, stays[a] = held, single
 		}
+		askLater(b, p, a)
 	}
 	p.target = 0
 	b.holdAgain(p, stays)

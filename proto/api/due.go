@@ -16,7 +16,8 @@ type Upcoming struct {
 // Due is an instant at which time calls for a look at a plan.
 type Due struct {
 	Ns int64 `json:"ns"`
-	// lease, retry, settle, window, unserved (no one takes it: its owner's then)
+	// lease, retry, settle, window, ask (about a doubt of an open plan), unserved (no one takes
+	// it: its owner's then)
 	Kind   string `json:"kind"`
 	Plan   string `json:"plan"`
 	Action string `json:"action,omitempty"` // empty: the plan's own lease

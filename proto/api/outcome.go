@@ -11,6 +11,9 @@ type Notice struct {
 	By      string `json:"by,omitempty"`
 	// UndoneAs is set when the plan, which stays committed, is undone: the plan that undoes it.
 	UndoneAs string `json:"undone_as,omitempty"`
+	// Action and Presence are set when the doubt about an action has been settled, or the
+	// probe does not settle it.
+	Presence string `json:"presence,omitempty"` // present, absent, duplicate, inconclusive
 	// Savepoint is set when the plan was rewound to it and is open again.
 	Savepoint string `json:"savepoint,omitempty"`
 	// FromAction is set while this action and what came after it are undone, and when that is

@@ -34,14 +34,14 @@ type Why struct {
 	Answers []CutAnswer `json:"answers,omitempty"`
 
 	Action string `json:"action,omitempty"` // asked for: its id
-	// actions that are owed and not settled, and what for
+	// actions that are owed and not settled, or in doubt in an open plan, and what for
 	Waits []Wait `json:"waits,omitempty"`
 	// cause, lease, decision, command, outcome, in the order of the ledger
 	Records []StoryLine `json:"records"`
 	Left    string      `json:"left,omitempty"` // what Records leaves out
 }
 
-// Wait is an action whose undo is owed and not settled, and what it waits for.
+// Wait is an action whose undo is owed and not settled, or that is in doubt, and what it waits for.
 type Wait struct {
 	Number int    `json:"number"` // 0: an act that was claimed by a record which was refused
 	Action string `json:"action"`

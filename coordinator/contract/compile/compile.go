@@ -133,6 +133,7 @@ func (x *compiler) checkClass(c contract.Contract) {
 		given("on_late", c.OnLate != "")
 		given("late", c.Late != "")
 		given("settle", c.Settle != 0)
+		given("ask_after", c.AskAfter != 0)
 		given("unserved_after", c.UnservedAfter != 0)
 	default:
 		x.refuse("class", fmt.Sprintf("%q", string(c.Class)), "compensable, irreversible or effectless")
@@ -306,6 +307,7 @@ func (x *compiler) checkRanges(c contract.Contract) {
 	x.span("timeout", c.Timeout, ledger.TimeoutMax)
 	x.span("grace", c.Grace, ledger.GraceMax)
 	x.span("settle", c.Settle, ledger.SettleMax)
+	x.span("ask_after", c.AskAfter, ledger.AskAfterMax)
 	x.span("unserved_after", c.UnservedAfter, ledger.UnservedMax)
 	if c.Before != nil {
 		x.asked("before", c.Before.Timeout, c.Before.Attempts, c.Before.Backoff)
@@ -371,6 +373,7 @@ func (x *compiler) registration(c contract.Contract) *pb.CompensationRegistered 
 		OnInDoubt: onInDoubt(c), OnLate: pb.OnLate_ON_LATE_COMPENSATE, Page: c.Page, Fidelity: string(
 			c.Fidelity),
 		ValidForNs: int64(c.ValidFor), WarnNs: int64(c.Warn), UnservedAfterNs: int64(c.UnservedAfter),
+		AskAfterNs: int64(c.AskAfter),
 	}
 	if c.OnLate == contract.LateQuarantine {
 		out.OnLate = pb.OnLate_ON_LATE_QUARANTINE

@@ -94,7 +94,7 @@ func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forw
 			Verify: t.Verify, Unchanged: t.Unchanged,
 			Done: t.Done, Stop: t.Stop, OnLate: t.OnLate, Page: t.Page, Agent: t.Agent, Approve: t.Approve,
 			JitterPercent: t.JitterPercent, DedupeNs: t.DedupeNs, WarnNs: t.WarnNs, Sealed: t.Sealed,
-			UnservedAfterNs: t.UnservedAfterNs,
+			UnservedAfterNs: t.UnservedAfterNs, AskAfterNs: t.AskAfterNs,
 		},
 	}}
 	return forward, inverse

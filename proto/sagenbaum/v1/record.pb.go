@@ -2725,6 +2725,7 @@ type CompensationRegistered struct {
 	Sealed          bool                   `protobuf:"varint,28,opt,name=sealed,proto3" json:"sealed,omitempty"`                                            // its calls take sealed values: once the key of its plan is destroyed, they cannot be made
 	UnservedAfterNs int64                  `protobuf:"varint,29,opt,name=unserved_after_ns,json=unservedAfterNs,proto3" json:"unserved_after_ns,omitempty"` // how long no one may take a call of it before the action is its owner's; 0: 1 h
 	Unchanged       string                 `protobuf:"bytes,30,opt,name=unchanged,proto3" json:"unchanged,omitempty"`                                       // CEL over probe, input, output, before, plan, meta: what the forward left is as it left it; asked by the probe before each attempt, which is made only then
+	AskAfterNs      int64                  `protobuf:"varint,31,opt,name=ask_after_ns,json=askAfterNs,proto3" json:"ask_after_ns,omitempty"`                // how long after doubt began the probe is asked while the plan is open; 0: 1 min
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2960,6 +2961,13 @@ func (x *CompensationRegistered) GetUnchanged() string {
 		return x.Unchanged
 	}
 	return ""
+}
+
+func (x *CompensationRegistered) GetAskAfterNs() int64 {
+	if x != nil {
+		return x.AskAfterNs
+	}
+	return 0
 }
 
 type ForwardCompleted struct {
@@ -6709,7 +6717,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"timeout_ns\x18\v \x01(\x03R\ttimeoutNs\x12\x1b\n" +
 	"\tsettle_ns\x18\f \x01(\x03R\bsettleNs\x12\x19\n" +
 	"\bgrace_ns\x18\r \x01(\x03R\agraceNs\x12&\n" +
-	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\"\x8b\b\n" +
+	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\"\xad\b\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -6745,7 +6753,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersion\x12\x16\n" +
 	"\x06sealed\x18\x1c \x01(\bR\x06sealed\x12*\n" +
 	"\x11unserved_after_ns\x18\x1d \x01(\x03R\x0funservedAfterNs\x12\x1c\n" +
-	"\tunchanged\x18\x1e \x01(\tR\tunchangedJ\x04\b\r\x10\x0e\"\xad\x01\n" +
+	"\tunchanged\x18\x1e \x01(\tR\tunchanged\x12 \n" +
+	"\fask_after_ns\x18\x1f \x01(\x03R\n" +
+	"askAfterNsJ\x04\b\r\x10\x0e\"\xad\x01\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
 	"\x06lifted\x18\x02 \x01(\fR\x06lifted\x12+\n" +

@@ -2106,6 +2106,13 @@ func (m *CompensationRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.AskAfterNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AskAfterNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xf8
+	}
 	if len(m.Unchanged) > 0 {
 		i -= len(m.Unchanged)
 		copy(dAtA[i:], m.Unchanged)
@@ -6703,6 +6710,9 @@ func (m *CompensationRegistered) SizeVT() (n int) {
 	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.AskAfterNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.AskAfterNs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -10488,6 +10498,16 @@ func (m *CompensationRegistered) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Unchanged = string(part)
 			iNdEx = postIndex
+		case 31:
+			if wireType != 0 {
+				return wrongWireType(wireType, "AskAfterNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.AskAfterNs = int64(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
