@@ -76,6 +76,16 @@ var shell = map[string][]mutant{
 		{"a duration out of range is taken", "executor/apply.go",
 			"err := ledger.CheckSpans(s.e.Record)", "err := error(nil)"},
 	},
+	"executor/host/ask": {
+		{"one turn answers all who wait for the end of a plan", "executor/host/ask/outcomes.go",
+			"room := outcomesPerTurn", "room := waitersMax"},
+	},
+	"executor/host/store": {
+		{"a full log is synced as a whole", "executor/host/store/pebble.go",
+			"WALBytesPerSync:             logSyncBytes,\n", "\n"},
+		{"writes wait for two tables", "executor/host/store/pebble.go",
+			"MemTableStopWritesThreshold: memTablesMax,\n", "\n"},
+	},
 	"executor/host": { // leadership, dispatch, secrets
 		{"a lease counts from its answer", "executor/host/leadership.go",
 			"k.lease, k.held, k.renewed, k.eager = lease, true, asked, 0",
