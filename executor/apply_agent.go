@@ -263,7 +263,7 @@ func (s *fold) compensationRegistered(p *plan,
 	}
 	a.windowOf()
 	a.reconsider()
-	a.askLater()
+	askLater(a)
 	away := s.turnsConditionsAway(c.Triggers)
 	a.armAction(s.e.Address)
 	s.failAway(p, away)
@@ -332,7 +332,7 @@ func (s about) outcomeOf() Result {
 	}
 	a.reconsider()
 	a.knownSince()
-	a.askLater()
+	askLater(a)
 	s.tellDoubted()
 	a.evaluateAction(s.e.Address)
 	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too

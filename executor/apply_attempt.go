@@ -237,8 +237,7 @@ func (a *action) afterFailure(k *pb.CompensationFailed, epoch int64) {
 // the holder's guarded clock: a server clock that jumped ahead and came back must
 // not delay the attempt.
 func (a *action) again(epoch int64) {
-	c := a.fixed.Compensation
-	a.wait(epoch + backoffOf(c, a.key(), a.row.Attempt-a.row.AttemptsFrom))
+	a.wait(epoch + backoffOf(a.fixed.Compensation, a.key(), a.row.Attempt-a.row.AttemptsFrom))
 }
 
 // Every attempt of an undo is a row of its own, by action and by the capability

@@ -100,7 +100,7 @@ func (s about) apply() Result {
 		return s.doneLate(attemptEnd{state: "done", worker: k.Worker, code: k.Code,
 			timing: k.Timing}, k.Attempt)
 	}
-	if k := r.GetProbeAnswered(); k != nil && a.asksOpenly() {
+	if k := r.GetProbeAnswered(); k != nil && asksOpenly(a) {
 		return s.answeredOpenly(k)
 	}
 	if k := r.GetProbeAsked(); k != nil && p.row.Phase == rowspb.Phase_PHASE_OPEN {

@@ -152,7 +152,7 @@ func (s about) reported(report *pb.CompensationReported) Result {
 		a.noteDone(report.Attempt)
 	}
 	if report.Answer == pb.Answer_ANSWER_CHANGED {
-		a.keepFound(s.e.Record.Payload.GetOutput())
+		keepFound(a, s.e.Record.Payload.GetOutput())
 	}
 	a.heard(report, s.e.Address)
 	return effective

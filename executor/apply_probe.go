@@ -2,7 +2,6 @@ package executor
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -180,116 +179,12 @@ func (s about) effectFound(k *pb.ProbeAnswered) {
 	a.row.Presence = k.Presence
 	a.named(k)
 	a.land()
-	if k.Presence == pb.Presence_PRESENCE_ABSENT || !a.parkChanged() {
+	if k.Presence == pb.Presence_PRESENCE_ABSENT || !parkChanged(a) {
 		a.owe()
 	}
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
 		s.foundDuplicates(k.Duplicates)
 	}
-}
-
-// What someone else has changed since the forward is not undone: the undo would overwrite it.
-// Where the contract has a condition for that, the probe is asked right before each attempt; its
-// answer to another question, if an attempt follows at once, is taken for both.
-
-// compares reports whether an attempt needs an answer that what the forward left is as it left
-// it: the contract has a condition, and the owner has not said that the undo goes out all the
-// same. Where the undo only bars a forward of which nothing is there, there is nothing to compare.
-func (a *action) compares() bool {
-	bars := refusesLate(a) && a.row.AbsentNs != 0 && doubted(a)
-	return a.fixed.Compensation.GetUnchanged() != "" && !a.row.Overwrite && !bars
-}
-
-// unchangedNs is for how long, in ns of logical time, an answer that nothing was changed stands for
-// the attempt that follows it, which as a rule is in the same commit.
-const unchangedNs = int64(10e9)
-
-// unchanged reports whether the answer to be had before an attempt is there.
-func unchanged(a *action) bool {
-	return a.row.Change == pb.Change_CHANGE_NONE &&
-		a.plan.s.meta.TimeNs-a.row.ChangeNs <= unchangedNs
-}
-
-// mustJudge reports whether an answer that finds the effect has to say whether it was changed:
-// an attempt waits for that alone.
-func mustJudge(a *action, k *pb.ProbeAnswered) bool {
-	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
-	return there && a.compares() && (k.Question == pb.Question_QUESTION_UNCHANGED ||
-		k.Question == pb.Question_QUESTION_UNDO && a.row.AskedToSend)
-}
-
-// misjudged says why what an answer says of a change cannot be said, or "".
-func misjudged(a *action, k *pb.ProbeAnswered) string {
-	_, known := pb.Change_name[int32(k.Change)]
-	switch {
-	case k.Change == pb.Change_CHANGE_UNSPECIFIED && mustJudge(a, k):
-		return "whether action " + a.fixed.Id + " was changed is what was asked"
-	case k.Change == pb.Change_CHANGE_UNSPECIFIED:
-		return ""
-	case !known:
-		return fmt.Sprintf("change %d is none that this version knows", k.Change)
-	case a.fixed.Compensation.GetUnchanged() == "" || k.Question == pb.Question_QUESTION_VERIFY ||
-		a.plan.committing():
-		return "nothing asks whether action " + a.fixed.Id + " was changed"
-	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		return "an inconclusive answer says nothing of a change of action " + a.fixed.Id
-	}
-	return ""
-}
-
-// compared keeps what an answer says of a change, and what was found: the attempt that follows
-// may make its write conditional on it.
-func (s about) compared(k *pb.ProbeAnswered) {
-	a := s.a
-	if a.fixed.Compensation.GetUnchanged() == "" || a.plan.committing() ||
-		k.Question == pb.Question_QUESTION_VERIFY {
-		return
-	}
-	if a.row.Overwrite {
-		return // it goes out over what its owner has seen
-	}
-	a.row.Change, a.row.ChangeNs = k.Change, s.meta.TimeNs
-	a.keepFound(s.e.Record.Payload.GetOutput())
-}
-
-// changedAsTold takes a worker's word that someone else has changed what its undo is about, with
-// what it has found there.
-func (s about) changedAsTold(k *pb.CompensationFailed) {
-	a := s.a
-	a.row.Change, a.row.Overwrite = pb.Change_CHANGE_FOREIGN, false
-	a.row.Note = clip(joinText(noteChanged+", as its worker says", a.row.Note))
-	a.keepFound(s.e.Record.Payload.GetOutput())
-}
-
-// isChanged reports whether an action is its owner's because someone else has changed it.
-func isChanged(a *action) bool {
-	return a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED && a.row.Change == pb.Change_CHANGE_FOREIGN
-}
-
-// keepFound keeps what is there now, as a probe or the worker of the undo says.
-func (a *action) keepFound(found []byte) {
-	s := a.plan.s
-	key := rows.Payloads.Key(a.id)
-	payload := s.payloadAt(key)
-	if len(found) == 0 && len(payload.Found) == 0 {
-		return
-	}
-	payload.Found = found
-	rows.Payloads.SetKey(s.tx, key, payload)
-}
-
-// noteChanged is why what someone else has changed is its owner's.
-const noteChanged = "changed by someone else: it is not as the forward left it, and the undo " +
-	"would overwrite that"
-
-// parkChanged gives what someone else has changed to its owner; false: it has not been.
-func (a *action) parkChanged() bool {
-	if a.row.Change != pb.Change_CHANGE_FOREIGN {
-		return false
-	}
-	a.row.Note = noteChanged
-	a.park()
-	return true
 }
 
 // named keeps what a probe calls the effect, for the next call. After an attempt of the undo of
@@ -355,7 +250,7 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 		return
 	case a.row.Change == pb.Change_CHANGE_FOREIGN:
 		a.land()
-		a.parkChanged()
+		parkChanged(a)
 		return
 	case spent(a):
 		a.row.Note = also(a, "the effect still stands after an attempt without an answer")
@@ -409,134 +304,4 @@ const codeUnverified = "unverified"
 // commandRow is the command in flight, or nil.
 func (a *action) commandRow() *rowspb.CommandRow {
 	return rows.Commands.Find(a.plan.s.tx, a.id)
-}
-
-// What an open plan asks about a doubt, and what it makes of the answer (see windows.go for when).
-
-// mayAskOpenly reports why the world must not be asked about an action of an open plan, or "".
-func (s about) mayAskOpenly(k *pb.ProbeAsked) string {
-	a := s.a
-	switch {
-	case k.Question != pb.Question_QUESTION_EFFECT:
-		return "nothing of plan " + a.plan.id + " is being undone"
-	case a.row.AskNs == 0 || a.asksFrom() == 0:
-		return "no question about it is due"
-	case s.e.Record.EpochNs < a.row.AskNs:
-		return "a question about it is due at " + instant(a.row.AskNs)
-	case a.nameless(a.fixed.Compensation.Probe.GetCall().GetBindings()):
-		return noteNameless
-	}
-	return ""
-}
-
-// askedOpenly asks the world about an action of an open plan.
-func (s about) askedOpenly(k *pb.ProbeAsked) Result {
-	a := s.a
-	switch why := s.mayAskOpenly(k); {
-	case why != "":
-		return void("action %s must not be asked about: %s", a.fixed.Id, why)
-	case a.fixed.Compensation.Probe.GetCall().GetCapability() != k.Capability:
-		return void("%s is not what the contract of action %s asks", k.Capability, a.fixed.Id)
-	case k.Attempt != a.row.Asked+1:
-		return void("question %d, but question %d is next", k.Attempt, a.row.Asked+1)
-	}
-	a.row.Asking, a.row.Asked, a.row.AskedNs = k.Question, k.Attempt, s.e.Record.EpochNs
-	a.askAt(0)
-	a.change()
-	a.fly(&rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments()})
-	return effective
-}
-
-// answeredOpenly takes the answer to a question that was asked while its plan was open.
-func (s about) answeredOpenly(k *pb.ProbeAnswered) Result {
-	p, a := s.a.plan, s.a
-	_, known := pb.Presence_name[int32(k.Presence)]
-	switch {
-	case k.Question != a.row.Asking || k.Attempt != a.row.Asked:
-		return void("no such question about action %s is open", a.fixed.Id)
-	case !known:
-		return void("presence %d is none that this version knows", k.Presence)
-	case k.Unserved && unservedQuestion(s.e, a, k) != "":
-		return void("%s", unservedQuestion(s.e, a, k))
-	}
-	a.land()
-	absent := k.Presence == pb.Presence_PRESENCE_ABSENT
-	switch {
-	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		a.askAt(s.askAgain(k))
-	case absent && mayLand(p, a, a.row.AskedNs):
-		a.askAt(s.askLanded(k))
-	default:
-		a.askAt(0)
-		s.foundOpenly(k)
-	}
-	a.change()
-	return effective
-}
-
-// askAgain is when the world is asked once more after an answer that settled nothing; 0: it is not,
-// for the contract's attempts are spent. What is in doubt then is settled by a commit or an unwind.
-func (s about) askAgain(k *pb.ProbeAnswered) int64 {
-	a, call := s.a, s.a.fixed.Compensation.Probe.GetCall()
-	tries := k.Attempt - a.row.AskedFrom
-	if a.asksFrom() == 0 {
-		return 0
-	}
-	if k.Unserved || tries >= cmp.Or(call.GetAttempts(), attemptsDefault) {
-		why := "no one knows yet"
-		if k.Message != "" {
-			why = k.Message
-		}
-		a.row.Note = clip("in doubt, and its probe does not tell: " + why)
-		s.tellPresence("inconclusive", a.row.Note)
-		return 0
-	}
-	first := max(cmp.Or(call.GetBackoffNs(), backoffDefault), openBackoffMin)
-	return min(s.e.Record.EpochNs, epochMax) + doubled(first, max(openBackoffMax, first), tries)
-}
-
-// openBackoffMin and openBackoffMax bound the wait between two questions of an open plan, in ns:
-// nothing waits for the answer.
-const (
-	openBackoffMin = int64(15e9)
-	openBackoffMax = int64(3600e9)
-)
-
-// askLanded is when the world is asked once more after it was too early: as soon as the forward can
-// no longer land, or, where no one knows when that is, like after an answer that settled nothing.
-func (s about) askLanded(k *pb.ProbeAnswered) int64 {
-	a := s.a
-	switch by := landsBy(a.plan, a); {
-	case a.asksFrom() == 0:
-		return 0
-	case by == neverNs:
-		return s.askAgain(k)
-	default:
-		a.row.AskedFrom = a.row.Asked
-		return max(by, min(s.e.Record.EpochNs, epochMax))
-	}
-}
-
-// foundOpenly settles the doubt about an action by what the world says of it.
-func (s about) foundOpenly(k *pb.ProbeAnswered) {
-	a := s.a
-	a.row.Presence, a.row.Note = k.Presence, ""
-	a.named(k)
-	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-		s.foundDuplicates(k.Duplicates)
-	}
-	s.tellPresence(presenceName(k.Presence), "")
-	if armed(a.plan.row) {
-		a.evaluateAction(s.e.Address)
-	}
-}
-
-// tellPresence tells the agent of a plan what is known of the effect of an action.
-func (s about) tellPresence(presence, why string) {
-	p := s.a.plan
-	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
-		return // it is told of what has become of the plan
-	}
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
-		Action: s.a.fixed.Id, Presence: presence, Reason: why})
 }

@@ -310,18 +310,18 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		}
 	}
 	if slices.Contains(p.row.Windows, n) && !a.row.Warned {
-		indexes[string(rows.Due.Key(rows.Instant{Ns: a.warnNs(), Kind: rows.DueWindow,
+		indexes[string(rows.Due.Key(rows.Instant{Ns: warnNs(a), Kind: rows.DueWindow,
 			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 	}
 	if a.row.AskNs != 0 {
 		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.AskNs, Kind: rows.DueAsk,
 			Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 	}
-	if a.asksOpenly() {
+	if asksOpenly(a) {
 		indexes[string(rows.Flights.Key(rows.Action{Plan: p.id, N: n}))] = true
 		indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
 	}
-	if a.row.AskNs != 0 || a.asksOpenly() {
+	if a.row.AskNs != 0 || asksOpenly(a) {
 		c.asking = append(c.asking, n)
 	}
 	if a.row.Reported != nil {

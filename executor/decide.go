@@ -378,7 +378,7 @@ func (d *decider) dueQuestion(p *plan, a *action, ns int64) int64 {
 	switch {
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
-	case p.row.Fired != nil || turnsByRecord(p.row) || a.row.AskNs != ns || a.asksFrom() == 0 ||
+	case p.row.Fired != nil || turnsByRecord(p.row) || a.row.AskNs != ns || asksFrom(a) == 0 ||
 		d.full():
 		return d.in.EpochNs
 	}

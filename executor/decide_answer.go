@@ -30,7 +30,7 @@ func (d *decider) answer(in Answer) {
 			d.plan(p.id)
 		}
 		return
-	case !p.asks() && !a.asksOpenly() || !outstandingCall(a, in.Purpose, in.Attempt):
+	case !p.asks() && !asksOpenly(a) || !outstandingCall(a, in.Purpose, in.Attempt):
 		return
 	case in.Unserved && (unservedFrom(a) == 0 || d.in.EpochNs < unservedFrom(a)):
 		return
@@ -271,7 +271,7 @@ func (d *decider) readVerify(p *plan, a *action, reply *api.Reply) (pb.Presence,
 // not to know only where an attempt waits for that alone; elsewhere it is asked once more.
 func (d *decider) readChange(p *plan, a *action, reply *api.Reply, k *pb.ProbeAnswered) error {
 	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
-	if !there || !a.compares() || p.committing() {
+	if !there || !compares(a) || p.committing() {
 		return nil
 	}
 	value, err := a.read(a.fixed.Compensation.Unchanged,

@@ -198,7 +198,7 @@ func (s *State) Awaits(in Answer) bool {
 }
 
 func outstandingCall(a *action, purpose string, attempt uint32) bool {
-	if a.asksOpenly() {
+	if asksOpenly(a) {
 		return purpose == api.PurposeProbe && a.row.Asked == attempt
 	}
 	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "" || a.row.Confirmed {

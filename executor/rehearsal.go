@@ -252,7 +252,7 @@ func (r *rehearsal) answer(c call) {
 	}
 	rec := r.d.about(p, a, a.row.Dispatched)
 	answer := &pb.ProbeAnswered{Attempt: a.row.Asked, Question: c.question, Presence: presence}
-	if a.compares() && c.question != pb.Question_QUESTION_VERIFY && !p.committing() {
+	if compares(a) && c.question != pb.Question_QUESTION_VERIFY && !p.committing() {
 		answer.Change = pb.Change_CHANGE_NONE
 	}
 	rec.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: answer}

@@ -190,7 +190,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 			a.move(rowspb.Undo_UNDO_HELD)
 			stays[n] = from != ""
 		}
-		a.askLater()
+		askLater(a)
 		if a.row.Blockers != 0 { // no one keeps count while it is open
 			a.row.Blockers = 0
 			a.change()

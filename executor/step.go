@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -95,7 +97,7 @@ func (a *action) nextStep() (step, string) {
 		return stepQuarantine, why
 	}
 	switch {
-	case !a.compares() || unchanged(a):
+	case !compares(a) || unchanged(a):
 		return stepDispatch, ""
 	case a.nameless(c.Probe.GetCall().GetBindings()):
 		return stepQuarantine, noteNameless // its answer would be about nothing
@@ -259,7 +261,7 @@ func unservedAfter(c *pb.CompensationRegistered) int64 {
 // no one takes it; 0: never.
 func unservedFrom(a *action) int64 {
 	switch {
-	case a.asksOpenly():
+	case asksOpenly(a):
 	case a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
 		return 0
 	}
@@ -318,4 +320,108 @@ func also(a *action, note string) string {
 		return note
 	}
 	return clip(a.row.Note + "; " + note)
+}
+
+// What someone else has changed since the forward is not undone: the undo would overwrite it.
+// Where the contract has a condition for that, the probe is asked right before each attempt; its
+// answer to another question, if an attempt follows at once, is taken for both.
+
+// compares reports whether an attempt needs an answer that what the forward left is as it left
+// it: the contract has a condition, and the owner has not said that the undo goes out all the
+// same. Where the undo only bars a forward of which nothing is there, there is nothing to compare.
+func compares(a *action) bool {
+	bars := refusesLate(a) && a.row.AbsentNs != 0 && doubted(a)
+	return a.fixed.Compensation.GetUnchanged() != "" && !a.row.Overwrite && !bars
+}
+
+// unchangedNs is for how long, in ns of logical time, an answer that nothing was changed counts for
+// the attempt that follows it, which as a rule is in the same commit.
+const unchangedNs = int64(10e9)
+
+// unchanged reports whether the answer to be had before an attempt is there.
+func unchanged(a *action) bool {
+	return a.row.Change == pb.Change_CHANGE_NONE &&
+		a.plan.s.meta.TimeNs-a.row.ChangeNs <= unchangedNs
+}
+
+// mustJudge reports whether an answer that finds the effect has to say whether it was changed:
+// an attempt waits for that alone.
+func mustJudge(a *action, k *pb.ProbeAnswered) bool {
+	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
+	return there && compares(a) && (k.Question == pb.Question_QUESTION_UNCHANGED ||
+		k.Question == pb.Question_QUESTION_UNDO && a.row.AskedToSend)
+}
+
+// misjudged says why what an answer says of a change cannot be said, or "".
+func misjudged(a *action, k *pb.ProbeAnswered) string {
+	_, known := pb.Change_name[int32(k.Change)]
+	switch {
+	case k.Change == pb.Change_CHANGE_UNSPECIFIED && mustJudge(a, k):
+		return "whether action " + a.fixed.Id + " was changed is what was asked"
+	case k.Change == pb.Change_CHANGE_UNSPECIFIED:
+		return ""
+	case !known:
+		return fmt.Sprintf("change %d is none that this version knows", k.Change)
+	case a.fixed.Compensation.GetUnchanged() == "" || k.Question == pb.Question_QUESTION_VERIFY ||
+		a.plan.committing():
+		return "nothing asks whether action " + a.fixed.Id + " was changed"
+	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		return "an inconclusive answer says nothing of a change of action " + a.fixed.Id
+	}
+	return ""
+}
+
+// compared keeps what an answer says of a change, and what was found: the attempt that follows
+// may make its write conditional on it.
+func (s about) compared(k *pb.ProbeAnswered) {
+	a := s.a
+	if a.fixed.Compensation.GetUnchanged() == "" || a.plan.committing() ||
+		k.Question == pb.Question_QUESTION_VERIFY {
+		return
+	}
+	if a.row.Overwrite {
+		return // it goes out over what its owner has seen
+	}
+	a.row.Change, a.row.ChangeNs = k.Change, s.meta.TimeNs
+	keepFound(a, s.e.Record.Payload.GetOutput())
+}
+
+// changedAsTold takes a worker's word that someone else has changed what its undo is about, with
+// what it has found there.
+func (s about) changedAsTold(k *pb.CompensationFailed) {
+	a := s.a
+	a.row.Change, a.row.Overwrite = pb.Change_CHANGE_FOREIGN, false
+	a.row.Note = clip(joinText(noteChanged+", as its worker says", a.row.Note))
+	keepFound(a, s.e.Record.Payload.GetOutput())
+}
+
+// isChanged reports whether an action is its owner's because someone else has changed it.
+func isChanged(a *action) bool {
+	return a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED && a.row.Change == pb.Change_CHANGE_FOREIGN
+}
+
+// keepFound keeps what is there now, as a probe or the worker of the undo says.
+func keepFound(a *action, found []byte) {
+	s := a.plan.s
+	key := rows.Payloads.Key(a.id)
+	payload := s.payloadAt(key)
+	if len(found) == 0 && len(payload.Found) == 0 {
+		return
+	}
+	payload.Found = found
+	rows.Payloads.SetKey(s.tx, key, payload)
+}
+
+// noteChanged is why what someone else has changed is its owner's.
+const noteChanged = "changed by someone else: it is not as the forward left it, and the undo " +
+	"would overwrite that"
+
+// parkChanged gives what someone else has changed to its owner; false: it has not been.
+func parkChanged(a *action) bool {
+	if a.row.Change != pb.Change_CHANGE_FOREIGN {
+		return false
+	}
+	a.row.Note = noteChanged
+	a.park()
+	return true
 }

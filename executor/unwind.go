@@ -243,7 +243,7 @@ func (p *plan) startUnwind() {
 // land. An entry of a child plan follows that plan.
 func (a *action) makeReady() {
 	if a.fixed.Child == "" {
-		if a.takeOff() || a.takeOver() {
+		if a.takeOff() || takeOver(a) {
 			return
 		}
 		if ns := a.settlesAt(); ns != 0 {

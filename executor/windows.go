@@ -3,7 +3,6 @@ package executor
 import (
 	"cmp"
 	"math"
-	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -164,131 +163,6 @@ func (a *action) reconsider() {
 	}
 }
 
-// The doubt of an open plan. Its agent may have died, and the plan may be open for weeks: so the
-// world is asked while it is. The question is no part of an undo, which stays held, and is taken
-// over by a commit or an unwind that begins while it is out.
-
-// asksOpenly reports whether a question about the effect of an action is out that was asked while
-// its plan was open.
-func (a *action) asksOpenly() bool {
-	before := a.row.Undo == rowspb.Undo_UNDO_HELD || a.row.Undo == rowspb.Undo_UNDO_OWED
-	return before && a.row.Asking == pb.Question_QUESTION_EFFECT
-}
-
-// asksFrom is the epoch from which on the world is asked about an action while its plan is open;
-// 0: it is not. A forward that runs has its time first: what its caller says is better. One that
-// waits for a verdict has not begun.
-func (a *action) asksFrom() int64 {
-	p, f, c := a.plan, a.fixed.Forward, a.fixed.Compensation
-	if p.row.Phase != rowspb.Phase_PHASE_OPEN || a.row.Undo != rowspb.Undo_UNDO_HELD ||
-		c.GetProbe() == nil || p.s.meta.HolderFold < ledger.AskedSince || !unanswered(a) {
-		return 0
-	}
-	after := cmp.Or(c.AskAfterNs, int64(ledger.AskAfterDefault))
-	switch {
-	case a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT:
-		return plusNs(a.row.OutcomeNs, after)
-	case f.GetReview():
-		return 0
-	case f.GetTimeoutNs() > 0:
-		after = max(after, f.GetTimeoutNs()+graceOf(a))
-	}
-	return plusNs(max(a.fixed.AtNs, p.row.ResumedNs), after)
-}
-
-// askLater has the world asked about an action of an open plan once its doubt has lasted, or not
-// at all, as is known of it now. A question that is out is waited for as long as there is doubt.
-func (a *action) askLater() {
-	switch out := a.asksOpenly(); {
-	case out && !unanswered(a):
-		a.land()
-		a.askAt(0)
-	case !out:
-		a.askAt(a.asksFrom())
-	}
-}
-
-// askAt moves the due entry of the question about an action; 0: it has none.
-func (a *action) askAt(ns int64) {
-	p, ref := a.plan, rows.Lease{Plan: a.plan.id, N: a.id.N}
-	if a.row.AskNs != ns {
-		if a.row.AskNs != 0 {
-			p.s.due.Drop(a.row.AskNs, rows.DueAsk, ref)
-		}
-		if a.row.AskNs = ns; ns != 0 {
-			p.s.due.Set(ns, rows.DueAsk, ref)
-		}
-		a.change()
-	}
-	if listed := len(p.row.Asking); ns != 0 || a.asksOpenly() {
-		p.row.Asking = insert(p.row.Asking, a.id.N)
-	} else if p.row.Asking = without(p.row.Asking, a.id.N); len(p.row.Asking) != listed {
-		p.touch()
-	}
-}
-
-// stopAsking gives up the questions about what is held of a plan. Those that are out are kept for
-// who goes on with them: their answers say as much.
-func stopAsking(p *plan, keep bool) {
-	for _, n := range slices.Clone(p.row.Asking) {
-		a := p.action(n)
-		if !keep && a.asksOpenly() {
-			a.land()
-		}
-		a.askAt(0)
-	}
-}
-
-// takeOver goes on with the question that was asked about an action while its plan was open, if
-// one is out and is what comes next; its answer is that of a question asked now.
-func (a *action) takeOver() bool {
-	if !a.asksOpenly() {
-		return false
-	}
-	if next, _ := a.nextStep(); next != stepProbe {
-		a.land()
-		return false
-	}
-	a.plan.row.Asking = without(a.plan.row.Asking, a.id.N)
-	a.move(rowspb.Undo_UNDO_DISPATCHED)
-	return true
-}
-
-// landOpenly ends the question that an open plan has asked about an action, if one is out.
-func landOpenly(a *action) {
-	if !a.asksOpenly() {
-		return
-	}
-	p := a.plan
-	p.row.Asking = without(p.row.Asking, a.id.N)
-	if p.s.base == nil {
-		p.s.landed = append(p.s.landed, About{a.id.Plan, a.fixed.Id})
-	}
-	a.change()
-	p.touch()
-}
-
-// doubtAgain takes back that an effect was not there: another process may call its forward once
-// more from here on.
-func doubtAgain(p *plan) {
-	if p.s.meta.HolderFold < ledger.AskedSince {
-		return
-	}
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		a := p.action(n)
-		held := a.row.Undo == rowspb.Undo_UNDO_HELD && a.row.Resolution == nil
-		if !held || a.fixed.Child != "" || a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
-			a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED {
-			continue
-		}
-		if a.row.Presence == pb.Presence_PRESENCE_ABSENT {
-			a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED
-			a.change()
-		}
-		a.askLater()
-	}
-}
-
 // Undo windows. A provider takes an undo back only for so long: valid_for after
 // completion, or until an instant that the registration names. After it an
 // effect is its owner's; some time before it the owner of a held one is warned.
@@ -317,7 +191,7 @@ func (a *action) windowOf() {
 // the contract does not say: a tenth of the window, and no more than a day.
 const warnMax = int64(24 * 3600e9)
 
-func (a *action) warnNs() int64 {
+func warnNs(a *action) int64 {
 	if w := a.fixed.Compensation.GetWarnNs(); w > 0 {
 		return max(a.row.ClosesNs-w, 1)
 	}
@@ -332,7 +206,7 @@ func (a *action) warnOf() {
 	}
 	p.row.Windows = insert(p.row.Windows, a.id.N)
 	if !a.row.Warned {
-		p.s.due.Set(a.warnNs(), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
+		p.s.due.Set(warnNs(a), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	}
 	p.touch()
 }
@@ -349,7 +223,7 @@ func (a *action) dropWarning() {
 	p.row.Windows = rest
 	p.touch()
 	if !a.row.Warned {
-		p.s.due.Drop(a.warnNs(), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
+		p.s.due.Drop(warnNs(a), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	} else if p.unpage(a, api.PageWindowClosing) {
 		a.row.Warned = false
 		a.change()
@@ -373,7 +247,7 @@ func (s about) windowClosing(k *pb.UndoWindowClosing) Result {
 	if !warns(p, a) || k.ClosesNs != a.row.ClosesNs {
 		return void("action %s is %s, with no such window", a.fixed.Id, undoName(a.row.Undo))
 	}
-	s.due.Drop(a.warnNs(), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
+	s.due.Drop(warnNs(a), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	a.row.Warned = true
 	a.change()
 	p.page(a, api.PageWindowClosing, "its undo window closes at "+instant(k.ClosesNs), s.e.Address)

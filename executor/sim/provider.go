@@ -96,7 +96,7 @@ func (a *actionSpec) compared() bool {
 	return a != nil && a.pair.compensation.GetUnchanged() != ""
 }
 
-// shared lets someone else write to an effect, now and then, while it stands.
+// shared lets someone else write to an effect, now and then, while it is there.
 func (p *provider) shared(e *effect) {
 	if !e.action.compared() || !p.w.others.percent(60) {
 		return

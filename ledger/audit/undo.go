@@ -84,8 +84,8 @@ func (b *book) next(p *plan, a *action) string {
 	}
 }
 
-// answerStands is for how long an answer that nothing was changed stands for the next attempt, ns.
-const answerStands = int64(10e9)
+// answerCounts is for how long an answer that nothing was changed counts for the next attempt, ns.
+const answerCounts = int64(10e9)
 
 // asksForChange: no attempt goes out unless a probe has said that what the forward left is as it
 // left it, or the owner that it goes out all the same. What only bars a forward that left nothing
@@ -97,8 +97,8 @@ func (a *action) asksForChange() bool {
 
 // comparesFirst: that answer is still to be had.
 func comparesFirst(b *book, a *action) bool {
-	stands := a.change == pb.Change_CHANGE_NONE && b.now-a.changeNs <= answerStands
-	return a.asksForChange() && !stands
+	counts := a.change == pb.Change_CHANGE_NONE && b.now-a.changeNs <= answerCounts
+	return a.asksForChange() && !counts
 }
 
 // noteChange keeps what an answer says of a change, and what is there.

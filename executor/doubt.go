@@ -1,0 +1,266 @@
+package executor
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// The doubt of an open plan. Its agent may have died, and the plan may be open for weeks: so the
+// world is asked while it is. The question is no part of an undo, which stays held, and is taken
+// over by a commit or an unwind that begins while it is out.
+
+// asksOpenly reports whether a question about the effect of an action is out that was asked while
+// its plan was open.
+func asksOpenly(a *action) bool {
+	before := a.row.Undo == rowspb.Undo_UNDO_HELD || a.row.Undo == rowspb.Undo_UNDO_OWED
+	return before && a.row.Asking == pb.Question_QUESTION_EFFECT
+}
+
+// asksFrom is the epoch from which on the world is asked about an action while its plan is open;
+// 0: it is not. A forward that runs has its time first: what its caller says is better. One that
+// waits for a verdict has not begun.
+func asksFrom(a *action) int64 {
+	p, f, c := a.plan, a.fixed.Forward, a.fixed.Compensation
+	if p.row.Phase != rowspb.Phase_PHASE_OPEN || a.row.Undo != rowspb.Undo_UNDO_HELD ||
+		c.GetProbe() == nil || p.s.meta.HolderFold < ledger.AskedSince || !unanswered(a) {
+		return 0
+	}
+	after := cmp.Or(c.AskAfterNs, int64(ledger.AskAfterDefault))
+	switch {
+	case a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT:
+		return plusNs(a.row.OutcomeNs, after)
+	case f.GetReview():
+		return 0
+	case f.GetTimeoutNs() > 0:
+		after = max(after, f.GetTimeoutNs()+graceOf(a))
+	}
+	return plusNs(max(a.fixed.AtNs, p.row.ResumedNs), after)
+}
+
+// askLater has the world asked about an action of an open plan once its doubt has lasted, or not
+// at all, as is known of it now. A question that is out is waited for as long as there is doubt.
+func askLater(a *action) {
+	switch out := asksOpenly(a); {
+	case out && !unanswered(a):
+		a.land()
+		askAt(a, 0)
+	case !out:
+		askAt(a, asksFrom(a))
+	}
+}
+
+// askAt moves the due entry of the question about an action; 0: it has none.
+func askAt(a *action, ns int64) {
+	p, ref := a.plan, rows.Lease{Plan: a.plan.id, N: a.id.N}
+	if a.row.AskNs != ns {
+		if a.row.AskNs != 0 {
+			p.s.due.Drop(a.row.AskNs, rows.DueAsk, ref)
+		}
+		if a.row.AskNs = ns; ns != 0 {
+			p.s.due.Set(ns, rows.DueAsk, ref)
+		}
+		a.change()
+	}
+	if listed := len(p.row.Asking); ns != 0 || asksOpenly(a) {
+		p.row.Asking = insert(p.row.Asking, a.id.N)
+	} else if p.row.Asking = without(p.row.Asking, a.id.N); len(p.row.Asking) != listed {
+		p.touch()
+	}
+}
+
+// stopAsking gives up the questions about what is held of a plan. Those that are out are kept for
+// the commit or unwind that goes on with them: their answers say as much.
+func stopAsking(p *plan, keep bool) {
+	for _, n := range slices.Clone(p.row.Asking) {
+		a := p.action(n)
+		if !keep && asksOpenly(a) {
+			a.land()
+		}
+		askAt(a, 0)
+	}
+}
+
+// takeOver goes on with the question that was asked about an action while its plan was open, if
+// one is out and is what comes next; its answer is that of a question asked now.
+func takeOver(a *action) bool {
+	if !asksOpenly(a) {
+		return false
+	}
+	if next, _ := a.nextStep(); next != stepProbe {
+		a.land()
+		return false
+	}
+	a.plan.row.Asking = without(a.plan.row.Asking, a.id.N)
+	a.move(rowspb.Undo_UNDO_DISPATCHED)
+	return true
+}
+
+// landOpenly ends the question that an open plan has asked about an action, if one is out.
+func landOpenly(a *action) {
+	if !asksOpenly(a) {
+		return
+	}
+	p := a.plan
+	p.row.Asking = without(p.row.Asking, a.id.N)
+	if p.s.base == nil {
+		p.s.landed = append(p.s.landed, About{a.id.Plan, a.fixed.Id})
+	}
+	a.change()
+	p.touch()
+}
+
+// doubtAgain takes back that an effect was not there: another process may call its forward once
+// more from here on.
+func doubtAgain(p *plan) {
+	if p.s.meta.HolderFold < ledger.AskedSince {
+		return
+	}
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		held := a.row.Undo == rowspb.Undo_UNDO_HELD && a.row.Resolution == nil
+		if !held || a.fixed.Child != "" || a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
+			a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED {
+			continue
+		}
+		if a.row.Presence == pb.Presence_PRESENCE_ABSENT {
+			a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED
+			a.change()
+		}
+		askLater(a)
+	}
+}
+
+// What an open plan asks about a doubt, and what it makes of the answer (see windows.go for when).
+
+// mayAskOpenly reports why the world must not be asked about an action of an open plan, or "".
+func (s about) mayAskOpenly(k *pb.ProbeAsked) string {
+	a := s.a
+	switch {
+	case k.Question != pb.Question_QUESTION_EFFECT:
+		return "nothing of plan " + a.plan.id + " is being undone"
+	case a.row.AskNs == 0 || asksFrom(a) == 0:
+		return "no question about it is due"
+	case s.e.Record.EpochNs < a.row.AskNs:
+		return "a question about it is due at " + instant(a.row.AskNs)
+	case a.nameless(a.fixed.Compensation.Probe.GetCall().GetBindings()):
+		return noteNameless
+	}
+	return ""
+}
+
+// askedOpenly asks the world about an action of an open plan.
+func (s about) askedOpenly(k *pb.ProbeAsked) Result {
+	a := s.a
+	switch why := s.mayAskOpenly(k); {
+	case why != "":
+		return void("action %s must not be asked about: %s", a.fixed.Id, why)
+	case a.fixed.Compensation.Probe.GetCall().GetCapability() != k.Capability:
+		return void("%s is not what the contract of action %s asks", k.Capability, a.fixed.Id)
+	case k.Attempt != a.row.Asked+1:
+		return void("question %d, but question %d is next", k.Attempt, a.row.Asked+1)
+	}
+	a.row.Asking, a.row.Asked, a.row.AskedNs = k.Question, k.Attempt, s.e.Record.EpochNs
+	askAt(a, 0)
+	a.change()
+	a.fly(&rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments()})
+	return effective
+}
+
+// answeredOpenly takes the answer to a question that was asked while its plan was open.
+func (s about) answeredOpenly(k *pb.ProbeAnswered) Result {
+	p, a := s.a.plan, s.a
+	_, known := pb.Presence_name[int32(k.Presence)]
+	switch {
+	case k.Question != a.row.Asking || k.Attempt != a.row.Asked:
+		return void("no such question about action %s is open", a.fixed.Id)
+	case !known:
+		return void("presence %d is none that this version knows", k.Presence)
+	case k.Unserved && unservedQuestion(s.e, a, k) != "":
+		return void("%s", unservedQuestion(s.e, a, k))
+	}
+	a.land()
+	absent := k.Presence == pb.Presence_PRESENCE_ABSENT
+	switch {
+	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		askAt(a, s.askAgain(k))
+	case absent && mayLand(p, a, a.row.AskedNs):
+		askAt(a, s.askLanded(k))
+	default:
+		askAt(a, 0)
+		s.foundOpenly(k)
+	}
+	a.change()
+	return effective
+}
+
+// askAgain is when the world is asked once more after an answer that settled nothing; 0: it is not,
+// for the contract's attempts are spent. What is in doubt then is settled by a commit or an unwind.
+func (s about) askAgain(k *pb.ProbeAnswered) int64 {
+	a, call := s.a, s.a.fixed.Compensation.Probe.GetCall()
+	tries := k.Attempt - a.row.AskedFrom
+	if asksFrom(a) == 0 {
+		return 0
+	}
+	if k.Unserved || tries >= cmp.Or(call.GetAttempts(), attemptsDefault) {
+		why := "no one knows yet"
+		if k.Message != "" {
+			why = k.Message
+		}
+		a.row.Note = clip("in doubt, and its probe does not tell: " + why)
+		s.tellPresence("inconclusive", a.row.Note)
+		return 0
+	}
+	first := max(cmp.Or(call.GetBackoffNs(), backoffDefault), openBackoffMin)
+	return min(s.e.Record.EpochNs, epochMax) + doubled(first, max(openBackoffMax, first), tries)
+}
+
+// openBackoffMin and openBackoffMax bound the wait between two questions of an open plan, in ns:
+// nothing waits for the answer.
+const (
+	openBackoffMin = int64(15e9)
+	openBackoffMax = int64(3600e9)
+)
+
+// askLanded is when the world is asked once more after it was too early: as soon as the forward can
+// no longer land, or, where no one knows when that is, like after an answer that settled nothing.
+func (s about) askLanded(k *pb.ProbeAnswered) int64 {
+	a := s.a
+	switch by := landsBy(a.plan, a); {
+	case asksFrom(a) == 0:
+		return 0
+	case by == neverNs:
+		return s.askAgain(k)
+	default:
+		a.row.AskedFrom = a.row.Asked
+		return max(by, min(s.e.Record.EpochNs, epochMax))
+	}
+}
+
+// foundOpenly settles the doubt about an action by what the world says of it.
+func (s about) foundOpenly(k *pb.ProbeAnswered) {
+	a := s.a
+	a.row.Presence, a.row.Note = k.Presence, ""
+	a.named(k)
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+		s.foundDuplicates(k.Duplicates)
+	}
+	s.tellPresence(presenceName(k.Presence), "")
+	if armed(a.plan.row) {
+		a.evaluateAction(s.e.Address)
+	}
+}
+
+// tellPresence tells the agent of a plan what is known of the effect of an action.
+func (s about) tellPresence(presence, why string) {
+	p := s.a.plan
+	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
+		return // it is told of what has become of the plan
+	}
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
+		Action: s.a.fixed.Id, Presence: presence, Reason: why})
+}
