@@ -285,7 +285,7 @@ var clauseCases = []struct {
 	{"I20.next", dispatches, func(s *scene) { s.a.outcome = failed }},
 	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_UNSPECIFIED, 0)},
 	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_FOREIGN, 0)},
-	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_NONE, -answerStands-1)},
+	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_NONE, -answerCounts-1)},
 	{"I19.undo", dispatches, func(s *scene) { s.record.GetCompensationDispatched().Capability = "x" }},
 	{"I20.blind", dispatches, func(s *scene) { s.a.outcome = inDoubt }},
 	{"I29.undo", dispatches, lands},

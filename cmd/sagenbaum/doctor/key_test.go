@@ -55,11 +55,11 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 			t.Errorf("%s: status says %q", name, text)
 		}
 	}
-	lost := api.Checkpoint{Problem: "the key is away", NoKey: true}
 	for rotated, want := range map[string]string{
 		"":   `with the one that auditors have: sagenbaum key rotate --lost "VERIFIER-KEY" --reason "the key is lost"`,
 		"k2": `if no copy is left: sagenbaum key rotate --lost "k2" --reason "the key is lost"`,
 	} {
+		lost := api.Checkpoint{Problem: "the key is away", NoKey: true}
 		if rotated != "" {
 			lost.Rotations = []api.Rotation{{NewKey: "k1"}, {NewKey: rotated}}
 		}
