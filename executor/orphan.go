@@ -304,8 +304,9 @@ func (s *fold) orphanSeconded(p *plan, answer *rowspb.Proposal) bool {
 
 // The writer of a plan. An agent may run in several processes, and one that was thought
 // dead may go on. A plan takes new actions, savepoints and its end from one process at a
-// time: the one that opened it, or the last one that resumed it. What became of a forward
-// is taken from the process that registered it too, for no one knows better (ADR 0024).
+// time: the one that opened it, or the last one that resumed it. That a forward has happened, or
+// may have, is taken from the process that registered it too; that it has not, only from the
+// plan's (ADR 0024).
 
 // writerOf is the process that registered an action.
 func writerOf(p *plan, a *action) string { return cmp.Or(a.fixed.Writer, p.row.Opener) }
@@ -321,7 +322,14 @@ func (p *plan) mayWrite(r *pb.Record) Result {
 		return effective
 	}
 	switch r.Kind.(type) {
-	case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:
+	case *pb.Record_ForwardFailed:
+		// The process that has resumed the plan may have called the forward once more: that one
+		// call of it has failed, or was never made, says nothing of the other.
+		if a := p.s.byName(p.id, r.Action); a != nil && writerOf(p, a) == r.Writer &&
+			p.s.meta.HolderFold < ledger.AskedSince {
+			return effective
+		}
+	case *pb.Record_ForwardCompleted, *pb.Record_ForwardInDoubt:
 		if a := p.s.byName(p.id, r.Action); a != nil && writerOf(p, a) == r.Writer {
 			return effective
 		}

@@ -342,6 +342,24 @@ func TestAChildNeedsItsParentsAgentOrToken(t *testing.T) {
 	}
 }
 
+// TestThatAForwardFailedIsTheWordOfThePlansProcess: the one that has resumed the plan may have
+// called the forward once more, so that a failure of the one before says nothing of that call. A
+// completion and a doubt of it count as ever.
+func TestThatAForwardFailedIsTheWordOfThePlansProcess(t *testing.T) {
+	s := writers(t)
+	s.must(s.agent("p", by("w1", append(pair("2"), pair("3")...)...)...))
+	s.must(s.agent("p", by("w2", resumed())...))
+	if got := s.agent("p", by("w1", failedForward("2"))...)[0]; got.Verdict != Refused {
+		t.Fatalf("a failure of the process before: %+v", got)
+	}
+	s.wantOrphans("") // it claims no act
+	s.must(s.agent("p", by("w2", inDoubt("2"))...))
+	s.must(s.agent("p", by("w1", inDoubt("3"))...))
+	s.must(s.agent("p", by("w2", planFailed())...))
+	s.play("turn turn")
+	s.wantState("p", ledger.StateCompensated, "1=compensated 2=compensated 3=compensated")
+}
+
 // TestAProcessThatResumesAPlanPutsItsDoubtBack: it may call once more what was not there when the
 // world was asked, and dies of it.
 func TestAProcessThatResumesAPlanPutsItsDoubtBack(t *testing.T) {

@@ -44,11 +44,12 @@ func (p *plan) writerAt() uint64 {
 	return p.opened.GetSequence()
 }
 
-// fromWriter reports whether a record is one of the plan's writer, or tells the outcome of
-// an action that its process has registered.
+// fromWriter reports whether a record is one of the plan's writer, or tells that an action that
+// its process has registered has happened, or may have. That it has not, only the plan's writer
+// tells: that one may have called it once more.
 func (c *claim) fromWriter() bool {
-	tells := c.Record.GetForwardCompleted() != nil || c.Record.GetForwardFailed() != nil ||
-		c.Record.GetForwardInDoubt() != nil
+	tells := c.Record.GetForwardCompleted() != nil || c.Record.GetForwardInDoubt() != nil ||
+		c.Record.GetForwardFailed() != nil && c.b.rules < ledger.AskedSince
 	return c.Record.Writer == c.p.writer || tells && c.a != nil && c.a.writer == c.Record.Writer
 }
 

@@ -115,7 +115,7 @@ var catalogue = []mutant{
 		"case row.Reporter != \"\" && row.Reporter != worker:",
 		"case row.Reporter == \"none\"+worker:"},
 	{"the first process goes on after a second has resumed", "executor/orphan.go",
-		"case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:",
+		"case *pb.Record_ForwardCompleted, *pb.Record_ForwardInDoubt:",
 		"default:"},
 	{"what is said to have happened is taken back", "executor/orphan.go",
 		"if o.Happened || o.Withdrawn || at >= 0 {", "if o.Withdrawn || at >= 0 {"},

@@ -54,6 +54,9 @@ var shell = map[string][]mutant{
 			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
 	},
 	"executor": { // what too few worlds of the simulator come to
+		{"a failure of the process before counts", "executor/orphan.go",
+			"p.s.meta.HolderFold < ledger.AskedSince {\n\t\t\treturn effective",
+			"p.s.meta.HolderFold <= ledger.AskedSince {\n\t\t\treturn effective"},
 		{"an undo is called with doubles", "executor/apply_attempt.go",
 			"Inexact:    !a.plan.s.readsExactly()", "Inexact: true"},
 		{"another spelling of a fact is a change", "executor/memory/memory.go",
