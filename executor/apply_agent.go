@@ -424,7 +424,7 @@ func (s *fold) childCommitted(p *plan) {
 		p.nextTurn(func(t *rowspb.Turned) bool { return t.Action != 0 })
 	}
 	p.row.Committed, p.row.EndedNs = s.e.Address, s.meta.TimeNs
-	stopAsking(p, true)
+	stopAsking(p)
 	p.disarmPlan()
 	p.phase(rowspb.Phase_PHASE_COMMITTED)
 	p.evaluateActions(p.row.Watchers, s.e.Address)

@@ -207,11 +207,11 @@ func (p *plan) descendants(each func(*plan) bool) bool {
 func (p *plan) retire() (count uint32) {
 	s := p.s
 	count = p.heldCount()
-	stopAsking(p, false)
+	stopAsking(p)
 	p.disarm()
 	p.descendants(func(c *plan) bool {
 		if keeps(c.row) {
-			stopAsking(c, false)
+			stopAsking(c)
 			c.disarm()
 			c.row.Retired, c.row.EndedNs = true, s.meta.TimeNs
 			turnsArmed(c, true)

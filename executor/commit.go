@@ -92,7 +92,7 @@ func (s *fold) commitLater(p *plan) {
 	p.row.Committed = s.e.Address
 	p.phase(rowspb.Phase_PHASE_COMMITTING)
 	p.dropDeadline()
-	stopAsking(p, true)
+	stopAsking(p)
 	p.settleDoubts()
 	p.evaluatePlan(s.e.Address)
 	p.tell(ledger.StateCommitting)

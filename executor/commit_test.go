@@ -208,11 +208,12 @@ var openDoubts = []struct{ name, words, want string }{
 	{"not before it has lasted", "open b:probe b? b.probe=duplicate turn @59s fail b.probe=present turn",
 		"compensated: b=compensated [b]"},
 	{"it is there", "open b:probe b? turn @1m b.probe=absent fail turn @1h", "compensated: b=compensated [b]"},
-	{"it is not there", "open a a+ b:probe b? b.probe=absent turn @1m b.probe=present fail turn",
-		"compensated: a=compensated b=skipped [a]"},
+	{"it is not there, and is called once more",
+		"open a a+ b:probe b? b.probe=absent turn @1m b.probe=present fail turn",
+		"compensated: a=compensated b=compensated [b a]"},
 	{"nothing is there at all", "open b:probe b? b.probe=absent turn @1m fail turn", "failed: b=skipped []"},
-	{"it is committed with that", "open b:probe b? b.probe=absent turn @1m b.probe=late commit turn",
-		"committed: b=retired []"},
+	{"it is asked for its commit, too", "open b:probe b? b.probe=absent turn @1m b.probe=late commit turn",
+		"committing: b=held []"},
 	{"the contract says when", "open b:probe+later=5s b? turn @5s b.probe=late commit turn",
 		"committed: b=retired []"},
 	{"and not before it", "open b:probe+later=5s b? turn @4s b.probe=late commit turn", "committing: b=held []"},
@@ -227,7 +228,7 @@ var openDoubts = []struct{ name, words, want string }{
 			"b.probe=late commit turn", "committed: b=retired []"},
 	{"no outcome, and its caller has a bound",
 		"open b:probe+timeout=2m+grace=2s+settle=30s b.probe=absent turn @1m @2m1s @2m2s " +
-			"@2m32s fail turn", "failed: b=skipped []"},
+			"@2m32s fail turn @5m turn", "failed: b=skipped []"},
 	{"it is not asked before that",
 		"open b:probe+timeout=2m+grace=2s b.probe=absent turn @2m1s b.probe=present fail turn @5m",
 		"compensated: b=compensated [b]"},
@@ -268,13 +269,13 @@ var openDoubts = []struct{ name, words, want string }{
 	{"the plan is undone meanwhile", "open b:probe b? b.probe=duplicate turn @1m fail turn",
 		"compensated: b=compensated b~1=compensated [b~1 b]"},
 
-	// An end that begins while the question is out goes on with it.
-	{"an unwind takes it over", "open b:probe b? b.probe=late turn @1m fail turn settle:b=absent turn",
+	// An end that begins while the question is out asks for itself.
+	{"an unwind asks once more", "open b:probe b? b.probe=late turn @1m fail turn settle:b=absent turn",
 		"failed: b=skipped []"},
-	{"also behind what came after it",
-		"open b:probe b? b.probe=late turn @1m c c+ c=late fail turn settle:b=absent " +
-			"turn tell:c#1=done turn", "compensated: b=skipped c=compensated []"},
-	{"a commit takes it over", "open b:probe b? b.probe=late turn @1m commit turn settle:b=absent turn",
+	{"after what came after it",
+		"open b:probe b? b.probe=late turn @1m c c+ c=late fail turn tell:c#1=done turn " +
+			"settle:b=absent turn", "compensated: b=skipped c=compensated []"},
+	{"a commit asks once more", "open b:probe b? b.probe=late turn @1m commit turn settle:b=absent turn",
 		"committed: b=retired []"},
 	{"one that is too early is asked again", "open b:probe+may+settle=5m b? b.probe=late turn @1m fail turn " +
 		"settle:b=absent turn b.probe=present @5m turn", "compensated: b=compensated [b]"},
@@ -287,7 +288,7 @@ var openDoubts = []struct{ name, words, want string }{
 		"resolved: b=resolved c=resolved []"},
 	{"a child is committed with it", "open a a+ q/open^ q/b:probe q/b? b.probe=late turn @1m q/commit commit turn",
 		"committing: a=held plan:q=held []"},
-	{"and its root takes it over", "open a a+ q/open^ q/b:probe q/b? b.probe=late turn @1m q/commit commit turn " +
+	{"and its root asks once more", "open a a+ q/open^ q/b:probe q/b? b.probe=late turn @1m q/commit commit turn " +
 		"q/settle:b=absent turn", "committed: a=retired plan:q=retired []"},
 }
 

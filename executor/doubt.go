@@ -11,14 +11,14 @@ import (
 )
 
 // The doubt of an open plan. Its agent may have died, and the plan may be open for weeks: so the
-// world is asked while it is. The question is no part of an undo, which stays held, and is taken
-// over by a commit or an unwind that begins while it is out.
+// world is asked while it is. The question is no part of an undo, which stays held. That an effect
+// is not there settles nothing: as long as the plan is open, its agent may call the forward once
+// more, and no record says so.
 
 // asksOpenly reports whether a question about the effect of an action is out that was asked while
 // its plan was open.
 func asksOpenly(a *action) bool {
-	before := a.row.Undo == rowspb.Undo_UNDO_HELD || a.row.Undo == rowspb.Undo_UNDO_OWED
-	return before && a.row.Asking == pb.Question_QUESTION_EFFECT
+	return a.row.Undo == rowspb.Undo_UNDO_HELD && a.row.Asking == pb.Question_QUESTION_EFFECT
 }
 
 // asksFrom is the epoch from which on the world is asked about an action while its plan is open;
@@ -73,31 +73,16 @@ func askAt(a *action, ns int64) {
 	}
 }
 
-// stopAsking gives up the questions about what is held of a plan. Those that are out are kept for
-// the commit or unwind that goes on with them: their answers say as much.
-func stopAsking(p *plan, keep bool) {
+// stopAsking gives up the questions about what is held of a plan. The commit or the unwind that
+// begins asks again: until it began, the agent may have called a forward once more.
+func stopAsking(p *plan) {
 	for _, n := range slices.Clone(p.row.Asking) {
 		a := p.action(n)
-		if !keep && asksOpenly(a) {
+		if asksOpenly(a) {
 			a.land()
 		}
 		askAt(a, 0)
 	}
-}
-
-// takeOver goes on with the question that was asked about an action while its plan was open, if
-// one is out and is what comes next; its answer is that of a question asked now.
-func takeOver(a *action) bool {
-	if !asksOpenly(a) {
-		return false
-	}
-	if next, _ := a.nextStep(); next != stepProbe {
-		a.land()
-		return false
-	}
-	a.plan.row.Asking = without(a.plan.row.Asking, a.id.N)
-	a.move(rowspb.Undo_UNDO_DISPATCHED)
-	return true
 }
 
 // landOpenly ends the question that an open plan has asked about an action, if one is out.
@@ -112,27 +97,6 @@ func landOpenly(a *action) {
 	}
 	a.change()
 	p.touch()
-}
-
-// doubtAgain takes back that an effect was not there: another process may call its forward once
-// more from here on.
-func doubtAgain(p *plan) {
-	if p.s.meta.HolderFold < ledger.AskedSince {
-		return
-	}
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		a := p.action(n)
-		held := a.row.Undo == rowspb.Undo_UNDO_HELD && a.row.Resolution == nil
-		if !held || a.fixed.Child != "" || a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
-			a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED {
-			continue
-		}
-		if a.row.Presence == pb.Presence_PRESENCE_ABSENT {
-			a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED
-			a.change()
-		}
-		askLater(a)
-	}
 }
 
 // What an open plan asks about a doubt, and what it makes of the answer (see windows.go for when).
@@ -241,9 +205,15 @@ func (s about) askLanded(k *pb.ProbeAnswered) int64 {
 	}
 }
 
-// foundOpenly settles the doubt about an action by what the world says of it.
+// foundOpenly settles the doubt about an action by what the world says of it. Of what is not there
+// the agent is told; the world is asked once more when the plan ends.
 func (s about) foundOpenly(k *pb.ProbeAnswered) {
 	a := s.a
+	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+		a.row.Note = "in doubt; its probe has found nothing, and is asked again when the plan ends"
+		s.tellPresence(presenceName(k.Presence), "")
+		return
+	}
 	a.row.Presence, a.row.Note = k.Presence, ""
 	a.named(k)
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {

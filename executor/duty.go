@@ -7,6 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -77,7 +78,9 @@ func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
 // duplicateFired owes the extra effects that a probe found (S98).
 func (s *fold) duplicateFired(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
-	if a == nil || len(a.row.Duplicates) == 0 {
+	asks := p.row.Phase == rowspb.Phase_PHASE_UNWINDING || s.meta.HolderFold >= ledger.AskedSince
+	if !asks || a == nil || p.row.Phase == rowspb.Phase_PHASE_COMMITTING ||
+		!slices.Contains(p.row.Duplicated, a.id.N) {
 		return void("no extra effect of action %s of plan %s waits for its lease", s.e.Record.Action,
 			p.id)
 	}

@@ -363,7 +363,6 @@ func (s *fold) planResumed(p *plan) Result {
 	}
 	p.row.Writer, p.row.ResumedNs = s.e.Record.Writer, s.meta.TimeNs
 	p.row.ResumedAt = s.e.Address.GetSequence()
-	doubtAgain(p)
 	p.touch()
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
 		Writer: p.row.Writer})

@@ -208,7 +208,7 @@ func (a *action) release() {
 func (p *plan) startUnwind() {
 	s := p.s
 	p.disarm()
-	stopAsking(p, true)
+	stopAsking(p)
 	if p.row.Turned = nil; !p.row.Rewinding { // else it waits for the plan to be open again
 		p.row.Behind = nil
 	}
@@ -243,7 +243,7 @@ func (p *plan) startUnwind() {
 // land. An entry of a child plan follows that plan.
 func (a *action) makeReady() {
 	if a.fixed.Child == "" {
-		if a.takeOff() || takeOver(a) {
+		if a.takeOff() {
 			return
 		}
 		if ns := a.settlesAt(); ns != 0 {

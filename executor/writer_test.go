@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
@@ -360,26 +361,68 @@ func TestThatAForwardFailedIsTheWordOfThePlansProcess(t *testing.T) {
 	s.wantState("p", ledger.StateCompensated, "1=compensated 2=compensated 3=compensated")
 }
 
-// TestAProcessThatResumesAPlanPutsItsDoubtBack: it may call once more what was not there when the
-// world was asked, and dies of it.
-func TestAProcessThatResumesAPlanPutsItsDoubtBack(t *testing.T) {
+// TestWhatIsNotThereMayBeCalledOnceMore while its plan is open: by a process that resumes the plan,
+// or by the same one, of which no record says so. So the world is asked again when the plan ends.
+func TestWhatIsNotThereMayBeCalledOnceMore(t *testing.T) {
+	doubted := func(t *testing.T, timeout time.Duration) *schedule {
+		s := newSchedule(t)
+		s.must(s.agent("p", by("w1", append([]*pb.Record{opened(0)}, pair("b", func(f *pb.ForwardRegistered,
+			c *pb.CompensationRegistered) {
+			f.TimeoutNs = timeout.Nanoseconds()
+			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.b", Attempts: 2}}
+			c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.?external_ref"})
+		})...)...)...))
+		return s
+	}
+	for name, then := range map[string]func(*schedule) (writer string){
+		"after the answer": func(s *schedule) string {
+			s.must(s.agent("p", by("w1", inDoubt("b"))...))
+			s.play("b.probe=absent turn @1m")
+			s.must(s.agent("p", by("w2", resumed())...))
+			return "w2"
+		},
+		"before the answer": func(s *schedule) string {
+			s.must(s.agent("p", by("w1", inDoubt("b"))...))
+			s.play("b.probe=late turn @1m")
+			s.must(s.agent("p", by("w2", resumed())...))
+			s.play("settle:b=absent turn")
+			return "w2"
+		},
+		"before the question": func(s *schedule) string {
+			s.must(s.agent("p", by("w1", inDoubt("b"))...))
+			s.must(s.agent("p", by("w2", resumed())...))
+			s.play("b.probe=absent turn @1m turn")
+			s.agent("p", by("w2", inDoubt("b"))...)
+			return "w2"
+		},
+		"by the same process": func(s *schedule) string {
+			s.play("b.probe=absent turn @10m turn")
+			return "w1"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := doubted(t, 5*time.Second)
+			writer := then(s)
+			if got := s.show("p").Actions[0].Presence; got != "" {
+				t.Fatalf("it is %q, for good", got)
+			}
+			s.play("b.probe=present turn @20m turn")
+			s.must(s.agent("p", by(writer, planFailed())...))
+			s.play("turn @20m turn")
+			s.wantState("p", ledger.StateCompensated, "b=compensated")
+		})
+	}
+}
+
+// TestExtraEffectsOfACommitWaitForNoLease: what a commit has found more than once is its owner's,
+// and a firing that no holder writes changes nothing.
+func TestExtraEffectsOfACommitWaitForNoLease(t *testing.T) {
 	s := newSchedule(t)
-	s.must(s.agent("p", by("w1", append([]*pb.Record{opened(0)}, pair("b", func(_ *pb.ForwardRegistered,
-		c *pb.CompensationRegistered) {
-		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.b", Attempts: 2}}
-		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.?external_ref"})
-	})...)...)...))
-	s.must(s.agent("p", by("w1", inDoubt("b"))...))
-	s.play("b.probe=absent turn @1m")
-	if got := s.show("p").Actions[0].Presence; got != "absent" {
-		t.Fatalf("it is %q", got)
+	s.play("open b:probe b? b.probe=duplicate commit turn turn")
+	got := s.append(holder, &pb.Record{Plan: "p", Action: "b", About: s.actionOf("p", "b").Fixed.Registered,
+		Term: s.state.Meta().Term, EpochNs: s.now, Kind: &pb.Record_LeaseFired{
+			LeaseFired: &pb.LeaseFired{Lease: "action.duplicate", Depth: 1, Condition: "x"}}})
+	if got[0].Verdict != Void {
+		t.Fatalf("%+v", got)
 	}
-	s.must(s.agent("p", by("w2", resumed())...))
-	if got := s.show("p").Actions[0].Presence; got != "" {
-		t.Fatalf("it is %q still", got)
-	}
-	s.play("b.probe=present turn @5m")
-	s.must(s.agent("p", by("w2", planFailed())...))
-	s.play("turn")
-	s.wantState("p", ledger.StateCompensated, "b=compensated")
 }

@@ -152,7 +152,7 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 }
 
 // foundOpenly notes what became of a question that an open plan has asked: it was answered while
-// the plan was open, or an end that began meanwhile has gone on with it.
+// the plan was open, or an end that began meanwhile has asked again.
 func (s *auditor) foundOpenly(c *checker, r *pb.Record, k *pb.ProbeAnswered) {
 	about := aboutOf(r.Plan, r.Action)
 	if !c.asked[about] {
@@ -168,7 +168,7 @@ func (s *auditor) foundOpenly(c *checker, r *pb.Record, k *pb.ProbeAnswered) {
 	case ledger.StateOpen:
 		c.w.options.Seen.commit(how + " while open")
 	case ledger.StateUnwinding, ledger.StateCommitting:
-		c.w.options.Seen.commit("taken over")
+		c.w.options.Seen.commit("asked again")
 	}
 }
 

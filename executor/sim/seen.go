@@ -17,7 +17,7 @@ type Seen struct {
 	Ends    map[string]int // states in which plans stood at the end
 	Points  map[string]int // places at which hosts and workers died
 	// of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept;
-	// of actions in doubt of open plans: asked while open, what was found, taken over by an end;
+	// of actions in doubt of open plans: asked while open, what was found, asked again by an end;
 	// part: unwinds from one action on; goes on: plans that are open again after one
 	Commits map[string]int
 	// of commands that were recorded ahead: held, sent early, counted, called back

@@ -219,7 +219,7 @@ func TestEverythingHappens(t *testing.T) {
 		"probe_asked void", "probe_answered void", "action_quarantined void", "plan_ended void", "owner_paged void")
 	some("commit", seen.Commits, "waits", "settled", "accepts", "lost")
 	some("doubt of an open plan", seen.Commits, "asked while open", "present while open", "absent while open",
-		"duplicate of an open plan", "unspecified while open", "taken over")
+		"duplicate of an open plan", "unspecified while open", "asked again")
 	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,
 		"host: between turns", "host: folded, not committed", "host: folded, not sent",

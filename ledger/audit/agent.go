@@ -405,7 +405,7 @@ func noteCommit(b *book, c *claim) {
 		b.takeNextTurn(p, func(t *turn) bool { return t.number != 0 })
 	}
 	p.committed = c.Address
-	p.stopAsking(true)
+	p.stopAsking()
 	b.releaseCuts(p, "", func(c *cut) bool { return c.number == 0 })
 	b.setPhase(p, ledger.StateCommitted)
 	b.lookActions(p)

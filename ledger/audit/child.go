@@ -92,16 +92,12 @@ func (b *book) childMoved(p *plan) {
 	}
 }
 
-// followChildren puts an entry that has become ready where its child is, and goes on with the
-// question about an action that was asked before it was ready.
+// followChildren puts an entry that has become ready where its child is.
 func (b *book) followChildren(p *plan) {
 	for again := true; again; {
 		again = false
 		for i := len(p.actions) - 1; i >= 0; i-- {
 			a := p.actions[i]
-			if a.child == nil && a.undo == owed && a.asksOpenly() && p.isReady(a) {
-				takeOver(b, p, a)
-			}
 			if a.child == nil || a.undo != owed || !p.isReady(a) {
 				continue
 			}
@@ -203,11 +199,11 @@ func (p *plan) givesUp() int {
 // giveUp gives up the held set of a plan and of all that is part of it.
 func (b *book) giveUp(p *plan) {
 	p.gaveUp = p.givesUp()
-	p.stopAsking(false)
+	p.stopAsking()
 	b.dropLeases(p)
 	for _, c := range p.below() {
 		if c.stillHolds() {
-			c.stopAsking(false)
+			c.stopAsking()
 			b.dropLeases(c)
 			b.spent.retires(c)
 			b.noteAsking(c)

@@ -94,17 +94,12 @@ func (b *book) letCommitWait(e ledger.Entry, p *plan) {
 
 func (b *book) beginDoubts(root *plan) {
 	for _, c := range root.tree() {
-		c.stopAsking(true)
+		c.stopAsking()
 		for _, a := range c.actions {
-			out := a.asksOpenly()
-			switch a.doubt = ""; {
-			case !a.waitsForAnswer():
+			if a.doubt = ""; !a.waitsForAnswer() {
 				continue
-			case out: // what an open plan has asked is asked for the commit from now on
-				a.doubt = doubtAsked
-			default:
-				a.doubt = doubtDue
 			}
+			a.doubt = doubtDue
 			c.unwindingNs = b.now
 		}
 	}
@@ -228,13 +223,12 @@ func noteRetirement(b *book, c *claim) {
 	c.p.retired, c.p.inDoubt = true, nil
 }
 
-// The doubt of an open plan. The world is asked about it while the plan is open, and a commit or
-// an unwind that begins meanwhile goes on with the question that is out.
+// The doubt of an open plan. The world is asked about it while the plan is open. What is not there
+// settles nothing: the agent may call the forward once more.
 
 // asksOpenly: a question is out that an open plan has asked about the effect of an action.
 func (a *action) asksOpenly() bool {
-	return (a.undo == held || a.undo == owed) && a.doubt == "" &&
-		a.asking == pb.Question_QUESTION_EFFECT
+	return a.undo == held && a.doubt == "" && a.asking == pb.Question_QUESTION_EFFECT
 }
 
 // endless: no one knows when a forward that is held can no longer land, for its caller may go on
@@ -274,35 +268,12 @@ func askLater(b *book, p *plan, a *action) {
 	}
 }
 
-// stopAsking ends the questions of an open plan, but those that are out where they are kept.
-func (p *plan) stopAsking(keep bool) {
+// stopAsking ends the questions of an open plan: a commit or an unwind asks for itself.
+func (p *plan) stopAsking() {
 	for _, a := range p.actions {
-		if a.askNs = 0; !keep && a.asksOpenly() {
+		if a.askNs = 0; a.asksOpenly() {
 			a.dropCall()
 		}
-	}
-}
-
-// takeOver goes on with a question about an action that is ready, if it comes next.
-func takeOver(b *book, p *plan, a *action) {
-	if b.next(p, a) != doProbe {
-		a.dropCall()
-		return
-	}
-	a.undo = dispatched
-}
-
-// doubtsAgain: what was not there before a process took a plan over may have been called by it.
-func doubtsAgain(b *book, p *plan) {
-	for _, a := range p.actions {
-		if b.rules < ledger.AskedSince || a.child != nil || a.undo != held || a.resolution != nil ||
-			a.outcome == completed || a.outcome == failed {
-			continue
-		}
-		if a.presence == pb.Presence_PRESENCE_ABSENT {
-			a.presence = pb.Presence_PRESENCE_UNSPECIFIED
-		}
-		askLater(b, p, a)
 	}
 }
 
@@ -322,6 +293,7 @@ func noteAnsweredOpenly(b *book, c *claim) {
 	case k.Presence == pb.Presence_PRESENCE_ABSENT && early,
 		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		a.askNs = a.askAgain(c, from)
+	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
 	default:
 		a.presence = k.Presence
 		noteName(b, a, k)

@@ -83,7 +83,6 @@ var agentChapters = map[string]*chapter{
 				}}),
 		collect: func(b *book, c *claim) {
 			c.p.writer, c.p.writerSinceNs, c.p.resumedAt = c.Record.Writer, b.now, c.Address.GetSequence()
-			doubtsAgain(b, c.p)
 		},
 	},
 	"forward_registered": {counts: append(ofItsWriter[:3:3], forwardClauses...),

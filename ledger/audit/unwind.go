@@ -157,7 +157,7 @@ func noteUnwind(b *book, c *claim) {
 	}
 	p.unwinding, p.unwindingNs, p.resumed = c.Address, b.now, nil
 	b.dropLeases(p)
-	p.stopAsking(true)
+	p.stopAsking()
 	p.turned = nil
 	if !p.rewinding {
 		p.behind = nil

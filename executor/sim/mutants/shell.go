@@ -54,6 +54,11 @@ var shell = map[string][]mutant{
 			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
 	},
 	"executor": { // what too few worlds of the simulator come to
+		{"what is not there while its plan is open is not undone", "executor/doubt.go",
+			"if k.Presence == pb.Presence_PRESENCE_ABSENT {\n\t\ta.row.Note",
+			"if k.Presence == pb.Presence_PRESENCE_ABSENT && s.a == nil {\n\t\ta.row.Note"},
+		{"an extra effect fires without its lease", "executor/duty.go",
+			"!slices.Contains(p.row.Duplicated, a.id.N) {", "len(a.row.Duplicates) == 0 {"},
 		{"a failure of the process before counts", "executor/orphan.go",
 			"p.s.meta.HolderFold < ledger.AskedSince {\n\t\t\treturn effective",
 			"p.s.meta.HolderFold <= ledger.AskedSince {\n\t\t\treturn effective"},
