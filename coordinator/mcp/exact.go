@@ -1,11 +1,10 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -27,7 +26,13 @@ type exact struct {
 type calls struct {
 	mu   sync.Mutex
 	conn sdk.Connection
-	ids  map[string]jsonrpc.ID
+	all  map[string]*sending
+}
+
+// sending is a call that is under way.
+type sending struct {
+	id      jsonrpc.ID // none: it has not been sent
+	givenUp bool
 }
 
 // Connect connects as the transport below does.
@@ -38,7 +43,10 @@ func (t exact) Connect(ctx context.Context) (sdk.Connection, error) {
 	}
 	t.calls.mu.Lock()
 	defer t.calls.mu.Unlock()
-	t.calls.conn, t.calls.ids = conn, map[string]jsonrpc.ID{}
+	t.calls.conn = conn
+	for _, c := range t.calls.all {
+		c.id = jsonrpc.ID{} // of the connection before
+	}
 	return exactConnection{conn, t.progress, t.calls}, nil
 }
 
@@ -60,9 +68,6 @@ const callKey = "sagenbaum/call"
 // ownMeta begins the names of what a side of a connection says about itself in metadata.
 const ownMeta = "io.modelcontextprotocol/"
 
-// texts are members that a result has of which the text matters.
-var texts = []string{`"content"`, `"contents"`, `"messages"`, `"completion"`, `"tools"`}
-
 // Read returns the next message; a result has its text in its metadata as well.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := c.Connection.Read(ctx)
@@ -73,28 +78,30 @@ func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}
 	}
 	response, ok := message.(*jsonrpc.Response)
-	if err == nil && ok && slices.ContainsFunc(texts, func(name string) bool {
-		return bytes.Contains(response.Result, []byte(name))
-	}) {
+	if err == nil && ok && len(response.Result) > 0 {
 		response.Result = withRaw(response.Result)
 	}
 	return message, err
 }
 
+// errRejected is what the SDK takes for an error of one message; it ends the connection at others.
+var errRejected error = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
+
+// errGivenUp is the error of a call that was given up before it was sent.
+var errGivenUp = errors.New("the call was given up before it was sent")
+
 // Write sends a message; of one with a text in its metadata, the text.
 func (c exactConnection) Write(ctx context.Context, message jsonrpc.Message) error {
 	r, ok := message.(*jsonrpc.Request)
-	if !ok || !bytes.Contains(r.Params, []byte(rawKey)) {
+	if !ok || len(memberOf(memberOf(r.Params, "_meta"), rawKey)) == 0 {
 		return c.Connection.Write(ctx, message)
 	}
 	params, call, err := outgoing(r.Params)
-	if err != nil {
-		return err
+	if err == nil && call != "" {
+		err = c.calls.sent(call, r.ID)
 	}
-	if call != "" {
-		c.calls.mu.Lock()
-		c.calls.ids[call] = r.ID
-		c.calls.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
 	sent := *r
 	sent.Params = params
@@ -113,7 +120,9 @@ func outgoing(params json.RawMessage) (text json.RawMessage, call string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	text = json.RawMessage(said)
+	if text = json.RawMessage(said); !json.Valid(text) {
+		return nil, "", errors.New("the text of a message is no JSON")
+	}
 	meta := memberOf(text, "_meta")
 	list, err := members(added)
 	for _, m := range list {
@@ -134,13 +143,52 @@ func outgoing(params json.RawMessage) (text json.RawMessage, call string, err er
 	return text, call, err
 }
 
+// begin notes a call that is about to be sent.
+func (c *calls) begin(call string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[string]*sending{}
+	}
+	c.all[call] = &sending{}
+}
+
+// sent notes that a call is sent now. Errors: errGivenUp; it must not be sent.
+func (c *calls) sent(call string, id jsonrpc.ID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.all[call]
+	if !ok || s.givenUp {
+		return errGivenUp
+	}
+	s.id = id
+	return nil
+}
+
+// giveUp notes that no one waits for a call any more, and reports whether it was sent: if not, it
+// never is.
+func (c *calls) giveUp(call string) (sent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.all[call]
+	if !ok {
+		return true // and answered
+	}
+	s.givenUp = true
+	return s.id.IsValid()
+}
+
 // cancel tells the server that no one waits for a call any more; what it answers is still read.
 func (c *calls) cancel(ctx context.Context, call, reason string) error {
 	c.mu.Lock()
-	conn, id := c.conn, c.ids[call]
+	conn, s := c.conn, c.all[call]
+	var id jsonrpc.ID
+	if s != nil {
+		id = s.id
+	}
 	c.mu.Unlock()
 	if !id.IsValid() {
-		return nil // it has not been sent, or is answered
+		return nil // it is answered, or its server has ended
 	}
 	params, err := encode(map[string]any{"requestId": id.Raw(), "reason": reason})
 	if err != nil {
@@ -153,5 +201,5 @@ func (c *calls) cancel(ctx context.Context, call, reason string) error {
 func (c *calls) done(call string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.ids, call)
+	delete(c.all, call)
 }

@@ -193,7 +193,9 @@ func (w *world) server(config mcp.ServerConfig) *mcp.Server {
 func (w *world) gateway(config mcp.Config, options *sdk.ClientOptions, servers ...mcp.ServerConfig) *client {
 	w.t.Helper()
 	config.Conn, config.Tenant, config.Agent = w.conn, "default", "mcp"
-	config.Logger = slog.New(slog.NewTextHandler(w.t.Output(), nil))
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.NewTextHandler(w.t.Output(), nil))
+	}
 	for _, s := range servers {
 		config.Servers = append(config.Servers, w.server(s))
 	}

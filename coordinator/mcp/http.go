@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,8 +21,8 @@ import (
 
 // Handler serves clients over streamable HTTP, each session as a connection of its own. A token, if
 // there is one, must come with each request as a bearer's, and an address that shows too many that
-// are not good has to wait; a good one is let in all the same. A session without requests for
-// SessionIdle has gone.
+// are not good has to wait, also with a good one, unless it has shown that before: or it would
+// learn which one is good. A session without requests for SessionIdle has gone.
 func (g *Gateway) Handler(token string) http.Handler {
 	g.remote.Store(true)
 	handler := http.NewCrossOriginProtection().Handler(asReceived(sdk.NewStreamableHTTPHandler(
@@ -39,28 +40,45 @@ type guard struct {
 	want   [sha256.Size]byte
 	logger *slog.Logger
 	tries  tries.Tries
+	warned atomic.Int64 // when it was last logged that too many are shown, in Unix seconds
 }
+
+// warnEvery is the least time between two lines of the log about tokens that are not good.
+const warnEvery = time.Minute
 
 // ServeHTTP answers a request. One without a token is no try of one.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	got := sha256.Sum256([]byte(given))
-	if ok && subtle.ConstantTimeCompare(got[:], g.want[:]) == 1 {
-		g.next.ServeHTTP(w, r)
-		return
-	}
-	w.Header().Set("WWW-Authenticate", "Bearer")
 	if ok {
-		from := tries.Address(r)
-		if wait := g.tries.Begin(tries.Known{From: from}, time.Now()); wait > 0 {
+		now, who := time.Now(), tries.Known{From: tries.Address(r)}
+		wait := g.tries.Begin(who, now)
+		got := sha256.Sum256([]byte(given))
+		if (wait == 0 || g.tries.Knows(who)) && subtle.ConstantTimeCompare(got[:], g.want[:]) == 1 {
+			if wait == 0 { // a try was taken
+				g.tries.Right(who, now)
+			}
+			g.next.ServeHTTP(w, r)
+			return
+		}
+		if wait > 0 {
+			g.warn(who, now)
 			many := &tries.TooMany{Wait: wait}
-			g.logger.Warn("tokens that are not good are shown", "from", from.String())
+			w.Header().Set("WWW-Authenticate", "Bearer")
 			w.Header().Set("Retry-After", many.Seconds())
 			http.Error(w, many.Error(), http.StatusTooManyRequests)
 			return
 		}
 	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
 	http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+}
+
+// warn logs that too many tokens are shown, unless it has done so a moment ago.
+func (g *guard) warn(who tries.Known, now time.Time) {
+	last := g.warned.Load()
+	if now.Unix()-last >= int64(warnEvery/time.Second) && g.warned.CompareAndSwap(last, now.Unix()) {
+		g.logger.Warn("tokens that are not good are shown", "from", who.From.String())
+	}
 }
 
 // asReceived gives requests of clients their text before the SDK reads them.

@@ -1,11 +1,14 @@
 package mcp_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -115,6 +118,46 @@ func TestATokenOverHTTPCannotBeGuessed(t *testing.T) {
 	if status[""] != http.StatusUnauthorized || status["Bearer wrong"] != http.StatusTooManyRequests ||
 		status["Bearer secret"] == http.StatusUnauthorized || status["Bearer secret"] == http.StatusTooManyRequests {
 		t.Errorf("after many tries: %v", status)
+	}
+}
+
+// warnings counts the lines of a log about tokens.
+type warnings struct{ atomic.Int64 }
+
+func (w *warnings) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("tokens that are not good")) {
+		w.Add(1)
+	}
+	return len(line), nil
+}
+
+// Who has no tries left does not learn that a token is good, and the log is not filled.
+func TestAGuessedTokenIsNotToldAfterTooManyTries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	var warned warnings
+	g := w.gateway(mcp.Config{Logger: slog.New(slog.NewTextHandler(&warned, nil))}, nil, config).gateway
+	handler := g.Handler("0421")
+	answer := func(from, token string) int {
+		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.RemoteAddr = from + ":1"
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	for n := range 30 {
+		answer("192.0.2.1", fmt.Sprintf("%04d", n))
+	}
+	if code := answer("192.0.2.1", "0421"); code != http.StatusTooManyRequests {
+		t.Errorf("the good token after too many is answered with %d", code)
+	}
+	if code := answer("192.0.2.2", "0421"); code == http.StatusTooManyRequests || code == http.StatusUnauthorized {
+		t.Errorf("from elsewhere it is answered with %d", code)
+	}
+	if n := warned.Load(); n != 1 {
+		t.Errorf("it is logged %d times", n)
 	}
 }
 

@@ -27,9 +27,11 @@ const asRawServer = "SAGENBAUM_TEST_AS_RAW_MCP_SERVER"
 
 const (
 	rawTool   = `{"name":"peek","inputSchema":{"type":"object","least":10.10},"newer":{"b":1,"a":0.50}}`
+	rawBad    = `{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"type":"object","x-mcp-header":"X"}}}}`
 	rawActs   = `{"name":"act","inputSchema":{"type":"object"}}`
 	rawAnswer = `{"newer":{"z":0.10},"content":[{"type":"text","text":"<b>","newer":1.10}],"structuredContent":` +
 		`{"amount":10.10,"big":123456789012345678901234567890,"a":1,"a":2},"_meta":{"price":10.10`
+	rawBare     = `{"structuredContent":{"id":12345678901234567890,"amount":10.10}}`
 	rawContents = `{"contents":[{"uri":"note://all","text":"x","newer":2.50}],"newer":2.50}`
 )
 
@@ -52,12 +54,15 @@ func serveRaw(file string) error {
 			return err
 		}
 		result := map[string]string{
-			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},` +
+			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},` +
 				`"serverInfo":{"name":"raw-server","version":"1"}}`,
-			"tools/list":     `{"tools":[` + rawTool + `,` + rawActs + `]}`,
+			"tools/list":     `{"tools":[` + rawBad + `,` + rawTool + `,` + rawActs + `]}`,
 			"tools/call":     rawAnswer + `}}`,
 			"resources/read": rawContents,
 		}[r.Method]
+		if strings.Contains(string(r.Params), "bare") {
+			result = rawBare
+		}
 		switch {
 		case len(r.ID) == 0 || strings.Contains(string(r.Params), "hang"):
 			continue
@@ -194,7 +199,7 @@ func TestMessagesPassAsTheyAreWritten(t *testing.T) {
 		t.Errorf("the server was sent\n%s", strings.Join(sent, "\n"))
 	}
 	c.says(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)
-	if got := c.answer(5); !strings.Contains(got, rawTool) {
+	if got := c.answer(5); !strings.Contains(got, rawTool) || strings.Contains(got, "x-mcp-header") {
 		t.Errorf("tools are listed as %s", got)
 	}
 	const read = `{"uri":"note://all","newer":{"b":0.10,"a":1}}`
@@ -293,5 +298,43 @@ func TestACancelledCallReachesTheServer(t *testing.T) {
 	c.says(`{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"what_can_be_undone","arguments":{}}}`)
 	if got := c.answer(12); !strings.Contains(got, "in_doubt") {
 		t.Errorf("a call that was cancelled: %s", got)
+	}
+}
+
+// A result without content has its numbers, and is recorded.
+func TestAResultWithoutContentPassesAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.raw(t)
+	c, _ := w.rawClient(t, config)
+	for i, tool := range []string{"peek", "act", "act"} { // the last is answered from the ledger
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"bare":1},`+
+			`"_meta":{"sagenbaum/key":"k"}}}`, 20+i, tool))
+		if got := c.answer(20 + i); !strings.Contains(got, strings.Trim(rawBare, "{}")) {
+			t.Errorf("%s is answered with %s", tool, got)
+		}
+	}
+}
+
+// What only looks like a message with a text is passed on as it is, and ends no connection.
+func TestWhatLooksLikeATextEndsNoServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.raw(t)
+	c, _ := w.rawClient(t, config)
+	for i, params := range []string{`{"uri":"note://sagenbaum/raw"}`,
+		`{"uri":"note://all","_meta":{"sagenbaum/raw":"{"}}`, `{"uri":"note://all","_meta":{"sagenbaum/raw":1}}`} {
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":%s}`, 30+i, params))
+		c.answer(30 + i)
+	}
+	c.says(`{"jsonrpc":"2.0","id":40,"method":"tools/call","params":{"name":"peek","arguments":{}}}`)
+	if got := c.answer(40); got != rawAnswer+`}}` {
+		t.Errorf("the next call is answered with %s", got)
+	}
+	if sent := sentTo(file, "resources/subscribe"); len(sent) == 0 || !strings.Contains(sent[0], "note://sagenbaum/raw") {
+		t.Errorf("the server was sent %s", sent)
+	}
+	if n := len(sentTo(file, "initialize")); n != 1 {
+		t.Errorf("the server was started %d times", n)
 	}
 }

@@ -419,14 +419,26 @@ func (s *Server) Tools(ctx context.Context) ([]*sdk.Tool, error) {
 
 // rawTools gives each tool of a list its text.
 func rawTools(page *sdk.ListToolsResult) error {
+	if len(page.Tools) == 0 {
+		return nil
+	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(memberOf(rawOf(page.Meta), "tools"), &list); err != nil {
 		return err
 	}
-	for i, t := range page.Tools {
-		if i < len(list) {
-			t.Meta = asMeta(list[i])
+	at := 0 // the SDK leaves tools out that it takes for bad ones, and keeps the order of the others
+	for _, t := range page.Tools {
+		for ; at < len(list); at++ {
+			var name string
+			if json.Unmarshal(memberOf(list[at], "name"), &name) == nil && name == t.Name {
+				break
+			}
 		}
+		if at == len(list) {
+			return fmt.Errorf("tool %s has no text", t.Name)
+		}
+		t.Meta = asMeta(list[at])
+		at++
 	}
 	return nil
 }
@@ -457,9 +469,11 @@ func (s *Server) call(ctx context.Context, c toolCall) (*sdk.CallToolResult, err
 	meta := asMeta(c.params)
 	if c.name != "" {
 		meta[callKey] = c.name
-		defer s.calls.done(c.name)
 	}
 	result, err := session.CallTool(ctx, &sdk.CallToolParams{Name: c.tool, Meta: meta})
+	if errors.Is(err, errGivenUp) {
+		return nil, fmt.Errorf("%w: %w", errNotReached, errGivenUp)
+	}
 	if err != nil {
 		if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
 			s.await(ctx, session) // or the next call would find the same session
@@ -489,49 +503,89 @@ func (s *Server) await(ctx context.Context, session *sdk.ClientSession) {
 	}
 }
 
+// answer is how a call has ended.
+type answer struct {
+	result *sdk.CallToolResult
+	err    error
+}
+
+// failed reports whether the server has said that the call failed.
+func (a answer) failed() bool {
+	var wire *jsonrpc.Error
+	return errors.As(a.err, &wire) || a.err == nil && a.result.IsError
+}
+
 // act calls a tool that has an effect. settled is closed once nothing of the call can happen any
-// more: of a call that is given up the server is told, which may go on with it for all that, and it
-// is ended where it has not answered in time. Errors: as call, or why it was given up.
+// more. Errors: as call, or why it was given up.
 func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResult,
 	settled <-chan struct{}, err error) {
-	c.name = fmt.Sprint(s.named.Add(1))
-	type answer struct {
-		result *sdk.CallToolResult
-		err    error
+	ended := make(chan struct{})
+	if ctx.Err() != nil {
+		close(ended)
+		return nil, ended, fmt.Errorf("%w: %w", errNotReached, context.Cause(ctx))
 	}
-	answered, done := make(chan answer, 1), make(chan struct{})
+	c.name = fmt.Sprint(s.named.Add(1))
+	s.calls.begin(c.name)
+	answered := make(chan answer, 1)
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { // ends with the call, at the latest when the server is ended
 		defer cancel()
+		defer s.calls.done(c.name)
 		result, err := s.call(calling, c)
 		answered <- answer{result, err}
-		close(done)
 	}()
 	select {
 	case a := <-answered:
-		<-done
-		return a.result, done, a.err
+		close(ended)
+		return a.result, ended, a.err
 	case <-ctx.Done():
 	}
+	sent := s.calls.giveUp(c.name)
+	go func() { // ends with the call
+		defer close(ended)
+		if sent {
+			s.finish(calling, c, context.Cause(ctx), answered)
+			return
+		}
+		late := time.AfterFunc(s.config.Settle/2, cancel) // a start that takes too long
+		defer late.Stop()
+		<-answered
+	}()
+	if !sent {
+		return nil, ended, fmt.Errorf("%w: %w", errNotReached, context.Cause(ctx))
+	}
+	return nil, ended, context.Cause(ctx)
+}
+
+// finish returns once nothing of a call that was given up can happen any more. It may be answered
+// soon; then it is cancelled, and a server that is told need not answer, nor has it stopped when it
+// answers with an error; and a server that goes on for all that is ended.
+func (s *Server) finish(ctx context.Context, c toolCall, why error, answered <-chan answer) {
+	late := time.NewTimer(s.config.Settle / 4)
+	defer late.Stop()
+	select {
+	case <-answered:
+		return
+	case <-late.C:
+	}
 	go func() { // ends with the call, or its server
-		if err := s.calls.cancel(calling, c.name, context.Cause(ctx).Error()); err != nil {
+		if err := s.calls.cancel(ctx, c.name, why.Error()); err != nil {
 			s.logger.Debug("a server does not know that a call was given up", "server", s.config.Name,
 				"tool", c.tool, "error", err)
 		}
 	}()
-	go func() { // ends with the call
-		late := time.NewTimer(s.config.Settle / 2)
-		defer late.Stop()
-		select {
-		case <-done:
-		case <-late.C:
-			s.logger.Warn("a call that was given up has no answer: its server is ended",
-				"server", s.config.Name, "tool", c.tool)
-			s.kill()
-			cancel()
+	late.Reset(s.config.Settle / 4)
+	select {
+	case a := <-answered:
+		if a.failed() {
+			<-late.C
 		}
-	}()
-	return nil, done, context.Cause(ctx)
+	case <-late.C:
+		s.logger.Warn("a call that was given up has no answer: its server is ended",
+			"server", s.config.Name, "tool", c.tool)
+		s.kill()
+		<-answered
+	}
 }
 
 // kill ends the server at once; the next call starts it again.
@@ -636,8 +690,16 @@ func (s *Server) builtIn(call string, with json.RawMessage, key string) (json.Ra
 // structured is what expressions read of a result: its structured content, else its text, as JSON
 // where it is that.
 func structured(result *sdk.CallToolResult) json.RawMessage {
-	if raw, ok := result.StructuredContent.(json.RawMessage); ok && len(raw) > 0 {
-		return raw
+	switch said := result.StructuredContent.(type) {
+	case nil:
+	case json.RawMessage:
+		if len(said) > 0 {
+			return said
+		}
+	default:
+		if raw, err := encode(said); err == nil {
+			return raw
+		}
 	}
 	said := text(result)
 	if trimmed := strings.TrimSpace(said); trimmed != "" && json.Valid([]byte(trimmed)) {

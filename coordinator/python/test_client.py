@@ -164,6 +164,16 @@ class Tokens(unittest.TestCase):
             self.assertEqual((caught.exception.field, caught.exception.status, caught.exception.stored, len(got)),
                              (error.get("field", "authorization"), status, "nothing", 1))
 
+    def test_an_error_that_is_not_of_the_door_is_that_of_its_status(self):
+        for body in (b"<html>no</html>", b"", b"null", b"[]", b'{"error":"invalid_token"}'):
+            for status, kind in ((401, Unauthorized), (403, Unauthorized), (429, SagenbaumError)):
+                door, got = self.serve(status, {}, body)
+                sb = Sagenbaum.connect(agent="tripper", url=door, token="secret")
+                with self.assertRaises(kind) as caught:
+                    sb.ask("plan.get", plan="p")
+                self.assertEqual((caught.exception.status, caught.exception.problem, len(got)),
+                                 (status, f"status {status}", 1))
+
     def test_no_proxy_gets_it_on_this_machine(self):
         proxy, got = self.serve(200, {}, b'{"of": "proxy"}')
         door, asked = self.serve(200, {}, b'{"of": "door"}')

@@ -90,6 +90,14 @@ function errorOf(status, error) {
   return new (errors[status] ?? SagenbaumError)(error);
 }
 
+/** What an answer says of its error; a proxy before the door may answer with any text. */
+async function errorIn(response) {
+  const answer = await response.json().catch(() => undefined);
+  const error = answer?.error;
+  const known = typeof error === "object" && error !== null && !Array.isArray(error);
+  return known ? error : { problem: `status ${response.status}`, status: response.status };
+}
+
 const longest = 20_000; // ms that one request of the door may wait
 
 function pause(ms, signal) {
@@ -183,10 +191,8 @@ export class Sagenbaum {
           method: "POST", headers: this.headers, body, redirect: "manual",
           signal: anyOf(signal, AbortSignal.timeout(2 * longest)),
         }));
-        const answer = await response.json();
-        if (response.ok) return answer;
-        const error = answer.error ?? { problem: `status ${response.status}`, status: response.status };
-        failed = errorOf(response.status, error);
+        if (response.ok) return await response.json();
+        failed = errorOf(response.status, await errorIn(response));
         if (failed.stored !== "nothing") lost?.();
       } catch (error) {
         if (!(error instanceof SagenbaumError)) lost?.();
@@ -402,7 +408,7 @@ export class Plan {
   async *events({ signal } = {}) {
     const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
       { headers: this.client.headers, signal, redirect: "manual" }));
-    if (!response.ok) throw errorOf(response.status, (await response.json()).error);
+    if (!response.ok) throw errorOf(response.status, await errorIn(response));
     let text = "";
     for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
       text += chunk;

@@ -137,6 +137,22 @@ test("a token that is not good is not shown again", async () => {
   }
 });
 
+test("an error that is not of the door is that of its status", async () => {
+  for (const body of ["<html>no</html>", "", "null", "[]", '{"error":"invalid_token"}']) {
+    for (const [status, kind] of [[401, Unauthorized], [403, Unauthorized], [429, SagenbaumError]]) {
+      let asked = 0;
+      const fetch = async () => { asked++; return new Response(body, { status }); };
+      const sb = await Sagenbaum.connect({ agent: "tripper", url: "http://127.0.0.1:1", token: "secret", fetch });
+      const wanted = (e) => e instanceof kind && e.status === status && e.problem === `status ${status}`;
+      await assert.rejects(sb.ask("plan.get", { plan: "p" }), wanted);
+      sb.ask = async () => ({ state: "open", plan: "p" });
+      const p = await sb.begin({ id: "p" });
+      await assert.rejects(p.events().next(), wanted);
+      assert.equal(asked, 2);
+    }
+  }
+});
+
 test("a token goes to the door that its credentials name, and nowhere else", async () => {
   const got = [];
   const thief = createServer((request, response) => {

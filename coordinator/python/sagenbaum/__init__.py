@@ -127,7 +127,9 @@ def _text(error: BaseException) -> str:
 _errors = {401: Unauthorized, 403: Unauthorized, 409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable}
 
 
-def _error(status: int, error: dict[str, Any]) -> SagenbaumError:
+def _error(status: int, error: Any) -> SagenbaumError:
+    if not isinstance(error, dict):  # a proxy before the door may answer with any text
+        error = {"status": status, "problem": f"status {status}"}
     if status in (401, 403):
         error = {"status": status, "code": "unauthorized", "field": "authorization", "stored": "nothing", **error}
     if status == 429 and error.get("field") == "authorization":  # for tokens that are not good
@@ -226,8 +228,8 @@ class _Door:
                                       "want": "the address of the door itself"}) from None
             try:
                 error = json.load(failed)["error"]
-            except (ValueError, KeyError, OSError):
-                error = {"status": failed.code, "problem": f"status {failed.code}"}
+            except (ValueError, LookupError, TypeError, OSError, http.client.HTTPException):
+                error = None
             raise _error(failed.code, error) from None
         except (OSError, http.client.HTTPException, ValueError) as failed:
             raise Unavailable({"status": 503, "code": "unavailable", "stored": "unknown",

@@ -22,6 +22,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Config says what Start runs in the process of a program. Only Dir is required.
@@ -60,7 +61,8 @@ type Server struct {
 // and the tenants are held. ctx bounds the start alone; Close ends what it has started.
 //
 // Errors: *ledger.Refused for a bad configuration, embedded.ErrInUse for a folder that another
-// process uses, host.ErrNoRoom for a full disk, ctx's, or what the folder said.
+// process uses, host.ErrNoRoom for a full disk, one that names the tenants that are halted, ctx's,
+// or what the folder said.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
@@ -170,7 +172,7 @@ func (s *Server) await(ctx context.Context) error {
 		}
 	}()
 	if s.host.Await(ctx) {
-		return nil
+		return halted(s.host.Health())
 	}
 	select {
 	case <-s.ended:
@@ -178,6 +180,17 @@ func (s *Server) await(ctx context.Context) error {
 	default:
 		return fmt.Errorf("cannot start: %w", ctx.Err())
 	}
+}
+
+// halted is an error that names the tenants for which nothing is done.
+func halted(tenants []host.TenantHealth) error {
+	var errs []error
+	for _, t := range tenants {
+		if t.Mode == api.ModeHalted {
+			errs = append(errs, fmt.Errorf("cannot start: tenant %s is halted: %s", t.Tenant, t.Problem))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Connect returns a connection for agents and workers, through memory and with all permissions.
@@ -200,7 +213,8 @@ func (s *Server) URL() string { return s.server.URL() }
 func (s *Server) Host() *host.Host { return s.host }
 
 // Ended is closed when nothing is folded or sent any more: after Close, or because the disk has
-// failed, which Close then returns. Start goes on from the same folder.
+// failed, which Close then returns. Start goes on from the same folder; after host.ErrState in a new
+// process.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Close ends the host and the server, and returns when all is on disk and the folder is free.

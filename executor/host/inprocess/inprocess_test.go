@@ -3,6 +3,8 @@ package inprocess
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,5 +172,26 @@ func TestALocalHostEndsWithItsServer(t *testing.T) {
 	<-l.Ended()
 	if err := l.Close(); !errors.Is(err, host.ErrMute) {
 		t.Errorf("%v, want %v", err, host.ErrMute)
+	}
+}
+
+// A tenant whose ledger is gone is halted, and Start says so.
+func TestStartNamesTheTenantsThatAreHalted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, conn := startLocal(t, Config{Dir: dir, Tenants: []string{"lost"}})
+	localPlan(t, conn, "lost", "p")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(ServerDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Start(t.Context(), Config{Dir: dir, Tenants: []string{"lost"}}); err == nil ||
+		!strings.Contains(err.Error(), "tenant lost is halted") {
+		t.Errorf("Start says %v", err)
+		if l != nil {
+			_ = l.Close()
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -107,9 +108,14 @@ const (
 	BrokenFolder = "state" + brokenSuffix
 )
 
-// isLocked reports whether another process holds the folder.
+// lockedHere is what Pebble says, without a value of its own, of a folder that this process holds:
+// a store whose disk has failed keeps its lock until the process ends.
+const lockedHere = "lock held by current process"
+
+// isLocked reports whether another process holds the folder, or a store of this one.
 func isLocked(err error) bool {
-	return errors.Is(err, errWouldBlock) || errors.Is(err, errAgain)
+	return errors.Is(err, errWouldBlock) || errors.Is(err, errAgain) ||
+		err != nil && strings.Contains(err.Error(), lockedHere)
 }
 
 // pebbleLog sends Pebble's chatter to the debug level.

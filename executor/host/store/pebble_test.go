@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -75,4 +77,24 @@ func scanned(kv rows.KV, from, to []byte) string {
 		out = fmt.Appendf(out, "%s=%s;", k, v)
 	}
 	return string(out)
+}
+
+// A folder that a store of this process holds is not moved from under it.
+func TestAStoreThatIsOpenIsNotMovedAside(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := filepath.Join(root, "state")
+	db, err := Open(dir, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 2 {
+		if _, err := Open(dir, slog.New(slog.DiscardHandler), nil); !isLocked(err) {
+			t.Errorf("it is opened again with %v", err)
+		}
+	}
+	if _, err := os.Stat(dir + brokenSuffix); !os.IsNotExist(err) {
+		t.Errorf("it was moved aside: %v", err)
+	}
 }

@@ -154,6 +154,14 @@ func (t *Tries) Right(who Known, now time.Time) {
 	t.known[who] = now
 }
 
+// Knows reports whether someone is remembered for having been right.
+func (t *Tries) Knows(who Known) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.known[who]
+	return ok
+}
+
 // drop makes room for one more who was right.
 func (t *Tries) drop() {
 	if len(t.known) < knownKept {
