@@ -400,14 +400,16 @@ func isChanged(a *action) bool {
 	return a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED && a.row.Change == pb.Change_CHANGE_FOREIGN
 }
 
-// keepFound keeps what is there now, as a probe or the worker of the undo says.
+// keepFound keeps what is there now, as a probe or the worker of the undo says. Where that is not
+// told, or too large to be kept, what was found before stays: an undo that is conditional on it is
+// refused by its provider, and one without a condition would not be.
 func keepFound(a *action, found []byte) {
 	s := a.plan.s
-	key := rows.Payloads.Key(a.id)
-	payload := s.payloadAt(key)
-	if len(found) == 0 && len(payload.Found) == 0 {
+	if len(found) == 0 || len(found) > outputMax {
 		return
 	}
+	key := rows.Payloads.Key(a.id)
+	payload := s.payloadAt(key)
 	payload.Found = found
 	rows.Payloads.SetKey(s.tx, key, payload)
 }
@@ -416,12 +418,18 @@ func keepFound(a *action, found []byte) {
 const noteChanged = "changed by someone else: it is not as the forward left it, and the undo " +
 	"would overwrite that"
 
+// noteChangedOrTried is why an action is its owner's of which no one can tell whose change it was.
+const noteChangedOrTried = "it is not as the forward left it: someone else has changed it, or an " +
+	"attempt of its undo whose answer was lost"
+
 // parkChanged gives what someone else has changed to its owner; false: it has not been.
 func parkChanged(a *action) bool {
 	if a.row.Change != pb.Change_CHANGE_FOREIGN {
 		return false
 	}
-	a.row.Note = noteChanged
+	if a.row.Note = noteChanged; a.row.Attempt > 0 {
+		a.row.Note = noteChangedOrTried
+	}
 	a.park()
 	return true
 }

@@ -56,11 +56,14 @@ func (e Entry) Under(fold uint32) Entry {
 }
 
 // saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody
-// else's, of which readers of before readerOfChanges do not know.
+// else's, or about the doubt of an open plan, of which readers of before readerOfChanges do not know.
 func saysUnchanged(r *pb.Record) bool {
+	if len(r.GetPayload().GetFound()) > 0 {
+		return true
+	}
 	switch k := r.GetKind().(type) {
 	case *pb.Record_CompensationRegistered:
-		return k.CompensationRegistered.Unchanged != ""
+		return k.CompensationRegistered.Unchanged != "" || k.CompensationRegistered.AskAfterNs != 0
 	case *pb.Record_RetryRequested:
 		return k.RetryRequested.Overwrite
 	case *pb.Record_CompensationReported:
@@ -102,8 +105,11 @@ func clearUnchanged(r *pb.Record) *pb.Record {
 		return r
 	}
 	r = proto.CloneOf(r)
+	if r.Payload != nil {
+		r.Payload.Found = nil
+	}
 	if c := r.GetCompensationRegistered(); c != nil {
-		c.Unchanged = ""
+		c.Unchanged, c.AskAfterNs = "", 0
 	}
 	if c := r.GetRetryRequested(); c != nil {
 		c.Overwrite = false

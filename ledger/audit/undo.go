@@ -109,7 +109,18 @@ func noteChange(b *book, c *claim) {
 		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
 		return
 	}
-	a.change, a.changeNs, a.found = k.Change, b.now, c.Record.Payload.GetOutput()
+	a.change, a.changeNs = k.Change, b.now
+	a.keepFound(c.Record.Payload.GetOutput())
+}
+
+// foundMax is the largest of what is there that is kept, in bytes.
+const foundMax = 16 << 10
+
+// keepFound keeps what is there, where that is told and not too large; else what was found before.
+func (a *action) keepFound(found []byte) {
+	if len(found) > 0 && len(found) <= foundMax {
+		a.found = found
+	}
 }
 
 // isForeign: someone else has changed what it is about.
@@ -224,7 +235,8 @@ func noteFailure(b *book, c *claim) {
 	a.unserved, a.failedForNow = k.Unserved, !k.Final && !k.InDoubt
 	a.dropReport()
 	if k.Changed {
-		a.change, a.overwrite, a.found = pb.Change_CHANGE_FOREIGN, false, c.Record.Payload.GetOutput()
+		a.change, a.overwrite = pb.Change_CHANGE_FOREIGN, false
+		a.keepFound(c.Record.Payload.GetOutput())
 	}
 	if k.InDoubt { // its worker may be at work for as long again
 		a.aliveUntilNs = max(a.aliveUntilNs,
@@ -319,7 +331,7 @@ func (a *action) noteToken(attempt uint32, worker string) {
 func noteReport(b *book, c *claim) {
 	k, a := c.Record.GetCompensationReported(), c.a
 	if k.Answer == pb.Answer_ANSWER_CHANGED {
-		a.found = c.Record.Payload.GetOutput()
+		a.keepFound(c.Record.Payload.GetOutput())
 	}
 	if a.ahead != nil { // it was sent, and is done before its turn
 		b.callBack(c.p, a)
