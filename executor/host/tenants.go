@@ -114,6 +114,9 @@ func (h *Host) Await(ctx context.Context) bool {
 	return true
 }
 
+// Halted reports whether a guard has failed, so that nothing is done for the tenant.
+func (t TenantHealth) Halted() bool { return t.Mode == api.ModeHalted }
+
 // starts reports whether a tenant is about to be held.
 func starts(t TenantHealth) bool {
 	return t.Mode == api.ModeStarting || t.Mode == api.ModeStandby && t.Problem == ""

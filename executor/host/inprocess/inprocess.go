@@ -22,7 +22,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Config says what Start runs in the process of a program. Only Dir is required.
@@ -186,8 +185,9 @@ func (s *Server) await(ctx context.Context) error {
 func halted(tenants []host.TenantHealth) error {
 	var errs []error
 	for _, t := range tenants {
-		if t.Mode == api.ModeHalted {
-			errs = append(errs, fmt.Errorf("cannot start: tenant %s is halted: %s", t.Tenant, t.Problem))
+		if t.Halted() {
+			errs = append(errs,
+				fmt.Errorf("cannot start: tenant %s is halted: %s", t.Tenant, t.Problem))
 		}
 	}
 	return errors.Join(errs...)
@@ -213,8 +213,8 @@ func (s *Server) URL() string { return s.server.URL() }
 func (s *Server) Host() *host.Host { return s.host }
 
 // Ended is closed when nothing is folded or sent any more: after Close, or because the disk has
-// failed, which Close then returns. Start goes on from the same folder; after host.ErrState in a new
-// process.
+// failed, which Close then returns. Start goes on from the same folder, after host.ErrState in a
+// new process.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Close ends the host and the server, and returns when all is on disk and the folder is free.
