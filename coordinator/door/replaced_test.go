@@ -8,8 +8,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
-// TestAnOutcomeOfAReplacedWriterIsNoYes where the action is not its own: nothing of it is recorded.
-// What it says of the actions that it has registered still counts.
+// TestAnOutcomeOfAReplacedWriterIsNoYes where the action is not its own, or where it says that its
+// own has not happened, for the plan's writer may have called it once more: nothing of it is
+// recorded. That an action that it has registered has happened still counts.
 func TestAnOutcomeOfAReplacedWriterIsNoYes(t *testing.T) {
 	l := newLive(t)
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","writer":"one"}`)
@@ -25,9 +26,12 @@ func TestAnOutcomeOfAReplacedWriterIsNoYes(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	l.good(l.post, "tripper", "plan.outcome", `{"plan":"p","action":"a","outcome":"not_taken","writer":"one"}`)
+	l.refused(l.post, "tripper", "plan.outcome",
+		`{"plan":"p","action":"a","outcome":"not_taken","writer":"one"}`, 409, "writer")
+	l.good(l.post, "tripper", "plan.outcome",
+		`{"plan":"p","action":"a","outcome":"completed","output":{"booking":"1"},"writer":"one"}`)
 	plan := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)
-	if got := plan["acts"].([]any)[0].(map[string]any); got["outcome"] != "failed" {
+	if got := plan["acts"].([]any)[0].(map[string]any); got["outcome"] != "completed" {
 		t.Errorf("recorded: %v", got)
 	}
 }

@@ -129,8 +129,9 @@ func (l *linter) restoring(c contract.Contract) {
 		b, err := l.programs.Binding(argument.Text(c.Inverse.With[name]))
 		if err == nil && b.Reads("before") {
 			l.warn("inverse", "it puts back what was there before, and may overwrite what someone else "+
-				"has written since", "add unchanged, as in probe.etag != null && probe.etag == output.etag, with a probe that "+
-				"finds what is there, and pass =probe.etag for the provider to compare")
+				"has written since", "add unchanged, as in probe.etag != null && probe.etag == "+
+				"output.etag, with a probe that finds what is there, and pass =probe.etag for the "+
+				"provider to compare")
 			return
 		}
 	}
