@@ -56,7 +56,8 @@ func (e Entry) Under(fold uint32) Entry {
 }
 
 // saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody
-// else's, or about the doubt of an open plan, of which readers of before readerOfChanges do not know.
+// else's, or about the doubt of an open plan, of which readers of before readerOfChanges do not
+// know.
 func saysUnchanged(r *pb.Record) bool {
 	if len(r.GetPayload().GetFound()) > 0 {
 		return true
