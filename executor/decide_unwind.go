@@ -84,7 +84,7 @@ func (d *decider) report(p *plan, a *action) bool {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: failed}
-	if found := a.plan.s.payload(a.id).Found; failed.Changed && len(found) > 0 { // at most outputMax
+	if found := a.plan.s.payload(a.id).Found; failed.Changed && len(found) > 0 { // at most FoundMax
 		r.Payload = &pb.Payload{Output: found}
 	}
 	return d.propose(r)

@@ -405,7 +405,7 @@ func isChanged(a *action) bool {
 // refused by its provider, and one without a condition would not be.
 func keepFound(a *action, found []byte) {
 	s := a.plan.s
-	if len(found) == 0 || len(found) > outputMax {
+	if len(found) == 0 || len(found) > ledger.FoundMax {
 		return
 	}
 	key := rows.Payloads.Key(a.id)

@@ -251,3 +251,36 @@ func TestEarlierHoldersCompareNothing(t *testing.T) {
 		t.Errorf("%s: %v, %v", got.State, got.Actions, got.Orphans)
 	}
 }
+
+// TestAReportOfALargeStateDoesNotStopTheTenant: what a worker says is there now is kept up to a
+// bound, and what becomes of its report fits into a commit.
+func TestAReportOfALargeStateDoesNotStopTheTenant(t *testing.T) {
+	w := newShared(t, etagUnchanged, "e1", "working").left("e1")
+	w.play("fail turn @1m")
+	key := ""
+	for _, r := range w.effective() {
+		if k := r.GetCompensationDispatched(); k != nil {
+			key = k.Key
+		}
+	}
+	report := func(size int) *pb.Record {
+		return &pb.Record{Plan: "p", Action: "a",
+			Payload: &pb.Payload{Output: []byte(`"` + strings.Repeat("x", size) + `"`)},
+			Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: 1,
+				Key: key, Answer: pb.Answer_ANSWER_CHANGED, Code: "c"}}}
+	}
+	size := ledger.CommitSizeMax
+	for ; ; size-- {
+		if _, err := ledger.EncodeCommit([]*pb.Record{report(size)}); err == nil {
+			break // the largest report that the stream takes
+		}
+	}
+	got := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, report(size))
+	if got[0].Verdict != Effective {
+		t.Fatalf("%+v", got)
+	}
+	records := w.state.Decide(Input{EpochNs: w.now, SizeMax: ledger.CommitSizeMax})
+	if _, err := ledger.EncodeCommit(records); err != nil || len(records) == 0 {
+		t.Errorf("%d records: %v", len(records), err)
+	}
+}

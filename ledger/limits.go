@@ -34,6 +34,7 @@ const (
 	ContractMax = 32 << 10 // bytes of a published contract
 	ToolsMax    = 32       // that one agent task may call
 	PromptMax   = 8 << 10  // bytes of an agent task's prompt
+	FoundMax    = 16 << 10 // bytes that are kept of what someone else has changed, as it is now
 
 	AttemptsMax    = 100
 	BackoffMax     = 24 * time.Hour

@@ -113,12 +113,9 @@ func noteChange(b *book, c *claim) {
 	a.keepFound(c.Record.Payload.GetOutput())
 }
 
-// foundMax is the largest of what is there that is kept, in bytes.
-const foundMax = 16 << 10
-
 // keepFound keeps what is there, where that is told and not too large; else what was found before.
 func (a *action) keepFound(found []byte) {
-	if len(found) > 0 && len(found) <= foundMax {
+	if len(found) > 0 && len(found) <= ledger.FoundMax {
 		a.found = found
 	}
 }

@@ -54,6 +54,10 @@ var shell = map[string][]mutant{
 			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
 	},
 	"executor": { // what too few worlds of the simulator come to
+		{"what is there is kept whatever its size", "executor/step.go",
+			"if len(found) == 0 || len(found) > ledger.FoundMax {", "if len(found) == 0 {"},
+		{"what is not told is there no more", "executor/step.go",
+			"if len(found) == 0 || len(found) > ledger.FoundMax {", "if len(found) > ledger.FoundMax {"},
 		{"what is not there while its plan is open is not undone", "executor/doubt.go",
 			"if k.Presence == pb.Presence_PRESENCE_ABSENT {\n\t\ta.row.Note",
 			"if k.Presence == pb.Presence_PRESENCE_ABSENT && s.a == nil {\n\t\ta.row.Note"},

@@ -64,7 +64,7 @@ func rewritten(t *testing.T, file, was, is string) string {
 func laterVersion(t *testing.T) (path string) {
 	t.Helper()
 	limits, codec := cmdtest.InCheckout(t, "ledger", "limits.go"), cmdtest.InCheckout(t, "ledger", "codec.go")
-	fold := cmdtest.InCheckout(t, "executor", "doc.go")
+	fold := cmdtest.InCheckout(t, "executor", "state.go")
 	replace := map[string]string{
 		limits: raised(t, limits, "ReaderVersion"),
 		codec:  rewritten(t, codec, "version := uint64(1)", "version := uint64(ReaderVersion)"),
