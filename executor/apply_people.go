@@ -317,14 +317,11 @@ func (a *action) committedAs(ofAction bool) (*plan, back) {
 
 // undoesToo reports whether the plan that undoes a committed one undoes a part of it, too.
 func undoesToo(p *plan, part back) bool {
-	u, first := p.undoer(), uint32(1)
+	u := p.undoer()
 	if u == nil {
 		return false
 	}
-	if part.action != "" {
-		first = p.s.number(p.id, part.action)
-	}
-	reached := p.reach(part, first)
+	reached := p.reach(part, firstOf(p, part))
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := p.action(n)
 		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) {

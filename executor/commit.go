@@ -381,8 +381,7 @@ func (p *plan) heldSetRetired(k *pb.HeldSetRetired) Result {
 // commitWork reports whether a commit that waits calls for a decision about a plan.
 func commitWork(r *rowspb.PlanRow) bool {
 	root := r.Phase == rowspb.Phase_PHASE_COMMITTING
-	return len(r.Parked) > 0 || len(r.Duplicated) > 0 ||
-		len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
+	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
 		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE &&
 			!orphaned(r)
 }

@@ -224,8 +224,6 @@ func (d *decider) step(p *plan) bool {
 		switch t := p.row.Turned; {
 		case p.row.Fired != nil:
 			return d.unwind(p)
-		case len(p.row.Duplicated) > 0:
-			return d.fireDuplicate(p, d.state.action(p.id, p.row.Duplicated[0]))
 		case t != nil && !t.Clocked:
 			return d.fireTurned(p)
 		case child(p.row) || p.row.Phase == rowspb.Phase_PHASE_COMMITTING:

@@ -270,8 +270,7 @@ func (d *decider) readVerify(p *plan, a *action, reply *api.Reply) (pb.Presence,
 // readChange reads into k whether what a probe has found is as the forward left it. It is an error
 // not to know only where an attempt waits for that alone; elsewhere it is asked once more.
 func (d *decider) readChange(p *plan, a *action, reply *api.Reply, k *pb.ProbeAnswered) error {
-	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
-	if !there || !compares(a) || p.committing() {
+	if !finds(k) || !compares(a) || p.committing() {
 		return nil
 	}
 	value, err := a.read(a.fixed.Compensation.Unchanged,

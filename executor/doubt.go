@@ -99,7 +99,7 @@ func landOpenly(a *action) {
 	p.touch()
 }
 
-// What an open plan asks about a doubt, and what it makes of the answer (see windows.go for when).
+// What an open plan asks about a doubt, and what it makes of the answer.
 
 // mayAskOpenly reports why the world must not be asked about an action of an open plan, or "".
 func (s about) mayAskOpenly(k *pb.ProbeAsked) string {

@@ -78,9 +78,9 @@ func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
 // duplicateFired owes the extra effects that a probe found (S98).
 func (s *fold) duplicateFired(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
-	asks := p.row.Phase == rowspb.Phase_PHASE_UNWINDING || s.meta.HolderFold >= ledger.AskedSince
-	if !asks || a == nil || p.row.Phase == rowspb.Phase_PHASE_COMMITTING ||
-		!slices.Contains(p.row.Duplicated, a.id.N) {
+	fires := p.row.Phase == rowspb.Phase_PHASE_UNWINDING ||
+		p.row.Phase == rowspb.Phase_PHASE_OPEN && s.meta.HolderFold >= ledger.AskedSince
+	if !fires || a == nil || !slices.Contains(p.row.Duplicated, a.id.N) {
 		return void("no extra effect of action %s of plan %s waits for its lease", s.e.Record.Action,
 			p.id)
 	}
@@ -108,12 +108,8 @@ func (s about) duplicate(ref string) {
 		ExternalRef: ref,
 		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row),
 	}, nil)
-	switch a.plan.row.Phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
+	if a.plan.row.Phase == rowspb.Phase_PHASE_OPEN {
 		s.about(d).rewindDuty(noteExtra)
-		return
-	case rowspb.Phase_PHASE_COMMITTED:
-		s.about(d).committedDuty(noteExtra)
 		return
 	}
 	d.joinUnwind()
@@ -125,7 +121,7 @@ func (s about) duplicate(ref string) {
 	}
 }
 
-// noteExtra is why an extra effect that was found while its plan did not unwind is undone.
+// noteExtra is why an extra effect that was found while its plan was open is undone.
 const noteExtra = "its effect is there more than once: the extra one is undone"
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".

@@ -271,7 +271,6 @@ const closedShown = 20
 
 // staysCommitted says why a committed plan cannot be undone, or a part of it, or "".
 func staysCommitted(p *plan, to back) string {
-	first := uint32(1)
 	switch {
 	case child(p.row):
 		return fmt.Sprintf("plan %s is a part of plan %s: unwind that one", p.id, p.root().id)
@@ -283,19 +282,14 @@ func staysCommitted(p *plan, to back) string {
 		if why := p.notFrom(to.action); why != "" {
 			return "compensation_requested.from_action: " + why
 		}
-		first = p.s.number(p.id, to.action)
-	case to.savepoint != "":
-		sp := savepoint(p, to.savepoint)
-		if sp == nil {
-			return fmt.Sprintf("compensation_requested.to_savepoint: plan %s has no savepoint %q", p.id,
-				to.savepoint)
-		}
-		first = sp.Actions + 1
+	case to.savepoint != "" && savepoint(p, to.savepoint) == nil:
+		return fmt.Sprintf("compensation_requested.to_savepoint: plan %s has no savepoint %q", p.id,
+			to.savepoint)
 	}
 	if busy := p.unfinished(); busy != nil {
 		return fmt.Sprintf("plan %s, a part of it, is %s: wait for its end", busy.id, stateName(busy.row))
 	}
-	gone := p.irreversibleNow(p.reach(to, first))
+	gone := p.irreversibleNow(p.reach(to, firstOf(p, to)))
 	if len(gone) == 0 {
 		return ""
 	}
@@ -307,17 +301,22 @@ func staysCommitted(p *plan, to back) string {
 		strings.Join(gone[:min(len(gone), closedShown)], "; ") + more
 }
 
+// firstOf is the number of the first action of a plan that an unwind to a savepoint, or from an
+// action on, may reach.
+func firstOf(p *plan, to back) uint32 {
+	switch {
+	case to.action != "":
+		return p.s.number(p.id, to.action)
+	case to.savepoint != "":
+		return savepoint(p, to.savepoint).Actions + 1
+	}
+	return 1
+}
+
 // undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted), and
 // tells the agent.
 func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
-	first := uint32(1)
-	switch {
-	case to.action != "":
-		first = s.number(p.id, to.action)
-	case to.savepoint != "":
-		first = savepoint(p, to.savepoint).Actions + 1
-	}
-	u := s.copyCommitted(p, p.id+undoneSuffix, p.reach(to, first), "")
+	u := s.copyCommitted(p, p.id+undoneSuffix, p.reach(to, firstOf(p, to)), "")
 	u.row.Phase = rowspb.Phase_PHASE_OPEN
 	s.meta.Ended--
 	s.meta.Open++

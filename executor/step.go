@@ -260,9 +260,8 @@ func unservedAfter(c *pb.CompensationRegistered) int64 {
 // unservedFrom is the epoch from which on the call that is out may be given up because
 // no one takes it; 0: never.
 func unservedFrom(a *action) int64 {
-	switch {
-	case asksOpenly(a):
-	case a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
+	out := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.fixed.Child == ""
+	if !out && !asksOpenly(a) {
 		return 0
 	}
 	switch {
@@ -344,11 +343,22 @@ func unchanged(a *action) bool {
 		a.plan.s.meta.TimeNs-a.row.ChangeNs <= unchangedNs
 }
 
+// finds reports whether an answer says that the effect is there.
+func finds(k *pb.ProbeAnswered) bool {
+	return k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
+}
+
+// tellsChange reports whether an answer may say that an action was changed: its contract asks, and
+// the question is about the effect before an undo.
+func tellsChange(a *action, k *pb.ProbeAnswered) bool {
+	return a.fixed.Compensation.GetUnchanged() != "" && !a.plan.committing() &&
+		k.Question != pb.Question_QUESTION_VERIFY
+}
+
 // mustJudge reports whether an answer that finds the effect has to say whether it was changed:
 // an attempt waits for that alone.
 func mustJudge(a *action, k *pb.ProbeAnswered) bool {
-	there := k.Presence == pb.Presence_PRESENCE_PRESENT || k.Presence == pb.Presence_PRESENCE_DUPLICATE
-	return there && compares(a) && (k.Question == pb.Question_QUESTION_UNCHANGED ||
+	return finds(k) && compares(a) && (k.Question == pb.Question_QUESTION_UNCHANGED ||
 		k.Question == pb.Question_QUESTION_UNDO && a.row.AskedToSend)
 }
 
@@ -362,8 +372,7 @@ func misjudged(a *action, k *pb.ProbeAnswered) string {
 		return ""
 	case !known:
 		return fmt.Sprintf("change %d is none that this version knows", k.Change)
-	case a.fixed.Compensation.GetUnchanged() == "" || k.Question == pb.Question_QUESTION_VERIFY ||
-		a.plan.committing():
+	case !tellsChange(a, k):
 		return "nothing asks whether action " + a.fixed.Id + " was changed"
 	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		return "an inconclusive answer says nothing of a change of action " + a.fixed.Id
@@ -375,12 +384,8 @@ func misjudged(a *action, k *pb.ProbeAnswered) string {
 // may make its write conditional on it.
 func (s about) compared(k *pb.ProbeAnswered) {
 	a := s.a
-	if a.fixed.Compensation.GetUnchanged() == "" || a.plan.committing() ||
-		k.Question == pb.Question_QUESTION_VERIFY {
+	if !tellsChange(a, k) || a.row.Overwrite { // that goes out over what its owner has seen
 		return
-	}
-	if a.row.Overwrite {
-		return // it goes out over what its owner has seen
 	}
 	a.row.Change, a.row.ChangeNs = k.Change, s.meta.TimeNs
 	keepFound(a, s.e.Record.Payload.GetOutput())

@@ -224,6 +224,8 @@ var clauseCases = []struct {
 	{"I25.depth", fires, func(s *scene) { s.record.GetLeaseFired().Depth = 2 }},
 	{"I25.chain", fires, func(s *scene) { s.record.GetLeaseFired().Chain = []*pb.Link{{Plan: "q"}} }},
 	{"I11.duplicate", firesExtra, func(s *scene) { s.a.duplicates = nil }},
+	{"I11.duplicate", firesExtra, func(s *scene) { s.p.phase = ledger.StateCommitted }},
+	{"I11.duplicate", firesExtra, func(s *scene) { s.a.doubt = doubtAsked }},
 	{"I14.once", fires, func(s *scene) { s.p.hasFired = map[string]place{"\x00low": {7, 0}} }},
 	{"I11.text", fires, func(s *scene) { s.p.leases[0].text = "1 == 1" }},
 	{"I11.read", fires, func(s *scene) { s.record.GetLeaseFired().Readings = []*pb.Reading{{Name: "x"}} }},

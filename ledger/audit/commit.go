@@ -323,23 +323,25 @@ func (a *action) askAgain(c *claim, from int64) int64 {
 	return min(c.Record.EpochNs, epochMax) + min(wait, max(longest, first))
 }
 
-// owesExtra has the duty for an extra effect undone: by the unwind that is under way, or by one
-// of this duty alone.
-func owesExtra(b *book, c *claim, d *action) {
-	switch p := c.p; p.phase {
-	case ledger.StateOpen, ledger.StateCommitting:
+// owesExtra reports whether an extra effect is owed at once: by the unwind that is under way, or
+// by an open plan that asks.
+func (c *claim) owesExtra() bool {
+	return c.p.phase == ledger.StateUnwinding ||
+		c.p.phase == ledger.StateOpen && c.b.rules >= ledger.AskedSince
+}
+
+// oweExtra has the duty for an extra effect undone: by the unwind that is under way, or by one of
+// this duty alone.
+func oweExtra(b *book, c *claim, d *action) {
+	p := c.p
+	if p.phase == ledger.StateOpen {
 		if p.signal == "" && p.fromAction == "" {
 			b.wants(p, signalCancelled, noteMore, back{savepoint: d.id})
 		}
-	case ledger.StateCommitted:
-		b.reviewDoubt(p, d)
-		if p.undoneAs == "" {
-			b.page(p, d, api.PageQuarantined, c.Address)
-		}
-	default:
-		if d.undo = owed; !d.namesExtra() && p.isReady(d) {
-			d.undo = exhausted // its compensation would not know which
-		}
+		return
+	}
+	if d.undo = owed; !d.namesExtra() && p.isReady(d) {
+		d.undo = exhausted // its compensation would not know which
 	}
 }
 

@@ -442,6 +442,6 @@ func noteExtra(b *book, c *claim) {
 			outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
 			approved: a.approved, extra: p.holdsLeases(),
 		})
-		owesExtra(b, c, d)
+		oweExtra(b, c, d)
 	}
 }

@@ -116,7 +116,8 @@ var leaseChapters = map[string]*chapter{
 			clause{"I11.duplicate",
 				"The lease on extra effects fires for effects that a probe found.",
 				func(c *claim) judgement {
-					waits := c.a != nil && len(c.a.duplicates) > 0 && c.a.doubt == ""
+					waits := c.a != nil && len(c.a.duplicates) > 0 && c.a.doubt == "" &&
+						c.owesExtra()
 					return unless(waits || c.Record.GetLeaseFired().Lease != leaseDuplicate,
 						"no extra effect of action %s of plan %s waits", c.Record.Action, c.p.id)
 				}}),
