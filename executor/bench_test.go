@@ -14,7 +14,7 @@ import (
 )
 
 // benchLedger is a log of plans of 5 actions each, with bindings and a deadline:
-// pairs and outcomes in turn, then end.
+// pairs and outcomes in turn, then end. Its holder is of this version: others read less of a record.
 func benchLedger(b testing.TB, plans int, end func() *pb.Record) []ledger.Entry {
 	b.Helper()
 	var entries []ledger.Entry
@@ -31,7 +31,8 @@ func benchLedger(b testing.TB, plans int, end func() *pb.Record) []ledger.Entry 
 		entries = append(entries, list...)
 	}
 	store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
-		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h",
+			FoldVersion: FoldVersion}}})
 	for i := range plans {
 		plan := fmt.Sprintf("plan-%06d", i)
 		agent := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: plan}

@@ -23,12 +23,14 @@ const InstantWanted = "an instant from 1970 to 2261"
 
 // CheckSpan refuses a duration that is given, and is not from DurationMin to most.
 func CheckSpan(field string, d, most time.Duration) error {
-	if d == 0 || d >= DurationMin && d <= most {
+	if inSpan(d, most) {
 		return nil
 	}
 	return Refuse(field, d.String(), fmt.Sprintf("%v to %.0fh, or nothing", DurationMin,
 		most.Hours()))
 }
+
+func inSpan(d, most time.Duration) bool { return d == 0 || d >= DurationMin && d <= most }
 
 // InstantNs is an instant in unix ns. Errors: a *Refused of the field.
 func InstantNs(field string, t time.Time) (int64, error) {
@@ -87,9 +89,9 @@ type span struct {
 }
 
 func spans(at string, list ...span) error {
-	for _, s := range list {
-		if err := CheckSpan(at+s.name, time.Duration(s.ns), s.most); err != nil {
-			return err
+	for _, s := range list { // for every record of the fold: a name is made where it is told
+		if d := time.Duration(s.ns); !inSpan(d, s.most) {
+			return CheckSpan(at+s.name, d, s.most)
 		}
 	}
 	return nil

@@ -58,35 +58,32 @@ func (s Source) Writer() string { return s.Class.String() + " " + s.Name }
 
 // ParseSubject reads a subject; ok is false when it is none of the above.
 func ParseSubject(subject string) (s Source, ok bool) {
-	part := strings.Split(subject, ".")
-	if len(part) < 3 || part[0] != "saga" || !ValidToken(part[1]) {
+	root, rest, _ := strings.Cut(subject, ".")
+	tenant, rest, ok := strings.Cut(rest, ".")
+	if !ok || root != "saga" || !ValidToken(tenant) {
 		return Source{}, false
 	}
-	s.Tenant = part[1]
+	s.Tenant = tenant
+	name, rest, more := strings.Cut(rest, ".")
 	for c := ClassAgent; c <= ClassExecutor; c++ {
-		if part[2] == c.String() {
+		if name == c.String() {
 			s.Class = c
 		}
 	}
-	rest := part[3:]
-	for _, token := range rest {
-		if !ValidToken(token) {
-			return Source{}, false
-		}
-	}
+	first, second, two := strings.Cut(rest, ".")
 	switch {
-	case s.Class == ClassNone:
+	case s.Class == ClassNone, more && !ValidToken(first), two && !ValidToken(second):
 		return Source{}, false
-	case s.Class == ClassExecutor && len(rest) == 0:
+	case s.Class == ClassExecutor && !more:
 		return s, true
-	case s.Class == ClassExecutor && len(rest) == 1 && rest[0] == "term":
+	case s.Class == ClassExecutor && first == "term" && !two:
 		s.Term = true
 		return s, true
-	case s.Class == ClassAgent && len(rest) == 2:
-		s.Name, s.Plan = rest[0], rest[1]
+	case s.Class == ClassAgent && two:
+		s.Name, s.Plan = first, second
 		return s, true
-	case s.Class != ClassAgent && s.Class != ClassExecutor && len(rest) == 1:
-		s.Name = rest[0]
+	case s.Class != ClassAgent && s.Class != ClassExecutor && more && !two:
+		s.Name = first
 		return s, true
 	}
 	return Source{}, false

@@ -130,20 +130,26 @@ type strict struct {
 	pair   *pb.Record
 }
 
-// pairUp is checkPairs of the entries of a message, also as earlier holders read them.
+// pairUp is checkPairs of the entries of a message, also as earlier holders read them where that
+// may make another pair of them.
 func pairUp(entries []Entry) {
-	old := Under(entries, 0)
-	changed := &old[0] != &entries[0]
-	if changed {
-		checkPairs(old)
-	}
-	checkPairs(entries)
-	if !changed {
+	if !slices.ContainsFunc(entries, Entry.mayPairOtherwise) {
+		checkPairs(entries)
 		return
 	}
+	old := Under(entries, 0)
+	checkPairs(old)
+	checkPairs(entries)
 	for i := range entries {
 		entries[i].strict = &strict{old[i].Record, old[i].Err, old[i].Pair}
 	}
+}
+
+// mayPairOtherwise reports whether earlier holders read more out of an entry than a sound record,
+// or less. They do not see an id in protobuf, which has no part in a pair.
+func (e Entry) mayPairOtherwise() bool {
+	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) ||
+		e.hasUnknownID(0) && (e.json || e.Err != nil)
 }
 
 // judge cuts the texts of an entry's record, leaves out what is not exact, and checks it.

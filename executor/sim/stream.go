@@ -100,7 +100,7 @@ func (s *stream) keep(sequence uint64, id string) {
 		}
 		// A decision has its term in it, and the count of what was decided before.
 		if other := &s.stored[i]; uint64(i)+1 < sequence && other.id != id && other.id != "" &&
-			executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
+			bytes.Equal(other.message.Data, m.Data) && executes(m.Subject) {
 			s.w.check.fail("E1", sequence, "a commit of the executor is stored under another id than at %d",
 				i+1)
 		}

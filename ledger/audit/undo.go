@@ -154,30 +154,49 @@ func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 	case a.barred() && a.absentNs != 0 && a.unsure(): // it only bars what may come
 		return false
 	}
-	chosen, names, empty, lost := false, 0, 0, false
+	var named []*triggers.Binding // those that take a name from what the forward told
+	chosen, both := false, false
 	for _, x := range bindings {
 		binding, err := argumentOf(b.programs, c, x)
 		if err != nil {
 			return false
 		}
 		chosen = chosen || binding.Reads("input") || binding.Reads("before")
-		ofOutput := binding.Reads("output")
-		ofReference := slices.Contains(binding.Fields("meta"), "external_ref")
-		if !ofOutput && !ofReference {
-			continue
+		if tellsOutput, tellsReference := told(binding); tellsOutput || tellsReference {
+			named = append(named, binding)
+			both = both || tellsOutput && tellsReference
 		}
-		names++
-		vars := readable(b, p, a)
-		value, err := binding.Evaluate(vars)
-		vars.Strict = true
-		_, unknown := binding.Evaluate(vars)
-		if err != nil || string(value) != "null" || !errors.Is(unknown, triggers.ErrNotThere) {
+	}
+	if chosen && !both {
+		return false
+	}
+	vars := readable(b, p, a)
+	empty, lost := 0, false
+	for _, binding := range named {
+		if !isNameless(binding, vars) {
 			continue
 		}
 		empty++
-		lost = lost || ofOutput && ofReference
+		tellsOutput, tellsReference := told(binding)
+		lost = lost || tellsOutput && tellsReference
 	}
-	return lost || !chosen && names > 0 && empty == names
+	return lost || !chosen && len(named) > 0 && empty == len(named)
+}
+
+// told says whether a binding takes something from the output, and from the reference.
+func told(binding *triggers.Binding) (output, reference bool) {
+	return binding.Reads("output"), slices.Contains(binding.Fields("meta"), "external_ref")
+}
+
+// isNameless: a binding is null since something is not there.
+func isNameless(binding *triggers.Binding, vars triggers.BindingVars) bool {
+	value, err := binding.Evaluate(vars)
+	if err != nil || string(value) != "null" {
+		return false
+	}
+	vars.Strict = true
+	_, err = binding.Evaluate(vars)
+	return errors.Is(err, triggers.ErrNotThere)
 }
 
 // mayStillEnd: an answer about this attempt may still settle it. An earlier attempt that
