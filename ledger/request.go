@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -36,11 +37,10 @@ func CheckShape(body []byte, into any, at string) error {
 	if !json.Valid(body) {
 		return Refuse(at, notJSON(body), "one JSON object")
 	}
-	raw := json.RawMessage(body)
-	if members(raw, func(string, json.RawMessage) error { return nil }) != nil {
-		return Refuse(at, "it is "+kindOfJSON(raw), "a JSON object")
+	if kind := kindOfJSON(body); kind != "an object" {
+		return Refuse(at, "it is "+kind, "a JSON object")
 	}
-	return checkShape(raw, reflect.TypeOf(into).Elem(), at)
+	return checkShape(body, reflect.TypeOf(into).Elem(), at)
 }
 
 func notJSON(body []byte) string {
@@ -50,7 +50,7 @@ func notJSON(body []byte) string {
 
 // kindOfJSON says what a JSON value is.
 func kindOfJSON(raw json.RawMessage) string {
-	switch text := strings.TrimSpace(string(raw)); text[0] {
+	switch text := bytes.TrimSpace(raw); text[0] {
 	case '{':
 		return "an object"
 	case '[':
@@ -58,7 +58,7 @@ func kindOfJSON(raw json.RawMessage) string {
 	case '"':
 		return "a string"
 	case 't', 'f':
-		return text
+		return string(text)
 	case 'n':
 		return "null"
 	}
@@ -105,14 +105,18 @@ func checkShape(raw json.RawMessage, of reflect.Type, at string) error {
 
 // checkMembers looks at the members of a struct, or of a map, which has any name once.
 func checkMembers(raw json.RawMessage, of reflect.Type, at string) error {
+	var fields []reflect.StructField
+	if of.Kind() == reflect.Struct {
+		fields = reflect.VisibleFields(of)
+	}
 	seen := map[string]bool{}
 	err := members(raw, func(name string, value json.RawMessage) error {
-		place := fmt.Sprintf("%s.%.80s", at, TextTo(name, 80))
+		place := at + "." + TextTo(name, 80)
 		item, known := reflect.Type(nil), true
 		if of.Kind() == reflect.Map {
 			item = of.Elem()
 		} else {
-			item, known = memberOf(of, name)
+			item, known = memberOf(fields, name)
 		}
 		switch {
 		case !known:
@@ -129,9 +133,9 @@ func checkMembers(raw json.RawMessage, of reflect.Type, at string) error {
 	return err
 }
 
-// memberOf is the type of a field by its name in JSON.
-func memberOf(of reflect.Type, name string) (reflect.Type, bool) {
-	for _, f := range reflect.VisibleFields(of) {
+// memberOf is the type of one of a struct's fields by its name in JSON.
+func memberOf(fields []reflect.StructField, name string) (reflect.Type, bool) {
+	for _, f := range fields {
 		if jsonName(f) == name && name != "" {
 			return f.Type, true
 		}
