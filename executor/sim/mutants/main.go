@@ -1,7 +1,7 @@
 // Mutants plants bugs, one at a time, and lets the simulator look for those in the core, and
 // the tests of a package for those around it: what finds nothing proves nothing.
 //
-//	go run ./executor/sim/mutants [-seeds 10000] [-only NAME|PACKAGE|core]
+//	go run ./executor/sim/mutants [-seeds 10000] [-only NAME|PACKAGE|core] [-from NAME]
 //
 // Each mutant of the catalogue is a change of one place in one file. The package
 // of the simulator is built with that file replaced (go build -overlay; the tree
@@ -33,10 +33,11 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 10000, "seeds that a mutant may survive")
 	only := flag.String("only", "", "a mutant, or all of a package, or of the core; empty: all")
+	from := flag.String("from", "", "the mutant to go on with, of those that are asked for")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survived, err := hunt(ctx, *seeds, *only)
+	survived, err := hunt(ctx, *seeds, *only, *from)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(2)
@@ -59,17 +60,28 @@ func (s search) asked(only string) []mutant {
 	if only == "" || only == s.in {
 		return s.mutants
 	}
-	var one []mutant
-	for _, m := range s.mutants {
-		if m.name == only {
-			one = append(one, m)
+	at := slices.IndexFunc(s.mutants, func(m mutant) bool { return m.name == only })
+	if at < 0 {
+		return nil
+	}
+	return s.mutants[at : at+1]
+}
+
+// after are some searches without the mutants before the one called from; empty: all of them.
+func after(from string, searches []search) ([]search, error) {
+	for i, s := range searches {
+		at := slices.IndexFunc(s.mutants, func(m mutant) bool { return m.name == from })
+		if from == "" || at >= 0 {
+			rest := slices.Clone(searches[i:])
+			rest[0].mutants = s.mutants[max(at, 0):]
+			return rest, nil
 		}
 	}
-	return one
+	return nil, fmt.Errorf("no mutant is called %q", from)
 }
 
 // hunt tries mutants and prints a line for each; it returns how many survived.
-func hunt(ctx context.Context, seeds int, only string) (survived int, err error) {
+func hunt(ctx context.Context, seeds int, only, from string) (survived int, err error) {
 	top, err := moduleFolder(ctx)
 	if err != nil {
 		return 0, err
@@ -86,6 +98,9 @@ func hunt(ctx context.Context, seeds int, only string) (survived int, err error)
 			return g.test(ctx, overlay, folder)
 		}
 		searches = append(searches, search{folder, shell[folder], run})
+	}
+	if searches, err = after(from, searches); err != nil {
+		return 0, err
 	}
 	return g.hunt(ctx, only, searches)
 }

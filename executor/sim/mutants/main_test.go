@@ -92,3 +92,25 @@ func TestNewSeeds(t *testing.T) {
 		t.Errorf("%d survived, %v; want %q; it says %q", survived, err, want, out)
 	}
 }
+
+// A hunt takes long: one that was ended is gone on with.
+func TestAHuntGoesOnWithAMutant(t *testing.T) {
+	one, two, three := mutant{name: "one"}, mutant{name: "two"}, mutant{name: "three"}
+	searches := []search{{in: "core", mutants: []mutant{one, two}}, {in: "host", mutants: []mutant{three}}}
+	for from, want := range map[string]string{"": "one two three", "one": "one two three", "two": "two three",
+		"three": "three"} {
+		rest, err := after(from, searches)
+		var names []string
+		for _, s := range rest {
+			for _, m := range s.mutants {
+				names = append(names, m.name)
+			}
+		}
+		if got := strings.Join(names, " "); err != nil || got != want {
+			t.Errorf("from %q: %s, %v, want %s", from, got, err, want)
+		}
+	}
+	if _, err := after("four", searches); err == nil || !strings.Contains(err.Error(), `no mutant is called "four"`) {
+		t.Errorf("a mutant that is none: %v", err)
+	}
+}
