@@ -11,11 +11,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/supervisor"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // notes are the contracts of the examples: what note.add did is undone by note.remove.
@@ -132,27 +130,19 @@ func remover(nc *nats.Conn) *worker.Worker {
 	return w
 }
 
-// blocking is a supervisor that blocks one action as soon as it is registered: with one
-// record, on a subject of the supervisor's.
+// blocking is a supervisor that blocks one action as soon as it is paged about it.
 func blocking(nc *nats.Conn, plan, action, reason string) (wait func()) {
-	registered, err := nc.SubscribeSync("saga.default.agent.writer._")
+	pages, err := nc.SubscribeSync("page.default.>")
 	must(err)
 	must(nc.Flush())
-	verdict := &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Reason: reason}
-	record := &pb.Record{
-		Plan: plan, Action: action, Kind: &pb.Record_VerdictGiven{VerdictGiven: verdict},
-	}
-	by := ledger.Source{Tenant: "default", Class: ledger.ClassVerdict, Name: "compliance"}
+	judge, err := supervisor.New(supervisor.Config{Conn: nc, Tenant: "default", Name: "compliance"})
+	must(err)
 	var done sync.WaitGroup
 	done.Go(func() {
-		_, err := registered.NextMsg(time.Minute)
+		_, err := pages.NextMsg(time.Minute)
 		must(err)
-		store, err := jetstream.Attach(nc, "default")
-		must(err)
-		data, err := ledger.EncodeCommit([]*pb.Record{record})
-		must(err)
-		_, err = store.Append(context.Background(),
-			ledger.Append{Subject: by.Subject(), ID: jetstream.NewID(), Data: data})
+		_, err = judge.Give(context.Background(), supervisor.Verdict{Plan: plan, Action: action,
+			Outcome: supervisor.Block, Reason: reason})
 		must(err)
 	})
 	return done.Wait

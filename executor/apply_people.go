@@ -1,9 +1,12 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -272,6 +275,7 @@ func (s about) judged(k *pb.VerdictGiven) {
 		k.Reason, s.meta.TimeNs
 	s.noteVerdict()
 	a.change()
+	wantVerdict(a, s.e.Address)
 	s.notices = append(s.notices, Notice{
 		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id,
 		Verdict: verdictName(k.Outcome), By: s.e.Source.Name,
@@ -295,6 +299,67 @@ func (s about) armVerdict(k *pb.VerdictGiven) {
 		}
 	}
 }
+
+// A forward that waits for a verdict. Whoever is to judge is paged, as an owner is, until the
+// verdict comes or the forward waits no more.
+
+// waitsForVerdict reports whether the forward of an action has yet to be allowed. In a plan that is
+// undone, or committed, it does not begin any more.
+func waitsForVerdict(a *action) bool {
+	return a.plan.row.Phase == rowspb.Phase_PHASE_OPEN && a.row.Undo == rowspb.Undo_UNDO_HELD &&
+		a.fixed.Forward.GetReview() && a.fixed.DutyOf == 0 &&
+		a.row.Verdict == pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED &&
+		a.row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN
+}
+
+// wantVerdict lists an action among those that wait for a verdict, and has whoever is to judge
+// paged for the record at an address; or it ends that, as is known of the action now.
+func wantVerdict(a *action, at *pb.Address) {
+	p := a.plan
+	listed := slices.Contains(p.row.Reviews, a.id.N)
+	switch waits := waitsForVerdict(a); {
+	case waits == listed:
+	case waits:
+		p.row.Reviews = insert(p.row.Reviews, a.id.N)
+		rows.Reviews.Add(p.s.tx, rows.Waiting{Ns: a.fixed.AtNs, Action: a.id})
+		p.s.meta.Reviews++
+		p.touch()
+		if p.s.meta.HolderFold >= ledger.VerdictWantedSince {
+			p.page(a, api.PageVerdictWanted, wantedText(p), at)
+		}
+	default:
+		wantNoVerdict(a)
+	}
+}
+
+// wantNoVerdict takes an action off the list of those that wait for a verdict.
+func wantNoVerdict(a *action) {
+	p := a.plan
+	p.row.Reviews = without(p.row.Reviews, a.id.N)
+	rows.Reviews.Delete(p.s.tx, rows.Waiting{Ns: a.fixed.AtNs, Action: a.id})
+	p.s.meta.Reviews--
+	p.touch()
+	p.unpage(a, api.PageVerdictWanted)
+}
+
+// wantNoVerdicts does so with all of a plan that begins to be undone, or is committed.
+func wantNoVerdicts(p *plan) {
+	for len(p.row.Reviews) > 0 {
+		wantNoVerdict(p.action(p.row.Reviews[len(p.row.Reviews)-1]))
+	}
+}
+
+// wantedText is what a page says of an action that waits for a verdict.
+func wantedText(p *plan) string {
+	text := "it waits for a verdict, and is not done without one"
+	if ns := p.row.Declared.GetDeadlineNs(); ns != 0 {
+		text += "; its plan's deadline is " + instant(ns)
+	}
+	return text
+}
+
+// WaitsForVerdict reports whether the forward of an action waits for a supervisor's verdict.
+func (a *Action) WaitsForVerdict() bool { return waitsForVerdict(a.a) }
 
 // undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it.
 func (a *action) undoneFor(k *pb.VerdictGiven) bool {

@@ -74,8 +74,10 @@ func askAt(a *action, ns int64) {
 }
 
 // stopAsking gives up the questions about what is held of a plan. The commit or the unwind that
-// begins asks again: until it began, the agent may have called a forward once more.
+// begins asks again: until it began, the agent may have called a forward once more. What waits for
+// a verdict waits no more.
 func stopAsking(p *plan) {
+	wantNoVerdicts(p)
 	for _, n := range slices.Clone(p.row.Asking) {
 		a := p.action(n)
 		if asksOpenly(a) {

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -94,6 +95,14 @@ func TestAPageHasTheKindOfWhatItIsAbout(t *testing.T) {
 		{"open a a+ !lone:c", api.PageActClaimed, "", "resolve:c"},
 		{"open a a+ commit turn !lone:c", api.PageActClaimed, "", "resolve:c"},
 		{"open a a+ !lone:c fail turn", api.PageActClaimed, "", "resolve:c"},
+		{"open a:review", api.PageVerdictWanted, "a", "judge:a=allow"},
+		{"open a:review", api.PageVerdictWanted, "a", "judge:a=block"},
+		{"open a:review", api.PageVerdictWanted, "a", "a-"}, // its agent waits no more
+		{"open a:review", api.PageVerdictWanted, "a", "a+"},
+		{"open a:review+settle=1m", api.PageVerdictWanted, "a", "fail turn"},
+		{"open a:review+settle=1m", api.PageVerdictWanted, "a", "commit"},
+		{"open:accept a:review", api.PageVerdictWanted, "a", "commit turn"},
+		{"open q/open^ q/a:review", api.PageVerdictWanted, "a", "q/commit"},
 	} {
 		s := newSchedule(t)
 		s.play(c.words)
@@ -151,6 +160,68 @@ func TestAWindowIsWarnedOfWhileItIsHeld(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: open are %q, want %q", words, got, want)
+		}
+	}
+}
+
+// TestWhatWaitsForAVerdict: what is listed is what waits, and whoever is to judge is paged about it,
+// once, under a holder that does so. A list of the oldest first has no other.
+func TestWhatWaitsForAVerdict(t *testing.T) {
+	for words, want := range map[string]string{
+		"open a:review b:review c":                      "a b / a b",
+		"open a:review b:review judge:a=allow":          "b / b",
+		"open a:review judge:b":                         "a / a",
+		"open a:review judge:a=block judge:a=allow":     " / ",
+		"open a:review save:s b b+ back:s turn":         "a / a", // waits again once the plan is open again
+		"open save:s a:review+settle=1s b b+ back:s":    "a / a",
+		"open save:s a:review b back:s turn @9m":        " / ",
+		"open a:review a?":                              " / ",
+		"open a a+ b:review commit":                     " / ",
+		"open a:eff+review":                             "a / a",
+		"old open a:review":                             "a / ",
+		"old open a:review judge:a=block":               " / ",
+		"old open a:review save:s b b+ new back:s turn": "a / a",
+	} {
+		s := newSchedule(t)
+		term := uint64(1)
+		for word := range strings.FieldsSeq(words) {
+			switch word {
+			case "old", "new":
+				version := uint32(FoldVersion)
+				if word == "old" {
+					version = ledger.VerdictWantedSince - 1
+				}
+				term++
+				s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+					&pb.Record{Term: term, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{
+						Holder: "h1", FoldVersion: version}}}))
+			case "judge:b":
+				s.play("!judge:b=allow")
+			default:
+				s.play(word)
+			}
+		}
+		s.state.Flush()
+		reader := view.NewReader(s.kv, "t", nil)
+		var listed, paged []string
+		answer, err := reader.Reviews(api.ReviewQuery{}, s.now)
+		if err != nil || answer.Next != "" {
+			t.Errorf("%s: %+v, %v", words, answer, err)
+		}
+		for _, v := range answer.Reviews {
+			listed = append(listed, v.Action)
+		}
+		for _, page := range s.state.Unpaged() {
+			if page.Kind == api.PageVerdictWanted {
+				paged = append(paged, page.Action)
+			}
+		}
+		status := reader.Status()
+		if int(status.Reviews) != len(listed) || (status.OldestReviewNs != 0) != (len(listed) > 0) {
+			t.Errorf("%s: the status counts %d, the list %d", words, status.Reviews, len(listed))
+		}
+		if got := strings.Join(listed, " ") + " / " + strings.Join(paged, " "); got != want {
+			t.Errorf("%s: %q, want %q", words, got, want)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 //	a  a<b,c  a<                  pair a after the one before; after b and c; after none
 //	a:irr  :eff  :askme  :probe   irreversible, effectless, on_in_doubt quarantine or probe
 //	:verify  :pivot  :approve     a check after the undo; a pivot; the owner's word first
+//	:review                       its forward waits for a verdict
 //	:lateask  :dedupe             on_late quarantine; a provider that forgets keys after 10 s, with a probe
 //	:may  :refused  :never        its forward may land after its caller gave up; its provider refuses it
 //	                              after its undo; it ends with its caller, as it does without a mark
@@ -347,6 +348,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + id, Attempts: 2}, Ok: "verify.gone"}
 	case "pivot":
 		f.Pivot = true
+	case "review":
+		f.Review = true
 	case "approve":
 		c.Approve = true
 	case "lateask":

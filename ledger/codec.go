@@ -84,6 +84,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= VerdictWantedSince:
+			version = max(version, 10)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
 			version = max(version, readerOfChanges)
 		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),

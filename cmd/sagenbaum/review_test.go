@@ -47,11 +47,7 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 		!strings.Contains(string(got.Reviews[0].Input), `"to": "a"`) || got.Reviews[0].Agent != "tripper" {
 		t.Errorf("review ls: %+v", got)
 	}
-	shown := s.Ask(t, "default", "review", "show", "p1", "b")
-	shown.Wants(t, "review show", cli.ExitGood, "review allow|block|redirect p1 b")
-	if !strings.Contains(shown.Stdout, `{"to":"b"}`) {
-		t.Errorf("review show: %s", shown.Stdout)
-	}
+	saysWhatWaits(t, s)
 	s.Ask(t, "default", "review", "show", "p1", "x").Wants(t, "review show x", cli.ExitFailed, "review ls")
 	s.Ask(t, "default", "review", "block", "p1", "b").Wants(t, "block without a reason", cli.ExitUsage, "--reason")
 	s.Ask(t, "default", "review", "allow", "p1", "a", "--by", "a b").Wants(t, "no name", cli.ExitUsage, "--by")
@@ -78,4 +74,27 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 		t.Errorf("review block: %s", late.Stdout)
 	}
 	s.End(t)
+}
+
+// saysWhatWaits looks at three actions of plan p1 that wait for a verdict.
+func saysWhatWaits(t *testing.T, s *cmdtest.Served) {
+	t.Helper()
+	shown := s.Ask(t, "default", "review", "show", "p1", "b")
+	shown.Wants(t, "review show", cli.ExitGood, "review allow|block|redirect p1 b")
+	for _, want := range []string{`{"to":"b"}`, "waits for a verdict since", "wanted by", "tripper",
+		"an unwind of b and what came after it now", "email.send may have happened"} {
+		if !strings.Contains(shown.Stdout, want) {
+			t.Errorf("review show without %q: %s", want, shown.Stdout)
+		}
+	}
+	for _, c := range []struct{ line, want string }{
+		{"plan show p1", "a verdict since"}, {"status", "3 actions wait for a verdict"},
+		{"doctor", "3 actions wait for a verdict"}, {"review show p1 2", `{"to":"b"}`},
+	} {
+		if r := s.Ask(t, "default", strings.Fields(c.line)...); !strings.Contains(r.Stdout, c.want) {
+			t.Errorf("%s without %q: %s", c.line, c.want, r.Stdout)
+		}
+	}
+	s.Ask(t, "default", "review", "block", "p1", "b", "--by", "boss", "--reason", "no", "--scope", "all").Wants(t,
+		"no scope", cli.ExitUsage, "--scope plan")
 }

@@ -30,6 +30,17 @@ type Paged struct {
 	Kind string
 }
 
+// Waiting is an action that waits for someone's word since an instant (unix ns).
+type Waiting struct {
+	Ns int64
+	Action
+}
+
+// ParseWaiting reads a key of Reviews.
+func ParseWaiting(key []byte) Waiting {
+	return Waiting{int64(binary.BigEndian.Uint64(key[1:])), ParseAction(key[8:])}
+}
+
 // Place is where a record is in the ledger.
 type Place struct {
 	Sequence uint64
@@ -212,6 +223,12 @@ func ofAction(prefix byte, a Action) []byte {
 	k := make([]byte, 0, 6+len(a.Plan))
 	k = append(append(append(k, prefix), a.Plan...), 0)
 	return binary.BigEndian.AppendUint32(k, a.N)
+}
+
+func ofWaiting(prefix byte, w Waiting) []byte {
+	k := make([]byte, 0, 14+len(w.Plan))
+	k = binary.BigEndian.AppendUint64(append(k, prefix), uint64(w.Ns))
+	return binary.BigEndian.AppendUint32(append(append(k, w.Plan...), 0), w.N)
 }
 
 func ofName(prefix byte, n Name) []byte {

@@ -31,6 +31,7 @@ var (
 	Owners   = index('q', "plan", "", named)
 	Pages    = table[Paged, rowspb.PageRow]('g', "plan 00 n kind", ofPage)
 	Erasures = index('Z', "plan", "", named)
+	Reviews  = index('V', "ns plan 00 n", "", ofWaiting) // that wait for a verdict, the oldest first
 
 	// What was refused, fired, published and signed.
 	Refused   = table[Place, rowspb.RefusedRow]('r', "sequence index", ofPlace)

@@ -32,6 +32,7 @@ func Example() {
 	// q  plan
 	// g  plan 00 n kind                            PageRow
 	// Z  plan
+	// V  ns plan 00 n
 	// r  sequence index                            RefusedRow
 	// R  plan 00 sequence index
 	// z  sequence index                            Firing

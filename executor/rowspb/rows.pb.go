@@ -358,6 +358,7 @@ type Meta struct {
 	Decided       uint64                 `protobuf:"varint,45,opt,name=decided,proto3" json:"decided,omitempty"`                            // last sequence with decisions of a holder that say what it had folded
 	Tenant        *v1.TenantChanged      `protobuf:"bytes,51,opt,name=tenant,proto3" json:"tenant,omitempty"`                               // what the tenant may do; none: nothing is limited
 	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
+	Reviews       uint64                 `protobuf:"varint,57,opt,name=reviews,proto3" json:"reviews,omitempty"`                            // actions that wait for a verdict
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,6 +610,13 @@ func (x *Meta) GetConditions() uint64 {
 	return 0
 }
 
+func (x *Meta) GetReviews() uint64 {
+	if x != nil {
+		return x.Reviews
+	}
+	return 0
+}
+
 // IdWindow is which ids of a writer are kept: of its records that counted, to know their copies.
 type IdWindow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -851,6 +859,7 @@ type PlanRow struct {
 	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
 	Doubts        uint32                 `protobuf:"varint,90,opt,name=doubts,proto3" json:"doubts,omitempty"`                                    // committing: actions of the tree that are in doubt
 	InDoubt       []string               `protobuf:"bytes,91,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                    // what its retirement has to name
+	Reviews       []uint32               `protobuf:"varint,125,rep,packed,name=reviews,proto3" json:"reviews,omitempty"`                          // actions that wait for a verdict while the plan is open, ascending
 	Asking        []uint32               `protobuf:"varint,120,rep,packed,name=asking,proto3" json:"asking,omitempty"`                            // held actions that the world is asked about while the plan is open, or will be, ascending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1393,6 +1402,13 @@ func (x *PlanRow) GetDoubts() uint32 {
 func (x *PlanRow) GetInDoubt() []string {
 	if x != nil {
 		return x.InDoubt
+	}
+	return nil
+}
+
+func (x *PlanRow) GetReviews() []uint32 {
+	if x != nil {
+		return x.Reviews
 	}
 	return nil
 }
@@ -4066,7 +4082,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x84\a\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x9e\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -4105,7 +4121,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06tenant\x183 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\x12\x1e\n" +
 	"\n" +
 	"conditions\x185 \x01(\x04R\n" +
-	"conditions\"6\n" +
+	"conditions\x12\x18\n" +
+	"\areviews\x189 \x01(\x04R\areviews\"6\n" +
 	"\bIdWindow\x12\x12\n" +
 	"\x04kept\x18\x01 \x01(\x04R\x04kept\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\"M\n" +
@@ -4115,7 +4132,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xde\x14\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xf8\x14\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4200,7 +4217,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\funwinding_ns\x18B \x01(\x03R\vunwindingNs\x12/\n" +
 	"\banswered\x188 \x03(\v2\x13.sagenbaum.rows.CutR\banswered\x12\x16\n" +
 	"\x06doubts\x18Z \x01(\rR\x06doubts\x12\x19\n" +
-	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x16\n" +
+	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x18\n" +
+	"\areviews\x18} \x03(\rR\areviews\x12\x16\n" +
 	"\x06asking\x18x \x03(\rR\x06askingJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
 	"\x06Orphan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +

@@ -49,6 +49,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Reviews != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Reviews))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xc8
+	}
 	if m.Conditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
 		i--
@@ -419,14 +426,14 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Asking) > 0 {
+	if len(m.Reviews) > 0 {
 		var pksize2 int
-		for _, num := range m.Asking {
+		for _, num := range m.Reviews {
 			pksize2 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize2
 		j1 := i
-		for _, num := range m.Asking {
+		for _, num := range m.Reviews {
 			for num >= 1<<7 {
 				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -436,6 +443,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j1++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xea
+	}
+	if len(m.Asking) > 0 {
+		var pksize4 int
+		for _, num := range m.Asking {
+			pksize4 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize4
+		j3 := i
+		for _, num := range m.Asking {
+			for num >= 1<<7 {
+				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j3++
+			}
+			dAtA[j3] = uint8(num)
+			j3++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
 		i--
 		dAtA[i] = 0x7
 		i--
@@ -550,22 +579,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x90
 	}
 	if len(m.Settling) > 0 {
-		var pksize4 int
+		var pksize6 int
 		for _, num := range m.Settling {
-			pksize4 += protohelpers.SizeOfVarint(uint64(num))
+			pksize6 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize4
-		j3 := i
+		i -= pksize6
+		j5 := i
 		for _, num := range m.Settling {
 			for num >= 1<<7 {
-				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j3++
+				j5++
 			}
-			dAtA[j3] = uint8(num)
-			j3++
+			dAtA[j5] = uint8(num)
+			j5++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
 		i--
 		dAtA[i] = 0x4
 		i--
@@ -622,22 +651,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Duplicated) > 0 {
-		var pksize6 int
+		var pksize8 int
 		for _, num := range m.Duplicated {
-			pksize6 += protohelpers.SizeOfVarint(uint64(num))
+			pksize8 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize6
-		j5 := i
+		i -= pksize8
+		j7 := i
 		for _, num := range m.Duplicated {
 			for num >= 1<<7 {
-				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j5++
+				j7++
 			}
-			dAtA[j5] = uint8(num)
-			j5++
+			dAtA[j7] = uint8(num)
+			j7++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -729,22 +758,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x92
 	}
 	if len(m.Counting) > 0 {
-		var pksize8 int
+		var pksize10 int
 		for _, num := range m.Counting {
-			pksize8 += protohelpers.SizeOfVarint(uint64(num))
+			pksize10 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize8
-		j7 := i
+		i -= pksize10
+		j9 := i
 		for _, num := range m.Counting {
 			for num >= 1<<7 {
-				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j7++
+				j9++
 			}
-			dAtA[j7] = uint8(num)
-			j7++
+			dAtA[j9] = uint8(num)
+			j9++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize10))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -811,35 +840,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xd2
 	}
 	if len(m.Windows) > 0 {
-		var pksize10 int
-		for _, num := range m.Windows {
-			pksize10 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize10
-		j9 := i
-		for _, num := range m.Windows {
-			for num >= 1<<7 {
-				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j9++
-			}
-			dAtA[j9] = uint8(num)
-			j9++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize10))
-		i--
-		dAtA[i] = 0x2
-		i--
-		dAtA[i] = 0xca
-	}
-	if len(m.Children) > 0 {
 		var pksize12 int
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			pksize12 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize12
 		j11 := i
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			for num >= 1<<7 {
 				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -849,6 +856,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j11++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xca
+	}
+	if len(m.Children) > 0 {
+		var pksize14 int
+		for _, num := range m.Children {
+			pksize14 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize14
+		j13 := i
+		for _, num := range m.Children {
+			for num >= 1<<7 {
+				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j13++
+			}
+			dAtA[j13] = uint8(num)
+			j13++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize14))
 		i--
 		dAtA[i] = 0x2
 		i--
@@ -949,35 +978,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Watchers) > 0 {
-		var pksize14 int
-		for _, num := range m.Watchers {
-			pksize14 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize14
-		j13 := i
-		for _, num := range m.Watchers {
-			for num >= 1<<7 {
-				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j13++
-			}
-			dAtA[j13] = uint8(num)
-			j13++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize14))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xea
-	}
-	if len(m.Reported) > 0 {
 		var pksize16 int
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			pksize16 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize16
 		j15 := i
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			for num >= 1<<7 {
 				dAtA[j15] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -990,16 +997,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xe2
+		dAtA[i] = 0xea
 	}
-	if len(m.Parked) > 0 {
+	if len(m.Reported) > 0 {
 		var pksize18 int
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			pksize18 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize18
 		j17 := i
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			for num >= 1<<7 {
 				dAtA[j17] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1012,16 +1019,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xda
+		dAtA[i] = 0xe2
 	}
-	if len(m.Ready) > 0 {
+	if len(m.Parked) > 0 {
 		var pksize20 int
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			pksize20 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize20
 		j19 := i
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			for num >= 1<<7 {
 				dAtA[j19] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1031,6 +1038,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j19++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize20))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Ready) > 0 {
+		var pksize22 int
+		for _, num := range m.Ready {
+			pksize22 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize22
+		j21 := i
+		for _, num := range m.Ready {
+			for num >= 1<<7 {
+				dAtA[j21] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j21++
+			}
+			dAtA[j21] = uint8(num)
+			j21++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize22))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -3984,6 +4013,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Conditions != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
 	}
+	if m.Reviews != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Reviews))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4358,6 +4390,13 @@ func (m *PlanRow) SizeVT() (n int) {
 	if len(m.Asking) > 0 {
 		l = 0
 		for _, e := range m.Asking {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
+	if len(m.Reviews) > 0 {
+		l = 0
+		for _, e := range m.Reviews {
 			l += protohelpers.SizeOfVarint(uint64(e))
 		}
 		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
@@ -5754,6 +5793,16 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Conditions = uint64(value)
 			iNdEx = next
+		case 57:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Reviews")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reviews = uint64(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -7041,6 +7090,43 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				}
 			} else {
 				return wrongWireType(wireType, "Asking")
+			}
+		case 125:
+			if wireType == 0 {
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				v := uint32(value)
+				iNdEx = next
+				m.Reviews = append(m.Reviews, v)
+			} else if wireType == 2 {
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				var elementCount int
+				var count int
+				for _, integer := range part {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Reviews) == 0 {
+					m.Reviews = make([]uint32, 0, elementCount)
+				}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
+					}
+					v := uint32(value)
+					iNdEx = next
+					m.Reviews = append(m.Reviews, v)
+				}
+			} else {
+				return wrongWireType(wireType, "Reviews")
 			}
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

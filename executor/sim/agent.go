@@ -29,6 +29,8 @@ type agent struct {
 	idle     func()
 	carried  []*pb.Record // outcomes that go with the next commit
 	cutUntil int64        // it does not reach the server until then
+	// actions that wait for a verdict; "": there is none in time
+	waiting map[string]func(verdict string)
 }
 
 // begin lets an agent start its plan.
@@ -172,11 +174,36 @@ func (a *agent) act(s *actionSpec) {
 	a.append(func() {
 		s.acknowledged = true
 		a.out++
-		a.w.after(a.p.r.between(millisecond, 20*millisecond), func() { a.forward(s, queuedNs) })
+		if s.pair.forward.Review {
+			a.awaitVerdict(s, queuedNs)
+		} else {
+			a.w.after(a.p.r.between(millisecond, 20*millisecond), func() { a.forward(s, queuedNs) })
+		}
 		if s.detached {
 			a.next()
 		}
 	}, pair...)
+}
+
+// awaitVerdict calls the forward of an action once a supervisor has allowed it. One that is not
+// allowed, or not in time, has not happened.
+func (a *agent) awaitVerdict(s *actionSpec, queuedNs int64) {
+	if a.waiting == nil {
+		a.waiting = map[string]func(string){}
+	}
+	a.waiting[s.id] = func(verdict string) {
+		delete(a.waiting, s.id)
+		if verdict == "allow" {
+			a.forward(s, queuedNs)
+		} else {
+			a.outcome(s, failed(s))
+		}
+	}
+	a.w.after(s.reviewNs, func() {
+		if decide := a.waiting[s.id]; decide != nil {
+			decide("")
+		}
+	})
 }
 
 func completed(s *actionSpec, ref string) *pb.Record {
@@ -240,10 +267,20 @@ func (w *world) notify(notices []executor.Notice) {
 			continue
 		}
 		for _, a := range w.agents {
+			if decide := a.waiting[n.Action]; a.p.id == n.Plan && n.Verdict != "" && decide != nil {
+				w.after(w.net.between(millisecond, 50*millisecond), func() { a.judged(n) })
+			}
 			if a.p.id == n.Plan && n.Verdict == "" && n.Presence == "" {
 				w.after(w.net.between(millisecond, 50*millisecond), func() { a.hears(n) })
 			}
 		}
+	}
+}
+
+// judged hears of a verdict on an action that waits for one.
+func (a *agent) judged(n executor.Notice) {
+	if decide := a.waiting[n.Action]; decide != nil && !a.cut() {
+		decide(n.Verdict)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -28,9 +29,11 @@ type checker struct {
 	came    map[turn.Attempt]bool      // a copy has come to a worker
 	waiting map[string]bool            // plans whose commit waits
 	asked   map[executor.About]bool    // actions that their open plan has asked about
+	judges  map[executor.About]bool    // actions about which someone is paged for a verdict
 	acks    []acked
 	counted map[string]bool // ids of records
 	held    uint32          // version of the holder's fold
+	heldAt  uint64          // the last sequence without a holder
 	resumed map[string]bool // plan and process: it has become the plan's writer
 
 	broken   bool // the stream has lost or changed something
@@ -55,6 +58,7 @@ type acked struct {
 func newChecker(w *world) *checker {
 	c := &checker{
 		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{},
+		judges:  map[executor.About]bool{},
 		waiting: map[string]bool{}, asked: map[executor.About]bool{},
 		resumed: map[string]bool{}, counted: map[string]bool{},
 	}
@@ -154,7 +158,9 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		}
 		c.counted[id] = true
 	}
-	c.held = cmp.Or(e.Record.GetTermStarted().GetFoldVersion(), c.held)
+	if c.held = cmp.Or(e.Record.GetTermStarted().GetFoldVersion(), c.held); c.held == 0 {
+		c.heldAt = e.Address.GetSequence()
+	}
 	k, limit := e.Record.GetLeaseFired(), c.w.settings.cascade.OrDefault().Depth
 	if k.GetDepth() > limit && !strings.Contains(k.Lease, ".") {
 		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan,
@@ -290,9 +296,38 @@ func (c *checker) onItsWay(h *host) {
 		c.fail("L1", h.cursor(), "%s has %d pages on their way, and %d are not taken", h.name, n,
 			len(pages))
 	}
+	c.wanted(h, pages)
 	if got, want := out.Erasures.All(), h.state.Unerased(); !slices.Equal(got, want) {
 		c.fail("L1", h.cursor(), "%s destroys the keys of %v, and those of %v are to be destroyed",
 			h.name, got, want)
+	}
+}
+
+// wanted: of what waits for a verdict whoever is to judge is paged, and of nothing else.
+func (c *checker) wanted(h *host, pages []executor.Page) {
+	live := executor.Live(h.state)
+	for _, p := range pages {
+		if p.Kind != api.PageVerdictWanted {
+			continue
+		}
+		c.judges[executor.About{Plan: p.Plan, Action: p.Action}] = true
+		if !live.Plan(p.Plan).Action(p.Number).WaitsForVerdict() {
+			c.fail("L1", h.cursor(), "%s pages for a verdict on %s %s, which waits for none", h.name,
+				p.Plan, p.Action)
+		}
+	}
+	if live.Meta().Reviews == 0 {
+		return
+	}
+	answer, err := view.Live(h.state, h.kv, tenant).Reviews(api.ReviewQuery{}, c.w.now)
+	if err != nil {
+		c.fail("L1", h.cursor(), "%s lists nothing that waits for a verdict: %v", h.name, err)
+	}
+	for _, v := range answer.Reviews {
+		since := live.Plan(v.Plan).Action(uint32(v.Number)).Fixed.Registered.GetSequence()
+		if since > c.heldAt && !c.judges[executor.About{Plan: v.Plan, Action: v.Action}] {
+			c.fail("L1", h.cursor(), "%s pages no one for a verdict on %s %s", h.name, v.Plan, v.Action)
+		}
 	}
 }
 

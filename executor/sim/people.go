@@ -117,12 +117,16 @@ func (w *world) judge() {
 	if a == nil || len(a.p.actions) == 0 {
 		return
 	}
+	w.verdict(a.p.id, a.p.actions[w.people.below(len(a.p.actions))].id)
+}
+
+// verdict is what a supervisor says of an action.
+func (w *world) verdict(plan, action string) {
 	r := w.people
-	s := a.p.actions[r.below(len(a.p.actions))]
 	outcome := pick(r, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
 		pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT)
 	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassVerdict, Name: "compliance"},
-		&pb.Record{Plan: a.p.id, Action: s.id,
+		&pb.Record{Plan: plan, Action: action,
 			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
 				Reason: "policy", Scope: scope(r)}}})
 }
@@ -312,6 +316,8 @@ func (w *world) paged(p executor.Page) {
 					w.answer(p.Plan, p.Action, "bob")
 				}
 			}
+		case api.PageVerdictWanted:
+			w.verdict(p.Plan, p.Action)
 		case api.PageCascadeCut:
 			w.tell(operator("ann"), &pb.Record{Plan: p.Plan, Kind: &pb.Record_CascadeAnswered{
 				CascadeAnswered: &pb.CascadeAnswered{Resume: r.percent(60), Reason: "seen", Actor: "ann"}}})

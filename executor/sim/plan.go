@@ -36,6 +36,7 @@ type actionSpec struct {
 	once     bool  // reported after the fact, in one commit with its outcome
 	large    bool  // its output is too large to be kept as a whole
 	lost     bool  // and what its undo reads of it, too
+	reviewNs int64 // its agent waits for a verdict, that long
 
 	acknowledged bool
 }
@@ -306,10 +307,21 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 	}
 	a.pair = pairSpec{forward: f, compensation: c, input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id,
 		r.below(3))}
+	if w.settings.reviews && !a.once {
+		w.drawReview(newRandom(w.options.Seed, streamReview+uint64(p.n*16+len(p.actions))), a)
+	}
 	if len(p.actions)%2 == 0 {
 		a.pair.image = fmt.Appendf(nil, `{"n":%d,"of":%q}`, len(p.actions), p.id)
 	}
 	return a
+}
+
+// drawReview has some actions wait for a verdict, for a shorter or a longer time than it takes.
+func (w *world) drawReview(r *random, a *actionSpec) {
+	if r.percent(30) {
+		a.pair.forward.Review = true
+		a.reviewNs = r.between(second, 40*second)
+	}
 }
 
 // drawScopes says what the conditions of an action undo, where they say it, and gives some

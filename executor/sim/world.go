@@ -38,6 +38,7 @@ const (
 	streamKept   = 600
 	streamRun    = 700
 	streamPlan   = 1000
+	streamReview = 1 << 18 // and 16 times the number of the plan
 	streamScope  = 1 << 19 // and 16 times the number of the plan
 	streamSecond = 1 << 20 // and the number of the agent
 )
@@ -91,6 +92,7 @@ type settings struct {
 	batch     int  // messages that a turn folds
 	ahead     int  // dispatches recorded behind another one
 	runs      bool // there is a plan whose undos may go so
+	reviews   bool // some actions wait for a verdict
 }
 
 // Run runs one world to its end.
@@ -135,6 +137,7 @@ func newWorld(o Options) *world {
 	}
 	run := newRandom(o.Seed, streamRun-1)
 	w.settings.ahead, w.settings.runs = pick(run, 15, 15, 3, 1, 0), run.percent(40)
+	w.settings.reviews = newRandom(o.Seed, streamReview-1).percent(20)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
 		hosts = 2 + r.below(2)

@@ -86,6 +86,9 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 			return "what came after it"
 		}
 	case rowspb.Undo_UNDO_HELD:
+		if a.WaitsForVerdict() {
+			return verdictWait(p, a)
+		}
 		return openDoubt(a)
 	case rowspb.Undo_UNDO_SETTLING:
 		return settling(a)
@@ -109,6 +112,15 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		return "a worker of " + c.GetCapability()
 	}
 	return ""
+}
+
+// verdictWait says of an action that waits for a verdict since when, who wants it, and until when.
+func verdictWait(p *executor.Plan, a *executor.Action) string {
+	text := "a verdict since " + instant(a.Fixed.AtNs) + ", which agent " + p.Row.Agent + " wants"
+	if ns := p.Row.Declared.DeadlineNs; ns != 0 {
+		text += " before its plan's deadline at " + instant(ns)
+	}
+	return text
 }
 
 // openDoubt says what the doubt about an action of an open plan waits for.

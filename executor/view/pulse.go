@@ -10,6 +10,7 @@ func PulseOf(m *rowspb.Meta) api.Pulse {
 	return api.Pulse{
 		Applied: m.Applied.GetSequence(), Records: m.Records, Held: m.Held,
 		Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined, Ended: m.Ended,
+		Reviews: m.Reviews,
 	}
 }
 

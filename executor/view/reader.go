@@ -85,6 +85,7 @@ func (r *Reader) Status() api.Status {
 		Records: m.Records,
 		TimeNs:  m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
 		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut, Faulty: m.Faulty,
+		Reviews:  m.Reviews,
 		Cascaded: r.core.Cascaded(), NextDueNs: r.core.NextDue(cmp.Or(r.clockNs, m.TimeNs)),
 	}
 	for range r.tx.Scan(rows.Flights.Prefix(), rows.After(rows.Flights.Prefix())) {
@@ -101,6 +102,10 @@ func (r *Reader) Status() api.Status {
 				seen.OldestPage.Action = r.core.Action(id).Fixed.Id
 			}
 		}
+	}
+	for k := range r.tx.Scan(rows.Reviews.Prefix(), rows.After(rows.Reviews.Prefix())) {
+		seen.OldestReviewNs = rows.ParseWaiting(k).Ns
+		break
 	}
 	if t := m.Tenant; t != nil {
 		seen.May = &api.TenantMay{Suspended: t.Suspended, RequireNames: t.RequireNames, By: t.By,

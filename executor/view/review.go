@@ -3,9 +3,10 @@ package view
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
-	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -13,34 +14,36 @@ import (
 // reviewInputMax bounds the input of an action in a list.
 const reviewInputMax = 8 << 10
 
-// Reviews returns one batch of the actions that wait for a verdict, by plan, the plan that was
-// opened last first. The error is a *ledger.Refused.
-func (r *Reader) Reviews(q api.ReviewQuery) (answer api.ReviewAnswer, err error) {
+// Reviews returns one batch of the actions that wait for a verdict, the one that has waited longest
+// first. The error is a *ledger.Refused.
+func (r *Reader) Reviews(q api.ReviewQuery, nowNs int64) (answer api.ReviewAnswer, err error) {
+	if q.Plan != "" || q.Action != "" {
+		return r.review(q, nowNs)
+	}
 	cursor, err := hex.DecodeString(q.After)
 	if err != nil || len(cursor) > findBytesMax {
 		return answer, ledger.Refuse("after", fmt.Sprintf("%.80q", q.After),
 			"the next of the page before")
 	}
-	prefix := rows.ListPrefix(rows.ListState, rows.PhaseValue(rowspb.Phase_PHASE_OPEN))
+	prefix := rows.Reviews.Prefix()
 	from := append([]byte{}, prefix...)
 	if len(cursor) > 0 {
 		from = append(append(from, cursor...), 0)
 	}
 	list, looked := newBatch[api.Review](q.Limit), 0
 	for k := range r.tx.Scan(from, rows.After(prefix)) {
-		place := k[len(prefix):]
-		if len(place) <= rows.ListedPlace {
-			panic(&rows.StoreError{Op: "scan", Err: rows.ErrMissing})
-		}
+		place := hex.EncodeToString(k[len(prefix):])
 		if looked++; looked > FindScanMax {
 			list.end()
 			answer.Paused = true
 			break
 		}
-		found := r.reviewsOf(string(place[rows.ListedPlace:]))
-		if len(found) == 0 {
-			list.pass(hex.EncodeToString(place))
-		} else if !list.add(hex.EncodeToString(place), found...) {
+		id := rows.ParseWaiting(k)
+		p := r.core.Plan(id.Plan)
+		a := p.Action(id.N)
+		if !selects(q, p, a) {
+			list.pass(place)
+		} else if !list.add(place, r.reviewOf(p, a)) {
 			break
 		}
 	}
@@ -48,23 +51,45 @@ func (r *Reader) Reviews(q api.ReviewQuery) (answer api.ReviewAnswer, err error)
 	return answer, nil
 }
 
-// reviewsOf are the actions of a plan that wait for a verdict.
-func (r *Reader) reviewsOf(id string) (found []api.Review) {
-	p := r.core.Plan(id)
-	for a := range p.Actions() {
-		f := a.Fixed.Forward
-		if !f.GetReview() || a.Verdict() != "" ||
-			a.Row.Outcome != rowspb.Outcome_OUTCOME_UNKNOWN {
-			continue
-		}
-		v := api.Review{Plan: id, Action: a.Fixed.Id, Number: int(a.N), Capability: f.GetCapability(),
-			Class: className(f.GetClass()), Agent: p.Row.Agent, Label: p.Row.Declared.Label,
-			Owner: p.Owner(), SinceNs: a.Fixed.AtNs, DeadlineNs: p.Row.Declared.DeadlineNs,
-			Input: r.payload(rows.Action{Plan: id, N: a.N}).Input}
-		if len(v.Input) > reviewInputMax {
-			v.Input, v.Omitted = nil, true
-		}
-		found = append(found, v)
+// selects reports whether an action is one that a question is about.
+func selects(q api.ReviewQuery, p *executor.Plan, a *executor.Action) bool {
+	return (q.Agent == "" || p.Row.Agent == q.Agent) &&
+		(q.Capability == "" || a.Fixed.Forward.GetCapability() == q.Capability) &&
+		(q.Label == "" || p.Row.Declared.Label == q.Label)
+}
+
+// reviewOf is an action that waits for a verdict.
+func (r *Reader) reviewOf(p *executor.Plan, a *executor.Action) api.Review {
+	f := a.Fixed.Forward
+	v := api.Review{Plan: p.ID, Action: a.Fixed.Id, Number: int(a.N), Capability: f.GetCapability(),
+		Class: className(f.GetClass()), Agent: p.Row.Agent, Label: p.Row.Declared.Label,
+		Owner: p.Owner(), SinceNs: a.Fixed.AtNs, DeadlineNs: p.Row.Declared.DeadlineNs,
+		Input: r.payload(rows.Action{Plan: p.ID, N: a.N}).Input}
+	if len(v.Input) > reviewInputMax {
+		v.Input, v.Omitted = nil, true
 	}
-	return found
+	return v
+}
+
+// review is one action, if it waits for a verdict, with what a block would undo of it, by the code
+// that undoes.
+func (r *Reader) review(q api.ReviewQuery, nowNs int64) (answer api.ReviewAnswer, err error) {
+	answer.Reviews = []api.Review{}
+	p := r.core.Plan(q.Plan)
+	if p == nil {
+		return answer, nil
+	}
+	a := p.Named(q.Action)
+	if n, err := strconv.Atoi(q.Action); a == nil && err == nil && n >= 1 && n <= int(p.Row.Actions) {
+		a = p.Action(uint32(n))
+	}
+	if a == nil || !a.WaitsForVerdict() {
+		return answer, nil
+	}
+	v := r.reviewOf(p, a)
+	v.Input, v.Omitted = r.payload(rows.Action{Plan: p.ID, N: a.N}).Input, false
+	block, err := r.Preview(api.PreviewQuery{Plan: p.ID, Action: a.Fixed.Id}, nowNs)
+	v.Block = &block
+	answer.Reviews = append(answer.Reviews, v)
+	return answer, err
 }

@@ -222,7 +222,7 @@ var streamsOfHosts = []string{
 func host(p *Permissions) {
 	t := AllTenants
 	p.publish(records(t, ledger.ClassExecutor, ""), "saga."+t+".executor.term",
-		records(t, ledger.ClassOperator, "*"),
+		records(t, ledger.ClassOperator, "*"), records(t, ledger.ClassVerdict, "*"),
 		api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
 		api.PageSubject(t, ">"), api.QuerySubject(t, "released"), api.QuerySubject(t, "erased"),
 		api.TenantStatus.Subject(t), api.ReplySubject(t, "*"), "keys."+t+".*", "erased."+t,

@@ -128,6 +128,7 @@ func noteVerdict(b *book, c *claim) {
 	k, a := c.Record.GetVerdictGiven(), c.a
 	root, to := c.reaches()
 	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, c.Source.Name, k.Reason, b.now
+	wantVerdict(b, c.p, a, c.Address)
 	if isRetired(c.p) && b.rules >= ledger.ReachesSince {
 		if root != nil {
 			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
@@ -145,6 +146,19 @@ func noteVerdict(b *book, c *claim) {
 		}
 	}
 	b.lookAction(c.p, a)
+}
+
+// wantVerdict has whoever is to judge paged about an action whose tool is not called before a
+// supervisor has allowed it, or ends that page, as is known of the action now.
+func wantVerdict(b *book, p *plan, a *action, at *pb.Address) {
+	waits := p.phase == ledger.StateOpen && a.undo == held && a.forward.GetReview() && a.dutyOf == 0 &&
+		a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED && a.outcome == unheardOf
+	switch {
+	case !waits:
+		delete(b.pages, page{p.id, a.n, api.PageVerdictWanted})
+	case b.rules >= ledger.VerdictWantedSince:
+		b.page(p, a, api.PageVerdictWanted, at)
+	}
 }
 
 // verdictText is the reason of what a verdict on an action undoes.
@@ -282,6 +296,7 @@ func noteUndo(b *book, c *claim) {
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
 	b.setWindow(p, a)
 	askLater(b, p, a)
+	wantVerdict(b, p, a, c.Address)
 	if p.holdsLeases() {
 		why := c.adds(k.Triggers)
 		b.spent.leases += uint64(len(k.Triggers))
@@ -342,6 +357,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 	b.reviewDoubt(p, a)
 	askLater(b, p, a)
+	wantVerdict(b, p, a, e.Address)
 	if a.doubtedAs != 0 && now != inDoubt {
 		d := p.actions[a.doubtedAs-1]
 		b.becomes(e, p, d)
@@ -405,7 +421,7 @@ func noteCommit(b *book, c *claim) {
 		b.takeNextTurn(p, func(t *turn) bool { return t.number != 0 })
 	}
 	p.committed = c.Address
-	p.stopAsking()
+	stopAsking(b, p)
 	b.releaseCuts(p, "", func(c *cut) bool { return c.number == 0 })
 	b.setPhase(p, ledger.StateCommitted)
 	b.lookActions(p)

@@ -199,11 +199,11 @@ func (p *plan) givesUp() int {
 // giveUp gives up the held set of a plan and of all that is part of it.
 func (b *book) giveUp(p *plan) {
 	p.gaveUp = p.givesUp()
-	p.stopAsking()
+	stopAsking(b, p)
 	b.dropLeases(p)
 	for _, c := range p.below() {
 		if c.stillHolds() {
-			c.stopAsking()
+			stopAsking(b, c)
 			b.dropLeases(c)
 			b.spent.retires(c)
 			b.noteAsking(c)

@@ -94,7 +94,7 @@ func (b *book) letCommitWait(e ledger.Entry, p *plan) {
 
 func (b *book) beginDoubts(root *plan) {
 	for _, c := range root.tree() {
-		c.stopAsking()
+		stopAsking(b, c)
 		for _, a := range c.actions {
 			if a.doubt = ""; !a.waitsForAnswer() {
 				continue
@@ -268,9 +268,11 @@ func askLater(b *book, p *plan, a *action) {
 	}
 }
 
-// stopAsking ends the questions of an open plan: a commit or an unwind asks for itself.
-func (p *plan) stopAsking() {
+// stopAsking ends the questions of an open plan: a commit or an unwind asks for itself. Nothing of
+// it waits for a verdict any more.
+func stopAsking(b *book, p *plan) {
 	for _, a := range p.actions {
+		delete(b.pages, page{p.id, a.n, api.PageVerdictWanted})
 		if a.askNs = 0; a.asksOpenly() {
 			a.dropCall()
 		}

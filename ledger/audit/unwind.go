@@ -157,7 +157,7 @@ func noteUnwind(b *book, c *claim) {
 	}
 	p.unwinding, p.unwindingNs, p.resumed = c.Address, b.now, nil
 	b.dropLeases(p)
-	p.stopAsking()
+	stopAsking(b, p)
 	p.turned = nil
 	if !p.rewinding {
 		p.behind = nil
@@ -223,6 +223,7 @@ func noteRewound(b *book, c *claim) {
 			a.undo, stays[a] = held, single
 		}
 		askLater(b, p, a)
+		wantVerdict(b, p, a, c.Address)
 	}
 	p.target = 0
 	b.holdAgain(p, stays)

@@ -16,8 +16,9 @@ const (
 	PageActClaimed    = "act_claimed"  // a record that was refused claims an act; about a plan
 	PageWindowClosing = "undo_window_closing"
 	PageCascadeCut    = "cascade_cut"
-	PageStuckWorker   = "stuck_worker" // no one serves a command, or a worker says working for long
-	PageClockGuard    = "clock_guard"  // no deadline fires until the clocks agree
+	PageVerdictWanted = "verdict_wanted" // an action waits for a supervisor's verdict
+	PageStuckWorker   = "stuck_worker"   // no one serves a command, or a worker says working for long
+	PageClockGuard    = "clock_guard"    // no deadline fires until the clocks agree
 )
 
 // Page calls an owner to an action. It is sent until its hook has taken it; ID is
@@ -25,8 +26,8 @@ const (
 type Page struct {
 	// address of the record that it is about; of stuck_worker and clock_guard a name of its own
 	ID string `json:"id"`
-	// quarantined, commit_waits, act_claimed, undo_window_closing, cascade_cut, stuck_worker,
-	// clock_guard
+	// quarantined, commit_waits, act_claimed, undo_window_closing, cascade_cut, verdict_wanted,
+	// stuck_worker, clock_guard
 	Kind       string `json:"kind"`
 	Hook       string `json:"hook"`
 	Tenant     string `json:"tenant"`

@@ -2,17 +2,24 @@ package api
 
 import "encoding/json"
 
-// ReviewQuery asks for the actions that wait for a verdict (review.ls).
+// ReviewQuery asks for the actions that wait for a verdict, the one that has waited longest first
+// (review.ls).
 type ReviewQuery struct {
-	After string `json:"after,omitempty"` // Next of the batch before
-	Limit int    `json:"limit,omitempty"` // 1..1000, default 100
+	Agent      string `json:"agent,omitempty"` // of the plan
+	Capability string `json:"capability,omitempty"`
+	Label      string `json:"label,omitempty"` // of the plan
+	After      string `json:"after,omitempty"` // Next of the batch before
+	Limit      int    `json:"limit,omitempty"` // 1..1000, default 100
+	// Plan and Action ask for one action, by its id, with its whole input and Review.Block.
+	Plan   string `json:"plan,omitempty"`
+	Action string `json:"action,omitempty"`
 }
 
-// ReviewAnswer answers review.ls. The last plan of a batch is whole in it.
+// ReviewAnswer answers review.ls.
 type ReviewAnswer struct {
 	Reviews []Review `json:"reviews"`
 	Next    string   `json:"next,omitempty"` // goes into After; empty: no more
-	// Paused is set where the batch ends because it has looked at enough plans, not
+	// Paused is set where the batch ends because it has looked at enough actions, not
 	// because it is full.
 	Paused bool `json:"paused,omitempty"`
 }
@@ -31,4 +38,7 @@ type Review struct {
 	DeadlineNs int64           `json:"deadline_ns,omitempty"` // of the plan
 	Input      json.RawMessage `json:"input,omitempty"`       // sealed values stay sealed
 	Omitted    bool            `json:"omitted,omitempty"`     // Input is left out: it is too large
+	// Block is what a block would undo, should the action be found to have happened: it and what
+	// came after it. Set where one action was asked for.
+	Block *Preview `json:"block,omitempty"`
 }

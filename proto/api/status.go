@@ -46,6 +46,9 @@ type Status struct {
 	Waiting    []Waiting    `json:"waiting,omitempty"`     // commands without a worker
 	Unpaged    int          `json:"unpaged,omitempty"`     // pages that no hook has taken yet
 	OldestPage *UntakenPage `json:"oldest_page,omitempty"` // of them
+	// Reviews are actions that wait for a verdict, OldestReviewNs since when the first of them does.
+	Reviews        uint64 `json:"reviews,omitempty"`
+	OldestReviewNs int64  `json:"oldest_review_ns,omitempty"`
 	// Faulty: leases in error, where many share one condition counted as one.
 	Faulty      uint64   `json:"faulty"`
 	FaultyPlans []string `json:"faulty_plans,omitempty"` // some plans that hold them
@@ -239,4 +242,5 @@ type Pulse struct {
 	Unwinding   uint64 `json:"unwinding"`
 	Quarantined uint64 `json:"quarantined"`
 	Ended       uint64 `json:"ended"`
+	Reviews     uint64 `json:"reviews,omitempty"` // actions that wait for a verdict
 }

@@ -131,7 +131,7 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings = append(findings, examineCapabilities(ctx, c, now),
 		examineDeadlines(ctx, c, now, old), examineWriters(ctx, c, now))
 	findings = append(findings, examineQuarantine(ctx, c, status), ExamineWindows(ctx, c, now),
-		examineConditions(status), ExaminePages(status, now))
+		examineConditions(status), examineVerdicts(status, now), ExaminePages(status, now))
 	return append(findings, ExamineRefused(ctx, c, status))
 }
 

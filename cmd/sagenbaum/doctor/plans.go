@@ -82,6 +82,17 @@ func examineConditions(v api.Status) Finding {
 	return f
 }
 
+// examineVerdicts names how many actions wait for a verdict. It is no fault that they do: a page
+// that no one takes is.
+func examineVerdicts(v api.Status, now time.Time) Finding {
+	if v.Reviews == 0 {
+		return ok("verdicts", "no action waits for a verdict")
+	}
+	f := ok("verdicts", "%s", render.ReviewsText(v, now))
+	f.Next = "sagenbaum review ls"
+	return f
+}
+
 // ExaminePages warns of calls to owners that no one has taken.
 func ExaminePages(v api.Status, now time.Time) Finding {
 	if v.Unpaged == 0 {
@@ -93,6 +104,8 @@ func ExaminePages(v api.Status, now time.Time) Finding {
 		switch o.Kind {
 		case api.PageQuarantined, api.PageCommitWaits, api.PageActClaimed:
 			next = "sagenbaum quarantine ls; and " + next
+		case api.PageVerdictWanted:
+			next = "sagenbaum review ls; and " + next
 		}
 	}
 	return warn("pages", next, "%s: an owner may not know", render.UnpagedText(v, now))

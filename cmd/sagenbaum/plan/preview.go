@@ -45,7 +45,7 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 				return err
 			}
 			err = s.Print(cmd, answer.Preview,
-				func() { writePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now()) })
+				func() { WritePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now()) })
 			return cli.Look(err, !endsWell(answer.Preview))
 		},
 	}
@@ -63,7 +63,7 @@ func endsWell(v api.Preview) bool {
 			v.End)
 }
 
-// writePreview prints the steps of an unwind, a line or three each:
+// WritePreview prints the steps of an unwind, a line or three each:
 //
 //	STAGE  #  STEP        CAPABILITY                          CLASS         FIDELITY  VALID UNTIL
 //	1      3  compensate  payments.charge → payments.refund   compensable   semantic  in 179d2h
@@ -72,7 +72,7 @@ func endsWell(v api.Preview) bool {
 //	                      to travel: irreversible: mail.send has no inverse
 //	left until its owner has answered: 1
 //	would: 1 semantic, 1 to its owner travel · 0 in doubt · ends quarantined
-func writePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
+func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 	v = cli.ForPeople(v)
 	to := ""
 	if v.To != "" {

@@ -40,7 +40,7 @@ func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 				Outcome: "completed", Reason: "effectless: nothing to undo"},
 		}}
 	var out strings.Builder
-	writePreview(&out, cli.Pen{}, shown, now)
+	WritePreview(&out, cli.Pen{}, shown, now)
 	want := `p1  open, an unwind now:
 STAGE  #     STEP        CAPABILITY                 CLASS        FIDELITY  VALID UNTIL
 1      c1/2  compensate  hotel.book → hotel.cancel  compensable  lossy     in 26h00m

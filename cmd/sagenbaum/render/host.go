@@ -52,6 +52,16 @@ func UnpagedText(v api.Status, now time.Time) string {
 	return text
 }
 
+// ReviewsText counts the actions that wait for a verdict, and says since when the first one does.
+func ReviewsText(v api.Status, now time.Time) string {
+	wait := "wait for a verdict"
+	if v.Reviews == 1 {
+		wait = "waits for a verdict"
+	}
+	return fmt.Sprintf("%s %s; the first was registered %s", cli.CountOf(int(v.Reviews), "action"),
+		wait, cli.Relative(v.OldestReviewNs, now))
+}
+
 // FreePercent is how much of a disk is free, 0 to 100; 100 where its size is not known.
 func FreePercent(d api.Disk) int {
 	if d.TotalBytes == 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 )
 
 // Command is `sagenbaum review` with all below it.
@@ -55,21 +55,26 @@ func newLs(s *cli.Settings) *cobra.Command {
 		Command: &cobra.Command{
 			Use: "ls",
 			Short: "List the actions that wait for a verdict (exit code 1 when there are any), the " +
-				"plan that was opened last first",
+				"one that has waited longest first",
 			Example: "  sagenbaum review ls\n  sagenbaum review ls --filter 'review.agent == " +
 				"\"coder\"' -o json",
 		},
 		Doing: "list the reviews", Name: "review", Filter: `review.agent == "coder"`,
-		Most: "at most `N` actions, and all of the last plan", Ask: ask,
+		Most: "at most `N` actions", Ask: ask,
 		Data: func(reviews []api.Review, next string) any {
 			return api.ReviewAnswer{Reviews: reviews, Next: next}
 		},
 		Empty: "no action waits for a verdict",
-		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "AGENT", "SINCE", "INPUT"},
-			Elastic: []string{"INPUT"}, Spare: []string{"SINCE"}},
+		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "WANTED BY", "WAITS SINCE",
+			"UNTIL", "INPUT"}, Elastic: []string{"INPUT"}, Spare: []string{"UNTIL"}},
 		Row: func(t *cli.Table, v api.Review) {
 			v = cli.ForPeople(v)
-			t.Add(v.Plan, v.Action, v.Capability, v.Agent, cli.Relative(v.SinceNs, time.Now()),
+			now := time.Now()
+			until := "-" // its agent's limit is its own
+			if v.DeadlineNs != 0 {
+				until = cli.Relative(v.DeadlineNs, now)
+			}
+			t.Add(v.Plan, v.Action, v.Capability, v.Agent, cli.Relative(v.SinceNs, now), until,
 				cli.Clip(inputText(v), 100))
 		},
 		More: func(reviews []api.Review) string {
@@ -97,16 +102,17 @@ func inputText(v api.Review) string {
 func newShow(s *cli.Settings) *cobra.Command {
 	return cli.Show[api.Review]{
 		Command: &cobra.Command{
-			Use:     "show PLAN ACTION",
-			Short:   "Show an action that waits for a verdict, with its input",
+			Use: "show PLAN ACTION",
+			Short: "Show an action that waits for a verdict, with its input and what a block would " +
+				"undo",
 			Example: "  sagenbaum review show 01JD3BX7 charge",
 			Args:    cli.Exactly("PLAN", "ACTION"),
 		},
 		Doing: "show the review",
 		Ask: func(ctx context.Context, c *cli.Client, args []string) (api.Review, error) {
-			all, _, err := cli.Batches(api.ReviewLs.Name, cli.Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
-				ask, nil)
-			for _, v := range all {
+			answer, err := cli.Ask(ctx, c, api.ReviewLs,
+				api.ReviewQuery{Plan: args[0], Action: args[1]})
+			for _, v := range answer.Reviews {
 				if v.Plan == args[0] && (v.Action == args[1] || fmt.Sprint(v.Number) == args[1]) {
 					return v, nil
 				}
@@ -117,19 +123,32 @@ func newShow(s *cli.Settings) *cobra.Command {
 			}
 			return api.Review{}, err
 		},
-		Write: func(out io.Writer, p cli.Pen, v api.Review) {
-			v = cli.ForPeople(v)
-			fmt.Fprintf(out, "%s %s\n", p.Bold(v.Plan), p.Bold(v.Action))
-			cli.PrintLines(out, [][2]string{{"capability", v.Capability}, {"class", v.Class},
-				{"agent", v.Agent}, {"plan", v.Label}, {"owner", v.Owner},
-				{"since", cli.Moment(v.SinceNs)}, {"deadline", cli.Moment(v.DeadlineNs)},
-				{"input", inputText(v)}})
-		},
+		Write: writeReview,
 		Next: func(v api.Review) string {
 			return fmt.Sprintf("  next: sagenbaum review allow|block|redirect %s %s",
 				cli.Printable(v.Plan), cli.Printable(v.Action))
 		},
 	}.New(s)
+}
+
+func writeReview(out io.Writer, p cli.Pen, v api.Review) {
+	block := v.Block
+	v = cli.ForPeople(v)
+	fmt.Fprintf(out, "%s %s  waits for a verdict since %s\n", p.Bold(v.Plan), p.Bold(v.Action),
+		cli.Moment(v.SinceNs))
+	lines := [][2]string{{"capability", v.Capability}, {"class", v.Class}, {"wanted by", v.Agent},
+		{"plan", v.Label}, {"owner", v.Owner}}
+	if v.DeadlineNs != 0 {
+		lines = append(lines, [2]string{"until", cli.Moment(v.DeadlineNs) +
+			", the deadline of its plan"})
+	}
+	cli.PrintLines(out, append(lines, [2]string{"input", inputText(v)}))
+	if block == nil { // the server does not say it
+		return
+	}
+	fmt.Fprintln(out, "\nA block keeps it from being done, and undoes nothing. Should it have been "+
+		"done all the same,\nor nothing be heard of it for 30 s, this is undone:")
+	plan.WritePreview(out, p, *block, time.Now())
 }
 
 // giving is the command of one verdict.
@@ -138,8 +157,12 @@ type giving struct {
 	reason              bool // it needs one
 }
 
+// scopes are what --scope may be.
+var scopes = map[string]pb.Scope{"": pb.Scope_SCOPE_UNSPECIFIED, "action": pb.Scope_SCOPE_ACTION,
+	"plan": pb.Scope_SCOPE_PLAN}
+
 func newGive(s *cli.Settings, outcome pb.VerdictOutcome, g giving) *cobra.Command {
-	var by, reason string
+	var by, reason, scope string
 	cmd := &cobra.Command{
 		Use: g.use, Short: g.short, Example: g.example,
 		Long: g.short + `. The verdict is a record under the supervisor's name, if the server lets
@@ -156,9 +179,13 @@ that the log refused it, for instance because a window has closed, or that nothi
 				return cli.Fail(cli.ExitUsage, "--reason TEXT", "a verdict that keeps an action from "+
 					"being done says why")
 			}
+			undoes, known := scopes[scope]
+			if !known {
+				return cli.Fail(cli.ExitUsage, "--scope action, or --scope plan", "%q is no scope", scope)
+			}
 			given, err := give(cmd.Context(), c, by, &pb.Record{Plan: args[0], Action: args[1],
 				Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
-					Reason: reason}}})
+					Reason: reason, Scope: undoes}}})
 			if err != nil {
 				return cli.Failed("give the verdict", err)
 			}
@@ -171,6 +198,10 @@ that the log refused it, for instance because a window has closed, or that nothi
 	cmd.Flags().StringVar(&by, "by", cli.DefaultActor(), "`NAME` of the supervisor; by itself the "+
 		"user who runs this")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, or what to do instead: the agent is told")
+	if g.reason { // allow undoes nothing
+		cmd.Flags().StringVar(&scope, "scope", "", "what is undone of what has happened: the `action`, "+
+			"with what came after it, which is meant without it, or the plan")
+	}
 	return cmd
 }
 

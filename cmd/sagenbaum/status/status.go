@@ -122,6 +122,9 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	line("in flight", "%d", v.InFlight)
 	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
 		cutCount(p, v.Cut), v.Cascade.Depth, v.Cascade.Plan, v.Cascade.Tenant, v.Cascaded)
+	if v.Reviews > 0 {
+		line("verdicts", "%s", render.ReviewsText(v.Status, now))
+	}
 	if v.Unpaged > 0 {
 		line("unpaged", "%s", p.In("33", render.UnpagedText(v.Status, now)))
 	}

@@ -108,6 +108,13 @@ func (d *Desk) previewOf(agent string, q api.PreviewQuery) (answer api.PreviewAn
 	return answer, err
 }
 
+// reviews are the actions that wait for a verdict.
+func (d *Desk) reviews(q api.ReviewQuery) (api.ReviewAnswer, error) {
+	return looked(d, func(r *view.Reader) (api.ReviewAnswer, error) {
+		return r.Reviews(q, d.Now().UnixNano())
+	})
+}
+
 // explain says what leases answer now.
 func (d *Desk) explain(q api.ExplainQuery) (answer api.ExplainAnswer, err error) {
 	answer.Explain, err = looked(d, func(r *view.Reader) (api.Explain, error) {

@@ -110,7 +110,7 @@ var questions = byName(
 	takes(api.FactGet, (*Desk).fact),
 	takes(api.FactLs, looking(facts)),
 	takes(api.FactHistory, (*Desk).history),
-	takes(api.ReviewLs, looking((*view.Reader).Reviews)),
+	takes(api.ReviewLs, (*Desk).reviews),
 	takes(api.MemoryStatus, bare((*Desk).memory)).quickly(),
 	takes(api.MemoryQueue, (*Desk).queue),
 	takes(api.MemoryRebuild, bare((*Desk).rebuild)),

@@ -47,14 +47,17 @@ func (v *visit) certain() error {
 	return nil
 }
 
-// operate appends one operator record and waits until it is folded. Refused or void
-// there means that the log decided otherwise.
+// operate appends one operator record, as say does.
 func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
+	return v.say(ledger.ClassOperator, record)
+}
+
+// say appends one record under the name of the visitor and waits until it is folded. Refused or
+// void there means that the log decided otherwise.
+func (v *visit) say(class ledger.Class, record *pb.Record) (sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(v.r.Context(), actTime)
 	defer cancel()
-	source := ledger.Source{
-		Tenant: v.page.Tenant, Class: ledger.ClassOperator, Name: v.session.Name,
-	}
+	source := ledger.Source{Tenant: v.page.Tenant, Class: class, Name: v.session.Name}
 	if err := ledger.Check(record, source); err != nil {
 		return 0, refusal(err)
 	}
@@ -106,6 +109,11 @@ func (v *visit) act(record *pb.Record, path ...string) error {
 	if err != nil {
 		return err
 	}
+	return v.back(sequence, path...)
+}
+
+// back leads to a page, which says which record was written.
+func (v *visit) back(sequence uint64, path ...string) error {
 	for i, p := range path {
 		path[i] = url.PathEscape(p)
 	}
@@ -310,6 +318,46 @@ func (v *visit) ownerWord(plan api.Plan, a api.Action) (*pb.Record, error) {
 		}
 	}
 	return record, nil
+}
+
+// verdicts are those of the form of an action that waits for one.
+var verdicts = map[string]pb.VerdictOutcome{
+	"allow":    pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
+	"block":    pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
+	"redirect": pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT,
+}
+
+// judge gives a verdict on an action that waits for one, under the name of the visitor.
+func (v *visit) judge() error {
+	plan, a, err := v.askAction()
+	if err != nil {
+		return err
+	}
+	as, reason := v.r.PostFormValue("as"), strings.TrimSpace(v.r.PostFormValue("reason"))
+	answer, err := ask(v, api.ReviewLs, api.ReviewQuery{Plan: plan.Plan, Action: a.Action})
+	if err != nil {
+		return err
+	}
+	given := &pb.VerdictGiven{Outcome: verdicts[as], Reason: reason}
+	switch allows := as == "allow"; {
+	case given.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED:
+		return failed(http.StatusBadRequest, "Choose one of the verdicts.", "no verdict was chosen")
+	case len(answer.Reviews) == 0: // someone was first, or its agent waits no more
+		return failed(http.StatusConflict, "Look at the plan as it is now.",
+			"action %s waits for no verdict", a.Action)
+	case !allows && reason == "":
+		return failed(http.StatusBadRequest, "Say why, or what to do instead: the agent is told.",
+			"a reason is missing")
+	case !allows && v.r.PostFormValue("plan") != "":
+		given.Scope = pb.Scope_SCOPE_PLAN
+	}
+	record := &pb.Record{Plan: plan.Plan, Action: a.Action,
+		Kind: &pb.Record_VerdictGiven{VerdictGiven: given}}
+	sequence, err := v.say(ledger.ClassVerdict, record)
+	if err != nil {
+		return err
+	}
+	return v.back(sequence, "verdicts")
 }
 
 // retryRefused says why the undo of a quarantined action cannot be tried again now.

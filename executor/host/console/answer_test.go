@@ -1,12 +1,17 @@
 package console_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestARetryUnderANewKeyFromTheConsole: the form offers it once an attempt was made, and says what
@@ -29,5 +34,91 @@ func TestARetryUnderANewKeyFromTheConsole(t *testing.T) {
 	}
 	if after := s.plan("p1").Actions[0].Key; after == before || len(after) != len(before) {
 		t.Errorf("its key was %s, and is %s", before, after)
+	}
+}
+
+// TestAVerdictFromTheConsole: what waits is listed, the longest first, with its input; its page says
+// what a block would undo, and gives the verdict once.
+func TestAVerdictFromTheConsole(t *testing.T) {
+	s := newStage(t, nil)
+	p := s.begin(s.coder, coordinator.PlanSpec{ID: "p1", Label: "release"})
+	s.do(p, "git.branch.create b")
+	v := visit(t, s)
+	if _, page := v.get("/t/default/verdicts"); !strings.Contains(page, "Nothing waits for a verdict") {
+		t.Errorf("an empty inbox:\n%s", page)
+	}
+	first := s.waits(p, "git.push", "one")
+	s.waiting(1)
+	second := s.waits(p, "git.commit", "two")
+	s.waiting(2)
+	_, page := v.get("/t/default/verdicts")
+	if one, two := strings.Index(page, "one"), strings.Index(page, "two"); one < 0 || two < one {
+		t.Errorf("the inbox has not one before two:\n%s", page)
+	}
+	if _, page = v.get("/t/default/verdicts?capability=git.commit"); strings.Contains(page, "verdicts/p1/2") ||
+		!strings.Contains(page, "verdicts/p1/3") {
+		t.Errorf("of git.commit alone:\n%s", page)
+	}
+	if _, page = v.get("/t/default/plans/p1"); !strings.Contains(page, "a verdict since") {
+		t.Errorf("the plan does not say what it waits for:\n%s", page)
+	}
+	if _, page = v.get("/t/default/verdicts/p1/2"); !strings.Contains(page, "What a block would undo") ||
+		strings.Contains(page, `value="block"`) {
+		t.Errorf("for who has not signed in:\n%s", page)
+	}
+	csrf := v.signIn()
+	if _, page = v.get("/t/default/verdicts/p1/2"); !strings.Contains(page, `value="block"`) ||
+		!strings.Contains(page, "git.push.delete") {
+		t.Errorf("the form:\n%s", page)
+	}
+	give := func(action, as, reason string, want int) {
+		t.Helper()
+		form := url.Values{"csrf": {csrf}, "as": {as}, "reason": {reason}, "token": {token}}
+		if answer, page := v.post("/t/default/verdicts/p1/"+action, form); answer.StatusCode != want {
+			t.Fatalf("%s of %s: %s\n%s", as, action, answer.Status, page)
+		}
+	}
+	give("2", "perhaps", "", http.StatusBadRequest)
+	give("2", "block", "", http.StatusBadRequest) // without a reason
+	give("2", "block", "not on a Friday", http.StatusSeeOther)
+	var verdict *coordinator.Verdict
+	if err := <-first; !errors.As(err, &verdict) || verdict.By != "ana" || verdict.Reason != "not on a Friday" {
+		t.Errorf("one: %v", err)
+	}
+	give("2", "allow", "", http.StatusConflict) // someone was first
+	give("3", "allow", "", http.StatusSeeOther)
+	if err := <-second; err != nil {
+		t.Errorf("two: %v", err)
+	}
+	if _, page = v.get("/t/default/verdicts"); !strings.Contains(page, "Nothing waits for a verdict") {
+		t.Errorf("what was judged is in the inbox:\n%s", page)
+	}
+}
+
+// waits begins an action that waits for a verdict.
+func (s *stage) waits(p *coordinator.Plan, capability, name string) <-chan error {
+	done := make(chan error, 1)
+	go func() { // ends with the verdict
+		_, err := p.Do(context.Background(), coordinator.Action{ID: name, Capability: capability, Review: true,
+			Input: map[string]any{"name": name, "dry_run": false}, Branch: true},
+			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				return coordinator.Outcome{Output: map[string]string{"ref": "r-" + name}}, nil
+			})
+		done <- err
+	}()
+	return done
+}
+
+// waiting returns when so many actions wait for a verdict; pages says when to look.
+func (s *stage) waiting(count int) {
+	s.t.Helper()
+	for page := (api.Page{}); page.Kind != api.PageVerdictWanted; {
+		m, err := s.pages.NextMsg(testenv.Patience)
+		must(s.t, err)
+		must(s.t, json.Unmarshal(m.Data, &page))
+	}
+	got, err := s.host.Ask(tenant, api.ReviewLs.Name, api.ReviewQuery{})
+	if answer, _ := got.(api.ReviewAnswer); err != nil || len(answer.Reviews) != count {
+		s.t.Fatalf("%d actions wait for a verdict, want %d: %v", len(answer.Reviews), count, err)
 	}
 }

@@ -71,6 +71,7 @@ func browse(t *testing.T, s *stage, script string, environment ...string) {
 func TestTheConsoleInABrowser(t *testing.T) {
 	s := newStage(t, nil)
 	s.play()
+	s.judged()
 	browse(t, s, "console.mjs")
 }
 
@@ -83,5 +84,6 @@ func TestPicturesOfTheConsole(t *testing.T) {
 	}
 	s := newStage(t, nil)
 	s.play()
+	s.judged()
 	browse(t, s, "pictures.mjs", "PICTURES="+folder)
 }

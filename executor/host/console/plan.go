@@ -152,6 +152,33 @@ func (v *visit) obligation() error {
 	return v.show("Quarantined: "+a.Capability, "quarantine", body)
 }
 
+// reviews are the actions that wait for a verdict.
+func (v *visit) reviews() error {
+	query := v.r.URL.Query()
+	q := api.ReviewQuery{Agent: query.Get("agent"), Capability: query.Get("capability"),
+		Label: query.Get("label"), After: query.Get("after"), Limit: pageRows}
+	answer := filtered(v, api.ReviewLs, q)
+	body := web.Reviews{Query: q, Items: answer.Reviews, Paused: answer.Paused,
+		Filtered: q.Agent+q.Capability+q.Label != ""}
+	body.Next, body.First = v.paging(answer.Next)
+	return v.show("Verdicts", "verdicts", body)
+}
+
+// review is one action that waits for a verdict, in full, and the form that gives it.
+func (v *visit) review() error {
+	plan, a, err := v.askAction()
+	if err != nil {
+		return err
+	}
+	body := web.Review{Plan: plan, Action: a}
+	answer := look(v, api.ReviewLs, api.ReviewQuery{Plan: plan.Plan, Action: a.Action})
+	if len(answer.Reviews) > 0 && answer.Reviews[0].Block != nil {
+		body.Waits, body.Review, body.Block = true, answer.Reviews[0], *answer.Reviews[0].Block
+	}
+	v.live(plan.Plan)
+	return v.show("Verdict on "+a.Capability, "verdicts", body)
+}
+
 // waitingFor are the actions that an unwind has not come to because they came before
 // this one, the latest first.
 func waitingFor(plan api.Plan, a api.Action) (waiting []api.Action) {

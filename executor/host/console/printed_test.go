@@ -141,6 +141,7 @@ func hrefs(page string) (links []string) {
 func (s *stage) everyState() {
 	ctx := context.Background()
 	s.play()
+	s.judged()
 	s.lively()
 	s.t.Cleanup(func() { close(s.gates["live-1"]) }) // before the worker waits for it
 	s.append(ledger.Source{Tenant: tenant, Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{

@@ -46,6 +46,7 @@ type stage struct {
 	coder   *coordinator.Coordinator
 	travel  *coordinator.Coordinator
 	detach  func()
+	pages   *nats.Subscription
 
 	mu     sync.Mutex
 	gates  map[string]chan struct{} // by plan: an undo waits for one element
@@ -63,6 +64,8 @@ func newStage(t *testing.T, change func(*console.Config)) *stage {
 	s.conn, err = srv.Connect()
 	must(t, err)
 	t.Cleanup(s.conn.Close)
+	s.pages, err = s.conn.SubscribeSync(api.PageSubject(tenant, "default"))
+	must(t, err)
 	s.host, err = host.New(
 		host.Config{
 			Conn: s.conn, Tenants: []string{tenant, "second"}, Dir: filepath.Join(dir, "executor"),
@@ -315,6 +318,17 @@ func (s *stage) play() {
 	thanks := s.begin(s.travel, coordinator.PlanSpec{ID: "thank-you", Label: "thank the speakers", Owner: "travel"})
 	s.do(thanks, "calendar.invite call", "mail.send letters")
 	s.end(thanks, "the list of names was last year's")
+}
+
+// judged has two actions wait for a verdict.
+func (s *stage) judged() {
+	launch := s.begin(s.travel, coordinator.PlanSpec{ID: "summer-party", Label: "plan the summer party",
+		Owner: "travel", Deadline: 5 * time.Hour})
+	s.do(launch, "calendar.invite everyone", "card.charge band")
+	s.waits(launch, "card.charge", "deposit-of-4800")
+	s.waiting(1)
+	s.waits(s.begin(s.coder, coordinator.PlanSpec{ID: "hotfix-7", Label: "hotfix 7"}), "git.push", "hotfix-branch")
+	s.waiting(2)
 }
 
 // lively begins the plan that fails before the eyes of a page; each of its undos waits.

@@ -78,6 +78,9 @@ func chatFacts(page api.Page) (title string, facts [][2]string, command string) 
 	case api.PageCascadeCut:
 		title, command = "A cascade was cut and waits for its owner", "sagenbaum plan why "+
 			page.Plan+tenant
+	case api.PageVerdictWanted:
+		title, command = "An action waits for a verdict", "sagenbaum review show "+page.Plan+" "+
+			page.Action+tenant
 	case api.PageStuckWorker:
 		title, command = "An undo finds no end", "sagenbaum status"+tenant
 	case api.PageClockGuard:

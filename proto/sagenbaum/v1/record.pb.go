@@ -6159,7 +6159,7 @@ func (x *UndoWindowClosing) GetClosesNs() int64 {
 type OwnerPaged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hook          string                 `protobuf:"bytes,1,opt,name=hook,proto3" json:"hook,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "quarantined", "commit_waits", "act_claimed", "undo_window_closing", "cascade_cut"
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "quarantined", "commit_waits", "act_claimed", "undo_window_closing", "cascade_cut", "verdict_wanted"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

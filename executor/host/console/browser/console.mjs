@@ -164,6 +164,18 @@ await test("a quarantine is resolved by clicks", async () => {
   await page.waitForFunction(() => /resolved/.test(document.getElementById("plan-state").textContent));
 });
 
+await test("a verdict is given by clicks", async () => {
+  await page.click(".side nav >> text=Verdicts");
+  await page.click(".inbox >> text=git.push");
+  await page.waitForSelector("text=What a block would undo");
+  await page.click(".choice >> text=Block");
+  await page.fill("input[name=reason]", "not on a Friday");
+  if (await page.locator("input[name=token]").count()) await page.fill("input[name=token]", token);
+  await page.click("text=Give the verdict as ana");
+  await page.waitForSelector("text=Your record is in the ledger");
+  assert.equal(await page.locator(".inbox .row").count(), 1, "actions that still wait");
+});
+
 await test("a skip claims nothing, and an answer that comes late is refused", async () => {
   await page.goto(base + "t/default/quarantine/thank-you/2");
   const late = watch(await context.newPage());
@@ -251,7 +263,7 @@ await test("every page fits 390 and 1600 px, in light and dark", async () => {
     for (const scheme of ["light", "dark"]) {
       await page.setViewportSize({width, height: 844});
       await page.emulateMedia({colorScheme: scheme});
-      for (const path of ["", "plans", "plans/release-2-4", "plans/evil-1", "plans/offsite-june/preview", "quarantine", "quarantine/evil-1/1", "leases", "memory", "memory/fact?key=fare.lis-ber", "capabilities", "ledger", "ledger/20", "health", "/sessions", "/login", "/tenants"]) {
+      for (const path of ["", "plans", "plans/release-2-4", "plans/evil-1", "plans/offsite-june/preview", "quarantine", "quarantine/evil-1/1", "verdicts", "verdicts/summer-party/3", "leases", "memory", "memory/fact?key=fare.lis-ber", "capabilities", "ledger", "ledger/20", "health", "/sessions", "/login", "/tenants"]) {
         await page.goto(base + (path.startsWith("/") ? path.slice(1) : "t/default/" + path));
         const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         assert.ok(over <= 0, `${path} is ${over} px too wide at ${width} px`);

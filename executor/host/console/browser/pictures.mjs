@@ -17,6 +17,8 @@ const shots = [
   ["workers", "t/default/capabilities"],
   ["health", "t/default/health"],
   ["inbox", "t/default/quarantine"],
+  ["verdicts", "t/default/verdicts"],
+  ["verdict", "t/default/verdicts/summer-party/3"],
   ["leases", "t/default/leases"],
   ["fact", "t/default/memory/fact?key=fare.lis-ber"],
   ["preview", "t/default/plans/offsite-june/preview"],

@@ -156,7 +156,7 @@ function follow(live) {
 
 // keys: "/" searches, "g" and a letter goes to a page, "j" and "k" go through rows.
 function keys() {
-  const pages = {o: "overview", p: "plans", q: "quarantine", l: "leases", m: "memory", w: "workers", e: "ledger", h: "health"};
+  const pages = {o: "overview", p: "plans", q: "quarantine", v: "verdicts", l: "leases", m: "memory", w: "workers", e: "ledger", h: "health"};
   let going = 0;
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, select, textarea")) {

@@ -142,6 +142,26 @@ type Obligation struct {
 	Preview  api.Preview
 }
 
+// Reviews is the inbox of those who judge: what waits for a verdict, and the filters that it comes
+// from.
+type Reviews struct {
+	Query    api.ReviewQuery
+	Items    []api.Review
+	Next     string // URL; empty: no more
+	First    string
+	Filtered bool
+	Paused   bool // there may be more that the filters select
+}
+
+// Review is one action of which a verdict is wanted, and the form that gives it.
+type Review struct {
+	Plan   api.Plan
+	Action api.Action
+	Waits  bool // for a verdict
+	Review api.Review
+	Block  api.Preview // what a block would undo
+}
+
 // Leases are what falls due next, and the leases that need a look.
 type Leases struct {
 	Upcoming api.Upcoming

@@ -33,6 +33,9 @@ var marks = map[string]struct{ shape, tone, word string }{
 	"committed":  {"sealed", "quiet", "committed"},
 	"unwinding":  {"unwind", "work", "unwinding"},
 
+	// of a verdict
+	"wanted": {"clock", "work", "waits"},
+
 	// of attempts
 	"done":      {"undone", "good", "done"},
 	"verifying": {"clock", "work", "being verified"},

@@ -22,7 +22,7 @@ import (
 
 // bodies are one of each page.
 var bodies = []Body{
-	Overview{}, Plans{}, Plan{}, Preview{}, Quarantine{}, Obligation{}, Leases{}, Memory{}, Fact{},
+	Overview{}, Plans{}, Plan{}, Preview{}, Quarantine{}, Obligation{}, Reviews{}, Review{}, Leases{}, Memory{}, Fact{},
 	Ledger{}, Commit{}, Capabilities{}, Health{}, Tenants{}, SignIn{}, Failure{},
 	Sessions{},
 }

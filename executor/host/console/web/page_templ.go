@@ -90,6 +90,7 @@ func (p *Page) navigation() component {
 		p.nav("overview", "", "Overview", "", false)(out)
 		p.nav("plans", "plans", "Plans", compact(p.Pulse.Open), false)(out)
 		p.nav("quarantine", "quarantine", "Quarantine", count(p.Pulse.Quarantined), true)(out)
+		p.nav("verdicts", "verdicts", "Verdicts", count(p.Pulse.Reviews), true)(out)
 		p.nav("leases", "leases", "Leases", "", false)(out)
 		p.nav("memory", "memory", "Memory", "", false)(out)
 		p.nav("capabilities", "capabilities", "Workers", "", false)(out)
@@ -137,6 +138,8 @@ func icon(section string) component {
 			out.markup("<circle cx=\"4\" cy=\"3.5\" r=\"1.5\"></circle><circle cx=\"4\" cy=\"12.5\" r=\"1.5\"></circle> <circle cx=\"12\" cy=\"8\" r=\"1.5\"></circle><path d=\"M4 5v6M4 8h6.5\"></path>")
 		case "quarantine":
 			out.markup("<path d=\"M2 9h3.5l1 2h3l1-2H14M3.5 3.5h9L14 9v3.5H2V9z\"></path>")
+		case "verdicts":
+			out.markup("<path d=\"M8 2l5 1.8v4.1c0 3-2.1 5.1-5 6.1-2.9-1-5-3.1-5-6.1V3.8zM5.7 8.1l1.6 1.6 3.2-3.5\"></path>")
 		case "leases":
 			out.markup("<circle cx=\"8\" cy=\"8.5\" r=\"5\"></circle><path d=\"M8 5.5v3l2 1.5M6.5 1.5h3\"></path>")
 		case "memory":

@@ -137,6 +137,13 @@ func memorySize(m api.Memory) string {
 	return bytesText(m.Bytes) + when(m.Capacity != 0, " of "+bytesText(m.Capacity))
 }
 
+func reviewInput(r api.Review) string {
+	if r.Omitted {
+		return "its input is too large for a list"
+	}
+	return clip(string(r.Input), 300)
+}
+
 func stepNumber(p api.Preview, s api.PreviewStep) string {
 	return when(s.Plan != p.Plan, s.Plan+"/") + strconv.Itoa(s.Number)
 }

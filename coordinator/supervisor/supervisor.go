@@ -1,0 +1,280 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Outcome is what a verdict says.
+type Outcome string
+
+const (
+	Allow    Outcome = "allow"    // the tool is called
+	Block    Outcome = "block"    // it is not; what has happened is undone
+	Redirect Outcome = "redirect" // as Block, and Verdict.Reason says what to do instead
+)
+
+var outcomes = map[Outcome]pb.VerdictOutcome{
+	Allow:    pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
+	Block:    pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
+	Redirect: pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT,
+}
+
+// Verdict is a verdict on one action.
+type Verdict struct {
+	Plan, Action string  // required: their IDs
+	Outcome      Outcome // required
+	Reason       string  // the agent is told; of a Redirect: what to do instead
+
+	// WholePlan has a Block or a Redirect of an action that has happened undo its whole plan.
+	// Without it that action is undone, with what came after it, and the plan goes on.
+	WholePlan bool
+
+	// ID is a ULID or a UUID of version 7 of this verdict: given twice, it counts once. Without one
+	// each call is another verdict.
+	ID string
+}
+
+// Given is a verdict that the ledger has taken.
+type Given struct {
+	Sequence uint64 // of its record
+	State    string // of the plan then
+
+	// UndoneAs is the plan that undoes a committed one. A committed plan without it has nothing to
+	// undo for the verdict.
+	UndoneAs string
+}
+
+// Errors that a caller branches on, beside *ledger.Refused.
+var (
+	// ErrInDoubt means that the verdict may be stored. Give it again with the same ID.
+	ErrInDoubt = ledger.ErrInDoubt
+	// ErrUnconfirmed means that the verdict is stored, at Given.Sequence, and no executor has said
+	// in time what it did.
+	ErrUnconfirmed = errors.New("no executor has confirmed it")
+	// ErrConnectionClosed means that the connection is closed for good.
+	ErrConnectionClosed = jetstream.ErrConnectionClosed
+)
+
+// Config is what New needs.
+type Config struct {
+	Conn   *nats.Conn // required; the caller keeps it and closes it
+	Tenant string     // required
+	Name   string     // required: under which the verdicts are given
+
+	// Timeout bounds a call whose context has no deadline; default TimeoutDefault.
+	Timeout time.Duration
+}
+
+// TimeoutDefault is the time that a call has without another one.
+const TimeoutDefault = 30 * time.Second
+
+// Times of one try of a call, which is tried again until its context ends.
+const (
+	tryTime   = 5 * time.Second
+	foldTime  = 4 * time.Second // that a host waits for the record, before it says that it is behind
+	tryPause  = 100 * time.Millisecond
+	reviewMax = 1000 // actions that one question asks for
+)
+
+// Supervisor gives verdicts in one tenant, under one name. It is safe for concurrent use.
+type Supervisor struct {
+	conn     *nats.Conn
+	appender *jetstream.Appender
+	source   ledger.Source
+	timeout  time.Duration
+}
+
+// New checks the configuration. It sends nothing. Errors: *ledger.Refused.
+func New(config Config) (*Supervisor, error) {
+	s := &Supervisor{conn: config.Conn, timeout: cmp.Or(config.Timeout, TimeoutDefault),
+		source: ledger.Source{Tenant: config.Tenant, Class: ledger.ClassVerdict, Name: config.Name}}
+	var err error
+	switch {
+	case !ledger.ValidToken(config.Name):
+		err = ledger.Refuse("config.name", fmt.Sprintf("%q is not a name", config.Name),
+			ledger.TokenWanted)
+	case config.Timeout < 0:
+		err = ledger.Refuse("config.timeout", config.Timeout.String(), "a positive duration, or 0")
+	default:
+		s.appender, err = jetstream.Attach(config.Conn, config.Tenant)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot judge: %w", err)
+	}
+	return s, nil
+}
+
+// Give records a verdict, and returns when an executor knows of it. The last verdict on an action
+// counts.
+//
+// Errors: *ledger.Refused (a field is wrong, and nothing is stored; or the ledger has not taken the
+// verdict: there is no such action, or an undo window has closed), ErrInDoubt, ErrUnconfirmed,
+// ErrConnectionClosed, and what kept the ledger from storing it, where nothing is stored.
+func (s *Supervisor) Give(ctx context.Context, v Verdict) (Given, error) {
+	given, err := s.give(ctx, v)
+	if err != nil {
+		return given, fmt.Errorf("cannot give a verdict on action %q of plan %q: %w", v.Action, v.Plan,
+			err)
+	}
+	return given, nil
+}
+
+func (s *Supervisor) give(ctx context.Context, v Verdict) (Given, error) {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	record, err := v.record()
+	if err == nil {
+		err = ledger.Check(record, s.source)
+	}
+	if err != nil {
+		return Given{}, err
+	}
+	commit, err := jetstream.NewAppend(s.source, record)
+	if err != nil {
+		return Given{}, err
+	}
+	sequence, err := s.append(ctx, commit)
+	if err != nil {
+		return Given{}, err
+	}
+	answer, err := s.outcome(ctx, api.OutcomeQuery{Plan: v.Plan, Sequence: sequence, Action: v.Action,
+		WaitMs: foldTime.Milliseconds()})
+	return Given{Sequence: sequence, State: answer.State, UndoneAs: answer.UndoneAs}, err
+}
+
+// record is the verdict as a record.
+func (v Verdict) record() (*pb.Record, error) {
+	outcome, known := outcomes[v.Outcome]
+	switch {
+	case !known:
+		return nil, ledger.Refuse("verdict.outcome", fmt.Sprintf("%q", string(v.Outcome)),
+			"allow, block or redirect")
+	case v.WholePlan && v.Outcome == Allow:
+		return nil, ledger.Refuse("verdict.whole_plan", "given for what undoes nothing",
+			"none, or block or redirect")
+	}
+	k := &pb.VerdictGiven{Outcome: outcome, Reason: v.Reason}
+	if v.WholePlan {
+		k.Scope = pb.Scope_SCOPE_PLAN
+	}
+	return &pb.Record{Plan: v.Plan, Action: v.Action, Id: v.ID,
+		Kind: &pb.Record_VerdictGiven{VerdictGiven: k}}, nil
+}
+
+// within bounds a call whose context has no deadline.
+func (s *Supervisor) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.timeout)
+}
+
+// append stores one commit: again with the same id until it is known to be stored.
+func (s *Supervisor) append(ctx context.Context, commit ledger.Append) (uint64, error) {
+	var doubt error
+	for {
+		try, cancel := context.WithTimeout(ctx, tryTime)
+		sequence, err := s.appender.Append(try, commit)
+		cancel()
+		if err == nil {
+			return sequence, nil
+		}
+		uncertain := errors.Is(err, ledger.ErrInDoubt)
+		if uncertain {
+			doubt = err
+		}
+		denied := errors.Is(s.conn.LastError(), nats.ErrPermissionViolation)
+		again := uncertain && !denied || errors.Is(err, ledger.ErrBusy) &&
+			!errors.Is(err, ledger.ErrFull)
+		if !again || s.conn.IsClosed() || !pause(ctx) {
+			return 0, cmp.Or(doubt, err)
+		}
+	}
+}
+
+// pause waits before another try; false: there is no time for one.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(tryPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// outcome asks what a record has done until an executor says it.
+func (s *Supervisor) outcome(ctx context.Context, q api.OutcomeQuery) (answer api.OutcomeAnswer,
+	err error) {
+	for {
+		answer, err = ask(ctx, s, api.PlanOutcome, q)
+		var problem *api.Problem
+		switch {
+		case len(answer.Refused) > 0: // also of a plan that there is not
+			return answer, ledger.Refuse("verdict", strings.Join(answer.Refused, "; "),
+				"a verdict on an action that is registered, inside its undo window")
+		case err == nil:
+			return answer, nil
+		case errors.As(err, &problem) && !problem.Behind && !problem.Again:
+			return answer, fmt.Errorf("%w: %s", ErrUnconfirmed, problem.Text)
+		}
+		if s.conn.IsClosed() || !pause(ctx) {
+			return answer, fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+		}
+	}
+}
+
+// ask puts one question to an executor.
+func ask[Q, A any](ctx context.Context, s *Supervisor, verb api.Verb[Q, A], q Q) (answer A,
+	err error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	reply, err := s.conn.RequestWithContext(ctx, verb.Subject(s.source.Tenant), body)
+	if err != nil {
+		return answer, cmp.Or(jetstream.Closed(s.conn), err)
+	}
+	return verb.Decode(reply.Data)
+}
+
+// Waiting returns the actions that wait for a verdict now, the one that has waited longest first:
+// at most limit, 0 for all. The input of each is as its agent has recorded it; sensitive fields
+// stay sealed.
+//
+// Errors: *ledger.Refused, ErrConnectionClosed, ctx's, and that no executor answers.
+func (s *Supervisor) Waiting(ctx context.Context, limit int) ([]api.Review, error) {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	var all []api.Review
+	q := api.ReviewQuery{Limit: reviewMax}
+	for {
+		if limit > 0 {
+			q.Limit = min(reviewMax, limit-len(all))
+		}
+		answer, err := ask(ctx, s, api.ReviewLs, q)
+		if err != nil {
+			return all, fmt.Errorf("cannot list the actions that wait for a verdict: %w", err)
+		}
+		all = append(all, answer.Reviews...)
+		if q.After = answer.Next; q.After == "" || limit > 0 && len(all) >= limit {
+			return all, nil
+		}
+	}
+}
