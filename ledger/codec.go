@@ -79,11 +79,16 @@ const readerOfKeys = 8
 // else has changed something.
 const readerOfChanges = 9
 
+// readerOfReports is the first reader that knows of open plans that go on asking.
+const readerOfReports = 10
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
+			version = max(version, readerOfReports)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
 			version = max(version, readerOfChanges)
 		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),

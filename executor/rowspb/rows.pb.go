@@ -358,6 +358,7 @@ type Meta struct {
 	Decided       uint64                 `protobuf:"varint,45,opt,name=decided,proto3" json:"decided,omitempty"`                            // last sequence with decisions of a holder that say what it had folded
 	Tenant        *v1.TenantChanged      `protobuf:"bytes,51,opt,name=tenant,proto3" json:"tenant,omitempty"`                               // what the tenant may do; none: nothing is limited
 	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
+	Asking        uint64                 `protobuf:"varint,54,opt,name=asking,proto3" json:"asking,omitempty"`                              // questions of open plans that are out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +606,13 @@ func (x *Meta) GetTenant() *v1.TenantChanged {
 func (x *Meta) GetConditions() uint64 {
 	if x != nil {
 		return x.Conditions
+	}
+	return 0
+}
+
+func (x *Meta) GetAsking() uint64 {
+	if x != nil {
+		return x.Asking
 	}
 	return 0
 }
@@ -4066,7 +4074,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x84\a\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x9c\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -4105,7 +4113,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06tenant\x183 \x01(\v2\x1b.sagenbaum.v1.TenantChangedR\x06tenant\x12\x1e\n" +
 	"\n" +
 	"conditions\x185 \x01(\x04R\n" +
-	"conditions\"6\n" +
+	"conditions\x12\x16\n" +
+	"\x06asking\x186 \x01(\x04R\x06asking\"6\n" +
 	"\bIdWindow\x12\x12\n" +
 	"\x04kept\x18\x01 \x01(\x04R\x04kept\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\"M\n" +

@@ -49,6 +49,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Asking != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Asking))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xb0
+	}
 	if m.Conditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
 		i--
@@ -3984,6 +3991,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Conditions != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
 	}
+	if m.Asking != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Asking))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5753,6 +5763,16 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Conditions = uint64(value)
+			iNdEx = next
+		case 54:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Asking")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Asking = uint64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
