@@ -206,3 +206,53 @@ func TestARunWhoseCommitWaits(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSettledWaitsForTheWorld: for an answer of a probe, after the doubt has lasted, and for no action
+// that nothing asks about.
+func TestSettledWaitsForTheWorld(t *testing.T) {
+	t.Parallel()
+	contracts := doubtful()
+	contracts[0].AskAfter = time.Millisecond
+	l := newLive(t, coordinator.Config{Contracts: contracts})
+	l.answers("seat.get", `{"presence":"present"}`)
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	lose(t, p, "seat.book", "a")
+	unknown, err := p.Settled(t.Context())
+	if err != nil || len(unknown) != 0 {
+		t.Fatalf("%+v, %v", unknown, err)
+	}
+	if a := l.showsAction("p", "a", func(api.Action) bool { return true }); a.Presence != "present" {
+		t.Errorf("%+v", a)
+	}
+	lose(t, p, "mail.send", "b")
+	unknown, err = p.Settled(t.Context())
+	if err != nil || len(unknown) != 1 || unknown[0].Action != "b" || !strings.Contains(unknown[0].Waits, "no probe") {
+		t.Errorf("%+v, %v", unknown, err)
+	}
+}
+
+// TestSettledSaysWhatItWaitsFor when its context ends, and gives up with its plan.
+func TestSettledSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: doubtful()})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	lose(t, p, "seat.book", "a")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := p.Settled(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "action a waits for a question to seat.get at ") {
+		t.Errorf("%v", err)
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := p.Settled(t.Context())
+		waits <- err
+	}()
+	l.answers("seat.get", `{"presence":"absent"}`)
+	if err := p.Fail(t.Context(), "too long"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; !errors.Is(err, coordinator.ErrUnwound) && !errors.Is(err, coordinator.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}

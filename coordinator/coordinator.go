@@ -312,6 +312,9 @@ func (c *Coordinator) notice(body []byte) {
 	if n.Action != "" && n.Verdict != "" {
 		p.rule(Verdict{Action: n.Action, Outcome: n.Verdict, Reason: n.Reason, By: n.By})
 	}
+	if n.Presence != "" {
+		wake(p)
+	}
 	switch n.State {
 	case ledger.StateOpen:
 		if n.Savepoint != "" {

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -87,6 +88,42 @@ func ExamplePlan_UnwindTo() {
 	// Output:
 	// remove {"id":"draft"}
 	// committed
+}
+
+// A call that timed out may have happened. Settled waits until the executor has asked the world.
+func ExamplePlan_Settled() {
+	nc, stop := serverAndExecutor()
+	defer stop()
+	ctx := context.Background()
+	w, err := worker.New(worker.Config{Conn: nc, Tenant: "default", Name: "notes"})
+	must(err)
+	defer w.Close(ctx)
+	must(w.Answer("note.find", func(context.Context, api.Command) (worker.Answer, error) {
+		return worker.Answer{Output: json.RawMessage(`{"presence": "present"}`)}, nil
+	}))
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
+		Contracts: []contract.Contract{{
+			Capability: "note.add", Class: contract.Compensable,
+			Inverse:  &contract.Inverse{Call: "note.remove"},
+			Probe:    &contract.Probe{Call: "note.find"},
+			AskAfter: time.Millisecond, // in production: a minute, which is the default
+		}}})
+	must(err)
+	defer c.Close(ctx)
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Owner: "docs"})
+	must(err)
+	_, err = plan.Do(ctx, coordinator.Action{ID: "first", Capability: "note.add"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, errors.New("no answer in time")
+		})
+	fmt.Println(err != nil)
+	unknown, err := plan.Settled(ctx)
+	must(err)
+	fmt.Println(len(unknown), "actions are not known")
+	must(plan.Commit(ctx))
+	// Output:
+	// true
+	// 0 actions are not known
 }
 
 // An action that waits for a supervisor's verdict. A block keeps its forward from running;

@@ -53,7 +53,7 @@ func CheckRows(t testing.TB, kv rows.KV) error {
 	}
 	m := s.meta
 	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined ||
-		m.Ended != want.Ended || m.Cut != want.Cut || m.Conditions != want.Conditions {
+		m.Ended != want.Ended || m.Cut != want.Cut || m.Conditions != want.Conditions || m.Asking != want.Asking {
 		return fmt.Errorf("counters: have %v\nwant %v", m, want)
 	}
 	if err := checkWatches(s, plans, actions, indexes); err != nil {
@@ -258,6 +258,7 @@ func (c *recount) phase(p *plan, want *rowspb.Meta, indexes map[string]bool) {
 	r := p.row
 	if armed(r) {
 		want.Conditions += uint64(c.conditions)
+		want.Asking += uint64(c.questions)
 	}
 	switch r.Phase {
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
@@ -293,6 +294,7 @@ type recount struct {
 	ready, parked, reported, watchers        []uint32
 	settling, asking                         []uint32
 	unsettled, flying, quarantined, resolved uint32
+	questions                                uint32 // of an open plan that are out
 	compensated, skipped                     uint32
 	conditions                               uint32
 	held                                     uint32 // unsettled, without entries of child plans
@@ -320,6 +322,10 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 	if asksOpenly(a) {
 		indexes[string(rows.Flights.Key(rows.Action{Plan: p.id, N: n}))] = true
 		indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
+	}
+	if asksOpenly(a) {
+		c.flying++
+		c.questions++
 	}
 	if a.row.AskNs != 0 || asksOpenly(a) {
 		c.asking = append(c.asking, n)

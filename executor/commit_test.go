@@ -247,6 +247,14 @@ var openDoubts = []struct{ name, words, want string }{
 		"committed: b=retired []"},
 	{"and is asked again", "open b:probe b? b.probe=inconclusive,present turn @1m @1m15s b.probe=late commit turn",
 		"committed: b=retired []"},
+	{"no worker serves it, and then one does",
+		"open b:probe+offer=1m b? b.probe=nobody,nobody,present turn @1m @2m @3m @4m @5m b.probe=late commit turn",
+		"committed: b=retired []"},
+	{"which costs no attempt",
+		"open b:probe+offer=1m b? b.probe=nobody,inconclusive,present turn @1m @2m @3m @3m15s b.probe=late commit turn",
+		"committed: b=retired []"},
+	{"and pauses as long", "open b:probe+offer=5m b? b.probe=nobody,present turn @1m @6m @10m b.probe=late commit turn",
+		"committing: b=held []"},
 	{"it does not answer", "open b:probe b? b.probe=lost turn @1m @2m @3m b.probe=late commit turn",
 		"committing: b=held []"},
 
@@ -343,11 +351,12 @@ func TestWhatAnOpenPlanAsksIsTold(t *testing.T) {
 	s.play("open a:probe b:probe b? b.probe=late turn")
 	waits := func() string {
 		why, err := view.NewReader(s.kv, "t", s).Why(api.WhyQuery{Plan: "p"})
-		if err != nil || len(why.Waits) != 1 || why.Waits[0].Action != "b" ||
-			why.Waits[0].For != s.show("p").Actions[1].WaitsFor {
+		last := len(why.Waits) - 1
+		if err != nil || last < 0 || why.Waits[last].Action != "b" ||
+			why.Waits[last].For != s.show("p").Actions[1].WaitsFor {
 			t.Fatalf("%+v, %v", why.Waits, err)
 		}
-		return why.Waits[0].For
+		return why.Waits[last].For
 	}
 	if got := waits(); !strings.HasPrefix(got, "a question to probe.b at ") {
 		t.Fatalf("it waits for %s", got)

@@ -340,7 +340,7 @@ func (d *decider) dueAttempt(key []byte) int64 {
 	case rows.DueWindow:
 		return d.dueWindow(p, a)
 	case rows.DueAsk:
-		return d.dueQuestion(p, a, ns)
+		return d.dueQuestion(p, a, key, ns)
 	}
 	settles := a.row.Undo == rowspb.Undo_UNDO_SETTLING
 	waits := a.row.Undo == rowspb.Undo_UNDO_WAITING || settles
@@ -370,9 +370,9 @@ func (d *decider) dueWindow(p *plan, a *action) int64 {
 	return d.in.EpochNs
 }
 
-// dueQuestion asks about a doubt of an open plan. One that cannot be asked waits for a commit or
-// an unwind, which has it answered by the owner.
-func (d *decider) dueQuestion(p *plan, a *action, ns int64) int64 {
+// dueQuestion asks about a doubt of an open plan, or waits until there is room for the question.
+// One that cannot be asked waits for a commit or an unwind, which has it answered by the owner.
+func (d *decider) dueQuestion(p *plan, a *action, key []byte, ns int64) int64 {
 	switch {
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
@@ -380,16 +380,13 @@ func (d *decider) dueQuestion(p *plan, a *action, ns int64) int64 {
 		d.full():
 		return d.in.EpochNs
 	}
-	c := a.fixed.Compensation
-	cause := a.row.OutcomeAt
-	if cause == nil {
-		cause = a.fixed.Registered
+	if giver, is := crowded(p); is {
+		d.live.due.Crowd(giver, key)
+		return 0
 	}
-	r := d.question(p, a, pb.Question_QUESTION_EFFECT, cause)
-	arguments, err := a.arguments(c.Probe.Call.Bindings)
-	r.Payload = &pb.Payload{Arguments: arguments}
-	if err != nil || ledger.RecordSize(r) > dispatchMax || a.nameless(c.Probe.Call.Bindings) ||
-		c.Sealed && d.state.erased(p.id) != nil {
+	r, why := openQuestion(a)
+	if why != "" {
+		admitQuestion(d.live.plan(p.id)) // the room that it was looked at for is another's
 		return 0
 	}
 	d.propose(r)

@@ -60,6 +60,7 @@ func askAt(a *action, ns int64) {
 	if a.row.AskNs != ns {
 		if a.row.AskNs != 0 {
 			p.s.due.Drop(a.row.AskNs, rows.DueAsk, ref)
+			admitQuestion(p) // it may have been admitted
 		}
 		if a.row.AskNs = ns; ns != 0 {
 			p.s.due.Set(ns, rows.DueAsk, ref)
@@ -94,6 +95,9 @@ func landOpenly(a *action) {
 	}
 	p := a.plan
 	p.row.Asking = without(p.row.Asking, a.id.N)
+	p.row.InFlight--
+	p.s.meta.Asking--
+	admitQuestion(p)
 	if p.s.base == nil {
 		p.s.landed = append(p.s.landed, About{a.id.Plan, a.fixed.Id})
 	}
@@ -102,6 +106,83 @@ func landOpenly(a *action) {
 }
 
 // What an open plan asks about a doubt, and what it makes of the answer.
+
+// openAskingMax bounds the questions of a tenant's open plans that are out at once. Of one plan as
+// many are out as it may have undos in flight.
+const openAskingMax = 256
+
+// admitQuestion has a question that found no room looked at again, where there is some.
+func admitQuestion(p *plan) {
+	if p.admit(); p.s.meta.Asking < openAskingMax {
+		p.s.due.Admit("") // no plan has this name
+	}
+}
+
+// crowded is what a question about an action of an open plan finds no room in: the questions of
+// its plan, or of its tenant, that are out.
+func crowded(p *plan) (giver string, is bool) {
+	switch {
+	case p.row.InFlight >= concurrency(p.row):
+		return p.id, true
+	case p.s.meta.Asking >= openAskingMax:
+		return "", true
+	default:
+		return "", false
+	}
+}
+
+// openQuestion is the record that asks about an action of an open plan, or why it cannot be asked:
+// it will not be then, for what it reads comes with an outcome, which ends the doubt.
+func openQuestion(a *action) (r *pb.Record, why string) {
+	c, cause := a.fixed.Compensation, a.row.OutcomeAt
+	if cause == nil {
+		cause = a.fixed.Registered
+	}
+	r = new(decider).question(a.plan, a, pb.Question_QUESTION_EFFECT, cause)
+	arguments, err := a.arguments(c.Probe.Call.Bindings)
+	r.Payload = &pb.Payload{Arguments: arguments}
+	switch {
+	case c.Sealed && a.plan.s.erased(a.plan.id) != nil:
+		return nil, "what it reads was erased"
+	case err != nil:
+		return nil, clip(err.Error())
+	case a.nameless(c.Probe.Call.Bindings):
+		return nil, noteNameless
+	case ledger.RecordSize(r) > dispatchMax:
+		return nil, "its record is larger than what fits"
+	}
+	return r, ""
+}
+
+// CannotAsk says why the question about the effect of an action of an open plan, which is due,
+// cannot be asked; empty: it can, or none is due.
+func (a *Action) CannotAsk() string {
+	if a.Row.AskNs == 0 {
+		return ""
+	}
+	compiling(a.s)
+	_, why := openQuestion(a.a)
+	return why
+}
+
+// AsksLater reports whether the question about an action of an open plan waits until one of those
+// that are out is answered.
+func (a *Action) AsksLater() bool {
+	_, is := crowded(a.plan())
+	return is
+}
+
+// calls is when an entry of no lease, whose time has come, calls for a decision, or 0: a question
+// that cannot be asked never does, and one that found no room does when another one is answered.
+func (r *Reading) calls(ns int64, kind byte, ref rows.Lease) int64 {
+	if kind != rows.DueAsk {
+		return ns
+	}
+	if a := r.Plan(ref.Plan).Action(ref.N); a.AsksLater() || a.CannotAsk() != "" {
+		return 0
+	}
+	return ns
+}
 
 // mayAskOpenly reports why the world must not be asked about an action of an open plan, or "".
 func (s about) mayAskOpenly(k *pb.ProbeAsked) string {
@@ -131,7 +212,10 @@ func (s about) askedOpenly(k *pb.ProbeAsked) Result {
 		return void("question %d, but question %d is next", k.Attempt, a.row.Asked+1)
 	}
 	a.row.Asking, a.row.Asked, a.row.AskedNs = k.Question, k.Attempt, s.e.Record.EpochNs
+	a.plan.row.InFlight++
+	a.plan.s.meta.Asking++
 	askAt(a, 0)
+	a.plan.touch()
 	a.change()
 	a.fly(&rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments()})
 	return effective
@@ -166,30 +250,46 @@ func (s about) answeredOpenly(k *pb.ProbeAnswered) Result {
 
 // askAgain is when the world is asked once more after an answer that settled nothing; 0: it is not,
 // for the contract's attempts are spent. What is in doubt then is settled by a commit or an unwind.
+// A question that no one serves costs no attempt: it is asked for as long as the plan is open.
 func (s about) askAgain(k *pb.ProbeAnswered) int64 {
 	a, call := s.a, s.a.fixed.Compensation.Probe.GetCall()
-	tries := k.Attempt - a.row.AskedFrom
-	if asksFrom(a) == 0 {
+	epoch, tries := min(s.e.Record.EpochNs, epochMax), k.Attempt-a.row.AskedFrom
+	switch {
+	case asksFrom(a) == 0:
 		return 0
-	}
-	if k.Unserved || tries >= cmp.Or(call.GetAttempts(), attemptsDefault) {
-		why := "no one knows yet"
-		if k.Message != "" {
-			why = k.Message
-		}
-		a.row.Note = clip("in doubt, and its probe does not tell: " + why)
-		s.tellPresence("inconclusive", a.row.Note)
+	case k.Unserved && s.meta.HolderFold >= ledger.AskedOnSince:
+		s.untold(k)
+		a.row.AskedFrom = a.row.Asked
+		pause := max(unservedAfter(a.fixed.Compensation), unservedPauseMin)
+		return epoch + min(pause, openBackoffMax)
+	case k.Unserved || tries >= cmp.Or(call.GetAttempts(), attemptsDefault):
+		s.untold(k)
 		return 0
 	}
 	first := max(cmp.Or(call.GetBackoffNs(), backoffDefault), openBackoffMin)
-	return min(s.e.Record.EpochNs, epochMax) + doubled(first, max(openBackoffMax, first), tries)
+	return epoch + doubled(first, max(openBackoffMax, first), tries)
+}
+
+// untold says of an action in doubt that its probe does not tell, and why; its agent hears it once.
+func (s about) untold(k *pb.ProbeAnswered) {
+	a, why := s.a, "no one knows yet"
+	if k.Message != "" {
+		why = k.Message
+	}
+	note := clip("in doubt, and its probe does not tell: " + why)
+	if again := k.Unserved && a.row.Note == note; !again {
+		s.tellPresence("inconclusive", note)
+	}
+	a.row.Note = note
 }
 
 // openBackoffMin and openBackoffMax bound the wait between two questions of an open plan, in ns:
-// nothing waits for the answer.
+// nothing waits for the answer. One that no one serves is out for its contract's unserved_after,
+// and then pauses for as long, at least for unservedPauseMin.
 const (
-	openBackoffMin = int64(15e9)
-	openBackoffMax = int64(3600e9)
+	openBackoffMin   = int64(15e9)
+	openBackoffMax   = int64(3600e9)
+	unservedPauseMin = int64(60e9)
 )
 
 // askLanded is when the world is asked once more after it was too early: as soon as the forward can

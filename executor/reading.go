@@ -410,7 +410,7 @@ func (r *Reading) again(key []byte, clock int64) int64 {
 	at := rows.ParseInstant(key)
 	ns, kind, ref := at.Ns, at.Kind, at.Lease
 	if kind != rows.DueLease {
-		return ns
+		return r.calls(ns, kind, ref)
 	}
 	p := r.s.plan(ref.Plan)
 	if p == nil || !armed(p.row) || p.row.Fired != nil {

@@ -79,13 +79,17 @@ const readerOfKeys = 8
 // else has changed something.
 const readerOfChanges = 9
 
+// readerOfPages is the first reader that knows of pages about verdicts, and of open plans that go on
+// asking.
+const readerOfPages = 10
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= VerdictWantedSince:
-			version = max(version, 10)
+		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
+			version = max(version, readerOfPages)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
 			version = max(version, readerOfChanges)
 		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),

@@ -359,6 +359,7 @@ type Meta struct {
 	Tenant        *v1.TenantChanged      `protobuf:"bytes,51,opt,name=tenant,proto3" json:"tenant,omitempty"`                               // what the tenant may do; none: nothing is limited
 	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
 	Reviews       uint64                 `protobuf:"varint,57,opt,name=reviews,proto3" json:"reviews,omitempty"`                            // actions that wait for a verdict
+	Asking        uint64                 `protobuf:"varint,58,opt,name=asking,proto3" json:"asking,omitempty"`                              // questions of open plans that are out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -613,6 +614,13 @@ func (x *Meta) GetConditions() uint64 {
 func (x *Meta) GetReviews() uint64 {
 	if x != nil {
 		return x.Reviews
+	}
+	return 0
+}
+
+func (x *Meta) GetAsking() uint64 {
+	if x != nil {
+		return x.Asking
 	}
 	return 0
 }
@@ -4082,7 +4090,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\x9e\a\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\xb6\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -4122,7 +4130,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x185 \x01(\x04R\n" +
 	"conditions\x12\x18\n" +
-	"\areviews\x189 \x01(\x04R\areviews\"6\n" +
+	"\areviews\x189 \x01(\x04R\areviews\x12\x16\n" +
+	"\x06asking\x18: \x01(\x04R\x06asking\"6\n" +
 	"\bIdWindow\x12\x12\n" +
 	"\x04kept\x18\x01 \x01(\x04R\x04kept\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\"M\n" +

@@ -49,6 +49,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Asking != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Asking))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xd0
+	}
 	if m.Reviews != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Reviews))
 		i--
@@ -4016,6 +4023,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Reviews != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Reviews))
 	}
+	if m.Asking != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Asking))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5802,6 +5812,16 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Reviews = uint64(value)
+			iNdEx = next
+		case 58:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Asking")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Asking = uint64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

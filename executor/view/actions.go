@@ -89,7 +89,8 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		if a.WaitsForVerdict() {
 			return verdictWait(p, a)
 		}
-		return openDoubt(a)
+		what, _ := r.openDoubt(p, a)
+		return what
 	case rowspb.Undo_UNDO_SETTLING:
 		return settling(a)
 	case rowspb.Undo_UNDO_QUARANTINED:
@@ -123,16 +124,37 @@ func verdictWait(p *executor.Plan, a *executor.Action) string {
 	return text
 }
 
-// openDoubt says what the doubt about an action of an open plan waits for.
-func openDoubt(a *executor.Action) string {
+// openDoubt says what the doubt about an action of an open plan waits for. It stays where nothing
+// asks about it any more while the plan is open.
+func (r *Reader) openDoubt(p *executor.Plan, a *executor.Action) (what string, stays bool) {
+	if p.Row.Phase != rowspb.Phase_PHASE_OPEN || a.Fixed.Child != "" || !a.Unanswered() {
+		return "", false
+	}
 	probe := a.Call(pb.Question_QUESTION_EFFECT).GetCapability()
-	switch {
+	first := "its outcome, or "
+	if a.Row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT {
+		first = ""
+	}
+	switch why := a.CannotAsk(); {
 	case a.Row.Asking == pb.Question_QUESTION_EFFECT:
-		return "an answer of " + probe + ", whether it has happened"
-	case a.Row.AskNs != 0 && a.Row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT:
-		return "a question to " + probe + " at " + instant(a.Row.AskNs) + ", whether it has happened"
+		return "an answer of " + probe + ", whether it has happened", false
+	case why != "":
+		return first + "the end of its plan: " + probe + " cannot be asked: " + why, true
+	case a.Row.AskNs != 0 && a.Row.AskNs <= r.nowNs() && a.AsksLater():
+		return first + "a question to " + probe + ", whether it has happened, once one of those that " +
+			"are out is answered", false
+	case a.Row.AskNs != 0:
+		return first + "a question to " + probe + " at " + instant(a.Row.AskNs) +
+			", whether it has happened", false
+	case first != "" && a.Fixed.Forward.GetReview() && a.Row.Verdict == 0:
+		return "", true // its forward has not begun: the verdict comes first
+	case probe != "":
+		return first + "the end of its plan, which asks " + probe + " whether it has happened", true
+	case first == "" || r.nowNs()-a.Fixed.AtNs >= int64(ledger.AskAfterDefault):
+		return first + "the end of its plan: it has no probe, and nothing else can be asked whether " +
+			"it has happened", true
 	default:
-		return ""
+		return "", true // it may just be under way
 	}
 }
 

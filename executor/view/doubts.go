@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -32,6 +34,29 @@ func (r *Reader) Doubts(id string) (list []api.Doubt) {
 		return len(list) < doubtsShown
 	})
 	return list
+}
+
+// OpenDoubts lists of which actions of an open plan, or of what is committed with it, it is not
+// known whether they happened: those about which the world is asked, or will be, and those that
+// nothing asks about as long as the plan is open.
+func (r *Reader) OpenDoubts(id string) (asked, stay []api.Doubt) {
+	root := r.core.Plan(id)
+	if root == nil || root.Row.Phase != rowspb.Phase_PHASE_OPEN {
+		return nil, nil
+	}
+	r.doubts(root, func(p *executor.Plan, a *executor.Action) bool {
+		what, stays := r.openDoubt(p, a)
+		doubt := api.Doubt{Action: root.NameOf(a), Waits: what}
+		switch {
+		case stays && len(stay) < doubtsShown:
+			doubt.Waits = withNote(cmp.Or(what, "its outcome"), a.Row.Note)
+			stay = append(stay, doubt)
+		case !stays:
+			asked = append(asked, doubt)
+		}
+		return len(asked) < doubtsShown
+	})
+	return asked, stay
 }
 
 // doubts calls each for every action that the commit of a root has to settle first, in

@@ -68,6 +68,9 @@ func (r *Reader) dueView(key []byte) (shown api.Due, ok bool) {
 	}
 	shown.Plan, shown.Label = p.ID, p.Row.Declared.GetLabel()
 	if a != nil {
+		if key[9] == rows.DueAsk && a.CannotAsk() != "" {
+			return shown, false // it never is
+		}
 		shown.Action = a.Fixed.Id
 		if key[9] == rows.DueRetry && a.Row.Undo == rowspb.Undo_UNDO_SETTLING {
 			shown.Kind = "settle"

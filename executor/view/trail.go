@@ -150,7 +150,7 @@ func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []api.Wait)
 	}
 	switch p.Row.Phase {
 	case rowspb.Phase_PHASE_OPEN:
-		return openDoubts(p, of)
+		return r.openDoubts(p, of)
 	case rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
 	default:
 		return nil
@@ -166,14 +166,22 @@ func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []api.Wait)
 	return views
 }
 
-// openDoubts tells which actions of an open plan the world is asked about, or will be.
-func openDoubts(p *executor.Plan, of *executor.Action) (views []api.Wait) {
-	for _, n := range p.Row.Asking {
-		a := p.Action(n)
-		why := openDoubt(a)
-		if why != "" && (of == nil || a.N == of.N) && len(views) < waitsMax {
-			views = append(views, api.Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(), For: why})
+// openDoubts tells of which actions of an open plan it is not known whether they happened: when
+// the world is asked, or that it is not.
+func (r *Reader) openDoubts(p *executor.Plan, of *executor.Action) (views []api.Wait) {
+	for n := uint32(1); n <= p.Row.Actions && len(views) < waitsMax; n++ {
+		if of != nil && n != of.N {
+			continue
 		}
+		a := p.Action(n)
+		why, stays := r.openDoubt(p, a)
+		if why == "" {
+			continue
+		}
+		if stays {
+			why = withNote(why, a.Row.Note)
+		}
+		views = append(views, api.Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(), For: why})
 	}
 	return views
 }

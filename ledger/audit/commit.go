@@ -294,7 +294,7 @@ func noteAnsweredOpenly(b *book, c *claim) {
 		a.askNs, a.askedFrom = max(landed, min(c.Record.EpochNs, epochMax)), a.asked
 	case k.Presence == pb.Presence_PRESENCE_ABSENT && early,
 		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		a.askNs = a.askAgain(c, from)
+		a.askNs = a.askAgain(b, c, from)
 	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
 	default:
 		a.presence = k.Presence
@@ -310,13 +310,20 @@ func noteAnsweredOpenly(b *book, c *claim) {
 
 // askAgain is when an open plan asks once more after an answer that settled nothing; 0: it does
 // not.
-func (a *action) askAgain(c *claim, from int64) int64 {
+func (a *action) askAgain(b *book, c *claim, from int64) int64 {
 	call, k := a.compensation.Probe.GetCall(), c.Record.GetProbeAnswered()
 	tries, most := k.Attempt-a.askedFrom, cmp.Or(call.GetAttempts(), 3)
-	if from == 0 || k.Unserved || tries >= most {
+	const least, longest = int64(15e9), int64(3600e9)
+	switch {
+	case from == 0:
+		return 0
+	case k.Unserved && b.rules >= ledger.AskedOnSince: // as if it had not been asked
+		a.askedFrom = k.Attempt
+		pause := max(span(a.compensation.UnservedAfterNs, longest), 4*least)
+		return min(c.Record.EpochNs, epochMax) + min(pause, longest)
+	case k.Unserved || tries >= most:
 		return 0
 	}
-	const least, longest = int64(15e9), int64(3600e9)
 	first := max(cmp.Or(call.GetBackoffNs(), int64(1e9)), least)
 	wait := first
 	for n := uint32(1); n < tries && wait < max(longest, first); n++ {

@@ -41,6 +41,8 @@ type OutcomeQuery struct {
 	Action string `json:"action,omitempty"`
 	// Parts is of how many parts of the plan that were undone the agent was told.
 	Parts uint32 `json:"parts,omitempty"`
+	// Doubts asks for the actions in doubt of a plan that is open, too.
+	Doubts bool `json:"doubts,omitempty"`
 	// Ended waits for the plan's end instead; the answer comes when it is there
 	// or after WaitMs.
 	Ended  bool  `json:"ended,omitempty"`
@@ -53,8 +55,14 @@ type OutcomeAnswer struct {
 	State       string   `json:"state,omitempty"`
 	Reason      string   `json:"reason,omitempty"`
 	Outstanding []string `json:"outstanding,omitempty"`
-	// Doubts are the actions of the tree that its commit waits for, while it is committing.
+	// Doubts are the actions of the tree that its commit waits for, while it is committing; and of
+	// a plan that is open, where the query has Doubts, those that the world is or will be asked
+	// about.
 	Doubts []Doubt `json:"doubts,omitempty"`
+	// Unknown are those that nothing asks about while the plan is open, with why. Settled says, where
+	// the query has Doubts, that the plan has no others in doubt.
+	Unknown []Doubt `json:"unknown,omitempty"`
+	Settled bool    `json:"settled,omitempty"`
 	// UndoneAs is the plan that undoes this committed one.
 	UndoneAs string `json:"undone_as,omitempty"`
 	// Refused says why records of the commit at Sequence were refused or void.

@@ -154,6 +154,9 @@ func (x *compiler) checkClass(c contract.Contract) {
 	if c.OnInDoubt == contract.InDoubtProbe && c.Probe == nil {
 		x.refuse("on_in_doubt", "probe, and there is none", "a probe, or compensate or quarantine")
 	}
+	if c.Class == contract.Compensable && c.AskAfter != 0 && c.Probe == nil {
+		x.refuse("ask_after", "given without a probe", "a probe, which is what is asked then")
+	}
 	if c.Inverse != nil && c.Inverse.Unchanged != "" && c.Probe == nil {
 		x.refuse("inverse.unchanged", "given without a probe",
 			"a probe, which finds what is there before the undo")

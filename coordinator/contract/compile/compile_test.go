@@ -77,6 +77,7 @@ func TestBadContractsAreRefused(t *testing.T) {
 		{"on_in_doubt", `"ask"`, func(c *contract.Contract) { c.OnInDoubt = "ask" }},
 		{"on_in_doubt", "there is none", func(c *contract.Contract) { c.Probe, c.OnInDoubt = nil, contract.InDoubtProbe }},
 		{"on_late", `"never"`, func(c *contract.Contract) { c.OnLate = "never" }},
+		{"ask_after", "without a probe", func(c *contract.Contract) { c.Probe, c.AskAfter = nil, time.Hour }},
 		{"inverse.dedupe", "without a probe", func(c *contract.Contract) { c.Probe, c.Inverse.Dedupe = nil, time.Hour }},
 		{"inverse.approve", `"me"`, func(c *contract.Contract) { c.Inverse.Approve = "me" }},
 		{"inverse.actuator", `"shell"`, func(c *contract.Contract) { c.Inverse.Actuator = "shell" }},

@@ -84,6 +84,7 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("a.create", probed+"warn: 1d\ninverse: {call: a.b}\n"), `6:7: warning: warn: there is no window to warn of`},
 		{doc("a.create", probed+"warn: 1d\nvalid_for: 24h\ninverse: {call: a.b}\n"), `6:7: warning: warn: a window of 1d is announced as soon as it opens`},
 		{doc("a.create", "probe: {call: a.get, answer: 'probe.n > 1 ? \"duplicate\" : \"present\"'}\ninverse: {call: a.b, with: {id: =output.id}}\n"), `5:30: warning: probe.answer: it may be duplicate, and no argument of the inverse reads meta.external_ref`},
+		{doc("a.create", "inverse: {call: a.b}\nask_after: 5m\n"), `error: ask_after: given without a probe`},
 		{doc("a.create", "inverse: {call: a.b, dedupe: 1d}\n"), `5:30: error: inverse.dedupe: given without a probe`},
 		{doc("a.create", probed+"inverse: {call: a.b, agent: {tools: [a.x], prompt: Undo.}}\n"), `6:52: error: inverse.agent.prompt: given with 1 tools`},
 		{doc("a.create", probed+"inverse: {call: a.b, with: {key: =meta.kee}}\n"), `6:34: error: inverse.with.key: meta.kee is null here, always; did you mean key?`},

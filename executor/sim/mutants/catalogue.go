@@ -212,6 +212,12 @@ var catalogue = []mutant{
 	// What may still land.
 	{"an open plan asks before its doubt has lasted", "executor/doubt.go",
 		"after := cmp.Or(c.AskAfterNs, int64(ledger.AskAfterDefault))", "after := c.AskAfterNs / 2"},
+	{"an open plan asks about all at once", "executor/doubt.go",
+		"case p.row.InFlight >= concurrency(p.row):\n\t\treturn p.id, true", ""},
+	{"who waits for a question that is out is never asked about", "executor/doubt.go",
+		"p.s.meta.Asking--\n\tadmitQuestion(p)", "p.s.meta.Asking--"},
+	{"an unserved question is asked on at once", "executor/doubt.go",
+		"return epoch + min(pause, openBackoffMax)", "return epoch + min(pause, 1)"},
 	{"an open plan believes absent while a forward may land", "executor/doubt.go",
 		"case absent && mayLand(p, a, a.row.AskedNs):",
 		"case absent && mayLand(p, a, a.row.AskedNs) && s.a == nil:"},
