@@ -38,7 +38,7 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 	a.dropRetry()
 	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup,
 		s.e.Address, s.e.Record.EpochNs
-	a.row.Unserved, a.row.Change = false, pb.Change_CHANGE_UNSPECIFIED
+	a.row.Unserved, a.row.Change, a.row.Progress = false, pb.Change_CHANGE_UNSPECIFIED, nil
 	s.out = a.id
 	if a.row.SentNs == 0 {
 		a.row.SentNs = s.e.Record.EpochNs

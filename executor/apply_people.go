@@ -114,6 +114,9 @@ func (s about) progressed(k *pb.CompensationProgressed) {
 	}
 	s.reportedBy(k.Attempt)
 	a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(k.UntilNs, epochMax))
+	if k.Note != "" && k.Attempt == a.row.Attempt {
+		a.row.Progress = &rowspb.Progress{Note: k.Note, Ns: s.meta.TimeNs}
+	}
 	a.change()
 }
 

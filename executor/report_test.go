@@ -186,3 +186,45 @@ func TestAReportCountsWithoutWhatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// TestHowFarAnUndoIsIsShownOfTheAttemptInFlight: by its worker alone, until the next attempt.
+func TestHowFarAnUndoIsIsShownOfTheAttemptInFlight(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0)))
+	s.do("p", "a")
+	s.must(s.agent("p", planFailed()))
+	c := s.dispatchedWith(secretOfTests)
+	says := func(worker, token string, attempt uint32, note string) {
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: worker},
+			&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationProgressed{
+				CompensationProgressed: &pb.CompensationProgressed{Attempt: attempt, Key: c.Key, Note: note, Token: token}}}))
+	}
+	shown := func(want string) {
+		t.Helper()
+		said := s.actionOf("p", "a").Row.Progress
+		if said.GetNote() != want || (said.GetNs() != 0) != (want != "") {
+			t.Errorf("shown is %v, want %q", said, want)
+		}
+	}
+	token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+	shown("")
+	says("w2", "guessed", 1, "of another")
+	shown("")
+	says("w1", token, 1, "40 of 100")
+	says("w1", token, 1, "")
+	shown("40 of 100")
+	says("w1", token, 1, "60 of 100")
+	shown("60 of 100")
+	if got := s.held(time.Minute, &pb.Record{Kind: &pb.Record_CompensationFailed{
+		CompensationFailed: &pb.CompensationFailed{Attempt: 1, Code: "busy"}}}); got.Verdict != Effective {
+		t.Fatalf("the attempt fails: %+v", got)
+	}
+	s.now += 3600 * second
+	s.turn()
+	if n := s.actionOf("p", "a").Row.Attempt; n != 2 {
+		t.Fatalf("attempt %d is next", n)
+	}
+	shown("")
+	says("w1", token, 1, "80 of 100")
+	shown("")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -34,10 +35,78 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 	return nil
 }
 
+// ProgressEvery is how often one undo may tell how far it is: each time it is a record for ever.
+const ProgressEvery = 5 * time.Second
+
+// Progress tells how far an undo is, whose command c is, as a record: people are shown note, which
+// is cut at ledger.TextMax bytes, until the next one. until is when the undo may be at work yet; the
+// zero time leaves what was said before. It may be called by the handler, and after Working.
+//
+// Of one undo at most one call within ProgressEvery makes a record; of the others nothing is kept,
+// and they return nil. Otherwise it returns when the record is durable, with errors as Report has
+// them. What is told of a command that has no report token, or of an attempt that another one has
+// followed, is stored and shown to no one.
+func (w *Worker) Progress(ctx context.Context, c api.Command, note string, until time.Time) error {
+	record, err := w.progressed(c, note, until)
+	if err != nil {
+		return fmt.Errorf("cannot tell of action %q: %w", c.Action, err)
+	}
+	if !w.maySay(c.Key, time.Now()) {
+		return nil
+	}
+	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
+	a, err := jetstream.NewAppend(source, record)
+	if err == nil {
+		err = w.append(ctx, a)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot tell of action %q: %w", c.Action, err)
+	}
+	return nil
+}
+
+func (w *Worker) progressed(c api.Command, note string, until time.Time) (*pb.Record, error) {
+	switch {
+	case c.Tenant != w.tenant:
+		return nil, w.notMine(c)
+	case c.Purpose != ledger.PurposeUndo:
+		return nil, ledger.Refuse("command.purpose", c.Purpose, "an undo: a question has no progress")
+	}
+	k := &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Note: ledger.Text(spoken(api.Reply{Message: note}, c).Message),
+		Token: c.ReportToken}
+	if !until.IsZero() {
+		ns, err := ledger.InstantNs("until", until)
+		if err != nil {
+			return nil, err
+		}
+		k.UntilNs = ns
+	}
+	record := &pb.Record{Plan: c.Plan, Action: c.Action,
+		Kind: &pb.Record_CompensationProgressed{CompensationProgressed: k}}
+	return record, ledger.Check(record, ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker,
+		Name: w.name})
+}
+
+// maySay reports whether an undo has told nothing of itself for ProgressEvery, and takes that it
+// does so now.
+func (w *Worker) maySay(key string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.said, func(_ string, at time.Time) bool { return now.Sub(at) >= ProgressEvery })
+	if _, said := w.said[key]; said {
+		return false
+	}
+	w.said[key] = now
+	return true
+}
+
+func (w *Worker) notMine(c api.Command) error {
+	return ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant), "the worker's tenant "+w.tenant)
+}
+
 func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Record, error) {
 	if c.Tenant != w.tenant {
-		return nil, ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant),
-			"the worker's tenant "+w.tenant)
+		return nil, w.notMine(c)
 	}
 	r := spoken(reply(result, problem), c)
 	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code,

@@ -69,6 +69,7 @@ type Worker struct {
 	term    uint64                        // highest seen with an undo
 	subs    map[string]*nats.Subscription // by subject
 	flights map[string]*flight            // by key
+	said    map[string]time.Time          // when undos have told how far they are, by key
 }
 
 // flight is one run of a handler and those who wait for its answer. Of one key
@@ -142,6 +143,7 @@ func New(config Config) (*Worker, error) {
 		tenant: config.Tenant, name: config.Name, version: config.Version,
 		logger: config.Logger, places: make(chan struct{}, config.Concurrency),
 		subs: map[string]*nats.Subscription{}, flights: map[string]*flight{},
+		said: map[string]time.Time{},
 	}
 	w.unwatch = jetstream.OnClosed(w.conn, w.gone)
 	return w, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
@@ -492,6 +493,52 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 			t.Errorf("record %v on %s", r, m.Subject)
 		}
 	}
+}
+
+func TestProgressIsARecordAndAtMostOneInAWhile(t *testing.T) {
+	w := wire(t, nil)
+	c := command("k1")
+	c.Attempt, c.ReportToken, c.Purpose = 2, "token", ledger.PurposeUndo
+	until := time.Unix(1_800_000_000, 5)
+	for _, note := range []string{"40 of 100" + strings.Repeat("x", ledger.TextMax), "41 of 100"} {
+		if err := w.Progress(t.Context(), c, note, until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := command("k2")
+	other.Purpose, other.Arguments, other.Opened = c.Purpose, json.RawMessage(`{"card":"4000&1234"}`), []string{"/card"}
+	if err := w.Progress(t.Context(), other, "of 4000&1234", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	head, err := w.store.Head(t.Context())
+	if err != nil || head.Last != 2 {
+		t.Fatalf("head %+v, %v: want one record of each undo", head, err)
+	}
+	for sequence, want := range map[uint64]*pb.CompensationProgressed{
+		1: {Attempt: 2, Key: "k1", Token: "token", UntilNs: until.UnixNano(),
+			Note: ledger.Text("40 of 100" + strings.Repeat("x", ledger.TextMax))},
+		2: {Attempt: other.Attempt, Key: "k2", Note: "of [sealed]"},
+	} {
+		m, err := w.store.Get(t.Context(), sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := ledger.Decode("default", m)
+		if err != nil || entries[0].Err != nil {
+			t.Fatal(err, entries[0].Err)
+		}
+		if r := entries[0].Record; !proto.Equal(r.GetCompensationProgressed(), want) || r.Plan != "p1" || r.Action != "a" {
+			t.Errorf("record %v, want %v", r, want)
+		}
+	}
+	if !w.maySay("k1", time.Now().Add(ProgressEvery)) || len(w.said) != 1 {
+		t.Errorf("after a while %d are remembered", len(w.said))
+	}
+	foreign, question := c, c
+	foreign.Tenant, question.Purpose = "other", api.PurposeProbe
+	wantRefused(t, w.Progress(t.Context(), foreign, "", until), "command.tenant")
+	wantRefused(t, w.Progress(t.Context(), question, "", until), "command.purpose")
+	wantRefused(t, w.Progress(t.Context(), c, "", time.Unix(-1, 0)), "until")
 }
 
 func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {

@@ -2566,6 +2566,7 @@ type ActionRow struct {
 	ChangeNs            int64                     `protobuf:"varint,115,opt,name=change_ns,json=changeNs,proto3" json:"change_ns,omitempty"`                                  // logical time of that answer
 	Overwrite           bool                      `protobuf:"varint,114,opt,name=overwrite,proto3" json:"overwrite,omitempty"`                                                // its owner has it undone whatever was found
 	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
+	Progress            *Progress                 `protobuf:"bytes,122,opt,name=progress,proto3" json:"progress,omitempty"`                                                   // what the worker of the attempt in flight has said last; none: nothing
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3042,11 +3043,71 @@ func (x *ActionRow) GetAskNs() int64 {
 	return 0
 }
 
+func (x *ActionRow) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
 func (x *ActionRow) GetExtra() bool {
 	if x != nil {
 		return x.Extra
 	}
 	return false
+}
+
+// Progress is how far an undo is, in the words of its worker.
+type Progress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Note          string                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	Ns            int64                  `protobuf:"varint,2,opt,name=ns,proto3" json:"ns,omitempty"` // logical time at which it was said
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Progress) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *Progress) GetNs() int64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
 }
 
 // UndoKey is the idempotency key of an undo that its owner has asked for in place of the one before.
@@ -3060,7 +3121,7 @@ type UndoKey struct {
 
 func (x *UndoKey) Reset() {
 	*x = UndoKey{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3072,7 +3133,7 @@ func (x *UndoKey) String() string {
 func (*UndoKey) ProtoMessage() {}
 
 func (x *UndoKey) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3085,7 +3146,7 @@ func (x *UndoKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoKey.ProtoReflect.Descriptor instead.
 func (*UndoKey) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UndoKey) GetAfter() uint32 {
@@ -3135,7 +3196,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3208,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3221,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -3352,7 +3413,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3425,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3438,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3435,7 +3496,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3508,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3521,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3507,7 +3568,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3519,7 +3580,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3532,7 +3593,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3598,7 +3659,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3671,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3684,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -3686,7 +3747,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3759,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3772,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -3840,7 +3901,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3913,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +3926,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PageRow) GetKind() string {
@@ -3915,7 +3976,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +3988,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4001,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -3976,7 +4037,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4049,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4062,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -4037,7 +4098,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4110,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4123,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -4331,7 +4392,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x91\x12\n" +
+	" \x01(\tR\x06writer\"\xc7\x12\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4413,8 +4474,12 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06change\x18q \x01(\x0e2\x14.sagenbaum.v1.ChangeR\x06change\x12\x1b\n" +
 	"\tchange_ns\x18s \x01(\x03R\bchangeNs\x12\x1c\n" +
 	"\toverwrite\x18r \x01(\bR\toverwrite\x12\x15\n" +
-	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x12\x14\n" +
-	"\x05extra\x18y \x01(\bR\x05extra\"1\n" +
+	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x124\n" +
+	"\bprogress\x18z \x01(\v2\x18.sagenbaum.rows.ProgressR\bprogress\x12\x14\n" +
+	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
+	"\bProgress\x12\x12\n" +
+	"\x04note\x18\x01 \x01(\tR\x04note\x12\x0e\n" +
+	"\x02ns\x18\x02 \x01(\x03R\x02ns\"1\n" +
 	"\aUndoKey\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\xc5\x06\n" +
@@ -4573,7 +4638,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4597,135 +4662,137 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(*NodeRow)(nil),                   // 19: sagenbaum.rows.NodeRow
 	(*ActionStatic)(nil),              // 20: sagenbaum.rows.ActionStatic
 	(*ActionRow)(nil),                 // 21: sagenbaum.rows.ActionRow
-	(*UndoKey)(nil),                   // 22: sagenbaum.rows.UndoKey
-	(*FactRow)(nil),                   // 23: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 24: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 25: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 26: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 27: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 28: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 29: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 30: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 31: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 32: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 33: sagenbaum.v1.Address
-	(*v1.TenantChanged)(nil),          // 34: sagenbaum.v1.TenantChanged
-	(*v1.PlanOpened)(nil),             // 35: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 36: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 37: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 38: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 39: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 40: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 41: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 42: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 43: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 44: sagenbaum.v1.CompensationSucceeded
-	(v1.Change)(0),                    // 45: sagenbaum.v1.Change
-	(*v1.CompensationDispatched)(nil), // 46: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 47: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 48: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 49: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 50: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 51: sagenbaum.v1.KeyRotated
+	(*Progress)(nil),                  // 22: sagenbaum.rows.Progress
+	(*UndoKey)(nil),                   // 23: sagenbaum.rows.UndoKey
+	(*FactRow)(nil),                   // 24: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 25: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 26: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 27: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 28: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 29: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 30: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 31: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 32: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 33: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 34: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 35: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 36: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 37: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 38: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 39: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 40: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 41: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 42: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 43: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 44: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 45: sagenbaum.v1.CompensationSucceeded
+	(v1.Change)(0),                    // 46: sagenbaum.v1.Change
+	(*v1.CompensationDispatched)(nil), // 47: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 48: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 49: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 50: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 51: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 52: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	33, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	34, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
-	33, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	35, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	34, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	35, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	34, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	36, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
 	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	33, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	34, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
 	16, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	33, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	33, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	33, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	33, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	34, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	34, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	34, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	34, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
 	10, // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
 	18, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	33, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	34, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
 	17, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
 	11, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
-	26, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	27, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
 	16, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
 	13, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
 	15, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
 	13, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
 	11, // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
 	11, // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	33, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	34, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
 	11, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	33, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	34, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
 	15, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	33, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	33, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	33, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	33, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	34, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	34, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	34, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	34, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
 	14, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	33, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	34, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
 	11, // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
 	12, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
 	11, // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	33, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	33, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	33, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	34, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	34, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	34, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
 	13, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	26, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	27, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
 	11, // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	33, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	36, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	34, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	37, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
 	13, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	33, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	34, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
 	2,  // 47: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	33, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	37, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	38, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	34, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	38, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	39, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
 	3,  // 51: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	33, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	34, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
 	4,  // 53: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	33, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	33, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	39, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	40, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	34, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	34, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	40, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	41, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
 	18, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	41, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	33, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	42, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	43, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	44, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	26, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	33, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	22, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
-	33, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	45, // 68: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
-	33, // 69: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	33, // 70: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	33, // 71: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	33, // 72: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	33, // 73: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	33, // 74: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	33, // 75: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	33, // 76: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	33, // 77: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	46, // 78: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	47, // 79: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	33, // 80: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	33, // 81: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	33, // 82: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	33, // 83: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	48, // 84: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	33, // 85: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	49, // 86: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	33, // 87: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	50, // 88: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	33, // 89: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	51, // 90: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	33, // 91: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	42, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	34, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	43, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	44, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	45, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	27, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	34, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	23, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
+	34, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	46, // 68: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
+	22, // 69: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
+	34, // 70: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	34, // 71: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	34, // 72: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	34, // 73: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	34, // 74: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	34, // 75: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	34, // 76: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	34, // 77: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	34, // 78: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	47, // 79: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	48, // 80: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	34, // 81: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	34, // 82: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	34, // 83: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	34, // 84: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	49, // 85: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	34, // 86: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	50, // 87: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	34, // 88: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	51, // 89: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	34, // 90: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	52, // 91: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	34, // 92: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }
@@ -4739,7 +4806,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

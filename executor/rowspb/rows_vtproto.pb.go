@@ -2336,6 +2336,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Progress != nil {
+		size, err := m.Progress.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xd2
+	}
 	if m.Extra {
 		i--
 		if m.Extra {
@@ -2917,6 +2929,51 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Outcome))
 		i--
 		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *Progress) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Progress) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Progress) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Ns != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ns))
+		i--
+		dAtA[i] = 0x10
+	}
+	if len(m.Note) > 0 {
+		i -= len(m.Note)
+		copy(dAtA[i:], m.Note)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Note)))
+		i--
+		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
 }
@@ -5066,6 +5123,27 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.Extra {
 		n += 3
+	}
+	if m.Progress != nil {
+		l = m.Progress.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *Progress) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	l = len(m.Note)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Ns != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Ns))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9160,6 +9238,65 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Extra = bool(v != 0)
+		case 122:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Progress")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Progress == nil {
+				m.Progress = &Progress{}
+			}
+			if err := m.Progress.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *Progress) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Progress")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Note")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Note = string(part)
+			iNdEx = postIndex
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Ns")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Ns = int64(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

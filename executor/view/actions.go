@@ -65,6 +65,9 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 	}
 	seen.Changed = row.Change == pb.Change_CHANGE_FOREIGN && row.Undo == rowspb.Undo_UNDO_QUARANTINED
 	seen.WaitsFor = r.waitOf(p, a)
+	if row.Settled == nil {
+		seen.Progress, seen.ProgressNs = row.Progress.GetNote(), row.Progress.GetNs()
+	}
 	seen.ForCommit = row.Undo == rowspb.Undo_UNDO_QUARANTINED && p.Committing()
 	seen.Probe = a.Fixed.Compensation.GetProbe().GetCall().GetCapability()
 	return seen

@@ -139,6 +139,9 @@ type Action struct {
 	Proposal string `json:"proposal,omitempty"`
 	// Owed: its owner may answer for it: it is quarantined, or not dealt with yet.
 	Owed bool `json:"owed,omitempty"`
+	// Progress: what the worker of the attempt in flight has said last of how far it is.
+	Progress   string `json:"progress,omitempty"`
+	ProgressNs int64  `json:"progress_ns,omitempty"` // when it said so
 	// AliveNs: an attempt without an answer may be at work until then.
 	AliveNs        int64           `json:"alive_until_ns,omitempty"`
 	ResolvedReason string          `json:"resolved_reason,omitempty"`

@@ -91,6 +91,9 @@ func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	if Alive(a, now) {
 		l.Line("alive", "an attempt may be at work until %s", cli.Moment(a.AliveNs))
 	}
+	if a.Progress != "" {
+		l.Line("progress", "%s, said %s", a.Progress, cli.Relative(a.ProgressNs, now))
+	}
 	l.Line("settled", "%s %s", cli.Moment(a.SettledNs), a.Settled)
 	l.Line("verdict", "%s", a.Verdict)
 	l.Line("note", "%s", a.Note)

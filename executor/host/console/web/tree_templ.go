@@ -282,6 +282,14 @@ func (r Row) notes(p *Page) component {
 			escaped(out, r.WaitsFor)
 			out.markup("</span></p>")
 		}
+		if r.Progress != "" {
+			out.markup("<p class=\"note\">")
+			escaped(out, "its worker said ")
+			p.time(r.ProgressNs)(out)
+			out.markup("<span class=\"v\">")
+			escaped(out, ": "+r.Progress)
+			out.markup("</span></p>")
+		}
 		remark(r.Note)(out)
 		remark(prefixed("proposed: ", r.Proposal))(out)
 	}
