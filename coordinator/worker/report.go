@@ -24,12 +24,7 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 	if err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
-	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
-	a, err := jetstream.NewAppend(source, record)
-	if err == nil {
-		err = w.append(ctx, a)
-	}
-	if err != nil {
+	if err := w.store(ctx, record); err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
 	return nil
@@ -39,8 +34,8 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 const ProgressEvery = 5 * time.Second
 
 // Progress tells how far an undo is, whose command c is, as a record: people are shown note, which
-// is cut at ledger.TextMax bytes, until the next one. until is when the undo may be at work yet; the
-// zero time leaves what was said before. It may be called by the handler, and after Working.
+// is cut at ledger.TextMax bytes, until the next one. until is when the undo may be at work yet;
+// the zero time leaves what was said before. It may be called by the handler, and after Working.
 //
 // Of one undo at most one call within ProgressEvery makes a record; of the others nothing is kept,
 // and they return nil. Otherwise it returns when the record is durable, with errors as Report has
@@ -54,12 +49,7 @@ func (w *Worker) Progress(ctx context.Context, c api.Command, note string, until
 	if !w.maySay(c.Key, time.Now()) {
 		return nil
 	}
-	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
-	a, err := jetstream.NewAppend(source, record)
-	if err == nil {
-		err = w.append(ctx, a)
-	}
-	if err != nil {
+	if err := w.store(ctx, record); err != nil {
 		return fmt.Errorf("cannot tell of action %q: %w", c.Action, err)
 	}
 	return nil
@@ -72,8 +62,8 @@ func (w *Worker) progressed(c api.Command, note string, until time.Time) (*pb.Re
 	case c.Purpose != ledger.PurposeUndo:
 		return nil, ledger.Refuse("command.purpose", c.Purpose, "an undo: a question has no progress")
 	}
-	k := &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Note: ledger.Text(spoken(api.Reply{Message: note}, c).Message),
-		Token: c.ReportToken}
+	k := &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Token: c.ReportToken,
+		Note: spoken(api.Reply{Message: note}, c).Message}
 	if !until.IsZero() {
 		ns, err := ledger.InstantNs("until", until)
 		if err != nil {
@@ -83,8 +73,7 @@ func (w *Worker) progressed(c api.Command, note string, until time.Time) (*pb.Re
 	}
 	record := &pb.Record{Plan: c.Plan, Action: c.Action,
 		Kind: &pb.Record_CompensationProgressed{CompensationProgressed: k}}
-	return record, ledger.Check(record, ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker,
-		Name: w.name})
+	return record, ledger.Check(record, w.source())
 }
 
 // maySay reports whether an undo has told nothing of itself for ProgressEvery, and takes that it
@@ -101,7 +90,8 @@ func (w *Worker) maySay(key string, now time.Time) bool {
 }
 
 func (w *Worker) notMine(c api.Command) error {
-	return ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant), "the worker's tenant "+w.tenant)
+	return ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant),
+		"the worker's tenant "+w.tenant)
 }
 
 func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Record, error) {
@@ -132,8 +122,20 @@ func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Reco
 	if len(r.Output) > 0 {
 		record.Payload = &pb.Payload{Output: r.Output}
 	}
-	return record, ledger.Check(record, ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker,
-		Name: w.name})
+	return record, ledger.Check(record, w.source())
+}
+
+func (w *Worker) source() ledger.Source {
+	return ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
+}
+
+// store appends a record of the worker as a commit of its own.
+func (w *Worker) store(ctx context.Context, record *pb.Record) error {
+	a, err := jetstream.NewAppend(w.source(), record)
+	if err != nil {
+		return err
+	}
+	return w.append(ctx, a)
 }
 
 // append tries the same commit with the same ID until its fate is known.

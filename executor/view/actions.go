@@ -65,7 +65,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 	}
 	seen.Changed = row.Change == pb.Change_CHANGE_FOREIGN && row.Undo == rowspb.Undo_UNDO_QUARANTINED
 	seen.WaitsFor = r.waitOf(p, a)
-	if row.Settled == nil {
+	if row.Undo == rowspb.Undo_UNDO_DISPATCHED { // of an attempt that has ended it says nothing
 		seen.Progress, seen.ProgressNs = row.Progress.GetNote(), row.Progress.GetNs()
 	}
 	seen.ForCommit = row.Undo == rowspb.Undo_UNDO_QUARANTINED && p.Committing()
