@@ -79,8 +79,8 @@ const readerOfKeys = 8
 // else has changed something.
 const readerOfChanges = 9
 
-// readerOfPages is the first reader that knows of pages about verdicts, and of open plans that go on
-// asking.
+// readerOfPages is the first reader that knows of pages about verdicts, and of open plans that go
+// on asking.
 const readerOfPages = 10
 
 // readerOf is the version of the reader that a commit needs.
