@@ -264,7 +264,7 @@ func (s *fold) compensationRegistered(p *plan,
 	a.windowOf()
 	a.reconsider()
 	askLater(a)
-	wantVerdict(a, s.e.Address)
+	wantVerdict(a)
 	away := s.turnsConditionsAway(c.Triggers)
 	a.armAction(s.e.Address)
 	s.failAway(p, away)
@@ -334,7 +334,7 @@ func (s about) outcomeOf() Result {
 	a.reconsider()
 	a.knownSince()
 	askLater(a)
-	wantVerdict(a, s.e.Address)
+	wantVerdict(a)
 	s.tellDoubted()
 	a.evaluateAction(s.e.Address)
 	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too

@@ -278,7 +278,7 @@ func (s about) judged(k *pb.VerdictGiven) {
 		k.Reason, s.meta.TimeNs
 	s.noteVerdict()
 	a.change()
-	wantVerdict(a, s.e.Address)
+	wantVerdict(a)
 	s.notices = append(s.notices, Notice{
 		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id,
 		Verdict: verdictName(k.Outcome), By: s.e.Source.Name,
@@ -316,8 +316,10 @@ func waitsForVerdict(a *action) bool {
 }
 
 // wantVerdict lists an action among those that wait for a verdict, and has whoever is to judge
-// paged for the record at an address; or it ends that, as is known of the action now.
-func wantVerdict(a *action, at *pb.Address) {
+// paged; or it ends that, as is known of the action now. The page is for the record that has
+// registered the action: one record may open a plan again in which several actions wait, and a page
+// that is asked for again after that is the same one.
+func wantVerdict(a *action) {
 	p := a.plan
 	listed := slices.Contains(p.row.Reviews, a.id.N)
 	switch waits := waitsForVerdict(a); {
@@ -328,7 +330,7 @@ func wantVerdict(a *action, at *pb.Address) {
 		p.s.meta.Reviews++
 		p.touch()
 		if p.s.meta.HolderFold >= ledger.VerdictWantedSince {
-			p.page(a, api.PageVerdictWanted, wantedText(p), at)
+			p.page(a, api.PageVerdictWanted, wantedText(p), a.fixed.Registered)
 		}
 	default:
 		wantNoVerdict(a)

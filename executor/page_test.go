@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -222,6 +223,30 @@ func TestWhatWaitsForAVerdict(t *testing.T) {
 		}
 		if got := strings.Join(listed, " ") + " / " + strings.Join(paged, " "); got != want {
 			t.Errorf("%s: %q, want %q", words, got, want)
+		}
+	}
+}
+
+// TestAPageOfAVerdictStaysTheSame: of several actions that wait each has a page of its own, also where
+// one record opens their plan again, and the page is the same one then: who has seen it knows it.
+func TestAPageOfAVerdictStaysTheSame(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:review b:review c:eff+review save:s d d+")
+	ids := func() map[string]string {
+		pages := map[string]string{}
+		for _, page := range s.state.Unpaged() {
+			if other, twice := pages[page.ID]; twice {
+				t.Errorf("%s and %s have one page", other, page.Action)
+			}
+			pages[page.ID] = page.Action
+		}
+		return pages
+	}
+	before := ids()
+	for _, words := range []string{"back:s turn", "e e+ back:s turn"} {
+		s.play(words)
+		if after := ids(); len(after) != 3 || !maps.Equal(before, after) {
+			t.Errorf("%v, and after the rewind %v", before, after)
 		}
 	}
 }

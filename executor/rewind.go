@@ -191,7 +191,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 			stays[n] = from != ""
 		}
 		askLater(a)
-		wantVerdict(a, s.e.Address)
+		wantVerdict(a)
 		if a.row.Blockers != 0 { // no one keeps count while it is open
 			a.row.Blockers = 0
 			a.change()

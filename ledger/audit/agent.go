@@ -128,7 +128,7 @@ func noteVerdict(b *book, c *claim) {
 	k, a := c.Record.GetVerdictGiven(), c.a
 	root, to := c.reaches()
 	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, c.Source.Name, k.Reason, b.now
-	wantVerdict(b, c.p, a, c.Address)
+	wantVerdict(b, c.p, a)
 	if isRetired(c.p) && b.rules >= ledger.ReachesSince {
 		if root != nil {
 			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
@@ -150,14 +150,14 @@ func noteVerdict(b *book, c *claim) {
 
 // wantVerdict has whoever is to judge paged about an action whose tool is not called before a
 // supervisor has allowed it, or ends that page, as is known of the action now.
-func wantVerdict(b *book, p *plan, a *action, at *pb.Address) {
+func wantVerdict(b *book, p *plan, a *action) {
 	waits := p.phase == ledger.StateOpen && a.undo == held && a.forward.GetReview() && a.dutyOf == 0 &&
 		a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED && a.outcome == unheardOf
 	switch {
 	case !waits:
 		delete(b.pages, page{p.id, a.n, api.PageVerdictWanted})
 	case b.rules >= ledger.VerdictWantedSince:
-		b.page(p, a, api.PageVerdictWanted, at)
+		b.page(p, a, api.PageVerdictWanted, a.registered)
 	}
 }
 
@@ -296,7 +296,7 @@ func noteUndo(b *book, c *claim) {
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
 	b.setWindow(p, a)
 	askLater(b, p, a)
-	wantVerdict(b, p, a, c.Address)
+	wantVerdict(b, p, a)
 	if p.holdsLeases() {
 		why := c.adds(k.Triggers)
 		b.spent.leases += uint64(len(k.Triggers))
@@ -357,7 +357,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 	b.reviewDoubt(p, a)
 	askLater(b, p, a)
-	wantVerdict(b, p, a, e.Address)
+	wantVerdict(b, p, a)
 	if a.doubtedAs != 0 && now != inDoubt {
 		d := p.actions[a.doubtedAs-1]
 		b.becomes(e, p, d)

@@ -32,7 +32,7 @@ func TestAPageIsTakenUnderItsKind(t *testing.T) {
 			s.rules = ledger.VerdictWantedSince
 			s.begin(2)
 			s.agent(append([]*pb.Record{opened(0)}, reviewed("a")...)...)
-			return s.about("a", s.at("compensation_registered", "a"))
+			return s.about("a", s.at("forward_registered", "a"))
 		},
 		api.PageQuarantined: func(s *scribe) *pb.Record {
 			s.fails = true
@@ -87,7 +87,7 @@ func TestAPageOfAVerdictIsOpenWhileItIsWaitedFor(t *testing.T) {
 		s.rules = ledger.VerdictWantedSince
 		s.begin(2)
 		s.agent(append(append([]*pb.Record{opened(0)}, reviewed("a")...), pair("b")...)...)
-		r := s.about("a", s.at("compensation_registered", "a"))
+		r := s.about("a", s.at("forward_registered", "a"))
 		c.more(s)
 		s.begin(3) // what comes after it knows of that, and has lost no race
 		r.Kind = &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: api.PageVerdictWanted}}
@@ -100,7 +100,7 @@ func TestAPageOfAVerdictIsOpenWhileItIsWaitedFor(t *testing.T) {
 	s.rules = ledger.VerdictWantedSince
 	s.begin(2)
 	s.agent(append([]*pb.Record{opened(0)}, pair("a")...)...)
-	r := s.about("a", s.at("compensation_registered", "a"))
+	r := s.about("a", s.at("forward_registered", "a"))
 	r.Kind = &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: api.PageVerdictWanted}}
 	s.forge(r)
 	if _, violations := s.audited(); len(violations) == 0 {

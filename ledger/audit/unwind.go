@@ -223,7 +223,7 @@ func noteRewound(b *book, c *claim) {
 			a.undo, stays[a] = held, single
 		}
 		askLater(b, p, a)
-		wantVerdict(b, p, a, c.Address)
+		wantVerdict(b, p, a)
 	}
 	p.target = 0
 	b.holdAgain(p, stays)
