@@ -95,6 +95,31 @@ func TestAVerdictFromTheConsole(t *testing.T) {
 	}
 }
 
+// TestAnActionIsFoundByItsNumber: also where the agent has given another one that number as its id.
+func TestAnActionIsFoundByItsNumber(t *testing.T) {
+	s := newStage(t, nil)
+	p := s.begin(s.coder, coordinator.PlanSpec{ID: "p1"})
+	hides := s.waits(p, "git.commit", "2")
+	s.waiting(1)
+	hidden := s.waits(p, "git.push", "1")
+	s.waiting(2)
+	v := visit(t, s)
+	csrf := v.signIn()
+	if _, page := v.get("/t/default/verdicts/p1/2"); !strings.Contains(page, "git.push.delete") {
+		t.Errorf("the page of action number 2:\n%s", page)
+	}
+	form := url.Values{"csrf": {csrf}, "as": {"block"}, "reason": {"not on a Friday"}, "token": {token}}
+	for number, done := range map[string]<-chan error{"2": hidden, "1": hides} {
+		if answer, page := v.post("/t/default/verdicts/p1/"+number, form); answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("%s\n%s", answer.Status, page)
+		}
+		var verdict *coordinator.Verdict
+		if err := <-done; !errors.As(err, &verdict) {
+			t.Errorf("action number %s: %v", number, err)
+		}
+	}
+}
+
 // waits begins an action that waits for a verdict.
 func (s *stage) waits(p *coordinator.Plan, capability, name string) <-chan error {
 	done := make(chan error, 1)

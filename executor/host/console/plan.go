@@ -110,15 +110,19 @@ func orphan(id string) api.Action {
 	return api.Action{Action: id, Undo: undoQuarantined, Note: whyOrphan}
 }
 
-// findAction finds an action by its number or, where no number is meant, its id.
+// findAction finds an action by its number or, where no action has that number, its id: pages link
+// by number, and an agent may give an action the number of another one as its id.
 func findAction(plan api.Plan, name string) (api.Action, error) {
+	numbered := func(a api.Action) bool { return strconv.Itoa(a.Number) == name }
+	called := func(a api.Action) bool { return a.Action == name }
+	if i := slices.IndexFunc(plan.Actions, numbered); i >= 0 {
+		return plan.Actions[i], nil
+	}
 	if slices.Contains(plan.Orphans, name) {
 		return orphan(name), nil
 	}
-	for _, a := range plan.Actions {
-		if strconv.Itoa(a.Number) == name || a.Action == name {
-			return a, nil
-		}
+	if i := slices.IndexFunc(plan.Actions, called); i >= 0 {
+		return plan.Actions[i], nil
 	}
 	return api.Action{}, failed(
 		http.StatusNotFound, "Look at the plan's actions.", "plan %s has no action %q", plan.Plan, name,
