@@ -198,10 +198,21 @@ func (d *Door) doReviews(ctx context.Context, who Caller, q *Reviews) (Raw, erro
 	if err := checkLimit(q.Limit); err != nil {
 		return nil, err
 	}
-	answer, err := asRaw(ctx, d, who, api.ReviewLs,
-		api.ReviewQuery{After: q.After, Limit: limitOf(q.Limit)})
+	field, question := "after", api.ReviewQuery{After: q.After, Limit: limitOf(q.Limit)}
+	if q.Plan != "" || q.Action != "" {
+		field, question = "action", api.ReviewQuery{Plan: q.Plan, Action: q.Action}
+		switch {
+		case q.Plan == "":
+			return nil, ledger.Refuse("plan", "none", "the plan of the action")
+		case q.Action == "":
+			return nil, ledger.Refuse("action", "none", "an action of the plan")
+		case q.After != "":
+			return nil, ledger.Refuse("after", "given with one action", "none")
+		}
+	}
+	answer, err := asRaw(ctx, d, who, api.ReviewLs, question)
 	if err != nil {
 		return nil, err
 	}
-	return answer, refusedAnswer("after", answer)
+	return answer, refusedAnswer(field, answer)
 }

@@ -188,6 +188,9 @@ var byHand = []wrong{
 	{"", "plan.preview", `{"plan":"open","action":"run","to":"s"}`, 422, "action"},
 	{"", "review.list", `{"after":"zz"}`, 422, "after"},
 	{"", "review.list", `{"limit":5000}`, 422, "limit"},
+	{"", "review.list", `{"plan":"open"}`, 422, "action"},
+	{"", "review.list", `{"action":"x"}`, 422, "plan"},
+	{"", "review.list", `{"plan":"open","action":"x","after":"00"}`, 422, "after"},
 }
 
 // byRule are the mistakes that any field can have: nothing, another type, a second time; and any

@@ -160,6 +160,8 @@ type Give struct {
 
 // Reviews is the request of review.list.
 type Reviews struct {
-	After string `json:"after" doc:"next of the batch before"`
-	Limit int    `json:"limit" doc:"actions, at most 1000; default 100"`
+	Plan   string `json:"plan" doc:"with action: of this one action alone, with its whole input and what a block would undo"`
+	Action string `json:"action" doc:"the action"`
+	After  string `json:"after" doc:"next of the batch before"`
+	Limit  int    `json:"limit" doc:"actions, at most 1000; default 100"`
 }

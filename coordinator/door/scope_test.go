@@ -88,3 +88,24 @@ func TestAPreviewKnowsOfASequence(t *testing.T) {
 	}
 	l.refused(l.post, "tripper", "plan.preview", `{"plan":"p","sequence":1000000}`, 503, "")
 }
+
+// TestOneActionThatWaitsIsShownWhole: an input that is too large for the list is in the answer about
+// its action.
+func TestOneActionThatWaitsIsShownWhole(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"a","capability":"hotel.book","review":true,"input":{"city":"`+
+		strings.Repeat("o", 9<<10)+`"}}`)
+	for request, whole := range map[string]bool{`{}`: false, `{"plan":"p","action":"a"}`: true} {
+		got := l.good(l.post, "boss", "review.list", request)
+		reviews, _ := got["reviews"].([]any)
+		if len(reviews) != 1 {
+			t.Fatalf("%s: %v", request, got)
+		}
+		review, _ := reviews[0].(map[string]any)
+		if (review["input"] != nil) != whole || (review["omitted"] != nil) == whole || (review["block"] != nil) != whole {
+			t.Errorf("%s: %v", request, review)
+		}
+	}
+}

@@ -44,6 +44,14 @@ func Example() {
 		waiting, err := judge.Waiting(ctx, 0)
 		must(err)
 		for _, action := range waiting {
+			if action.Omitted { // too large for the list
+				whole, waits, err := judge.Show(ctx, action.Plan, action.Action)
+				must(err)
+				if !waits { // any more
+					continue
+				}
+				action = whole
+			}
 			given, err := judge.Give(ctx, verdictOn(action))
 			must(err)
 			fmt.Println("the plan is", given.State)
@@ -59,10 +67,13 @@ func Example() {
 	// published
 }
 
-// verdictOn is the rule of this service.
+// verdictOn is the rule of this service. It allows nothing that it has not seen.
 func verdictOn(action api.Review) supervisor.Verdict {
 	v := supervisor.Verdict{Plan: action.Plan, Action: action.Action, Outcome: supervisor.Allow}
-	if strings.Contains(string(action.Input), "customer") {
+	switch {
+	case action.Omitted || len(action.Input) == 0:
+		v.Outcome, v.Reason = supervisor.Block, "its input is not known"
+	case strings.Contains(string(action.Input), "customer"):
 		v.Outcome, v.Reason = supervisor.Block, "it names a customer"
 	}
 	return v

@@ -256,7 +256,8 @@ func ask[Q, A any](ctx context.Context, s *Supervisor, verb api.Verb[Q, A], q Q)
 
 // Waiting returns the actions that wait for a verdict now, the one that has waited longest first:
 // at most limit, 0 for all. The input of each is as its agent has recorded it; sensitive fields
-// stay sealed.
+// stay sealed. An input over 8 KiB is left out, and Omitted is set: [Supervisor.Show] has it. An
+// agent can make an input that large, so allow no such action by what is in the list.
 //
 // Errors: *ledger.Refused, ErrConnectionClosed, ctx's, and that no executor answers.
 func (s *Supervisor) Waiting(ctx context.Context, limit int) ([]api.Review, error) {
@@ -277,4 +278,31 @@ func (s *Supervisor) Waiting(ctx context.Context, limit int) ([]api.Review, erro
 			return all, nil
 		}
 	}
+}
+
+// Show returns one action that waits for a verdict, by its id, with its whole input, and with what
+// a block would undo, should it have happened: Block has the arguments of the action's own undo
+// alone. waits is false where the action does not wait, or is not there.
+//
+// Errors: *ledger.Refused, ErrConnectionClosed, ctx's, and that no executor answers.
+func (s *Supervisor) Show(ctx context.Context, plan, action string) (v api.Review, waits bool,
+	err error) {
+	for _, name := range []string{plan, action} {
+		if !ledger.ValidDerived(name) {
+			return v, false, fmt.Errorf("cannot show an action: %w",
+				ledger.Refuse("action", fmt.Sprintf("%.80q", name), "the ids of a plan and an action"))
+		}
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	answer, err := ask(ctx, s, api.ReviewLs, api.ReviewQuery{Plan: plan, Action: action})
+	if err != nil {
+		return v, false, fmt.Errorf("cannot show action %q of plan %q: %w", action, plan, err)
+	}
+	for _, v := range answer.Reviews {
+		if v.Plan == plan && v.Action == action { // also numbers are answered
+			return v, true, nil
+		}
+	}
+	return v, false, nil
 }

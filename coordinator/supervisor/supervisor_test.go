@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -14,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/supervisor"
 	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func started(t *testing.T) (*inprocess.Server, *nats.Conn) {
@@ -115,6 +118,127 @@ func TestWhatASupervisorIsToldOfAClosedConnection(t *testing.T) {
 		if refused := new(ledger.Refused); !errors.As(second(supervisor.New(config)), &refused) {
 			t.Errorf("%+v is taken", config)
 		}
+	}
+}
+
+// TestNothingIsAllowedUnseen: an agent that makes an input too large for a list does not have it
+// allowed so; who asks for the action sees all of it, and of other actions no input or output.
+func TestNothingIsAllowedUnseen(t *testing.T) {
+	_, nc := started(t)
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: publish})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	happens := func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		return coordinator.Outcome{Output: map[string]string{"url": "/secret"}}, nil
+	}
+	ended := make(chan error, 1)
+	do := func(id, text string) {
+		_, err := plan.Do(context.Background(), coordinator.Action{ID: id, Capability: "page.publish", Input: text,
+			Branch: true}, happens)
+		ended <- err
+	}
+	s := judge(t, nc, "law")
+	waits := func() api.Review {
+		t.Helper()
+		for {
+			waiting, err := s.Waiting(t.Context(), 0)
+			if err != nil || len(waiting) > 1 {
+				t.Fatalf("%+v, %v", waiting, err)
+			}
+			if len(waiting) == 1 {
+				return waiting[0]
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	give := func(v supervisor.Verdict) error {
+		t.Helper()
+		if _, err := s.Give(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		return <-ended
+	}
+	go do("a", strings.Repeat(" ", 9<<10)+"of a customer")
+	listed := waits()
+	if v := verdictOn(listed); !listed.Omitted || v.Outcome != supervisor.Block {
+		t.Errorf("unseen: %+v, %+v", listed, v)
+	}
+	shown, known, err := s.Show(t.Context(), plan.ID(), "a")
+	if err != nil || !known || shown.Omitted || !strings.Contains(string(shown.Input), "of a customer") {
+		t.Fatalf("%+v, %v, %v", shown, known, err)
+	}
+	if _, known, err := s.Show(t.Context(), plan.ID(), "1"); err != nil || known {
+		t.Errorf("by its number: %v, %v", known, err)
+	}
+	verdict := new(coordinator.Verdict)
+	if err := give(verdictOn(shown)); !errors.As(err, &verdict) || verdict.Reason != "it names a customer" {
+		t.Errorf("seen: %v", err)
+	}
+	if _, known, err := s.Show(t.Context(), plan.ID(), "a"); err != nil || known {
+		t.Errorf("after its verdict: %v, %v", known, err)
+	}
+	if _, _, err := s.Show(t.Context(), plan.ID(), "a b"); !errors.As(err, new(*ledger.Refused)) {
+		t.Errorf("no id: %v", err)
+	}
+}
+
+// TestWhoJudgesOneActionReadsNoOther: what a block would undo has the arguments of its action alone.
+func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
+	_, nc := started(t)
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
+		Contracts: []contract.Contract{{Capability: "row.add", Class: contract.Compensable,
+			Inverse: &contract.Inverse{Call: "row.drop", With: map[string]any{"row": "=output.row", "of": "=input.of"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { // ends with the verdict
+		_, err := plan.Do(context.Background(), coordinator.Action{ID: "a", Capability: "row.add", Review: true,
+			Input: map[string]string{"of": "a"}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: map[string]string{"row": "one"}}, nil
+		})
+		ended <- err
+	}()
+	s := judge(t, nc, "law")
+	for known := false; !known; time.Sleep(10 * time.Millisecond) {
+		if _, known, err = s.Show(t.Context(), plan.ID(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err = plan.Do(t.Context(), coordinator.Action{ID: "b", Capability: "row.add", Input: map[string]string{"of": "b"}},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: map[string]string{"row": "secret"}}, nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if err = plan.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shown, known, err := s.Show(t.Context(), plan.ID(), "a")
+	if err != nil || !known || shown.Block == nil || len(shown.Block.Steps) != 2 {
+		t.Fatalf("%+v, %v, %v", shown, known, err)
+	}
+	for _, step := range shown.Block.Steps {
+		if step.Action != "a" && step.Arguments != nil {
+			t.Errorf("%+v", step)
+		}
+	}
+	if _, err = s.Give(t.Context(), supervisor.Verdict{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow}); err != nil {
+		t.Fatal(err)
+	}
+	if err = <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -126,7 +126,7 @@ export class Sagenbaum {
   putFact(key: string, value: unknown, options?: { id?: string; plan?: string; action?: string }): Promise<{ sequence: number; fact: any }>;
   retractFact(key: string, options?: { id?: string }): Promise<{ sequence: number; fact: any }>;
   giveVerdict(plan: string, action: string, verdict: "allow" | "block" | "redirect", reason?: string, options?: { id?: string; scope?: "action" | "plan" }): Promise<any>;
-  reviews(question?: { after?: string; limit?: number }): Promise<{ reviews: any[]; next?: string }>;
+  reviews(question?: { plan?: string; action?: string; after?: string; limit?: number }): Promise<{ reviews: any[]; next?: string }>;
 }
 
 export class Plan {

@@ -72,7 +72,8 @@ func (r *Reader) reviewOf(p *executor.Plan, a *executor.Action) api.Review {
 }
 
 // review is one action, if it waits for a verdict, with what a block would undo of it, by the code
-// that undoes.
+// that undoes. What the undos of other actions take is left out: it is made of their inputs and
+// outputs, and who judges one action does not read those.
 func (r *Reader) review(q api.ReviewQuery, nowNs int64) (answer api.ReviewAnswer, err error) {
 	answer.Reviews = []api.Review{}
 	p := r.core.Plan(q.Plan)
@@ -89,6 +90,11 @@ func (r *Reader) review(q api.ReviewQuery, nowNs int64) (answer api.ReviewAnswer
 	v := r.reviewOf(p, a)
 	v.Input, v.Omitted = r.payload(rows.Action{Plan: p.ID, N: a.N}).Input, false
 	block, err := r.Preview(api.PreviewQuery{Plan: p.ID, Action: a.Fixed.Id}, nowNs)
+	for i, step := range block.Steps {
+		if step.Plan != p.ID || step.Number != int(a.N) {
+			block.Steps[i].Arguments = nil
+		}
+	}
 	v.Block = &block
 	answer.Reviews = append(answer.Reviews, v)
 	return answer, err

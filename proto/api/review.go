@@ -37,8 +37,11 @@ type Review struct {
 	SinceNs    int64           `json:"since_ns"`              // when it was registered, unix ns
 	DeadlineNs int64           `json:"deadline_ns,omitempty"` // of the plan
 	Input      json.RawMessage `json:"input,omitempty"`       // sealed values stay sealed
-	Omitted    bool            `json:"omitted,omitempty"`     // Input is left out: it is too large
+	// Omitted is set where Input is left out of a list: it is over 8 KiB. The answer about one
+	// action has it. Whoever allows has not seen it: an agent decides how large an input is.
+	Omitted bool `json:"omitted,omitempty"`
 	// Block is what a block would undo, should the action be found to have happened: it and what
-	// came after it. Set where one action was asked for.
+	// came after it. Set where one action was asked for. Only the step of the action itself has
+	// arguments: those of the others are made of inputs and outputs of other actions.
 	Block *Preview `json:"block,omitempty"`
 }
