@@ -382,6 +382,9 @@ func (d *decider) dueQuestion(p *plan, a *action, key []byte, ns int64) int64 {
 	}
 	if giver, is := crowded(p); is {
 		d.live.due.Crowd(giver, key)
+		if giver == p.id && p.s.meta.Asking < openAskingMax {
+			d.live.due.Admit("") // it may have been let in for the tenant's room, and takes none
+		}
 		return 0
 	}
 	r, why := openQuestion(a)

@@ -59,16 +59,49 @@ func TestWhatWaitsToBeAskedSaysSo(t *testing.T) {
 	}
 }
 
-// TestATenantAsksSoMuchAtOnce, whatever its plans are.
-func TestATenantAsksSoMuchAtOnce(t *testing.T) {
-	const plans, each, most = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefgh", 8, 256
-	s := newSchedule(t)
+// doubts opens plans that each have eight actions in doubt, whose probes answer late.
+func (s *schedule) doubts(plans string) {
 	for _, p := range plans {
 		s.play(fmt.Sprintf("%c/open", p))
-		for j := range each {
+		for j := range 8 {
 			s.play(fmt.Sprintf("%c/a%d:probe %c/a%d? a%d.probe=late", p, j, p, j, j))
 		}
 	}
+}
+
+// TestRoomThatAPlanCannotTakeIsAnothers: of plan g one question may be out, and many of it wait.
+func TestRoomThatAPlanCannotTakeIsAnothers(t *testing.T) {
+	s := newSchedule(t)
+	s.doubts("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef")
+	s.play("turn @1m turn @2m g/open:1 h/open")
+	for j := range 5 {
+		s.play(fmt.Sprintf("g/g%d:probe g/g%d? g%d.probe=late", j, j, j))
+	}
+	s.play("@3m h/h:probe h/h? h.probe=late @6m turn")
+	asked := func() (of string) {
+		for _, c := range s.state.InFlight() {
+			if strings.Contains("gh", c.Plan) {
+				of += c.Action + " "
+			}
+		}
+		return of
+	}
+	for _, c := range []struct{ words, want string }{
+		{"turn", ""}, {"A/settle:a0=absent turn", "g0 "}, {"A/settle:a1=absent turn turn turn turn turn", "g0 h "},
+		{"A/settle:a2=absent turn @1h turn", "g0 h "}, {"g/settle:g0=absent turn", "g1 h "},
+	} {
+		if s.play(c.words); asked() != c.want {
+			t.Errorf("%s: asked about %q, want %q", c.words, asked(), c.want)
+		}
+	}
+	s.wantRefolded()
+}
+
+// TestATenantAsksSoMuchAtOnce, whatever its plans are.
+func TestATenantAsksSoMuchAtOnce(t *testing.T) {
+	const most = 256
+	s := newSchedule(t)
+	s.doubts("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefgh")
 	s.play("turn @1m")
 	asked := func(want string) {
 		t.Helper()
