@@ -217,3 +217,32 @@ func TestOpenDoubts(t *testing.T) {
 		t.Errorf("asked about %+v, not about %+v", asked, stay)
 	}
 }
+
+// TestTheDoubtsOfACommittedChildStay until its root ends: nothing asks about them before.
+func TestTheDoubtsOfACommittedChildStay(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ q/open^a q/x:probe q/x? q/y q/y? q/commit turn @1h turn")
+	s.state.Flush()
+	r := view.NewReader(s.kv, "t", s).At(s.now)
+	for plan, prefix := range map[string]string{"p": "q/", "q": ""} {
+		asked, stay := r.OpenDoubts(plan)
+		want := []api.Doubt{
+			{Action: prefix + "x", Waits: "the commit of plan p, which asks probe.x whether it has happened"},
+			{Action: prefix + "y", Waits: "the end of plan p: it has no probe, and nothing else can be asked whether " +
+				"it has happened"},
+		}
+		if len(asked) != 0 || !slices.Equal(stay, want) {
+			t.Errorf("plan %s: asked about %+v, not about %+v; want %+v", plan, asked, stay, want)
+		}
+	}
+	if got := s.show("q").Actions[0].WaitsFor; !strings.HasPrefix(got, "the commit of plan p") {
+		t.Errorf("waits for %q", got)
+	}
+	s.play("fail turn")
+	s.state.Flush()
+	for _, plan := range []string{"p", "q"} {
+		if asked, stay := view.NewReader(s.kv, "t", s).At(s.now).OpenDoubts(plan); len(asked)+len(stay) != 0 {
+			t.Errorf("plan %s, which is undone: %+v, %+v", plan, asked, stay)
+		}
+	}
+}

@@ -215,9 +215,15 @@ func TestHowFarAnUndoIsIsShownOfTheAttemptInFlight(t *testing.T) {
 	shown("40 of 100")
 	says("w1", token, 1, "60 of 100")
 	shown("60 of 100")
+	if a := s.show("p").Actions[0]; a.Progress != "60 of 100" {
+		t.Errorf("while it is in flight, shown is %q", a.Progress)
+	}
 	if got := s.held(time.Minute, &pb.Record{Kind: &pb.Record_CompensationFailed{
 		CompensationFailed: &pb.CompensationFailed{Attempt: 1, Code: "busy"}}}); got.Verdict != Effective {
 		t.Fatalf("the attempt fails: %+v", got)
+	}
+	if a := s.show("p").Actions[0]; a.Progress != "" || a.ProgressNs != 0 {
+		t.Errorf("while it backs off, shown is %q", a.Progress)
 	}
 	s.now += 3600 * second
 	s.turn()

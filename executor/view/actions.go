@@ -127,13 +127,16 @@ func verdictWait(p *executor.Plan, a *executor.Action) string {
 	return text
 }
 
-// openDoubt says what the doubt about an action of an open plan waits for. It stays where nothing
-// asks about it any more while the plan is open.
+// openDoubt says what the doubt about an action of an open plan, or of what is committed with one,
+// waits for. It stays where nothing asks about it any more while the plan is open.
 func (r *Reader) openDoubt(p *executor.Plan, a *executor.Action) (what string, stays bool) {
-	if p.Row.Phase != rowspb.Phase_PHASE_OPEN || a.Fixed.Child != "" || !a.Unanswered() {
+	if !r.isOpen(p) || a.Fixed.Child != "" || !a.Unanswered() {
 		return "", false
 	}
 	probe := a.Call(pb.Question_QUESTION_EFFECT).GetCapability()
+	if p.Keeps() {
+		return keptDoubt(p.Root(), probe), true
+	}
 	first := "its outcome, or "
 	if a.Row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT {
 		first = ""
@@ -159,6 +162,23 @@ func (r *Reader) openDoubt(p *executor.Plan, a *executor.Action) (what string, s
 	default:
 		return "", true // it may just be under way
 	}
+}
+
+// keptDoubt says what a doubt of a child waits for that is committed, while its root is open.
+func keptDoubt(root, probe string) string {
+	if probe == "" {
+		return "the end of plan " + root + ": it has no probe, and nothing else can be asked whether it " +
+			"has happened"
+	}
+	return "the commit of plan " + root + ", which asks " + probe + " whether it has happened"
+}
+
+// isOpen reports whether a plan is open, or is committed with its root, which is.
+func (r *Reader) isOpen(p *executor.Plan) bool {
+	if p.Keeps() {
+		p = r.core.Plan(p.Root())
+	}
+	return p.Row.Phase == rowspb.Phase_PHASE_OPEN
 }
 
 // settling says what an action in doubt waits for, and until when.

@@ -38,10 +38,11 @@ func (r *Reader) Doubts(id string) (list []api.Doubt) {
 
 // OpenDoubts lists of which actions of an open plan, or of what is committed with it, it is not
 // known whether they happened: those about which the world is asked, or will be, and those that
-// nothing asks about as long as the plan is open.
+// nothing asks about as long as the plan is open. Those of a child that is committed wait for its
+// root, as long as that is open.
 func (r *Reader) OpenDoubts(id string) (asked, stay []api.Doubt) {
 	root := r.core.Plan(id)
-	if root == nil || root.Row.Phase != rowspb.Phase_PHASE_OPEN {
+	if root == nil || !r.isOpen(root) {
 		return nil, nil
 	}
 	r.doubts(root, func(p *executor.Plan, a *executor.Action) bool {

@@ -227,7 +227,11 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)
 	answer.Turned, answer.Whole = r.Turned(q.Plan), r.Whole(q.Plan)
 	answer.Doubts, answer.UndoneAs = r.Doubts(q.Plan), r.UndoneAs(q.Plan)
-	if q.Doubts && answer.State == ledger.StateOpen {
+	switch {
+	case !q.Doubts:
+	case answer.State == ledger.StateCommitted: // a child, for its root
+		_, answer.Unknown = r.OpenDoubts(q.Plan)
+	case answer.State == ledger.StateOpen:
 		answer.Doubts, answer.Unknown = r.OpenDoubts(q.Plan)
 		answer.Settled = len(answer.Doubts) == 0
 	}
