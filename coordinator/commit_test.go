@@ -231,6 +231,48 @@ func TestSettledWaitsForTheWorld(t *testing.T) {
 	}
 }
 
+// TestSettledGoesOnWithItsPlan while an extra effect is undone, and says what a committed child leaves
+// open, of the child and of its root.
+func TestSettledGoesOnWithItsPlan(t *testing.T) {
+	t.Parallel()
+	contracts := doubtful()
+	contracts[0].AskAfter = time.Millisecond
+	contracts[0].Inverse = &contract.Inverse{Call: "seat.free", With: map[string]any{"seat": "=meta.external_ref"}}
+	l := newLive(t, coordinator.Config{Contracts: contracts})
+	l.answers("seat.get", `{"presence":"duplicate","external_ref":"x2"}`)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	l.undo("seat.free", func(context.Context, api.Command) (worker.Result, error) {
+		close(begun)
+		<-goOn
+		return worker.Result{}, nil
+	})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	lose(t, p, "seat.book", "a")
+	<-begun
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := p.Settled(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "a part of it is being undone (its effect is there more than once") {
+		t.Errorf("%v", err)
+	}
+	close(goOn)
+	if list, err := p.Settled(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	p = l.begin(coordinator.PlanSpec{ID: "r"})
+	q := l.begin(coordinator.PlanSpec{ID: "q", Parent: "r"})
+	lose(t, q, "mail.send", "b")
+	if err := q.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for want, plan := range map[string]*coordinator.Plan{"b": q, "q/b": p} {
+		list, err := plan.Settled(t.Context())
+		if err != nil || len(list) != 1 || list[0].Action != want || !strings.Contains(list[0].Waits, "the end of plan r") {
+			t.Errorf("%+v, %v", list, err)
+		}
+	}
+}
+
 // TestSettledSaysWhatItWaitsFor when its context ends, and gives up with its plan.
 func TestSettledSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()

@@ -17,10 +17,11 @@ import (
 // What it returns are the actions (the first 100) of which it is not known all the same, with why:
 // nothing can be asked, or the answer did not tell. The plan's end settles those, or their owner
 // does. An action that was found not to be there is one of them: as long as the plan is open, its
-// forward may be called once more.
+// forward may be called once more. Where a part of the plan is being undone, after which it goes
+// on, Settled waits for that too.
 //
 // Errors: *Refused, ErrConnectionClosed, ErrUnwound (the plan is being undone, or was: that settles
-// doubt itself), and ctx's, with what is waited for.
+// doubt itself), ErrClosed (it was ended by this process), and ctx's, with what is waited for.
 func (p *Plan) Settled(ctx context.Context) ([]api.Doubt, error) {
 	unknown, err := awaitKnown(ctx, p)
 	if err != nil {
@@ -55,6 +56,8 @@ func awaitKnown(ctx context.Context, p *Plan) ([]api.Doubt, error) {
 			last = fmt.Errorf("action %s waits for %s", first.Action, first.Waits)
 		case answer.State == ledger.StateCommitting:
 			last = &CommitWaits{Plan: p.id, Doubts: answer.Doubts}
+		case answer.State == ledger.StateUnwinding && !answer.Whole:
+			last = fmt.Errorf("a part of it is being undone%s", because(answer.Reason))
 		case answer.State != ledger.StateOpen:
 			return nil, undone(ErrUnwound, answer.State, answer.Reason)
 		}
