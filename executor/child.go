@@ -120,6 +120,9 @@ func (p *plan) root() *plan {
 	return p
 }
 
+// Root names the plan with which the plan is committed: itself, if it is no child.
+func (p *Plan) Root() string { return p.p.root().id }
+
 // follow keeps a parent true to the phase that its child has taken.
 func (p *plan) follow(from rowspb.Phase) {
 	if !child(p.row) {

@@ -142,9 +142,6 @@ func (p *Plan) Stops() bool { return stops(p.Row) }
 // Keeps reports whether the plan is committed and still holds its set, for its root.
 func (p *Plan) Keeps() bool { return keeps(p.Row) }
 
-// Root names the plan with which the plan is committed: itself, if it is no child.
-func (p *Plan) Root() string { return p.p.root().id }
-
 // Committing reports whether the commit of the tree that the plan is part of waits.
 func (p *Plan) Committing() bool { return p.p.committing() }
 

@@ -167,8 +167,8 @@ func (r *Reader) openDoubt(p *executor.Plan, a *executor.Action) (what string, s
 // keptDoubt says what a doubt of a child waits for that is committed, while its root is open.
 func keptDoubt(root, probe string) string {
 	if probe == "" {
-		return "the end of plan " + root + ": it has no probe, and nothing else can be asked whether it " +
-			"has happened"
+		return "the end of plan " + root + ": it has no probe, and nothing else can be asked whether " +
+			"it has happened"
 	}
 	return "the commit of plan " + root + ", which asks " + probe + " whether it has happened"
 }

@@ -216,7 +216,7 @@ var catalogue = []mutant{
 		"case p.row.InFlight >= concurrency(p.row):\n\t\treturn p.id, true", ""},
 	{"who waits for a question that is out is never asked about", "executor/doubt.go",
 		"p.s.meta.Asking--\n\tadmitQuestion(p)", "p.s.meta.Asking--"},
-	{"room that a plan cannot take is nobody's", "executor/decide.go",
+	{"room that a plan cannot take is lost", "executor/decide.go",
 		"if giver == p.id && p.s.meta.Asking < openAskingMax {", "if false {"},
 	{"an unserved question is asked on at once", "executor/doubt.go",
 		"return epoch + min(pause, openBackoffMax)", "return epoch + min(pause, 1)"},
