@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -154,7 +153,6 @@ func TestNothingIsAllowedUnseen(t *testing.T) {
 			if len(waiting) == 1 {
 				return waiting[0]
 			}
-			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	give := func(v supervisor.Verdict) error {
@@ -211,7 +209,7 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 		ended <- err
 	}()
 	s := judge(t, nc, "law")
-	for known := false; !known; time.Sleep(10 * time.Millisecond) {
+	for known := false; !known; {
 		if _, known, err = s.Show(t.Context(), plan.ID(), "a"); err != nil {
 			t.Fatal(err)
 		}
