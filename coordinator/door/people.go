@@ -160,6 +160,10 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		return Given{}, ledger.Refuse("scope", "given for what undoes nothing",
 			"none, or verdict block or redirect")
 	}
+	if q.Verdict != verdictAllow && q.Reason == "" {
+		return Given{}, ledger.Refuse("reason", "none, of what keeps an action from being done",
+			"why, or what to do instead: the agent is told")
+	}
 	sequence, keep, err := d.write(ctx, who, ledger.ClassVerdict, q.ID, &pb.Record{Plan: q.Plan,
 		Action: q.Action, Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
 			Outcome: verdictsOf[q.Verdict], Reason: q.Reason, Scope: scopesOf[q.Scope]}}})

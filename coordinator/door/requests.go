@@ -154,7 +154,7 @@ type Give struct {
 	Plan    string `json:"plan" req:"1" doc:"the plan"`
 	Action  string `json:"action" req:"1" doc:"the action"`
 	Verdict string `json:"verdict" req:"1" enum:"allow,block,redirect" doc:"allow: the tool is called. block and redirect: it is not"`
-	Reason  string `json:"reason" doc:"why; of a redirect: where to"`
+	Reason  string `json:"reason" doc:"why; of a redirect: what to do instead. Required for block and redirect"`
 	Scope   string `json:"scope" enum:"action,plan" doc:"what a block or a redirect undoes where the action has happened: it and what came after it, and the plan goes on, or the whole plan; default action"`
 }
 

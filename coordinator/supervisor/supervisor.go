@@ -36,7 +36,7 @@ var outcomes = map[Outcome]pb.VerdictOutcome{
 type Verdict struct {
 	Plan, Action string  // required: their IDs
 	Outcome      Outcome // required
-	Reason       string  // the agent is told; of a Redirect: what to do instead
+	Reason       string  // the agent is told; required of Block, and of Redirect: what to do
 
 	// WholePlan has a Block or a Redirect of an action that has happened undo its whole plan.
 	// Without it that action is undone, with what came after it, and the plan goes on.
@@ -64,6 +64,9 @@ var (
 	// ErrUnconfirmed means that the verdict is stored, at Given.Sequence, and no executor has said
 	// in time what it did.
 	ErrUnconfirmed = errors.New("no executor has confirmed it")
+	// ErrNotAllowed means that the user of the connection may not give verdicts under this name, or
+	// not list what waits: nothing is stored.
+	ErrNotAllowed = errors.New("the user of this connection may not do that under this name")
 	// ErrConnectionClosed means that the connection is closed for good.
 	ErrConnectionClosed = jetstream.ErrConnectionClosed
 )
@@ -122,7 +125,8 @@ func New(config Config) (*Supervisor, error) {
 //
 // Errors: *ledger.Refused (a field is wrong, and nothing is stored; or the ledger has not taken the
 // verdict: there is no such action, or an undo window has closed), ErrInDoubt, ErrUnconfirmed,
-// ErrConnectionClosed, and what kept the ledger from storing it, where nothing is stored.
+// ErrNotAllowed, ErrConnectionClosed, and what kept the ledger from storing it, where nothing is
+// stored.
 func (s *Supervisor) Give(ctx context.Context, v Verdict) (Given, error) {
 	given, err := s.give(ctx, v)
 	if err != nil {
@@ -162,6 +166,9 @@ func (v Verdict) record() (*pb.Record, error) {
 	case !known:
 		return nil, ledger.Refuse("verdict.outcome", fmt.Sprintf("%q", string(v.Outcome)),
 			"allow, block or redirect")
+	case v.Reason == "" && v.Outcome != Allow:
+		return nil, ledger.Refuse("verdict.reason", "none, of what keeps an action from being done",
+			"why, or what to do instead: the agent is told")
 	case v.WholePlan && v.Outcome == Allow:
 		return nil, ledger.Refuse("verdict.whole_plan", "given for what undoes nothing",
 			"none, or block or redirect")
@@ -192,13 +199,15 @@ func (s *Supervisor) append(ctx context.Context, commit ledger.Append) (uint64, 
 		if err == nil {
 			return sequence, nil
 		}
-		uncertain := errors.Is(err, ledger.ErrInDoubt)
-		if uncertain {
+		denied := errors.Is(err, jetstream.ErrDenied)
+		uncertain := errors.Is(err, ledger.ErrInDoubt) && !denied
+		switch {
+		case denied && doubt == nil: // no earlier try may have stored it
+			return 0, fmt.Errorf("%w: %s", ErrNotAllowed, commit.Subject)
+		case uncertain:
 			doubt = err
 		}
-		denied := errors.Is(s.conn.LastError(), nats.ErrPermissionViolation)
-		again := uncertain && !denied || errors.Is(err, ledger.ErrBusy) &&
-			!errors.Is(err, ledger.ErrFull)
+		again := uncertain || errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrFull)
 		if !again || s.conn.IsClosed() || !pause(ctx) {
 			return 0, cmp.Or(doubt, err)
 		}
@@ -231,6 +240,8 @@ func (s *Supervisor) outcome(ctx context.Context, q api.OutcomeQuery) (answer ap
 			return answer, nil
 		case errors.As(err, &problem) && !problem.Behind && !problem.Again:
 			return answer, fmt.Errorf("%w: %s", ErrUnconfirmed, problem.Text)
+		case errors.Is(err, ErrNotAllowed): // to ask; the verdict is stored
+			return answer, fmt.Errorf("%w: %v", ErrUnconfirmed, err)
 		}
 		if s.conn.IsClosed() || !pause(ctx) {
 			return answer, fmt.Errorf("%w: %w", ErrUnconfirmed, err)
@@ -247,11 +258,28 @@ func ask[Q, A any](ctx context.Context, s *Supervisor, verb api.Verb[Q, A], q Q)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
-	reply, err := s.conn.RequestWithContext(ctx, verb.Subject(s.source.Tenant), body)
-	if err != nil {
+	before, subject := s.conn.LastError(), verb.Subject(s.source.Tenant)
+	reply, err := s.conn.RequestWithContext(ctx, subject, body)
+	switch {
+	case err != nil && jetstream.Denied(s.conn, subject, before):
+		return answer, fmt.Errorf("%w: %s", ErrNotAllowed, subject)
+	case err != nil:
 		return answer, cmp.Or(jetstream.Closed(s.conn), err)
 	}
 	return verb.Decode(reply.Data)
+}
+
+// reviews asks for actions that wait for a verdict until an executor answers.
+func (s *Supervisor) reviews(ctx context.Context, q api.ReviewQuery) (api.ReviewAnswer, error) {
+	for {
+		answer, err := ask(ctx, s, api.ReviewLs, q)
+		var problem *api.Problem
+		lasts := errors.Is(err, ErrNotAllowed) ||
+			errors.As(err, &problem) && !problem.Behind && !problem.Again
+		if err == nil || lasts || s.conn.IsClosed() || !pause(ctx) {
+			return answer, err
+		}
+	}
 }
 
 // Waiting returns the actions that wait for a verdict now, the one that has waited longest first:
@@ -259,7 +287,8 @@ func ask[Q, A any](ctx context.Context, s *Supervisor, verb api.Verb[Q, A], q Q)
 // stay sealed. An input over 8 KiB is left out, and Omitted is set: [Supervisor.Show] has it. An
 // agent can make an input that large, so allow no such action by what is in the list.
 //
-// Errors: *ledger.Refused, ErrConnectionClosed, ctx's, and that no executor answers.
+// It asks again until an executor answers or ctx ends. Errors: *ledger.Refused, ErrNotAllowed,
+// ErrConnectionClosed, ctx's, and that no executor answers.
 func (s *Supervisor) Waiting(ctx context.Context, limit int) ([]api.Review, error) {
 	ctx, cancel := s.within(ctx)
 	defer cancel()
@@ -269,7 +298,7 @@ func (s *Supervisor) Waiting(ctx context.Context, limit int) ([]api.Review, erro
 		if limit > 0 {
 			q.Limit = min(reviewMax, limit-len(all))
 		}
-		answer, err := ask(ctx, s, api.ReviewLs, q)
+		answer, err := s.reviews(ctx, q)
 		if err != nil {
 			return all, fmt.Errorf("cannot list the actions that wait for a verdict: %w", err)
 		}
@@ -284,7 +313,8 @@ func (s *Supervisor) Waiting(ctx context.Context, limit int) ([]api.Review, erro
 // a block would undo, should it have happened: Block has the arguments of the action's own undo
 // alone. waits is false where the action does not wait, or is not there.
 //
-// Errors: *ledger.Refused, ErrConnectionClosed, ctx's, and that no executor answers.
+// It asks again until an executor answers or ctx ends. Errors: *ledger.Refused, ErrNotAllowed,
+// ErrConnectionClosed, ctx's, and that no executor answers.
 func (s *Supervisor) Show(ctx context.Context, plan, action string) (v api.Review, waits bool,
 	err error) {
 	for _, name := range []string{plan, action} {
@@ -295,7 +325,7 @@ func (s *Supervisor) Show(ctx context.Context, plan, action string) (v api.Revie
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	answer, err := ask(ctx, s, api.ReviewLs, api.ReviewQuery{Plan: plan, Action: action})
+	answer, err := s.reviews(ctx, api.ReviewQuery{Plan: plan, Action: action})
 	if err != nil {
 		return v, false, fmt.Errorf("cannot show action %q of plan %q: %w", action, plan, err)
 	}

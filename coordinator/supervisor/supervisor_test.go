@@ -15,6 +15,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/supervisor"
 	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -73,10 +76,12 @@ func TestAVerdictIsTakenOrRefused(t *testing.T) {
 	for _, v := range []supervisor.Verdict{
 		{Plan: plan.ID(), Action: "a", Outcome: "perhaps"},
 		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow, WholePlan: true},
-		{Plan: plan.ID(), Outcome: supervisor.Block},
-		{Plan: "no such", Action: "a", Outcome: supervisor.Block},
-		{Plan: "none", Action: "a", Outcome: supervisor.Block},       // stored, and refused by the fold
-		{Plan: plan.ID(), Action: "none", Outcome: supervisor.Block}, // likewise
+		{Plan: plan.ID(), Outcome: supervisor.Block, Reason: "no"},
+		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Block}, // without a reason
+		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Redirect},
+		{Plan: "no such", Action: "a", Outcome: supervisor.Block, Reason: "no"},
+		{Plan: "none", Action: "a", Outcome: supervisor.Block, Reason: "no"},       // stored, and refused by the fold
+		{Plan: plan.ID(), Action: "none", Outcome: supervisor.Block, Reason: "no"}, // likewise
 		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow, ID: "again"},
 	} {
 		given, err := s.Give(t.Context(), v)
@@ -214,7 +219,8 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err = plan.Do(t.Context(), coordinator.Action{ID: "b", Capability: "row.add", Input: map[string]string{"of": "b"}},
+	if _, err = plan.Do(t.Context(), coordinator.Action{ID: "b", Capability: "row.add",
+		Input: map[string]string{"of": "b"}},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 			return coordinator.Outcome{Output: map[string]string{"row": "secret"}}, nil
 		}); err != nil {
@@ -232,11 +238,58 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 			t.Errorf("%+v", step)
 		}
 	}
-	if _, err = s.Give(t.Context(), supervisor.Verdict{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow}); err != nil {
+	_, err = s.Give(t.Context(), supervisor.Verdict{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err = <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWhoMayNotJudgeIsTold: it is no doubt, and who may is not taken for one of these afterwards.
+func TestWhoMayNotJudgeIsTold(t *testing.T) {
+	t.Parallel()
+	users := testenv.Users(t, access.User{Name: "law", Role: access.Supervisor, Tenant: "default"},
+		access.User{Name: "coder", Role: access.Agent, Tenant: "default"})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	try := func(user, name string) (give, list error) {
+		t.Helper()
+		nc, err := nats.Connect(server.URL(), append(users.As(user),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		for _, as := range []string{name, user} { // the last error of the connection stays
+			s, err := supervisor.New(supervisor.Config{Conn: nc, Tenant: "default", Name: as, Timeout: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Give(t.Context(), supervisor.Verdict{Plan: "p", Action: "a", Outcome: supervisor.Allow})
+			if as == name {
+				give = err
+			} else if user == "law" && errors.Is(err, supervisor.ErrNotAllowed) {
+				t.Errorf("law as law: %v", err)
+			}
+			_, list = s.Waiting(t.Context(), 0)
+		}
+		return give, list
+	}
+	give, list := try("law", "other")
+	if !errors.Is(give, supervisor.ErrNotAllowed) || errors.Is(give, supervisor.ErrInDoubt) {
+		t.Errorf("law as other: %v", give)
+	}
+	if list == nil || errors.Is(list, supervisor.ErrNotAllowed) { // no one answers
+		t.Errorf("law lists: %v", list)
+	}
+	if give, list = try("coder", "law"); !errors.Is(give, supervisor.ErrNotAllowed) ||
+		!errors.Is(list, supervisor.ErrNotAllowed) {
+		t.Errorf("coder as law: %v; lists: %v", give, list)
 	}
 }
 

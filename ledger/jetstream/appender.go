@@ -27,6 +27,10 @@ const appendWait = 5 * time.Second
 // simply tries again.
 var ErrNoStream = fmt.Errorf("no stream takes this subject: %w", ledger.ErrBusy)
 
+// ErrDenied says that this user may not publish the subject: the server has dropped the message,
+// and nothing is stored. It is also a ledger.ErrInDoubt, for a caller that does not know of it.
+var ErrDenied = fmt.Errorf("%w: this user may not publish the subject", ledger.ErrInDoubt)
+
 // NewID returns an id for one commit: ledger.IDLen hex digits of randomness, to
 // be kept over its retries. Guessable ids would let one writer swallow
 // another's record.
@@ -102,7 +106,8 @@ func Attach(conn *nats.Conn, tenant string) (*Appender, error) {
 func (p *Appender) Tenant() string { return p.tenant }
 
 // Append is as in ledger.Store. Beyond its errors there is ErrNoStream, which is
-// also a ledger.ErrBusy, and ErrConnectionClosed: nothing is stored, unless it is ErrInDoubt too. A
+// also a ledger.ErrBusy, ErrDenied, and ErrConnectionClosed: nothing is stored, unless it is
+// ErrInDoubt too (ErrDenied is, and stores nothing). A
 // connection that no server has answered yet is busy.
 // Without a deadline in ctx it is in doubt after 5 s.
 func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) {
@@ -131,9 +136,12 @@ func (p *Appender) AppendOnce(ctx context.Context, a ledger.Append) (sequence ui
 		defer cancel()
 	}
 	// No retry by the client: the caller, which knows its records, tries an append again.
+	before := p.conn.LastError()
 	ack, err := p.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))
 	if err = p.outcome(a.Subject, err); errors.Is(err, ledger.ErrConflict) {
 		ack, err = p.remembered(ctx, a)
+	} else if errors.Is(err, ledger.ErrInDoubt) && Denied(p.conn, a.Subject, before) {
+		err = ErrDenied
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("cannot append to %s: %w", a.Subject, err)
@@ -191,12 +199,18 @@ func (p *Appender) outcome(subject string, err error) error {
 		return fmt.Errorf("%w: %w", ledger.ErrInDoubt, gone)
 	}
 	hint := ""
-	// The server drops what a user may not publish and says so out of band.
-	if last := p.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) &&
-		strings.Contains(last.Error(), `"`+subject+`"`) {
+	if Denied(p.conn, subject, nil) { // perhaps of an earlier one
 		hint = "; this user may not publish the subject"
 	}
 	return fmt.Errorf("%w: %v%s", ledger.ErrInDoubt, err, hint)
+}
+
+// Denied reports whether the server has said that a connection may not publish a subject, after the
+// connection's last error was this one. It says so out of band, and drops what was published.
+func Denied(conn *nats.Conn, subject string, before error) bool {
+	last := conn.LastError()
+	return last != before && errors.Is(last, nats.ErrPermissionViolation) &&
+		strings.Contains(last.Error(), `"`+subject+`"`)
 }
 
 // refusal sorts the server's own answers. A 4xx is about the append and refuses it. A 5xx is

@@ -357,8 +357,11 @@ func TestAnAgentUserWritesItsOwnSubjectsOnly(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		_, err := agent.Append(short, a)
 		cancel()
-		if !errors.Is(err, ledger.ErrInDoubt) || !strings.Contains(err.Error(), "may not publish") {
+		if !errors.Is(err, jetstream.ErrDenied) || !strings.Contains(err.Error(), "may not publish") {
 			t.Errorf("%s: %v", subject, err)
+		}
+		if !jetstream.Denied(conn, subject, nil) || jetstream.Denied(conn, subject, conn.LastError()) {
+			t.Errorf("%s: an error of before is taken for another one", subject)
 		}
 	}
 	if _, err := conn.Request("$JS.API.STREAM.INFO."+jetstream.StreamName("t"), nil, 300*time.Millisecond); err == nil {

@@ -67,6 +67,11 @@ func (v *visit) say(class ledger.Class, record *pb.Record) (sequence uint64, err
 	}
 	sequence, err = v.host.append(ctx, v.page.Tenant, commit)
 	switch {
+	case errors.Is(err, jetstream.ErrDenied):
+		return 0, failed(
+			http.StatusForbidden, "Give the host the rights of its version: see upgrade.md of the guide.",
+			"nothing is stored: the server does not let this host publish %s", commit.Subject,
+		)
 	case errors.Is(err, ledger.ErrInDoubt):
 		return 0, failed(
 			http.StatusBadGateway, "Look into the ledger before you try again.",

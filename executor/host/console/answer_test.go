@@ -9,7 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -118,6 +122,37 @@ func TestAnActionIsFoundByItsNumber(t *testing.T) {
 			t.Errorf("action number %s: %v", number, err)
 		}
 	}
+}
+
+// TestAVerdictThatTheHostMayNotWrite: it is known that nothing is stored, and the page says so.
+func TestAVerdictThatTheHostMayNotWrite(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	p := s.begin(s.coder, coordinator.PlanSpec{ID: "p1"})
+	done := s.waits(p, "git.push", "one")
+	s.waiting(1)
+	users := testenv.Users(t, access.User{Name: "coder", Role: access.Agent, Tenant: tenant})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
+	must(t, err)
+	t.Cleanup(server.Close)
+	conn, err := nats.Connect(server.URL(), append(users.As("coder"),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	must(t, err)
+	t.Cleanup(conn.Close)
+	s.detach()
+	s.detach = s.console.Attach(s.host, conn)
+	v := visit(t, s)
+	form := url.Values{"csrf": {v.signIn()}, "as": {"allow"}, "token": {token}}
+	answer, page := v.post("/t/default/verdicts/p1/1", form)
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(page, "nothing is stored") {
+		t.Errorf("%s\n%s", answer.Status, page)
+	}
+	s.detach()
+	s.detach = s.console.Attach(s.host, s.conn)
+	if answer, page = v.post("/t/default/verdicts/p1/1", form); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("%s\n%s", answer.Status, page)
+	}
+	must(t, <-done)
 }
 
 // waits begins an action that waits for a verdict.
