@@ -141,9 +141,12 @@ func (c *Client) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 		return sequence, nil
 	case denied != nil:
 		hint := "credentials of an operator, with --creds FILE"
-		if source, ok := ledger.ParseSubject(a.Subject); ok && source.Class == ledger.ClassFact {
+		switch source, _ := ledger.ParseSubject(a.Subject); source.Class {
+		case ledger.ClassFact:
 			hint = "--source NAME of one that your credentials may write as, or others with " +
 				"--creds FILE"
+		case ledger.ClassVerdict:
+			hint = "credentials of a supervisor, with --creds FILE, and --by its name"
 		}
 		return 0, Fail(ExitNotAllowed, hint, "not allowed: %s", *denied)
 	case errors.Is(err, ledger.ErrInDoubt):
