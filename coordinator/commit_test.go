@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,7 +213,7 @@ func TestARunWhoseCommitWaits(t *testing.T) {
 func TestSettledWaitsForTheWorld(t *testing.T) {
 	t.Parallel()
 	contracts := doubtful()
-	contracts[0].AskAfter = time.Millisecond
+	contracts[0].AskAfter, contracts[0].Timeout = time.Millisecond, time.Minute // not before it is in doubt
 	l := newLive(t, coordinator.Config{Contracts: contracts})
 	l.answers("seat.get", `{"presence":"present"}`)
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
@@ -236,11 +237,13 @@ func TestSettledWaitsForTheWorld(t *testing.T) {
 func TestSettledGoesOnWithItsPlan(t *testing.T) {
 	t.Parallel()
 	contracts := doubtful()
-	contracts[0].AskAfter = time.Millisecond
+	contracts[0].AskAfter, contracts[0].Timeout = time.Millisecond, time.Minute // not before it is in doubt
 	contracts[0].Inverse = &contract.Inverse{Call: "seat.free", With: map[string]any{"seat": "=meta.external_ref"}}
 	l := newLive(t, coordinator.Config{Contracts: contracts})
 	l.answers("seat.get", `{"presence":"duplicate","external_ref":"x2"}`)
 	begun, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release() // the worker ends with its handlers
 	l.undo("seat.free", func(context.Context, api.Command) (worker.Result, error) {
 		close(begun)
 		<-goOn
@@ -255,7 +258,7 @@ func TestSettledGoesOnWithItsPlan(t *testing.T) {
 		!strings.Contains(err.Error(), "a part of it is being undone (its effect is there more than once") {
 		t.Errorf("%v", err)
 	}
-	close(goOn)
+	release()
 	if list, err := p.Settled(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
