@@ -149,10 +149,12 @@ func TestNothingIsAllowedUnseen(t *testing.T) {
 		ended <- err
 	}
 	s := judge(t, nc, "law")
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
 	waits := func() api.Review {
 		t.Helper()
 		for {
-			waiting, err := s.Waiting(t.Context(), 0)
+			waiting, err := s.Waiting(ctx, 0)
 			if err != nil || len(waiting) > 1 {
 				t.Fatalf("%+v, %v", waiting, err)
 			}
@@ -215,11 +217,18 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 		ended <- err
 	}()
 	s := judge(t, nc, "law")
-	for known := false; !known; {
-		if _, known, err = s.Show(t.Context(), plan.ID(), "a"); err != nil {
-			t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	shows := func(steps int) (shown api.Review) {
+		t.Helper()
+		for shown.Block == nil || len(shown.Block.Steps) != steps {
+			if shown, _, err = s.Show(ctx, plan.ID(), "a"); err != nil {
+				t.Fatalf("%+v, %v", shown, err)
+			}
 		}
+		return shown
 	}
+	shows(1)
 	if _, err = plan.Do(t.Context(), coordinator.Action{ID: "b", Capability: "row.add",
 		Input: map[string]string{"of": "b"}},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
@@ -230,11 +239,7 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 	if err = plan.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	shown, known, err := s.Show(t.Context(), plan.ID(), "a")
-	if err != nil || !known || shown.Block == nil || len(shown.Block.Steps) != 2 {
-		t.Fatalf("%+v, %v, %v", shown, known, err)
-	}
-	for _, step := range shown.Block.Steps {
+	for _, step := range shows(2).Block.Steps {
 		if step.Action != "a" && step.Arguments != nil {
 			t.Errorf("%+v", step)
 		}
