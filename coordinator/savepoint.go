@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -251,13 +251,7 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 		default:
 			last = errors.New("it is still unwinding" + because(answer.Reason))
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		pause.Until(ctx, changed, delay)
 	}
 	if last != nil {
 		return fmt.Errorf("%w (%v)", ctx.Err(), last)

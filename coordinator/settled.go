@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -61,19 +61,9 @@ func awaitKnown(ctx context.Context, p *Plan) ([]api.Doubt, error) {
 		case answer.State != ledger.StateOpen:
 			return nil, undone(ErrUnwound, answer.State, answer.Reason)
 		}
-		waitFor(ctx, changed, time.NewTimer(delay))
+		pause.Until(ctx, changed, delay)
 	}
 	return nil, fmt.Errorf("%w (%w)", ctx.Err(), last)
-}
-
-// waitFor returns when one of them ends.
-func waitFor(ctx context.Context, changed <-chan struct{}, timer *time.Timer) {
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // awaitForwards returns when no forward of a plan runs in this process, or ctx has ended.

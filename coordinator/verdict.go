@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -76,13 +77,7 @@ func (a *action) review(ctx context.Context) error {
 		if err := a.askVerdict(ctx, changed); err != nil {
 			return err
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		pause.Until(ctx, changed, delay)
 	}
 	return nil
 }

@@ -343,13 +343,29 @@ func checkFact(f *pb.FactAsserted) error {
 	return nil
 }
 
+// VerdictWanted is what is right in place of a verdict that there is not.
+const VerdictWanted = "allow, block or redirect"
+
+// VerdictOf is a verdict by its name; false: there is none of it.
+func VerdictOf(name string) (v pb.VerdictOutcome, known bool) {
+	switch name {
+	case "allow":
+		v = pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
+	case "block":
+		v = pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK
+	case "redirect":
+		v = pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT
+	}
+	return v, v != 0
+}
+
 func checkVerdict(v *pb.VerdictGiven) error {
 	switch v.Outcome {
 	case pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
 		pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT:
 		return checkScope("verdict_given.scope", v.Scope)
 	default:
-		return Refuse("verdict_given.outcome", "not given", "allow, block or redirect")
+		return Refuse("verdict_given.outcome", "not given", VerdictWanted)
 	}
 }
 

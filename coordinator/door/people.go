@@ -146,11 +146,6 @@ func (d *Door) doRetract(ctx context.Context, who Caller, q *Retract) (Fact, err
 		Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: q.Key}}})
 }
 
-// verdictsOf are the outcomes of verdict.give.
-var verdictsOf = map[string]pb.VerdictOutcome{verdictAllow: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
-	"block":         pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
-	verdictRedirect: pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT}
-
 // scopesOf are the scopes of verdict.give.
 var scopesOf = map[string]pb.Scope{"action": pb.Scope_SCOPE_ACTION, "plan": pb.Scope_SCOPE_PLAN}
 
@@ -164,9 +159,10 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		return Given{}, ledger.Refuse("reason", "none, of what keeps an action from being done",
 			"why, or what to do instead: the agent is told")
 	}
+	outcome, _ := ledger.VerdictOf(q.Verdict) // of none the record is refused
 	sequence, keep, err := d.write(ctx, who, ledger.ClassVerdict, q.ID, &pb.Record{Plan: q.Plan,
 		Action: q.Action, Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
-			Outcome: verdictsOf[q.Verdict], Reason: q.Reason, Scope: scopesOf[q.Scope]}}})
+			Outcome: outcome, Reason: q.Reason, Scope: scopesOf[q.Scope]}}})
 	if err != nil {
 		return Given{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -25,12 +26,6 @@ const (
 	Block    Outcome = "block"    // it is not; what has happened is undone
 	Redirect Outcome = "redirect" // as Block, and Verdict.Reason says what to do instead
 )
-
-var outcomes = map[Outcome]pb.VerdictOutcome{
-	Allow:    pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
-	Block:    pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
-	Redirect: pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT,
-}
 
 // Verdict is a verdict on one action.
 type Verdict struct {
@@ -161,11 +156,11 @@ func (s *Supervisor) give(ctx context.Context, v Verdict) (Given, error) {
 
 // record is the verdict as a record.
 func (v Verdict) record() (*pb.Record, error) {
-	outcome, known := outcomes[v.Outcome]
+	outcome, known := ledger.VerdictOf(string(v.Outcome))
 	switch {
 	case !known:
 		return nil, ledger.Refuse("verdict.outcome", fmt.Sprintf("%q", string(v.Outcome)),
-			"allow, block or redirect")
+			ledger.VerdictWanted)
 	case v.Reason == "" && v.Outcome != Allow:
 		return nil, ledger.Refuse("verdict.reason", "none, of what keeps an action from being done",
 			"why, or what to do instead: the agent is told")
@@ -208,22 +203,25 @@ func (s *Supervisor) append(ctx context.Context, commit ledger.Append) (uint64, 
 			doubt = err
 		}
 		again := uncertain || errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrFull)
-		if !again || s.conn.IsClosed() || !pause(ctx) {
+		if !again || !s.mayTry(ctx) {
 			return 0, cmp.Or(doubt, err)
 		}
 	}
 }
 
-// pause waits before another try; false: there is no time for one.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(tryPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
+// mayTry waits before another try; false: there is no time for one, or no connection any more.
+func (s *Supervisor) mayTry(ctx context.Context) bool {
+	if s.conn.IsClosed() {
 		return false
 	}
+	pause.For(ctx, tryPause)
+	return ctx.Err() == nil
+}
+
+// lasts reports whether an executor has answered with a problem that does not pass.
+func lasts(err error) bool {
+	var problem *api.Problem
+	return errors.As(err, &problem) && !problem.Behind && !problem.Again
 }
 
 // outcome asks what a record has done until an executor says it.
@@ -231,19 +229,16 @@ func (s *Supervisor) outcome(ctx context.Context, q api.OutcomeQuery) (answer ap
 	err error) {
 	for {
 		answer, err = ask(ctx, s, api.PlanOutcome, q)
-		var problem *api.Problem
 		switch {
 		case len(answer.Refused) > 0: // also of a plan that there is not
 			return answer, ledger.Refuse("verdict", strings.Join(answer.Refused, "; "),
 				"a verdict on an action that is registered, inside its undo window")
 		case err == nil:
 			return answer, nil
-		case errors.As(err, &problem) && !problem.Behind && !problem.Again:
-			return answer, fmt.Errorf("%w: %s", ErrUnconfirmed, problem.Text)
-		case errors.Is(err, ErrNotAllowed): // to ask; the verdict is stored
+		case lasts(err), errors.Is(err, ErrNotAllowed): // to ask; the verdict is stored
 			return answer, fmt.Errorf("%w: %v", ErrUnconfirmed, err)
 		}
-		if s.conn.IsClosed() || !pause(ctx) {
+		if !s.mayTry(ctx) {
 			return answer, fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 		}
 	}
@@ -273,10 +268,7 @@ func ask[Q, A any](ctx context.Context, s *Supervisor, verb api.Verb[Q, A], q Q)
 func (s *Supervisor) reviews(ctx context.Context, q api.ReviewQuery) (api.ReviewAnswer, error) {
 	for {
 		answer, err := ask(ctx, s, api.ReviewLs, q)
-		var problem *api.Problem
-		lasts := errors.Is(err, ErrNotAllowed) ||
-			errors.As(err, &problem) && !problem.Behind && !problem.Again
-		if err == nil || lasts || s.conn.IsClosed() || !pause(ctx) {
+		if err == nil || lasts(err) || errors.Is(err, ErrNotAllowed) || !s.mayTry(ctx) {
 			return answer, err
 		}
 	}

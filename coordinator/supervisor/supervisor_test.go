@@ -49,28 +49,35 @@ func judge(t *testing.T, nc *nats.Conn, name string) *supervisor.Supervisor {
 	return s
 }
 
-// TestAVerdictIsTakenOrRefused: what is wrong is said before anything is stored, and what the ledger
-// does not take is no success. A verdict with an id counts once.
-func TestAVerdictIsTakenOrRefused(t *testing.T) {
-	_, nc := started(t)
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
-		Contracts: []contract.Contract{{Capability: "mail.send", Class: contract.Irreversible},
-			{Capability: "row.add", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "row.drop"}}}})
+// begun is a plan of an agent that has these contracts.
+func begun(t *testing.T, nc *nats.Conn, contracts ...contract.Contract) *coordinator.Plan {
+	t.Helper()
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close(context.Background())
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // what is not recorded ends with the server
 	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return plan
+}
+
+// TestAVerdictIsTakenOrRefused: what is wrong is said before anything is stored, and what the ledger
+// does not take is no success. A verdict with an id counts once.
+func TestAVerdictIsTakenOrRefused(t *testing.T) {
+	_, nc := started(t)
+	plan := begun(t, nc, contract.Contract{Capability: "mail.send", Class: contract.Irreversible},
+		contract.Contract{Capability: "row.add", Class: contract.Compensable,
+			Inverse: &contract.Inverse{Call: "row.drop"}})
 	happens := func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{}, nil
 	}
-	if _, err = plan.Do(t.Context(), coordinator.Action{ID: "a", Capability: "row.add"}, happens); err != nil {
+	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "a", Capability: "row.add"}, happens); err != nil {
 		t.Fatal(err)
 	}
-	if err = plan.Flush(t.Context()); err != nil {
+	if err := plan.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := judge(t, nc, "law")
@@ -130,15 +137,7 @@ func TestWhatASupervisorIsToldOfAClosedConnection(t *testing.T) {
 // allowed so; who asks for the action sees all of it, and of other actions no input or output.
 func TestNothingIsAllowedUnseen(t *testing.T) {
 	_, nc := started(t)
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: publish})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := begun(t, nc, publish...)
 	happens := func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{Output: map[string]string{"url": "/secret"}}, nil
 	}
@@ -197,17 +196,8 @@ func TestNothingIsAllowedUnseen(t *testing.T) {
 // TestWhoJudgesOneActionReadsNoOther: what a block would undo has the arguments of its action alone.
 func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 	_, nc := started(t)
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
-		Contracts: []contract.Contract{{Capability: "row.add", Class: contract.Compensable,
-			Inverse: &contract.Inverse{Call: "row.drop", With: map[string]any{"row": "=output.row", "of": "=input.of"}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := begun(t, nc, contract.Contract{Capability: "row.add", Class: contract.Compensable,
+		Inverse: &contract.Inverse{Call: "row.drop", With: map[string]any{"row": "=output.row", "of": "=input.of"}}})
 	ended := make(chan error, 1)
 	go func() { // ends with the verdict
 		_, err := plan.Do(context.Background(), coordinator.Action{ID: "a", Capability: "row.add", Review: true,
@@ -222,6 +212,7 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 	shows := func(steps int) (shown api.Review) {
 		t.Helper()
 		for shown.Block == nil || len(shown.Block.Steps) != steps {
+			var err error
 			if shown, _, err = s.Show(ctx, plan.ID(), "a"); err != nil {
 				t.Fatalf("%+v, %v", shown, err)
 			}
@@ -229,14 +220,14 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 		return shown
 	}
 	shows(1)
-	if _, err = plan.Do(t.Context(), coordinator.Action{ID: "b", Capability: "row.add",
+	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "b", Capability: "row.add",
 		Input: map[string]string{"of": "b"}},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 			return coordinator.Outcome{Output: map[string]string{"row": "secret"}}, nil
 		}); err != nil {
 		t.Fatal(err)
 	}
-	if err = plan.Flush(t.Context()); err != nil {
+	if err := plan.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range shows(2).Block.Steps {
@@ -244,11 +235,11 @@ func TestWhoJudgesOneActionReadsNoOther(t *testing.T) {
 			t.Errorf("%+v", step)
 		}
 	}
-	_, err = s.Give(t.Context(), supervisor.Verdict{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow})
+	_, err := s.Give(t.Context(), supervisor.Verdict{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = <-ended; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

@@ -152,23 +152,24 @@ func (r *Reader) openDoubt(p *executor.Plan, a *executor.Action) (what string, s
 	case a.Row.AskNs != 0:
 		return first + "a question to " + probe + " at " + instant(a.Row.AskNs) +
 			", whether it has happened", false
-	case first != "" && a.Fixed.Forward.GetReview() && a.Row.Verdict == 0:
+	case a.WaitsForVerdict():
 		return "", true // its forward has not begun: the verdict comes first
 	case probe != "":
 		return first + "the end of its plan, which asks " + probe + " whether it has happened", true
 	case first == "" || r.nowNs()-a.Fixed.AtNs >= int64(ledger.AskAfterDefault):
-		return first + "the end of its plan: it has no probe, and nothing else can be asked whether " +
-			"it has happened", true
+		return first + "the end of its plan" + noProbe, true
 	default:
 		return "", true // it may just be under way
 	}
 }
 
+// noProbe is why a doubt stays that nothing asks about.
+const noProbe = ": it has no probe, and nothing else can be asked whether it has happened"
+
 // keptDoubt says what a doubt of a child waits for that is committed, while its root is open.
 func keptDoubt(root, probe string) string {
 	if probe == "" {
-		return "the end of plan " + root + ": it has no probe, and nothing else can be asked whether " +
-			"it has happened"
+		return "the end of plan " + root + noProbe
 	}
 	return "the commit of plan " + root + ", which asks " + probe + " whether it has happened"
 }

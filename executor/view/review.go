@@ -3,7 +3,6 @@ package view
 import (
 	"encoding/hex"
 	"fmt"
-	"strconv"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -80,10 +79,7 @@ func (r *Reader) review(q api.ReviewQuery, nowNs int64) (answer api.ReviewAnswer
 	if p == nil {
 		return answer, nil
 	}
-	a := p.Named(q.Action)
-	if n, err := strconv.Atoi(q.Action); a == nil && err == nil && n >= 1 && n <= int(p.Row.Actions) {
-		a = p.Action(uint32(n))
-	}
+	a := numbered(p, q.Action)
 	if a == nil || !a.WaitsForVerdict() {
 		return answer, nil
 	}

@@ -325,13 +325,6 @@ func (v *visit) ownerWord(plan api.Plan, a api.Action) (*pb.Record, error) {
 	return record, nil
 }
 
-// verdicts are those of the form of an action that waits for one.
-var verdicts = map[string]pb.VerdictOutcome{
-	"allow":    pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
-	"block":    pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
-	"redirect": pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT,
-}
-
 // judge gives a verdict on an action that waits for one, under the name of the visitor.
 func (v *visit) judge() error {
 	plan, a, err := v.askAction()
@@ -343,9 +336,10 @@ func (v *visit) judge() error {
 	if err != nil {
 		return err
 	}
-	given := &pb.VerdictGiven{Outcome: verdicts[as], Reason: reason}
+	outcome, known := ledger.VerdictOf(as)
+	given := &pb.VerdictGiven{Outcome: outcome, Reason: reason}
 	switch allows := as == "allow"; {
-	case given.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED:
+	case !known:
 		return failed(http.StatusBadRequest, "Choose one of the verdicts.", "no verdict was chosen")
 	case len(answer.Reviews) == 0: // someone was first, or its agent waits no more
 		return failed(http.StatusConflict, "Look at the plan as it is now.",
