@@ -375,6 +375,7 @@ var clauseCases = []struct {
 	{"I20.question", asks, func(s *scene) { s.record.GetProbeAsked().Capability = "x" }},
 	{"I20.ask", asks, func(s *scene) { s.a.outcome = completed }},
 	{"I29.asked", asks, func(s *scene) { s.a.outcome = unheardOf; s.a.atNs = 5 }},
+	{"I29.asked", asksForChange, func(s *scene) { s.a.outcome = inDoubt; s.a.forward.SettleNs = 5 }},
 	{"I20.number", asks, func(s *scene) { s.record.GetProbeAsked().Attempt = 2 }},
 	{"I20.open", finds, func(s *scene) { s.a.asked = 2 }},
 	{"I20.presence", finds, func(s *scene) { s.record.GetProbeAnswered().Presence = 99 }},

@@ -450,6 +450,15 @@ func asks(s *scene) {
 	s.probed()
 }
 
+// asksForChange asks whether something was changed before the blind undo of action a.
+func asksForChange(s *scene) {
+	asks(s)
+	comparing(pb.Change_CHANGE_UNSPECIFIED, 0)(s)
+	s.a.compensation.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
+	s.record.GetProbeAsked().Question = pb.Question_QUESTION_UNCHANGED
+	s.a.outcome = completed
+}
+
 func finds(s *scene) {
 	s.decides(ledger.StateUnwinding, dispatched, &pb.Record{Kind: &pb.Record_ProbeAnswered{
 		ProbeAnswered: &pb.ProbeAnswered{Attempt: 1, Question: pb.Question_QUESTION_EFFECT}}})

@@ -22,10 +22,12 @@ var askClauses = []clause{
 		}},
 	{"I29.asked", "No effect is asked about before its forward has had its time.",
 		func(c *claim) judgement {
-			if c.Record.GetProbeAsked().Question != pb.Question_QUESTION_EFFECT {
+			switch c.Record.GetProbeAsked().Question {
+			case pb.Question_QUESTION_EFFECT, pb.Question_QUESTION_UNCHANGED:
+				return landedFirst(settlesBy)(c)
+			default:
 				return judgement{}
 			}
-			return landedFirst(settlesBy)(c)
 		}},
 	nextQuestion,
 }
