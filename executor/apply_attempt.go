@@ -367,15 +367,13 @@ func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 	return out, nil
 }
 
-// vars are what expressions about an action read; what none of them mentions is
-// not prepared.
+// vars are what expressions about an action read, which was found to be JSON when its records were
+// read (ledger.Check); what none of them mentions is not prepared.
 func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 	payload := a.plan.s.payload(a.id)
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
-		Incomplete: a.row.OutputIncomplete,
-		Unnamed:    a.row.ReferenceIncomplete && a.name() == "",
-		Probe:      payload.Found,
-		Inexact:    !a.plan.s.readsExactly()}
+		Incomplete: a.row.OutputIncomplete, Unnamed: a.row.ReferenceIncomplete && a.name() == "",
+		Probe: payload.Found, Checked: true, Inexact: !a.plan.s.readsExactly()}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {
 			vars.Plan = a.plan.planJSON()
@@ -398,6 +396,7 @@ func (a *action) read(expression string,
 	}
 	vars := a.vars(reader)
 	vars.Strict = slices.ContainsFunc(reader.Paths(), func(r triggers.Read) bool { return !r.Copied })
+	vars.Checked = false
 	fill(&vars)
 	return reader.Evaluate(vars)
 }

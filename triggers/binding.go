@@ -237,7 +237,7 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 			&Missing{[]string{metaVariable, referenceVariable}})
 	}
 	for _, name := range bindingVariables {
-		if raw := v.of(name); len(raw) > 0 && !json.Valid(raw) {
+		if raw := v.of(name); !v.Checked && len(raw) > 0 && !json.Valid(raw) {
 			return nil, fmt.Errorf("cannot evaluate binding: %s is not JSON", name)
 		}
 	}

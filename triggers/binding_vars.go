@@ -48,6 +48,10 @@ type BindingVars struct {
 	// has(output.id) do. For what reads an answer: its null would pass for one.
 	Strict bool
 
+	// Checked: the values are known to be JSON. Evaluate takes each that an expression reads for it
+	// then; else what is not JSON is an error.
+	Checked bool
+
 	// Inexact: numbers are read as a holder of before ledger.NumbersSince does: see Scope.Inexact.
 	// A whole number that no int64 holds is compared with its like as it is written.
 	Inexact bool
