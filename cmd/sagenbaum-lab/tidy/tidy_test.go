@@ -100,7 +100,7 @@ var layers = map[string][]string{
 		"executor", "executor/host/ask", "executor/host/tiles",
 		"executor/host/console/access", "executor/host/console/web", "ledger/access/tries"},
 	"executor/host/console/access": {"ledger", "ledger/access", "ledger/access/tries", "executor/host/webclient"},
-	"executor/host/console/web":    {"proto/sagenbaum/v1", "proto/api", "ledger", "executor"},
+	"executor/host/console/web":    {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "executor"},
 	"coordinator":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
 	"coordinator/door": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/access", "ledger/access/tries",
 		"ledger/jetstream", "coordinator", "triggers/nearest"},

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -153,6 +154,51 @@ func TestAVerdictThatTheHostMayNotWrite(t *testing.T) {
 		t.Errorf("%s\n%s", answer.Status, page)
 	}
 	must(t, <-done)
+}
+
+// TestAVerdictIsAboutTheWholeInput: all of it is on the page of its action, and what is sealed is
+// named and not shown as what it is kept as.
+func TestAVerdictIsAboutTheWholeInput(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	pay := compensable("card.pay", "card.refund")
+	pay.Sensitive = []string{"input.card"}
+	payer, err := coordinator.New(
+		coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "payer", Contracts: []contract.Contract{pay}},
+	)
+	must(t, err)
+	t.Cleanup(func() { _ = payer.Close(context.Background()) })
+	p := s.begin(payer, coordinator.PlanSpec{ID: "p1"})
+	done := make(chan error, 2)
+	for i, words := range []int{4000, 1} {
+		go func() { // ends with the verdict
+			text := strings.Repeat("text ", words) + "the last word"
+			_, err := p.Do(context.Background(), coordinator.Action{Capability: "card.pay", Review: true,
+				Input: map[string]any{"card": "4000-1234", "text": text}, Branch: true},
+				func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+					return coordinator.Outcome{}, nil
+				})
+			done <- err
+		}()
+		s.waiting(i + 1)
+	}
+	v := visit(t, s)
+	csrf := v.signIn()
+	for _, path := range []string{"/t/default/verdicts", "/t/default/verdicts/p1/1", "/t/default/verdicts/p1/2"} {
+		_, page := v.get(path)
+		if !strings.Contains(page, "[sealed input.card]") || !strings.Contains(page, "the last word") ||
+			strings.Contains(page, "4000-1234") {
+			t.Errorf("%s does not name what is sealed, or has not the whole input", path)
+		}
+		if number, one := strings.CutPrefix(path, "/t/default/verdicts/p1/"); one {
+			form := url.Values{"csrf": {csrf}, "as": {"block"}, "reason": {"no"}, "token": {token}}
+			_, _ = v.post("/t/default/verdicts/p1/"+number, form)
+			var verdict *coordinator.Verdict
+			if err := <-done; !errors.As(err, &verdict) {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // waits begins an action that waits for a verdict.

@@ -170,14 +170,16 @@ func clip(text string, most int) string {
 	return text[:most] + "…"
 }
 
-// payloadShown is how many bytes of an input or output a page shows.
+// payloadShown is how many bytes of an input or output a page shows, unless it is about that.
 const payloadShown = 8 << 10
 
 // pretty is JSON with a line for each field, as far as a page shows it.
-func pretty(raw []byte) string {
+func pretty(raw []byte) string { return clip(indented(raw), payloadShown) }
+
+func indented(raw []byte) string {
 	var out bytes.Buffer
 	if json.Indent(&out, raw, "", "  ") != nil {
-		return clip(string(raw), payloadShown)
+		return string(raw)
 	}
-	return clip(out.String(), payloadShown)
+	return out.String()
 }

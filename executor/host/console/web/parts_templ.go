@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -445,7 +446,7 @@ func (p *Page) planLink(plan string) component {
 	}
 }
 
-// payload is a line of a description list with JSON, when there is some.
+// payload is a line of a description list with JSON, when there is some. Sealed values are named.
 //
 //go:noinline
 func payload(name string, raw json.RawMessage) component {
@@ -454,7 +455,22 @@ func payload(name string, raw json.RawMessage) component {
 			out.markup("<dt>")
 			escaped(out, name)
 			out.markup("</dt><dd><pre class=\"code\">")
-			escaped(out, pretty(raw))
+			escaped(out, pretty(seal.Redact(raw)))
+			out.markup("</pre></dd>")
+		}
+	}
+}
+
+// whole is payload for what someone decides by: nothing of it is left out.
+//
+//go:noinline
+func whole(name string, raw json.RawMessage) component {
+	return func(out *out) {
+		if len(raw) > 0 {
+			out.markup("<dt>")
+			escaped(out, name)
+			out.markup("</dt><dd><pre class=\"code\">")
+			escaped(out, indented(seal.Redact(raw)))
 			out.markup("</pre></dd>")
 		}
 	}
@@ -467,7 +483,7 @@ func raw(value json.RawMessage) component {
 	return func(out *out) {
 		if len(value) > 0 {
 			out.markup("<pre class=\"code\">")
-			escaped(out, pretty(value))
+			escaped(out, pretty(seal.Redact(value)))
 			out.markup("</pre>")
 		} else {
 			out.markup("<p class=\"none\">Nothing is known of it.</p>")

@@ -47,8 +47,8 @@ func (b Review) body(p *Page) component {
 			p.time(b.Plan.DeadlineNs)(out)
 			out.markup("</dd>")
 		}
-		payload("input", b.Action.Input)(out)
-		payload("before", b.Action.Before)(out)
+		whole("input", b.input())(out)
+		whole("before", b.Action.Before)(out)
 		out.markup("</dl></section>")
 		if b.Waits {
 			b.block(p)(out)

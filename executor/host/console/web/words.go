@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -141,7 +143,15 @@ func reviewInput(r api.Review) string {
 	if r.Omitted {
 		return "its input is too large for a list"
 	}
-	return clip(string(r.Input), 300)
+	return clip(string(seal.Redact(r.Input)), 300)
+}
+
+// input is what the action would be done with, all of it: a verdict is about that.
+func (b Review) input() json.RawMessage {
+	if len(b.Review.Input) > 0 {
+		return b.Review.Input
+	}
+	return b.Action.Input
 }
 
 func stepNumber(p api.Preview, s api.PreviewStep) string {
