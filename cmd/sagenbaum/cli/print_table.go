@@ -200,9 +200,3 @@ func ColumnsOf(w io.Writer) int {
 	}
 	return terminalColumns(f)
 }
-
-// IsTerminal reports whether a file is a terminal.
-func IsTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
-}

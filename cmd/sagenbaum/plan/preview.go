@@ -109,7 +109,7 @@ func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 	if behind := waitsBehind(v); behind != "" {
 		fmt.Fprintln(w, "left until its owner has answered: "+behind)
 	}
-	fmt.Fprintln(w, wouldLine(p, v))
+	fmt.Fprintln(w, Would(p, v))
 }
 
 // waitsBehind names what an unwind would not come to, because it came before
@@ -201,8 +201,8 @@ func argumentsText(raw json.RawMessage) string {
 	return cli.Clip(strings.Join(parts, " "), 160)
 }
 
-// wouldLine sums a preview up: each action once, by what would become of it.
-func wouldLine(p cli.Pen, v api.Preview) string {
+// Would sums a preview up in a line: each action once, by what would become of it.
+func Would(p cli.Pen, v api.Preview) string {
 	kinds := map[string]int{}
 	doubts := map[string]bool{}
 	for _, step := range v.Steps {

@@ -102,21 +102,9 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	if v.action, err = actionOf(before, v.action); err != nil {
 		return err
 	}
-	result := Unwound{Plan: id, To: v.to, Action: v.action}
-	request := &pb.CompensationRequested{Reason: v.reason, Actor: v.actor, ToSavepoint: v.to,
-		FromAction: v.action}
-	result.OutcomeAnswer, result.Record, err = c.Operate(ctx, v.actor,
-		&pb.Record{Plan: id,
-			Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
+	result, err := v.request(ctx, c, id)
 	if err != nil {
 		return refusedUnwind(cmd, s, result, err)
-	}
-	after, err := c.Plan(ctx, id, result.Record)
-	if err != nil {
-		return err
-	}
-	if after.State == ledger.StateCommitted && after.UndoneAs != "" {
-		result.Plan, result.Origin = after.UndoneAs, id
 	}
 	if v.wait && cli.WantsColor(cmd.ErrOrStderr()) { // a terminal
 		sayWaiting(cmd.ErrOrStderr(), result.Plan, v.limit)
@@ -140,6 +128,36 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 		return err
 	}
 	return judgeUnwound(cmd, c, result, v)
+}
+
+// request asks for an unwind. Where it is refused, what has become irreversible is in the result.
+func (v unwinding) request(ctx context.Context, c *cli.Client, id string) (r Unwound, err error) {
+	r = Unwound{Plan: id, To: v.to, Action: v.action}
+	request := &pb.CompensationRequested{Reason: v.reason, Actor: v.actor, ToSavepoint: v.to,
+		FromAction: v.action}
+	r.OutcomeAnswer, r.Record, err = c.Operate(ctx, v.actor, &pb.Record{Plan: id,
+		Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
+	if err != nil {
+		r.Gone = goneOf(r.Refused)
+		return r, err
+	}
+	after, err := c.Plan(ctx, id, r.Record)
+	if err == nil && after.State == ledger.StateCommitted && after.UndoneAs != "" {
+		r.Plan, r.Origin = after.UndoneAs, id
+	}
+	return r, err
+}
+
+// Unwind has all of a plan undone, and waits for its end, for at most limit. Where undo windows
+// have closed, nothing is undone, and Gone says of what.
+func Unwind(
+	ctx context.Context, c *cli.Client, id, reason, actor string, limit time.Duration,
+) (Unwound, error) {
+	r, err := unwinding{reason: reason, actor: actor}.request(ctx, c, id)
+	if err == nil {
+		r.OutcomeAnswer, err = AwaitEnd(ctx, c, r.Plan, r.Record, limit)
+	}
+	return r, err
 }
 
 // judgeUnwound is how a wait ends: well, or with something to look at.
@@ -199,14 +217,19 @@ func hasSavepoint(plan api.Plan, name string) error {
 		name, cli.Dash(strings.Join(known, ", ")))
 }
 
+// goneOf is what has become irreversible, where that is why an unwind was refused.
+func goneOf(refused []string) (gone []string) {
+	for _, reason := range refused {
+		if list := refusalLines(reason); len(list) > 1 {
+			gone = append(gone, list[1:]...)
+		}
+	}
+	return gone
+}
+
 // refusedUnwind prints what has become irreversible, one line each, where that is
 // why nothing was unwound.
 func refusedUnwind(cmd *cobra.Command, s *cli.Settings, r Unwound, cause error) error {
-	for _, reason := range r.Refused {
-		if list := refusalLines(reason); len(list) > 1 {
-			r.Gone = append(r.Gone, list[1:]...)
-		}
-	}
 	if len(r.Gone) == 0 {
 		return cause
 	}

@@ -1,4 +1,5 @@
-// Package undo is `sagenbaum undo`: the attempts to undo actions.
+// Package undo is `sagenbaum undo`: it undoes plans that are chosen by what they are, and shows the
+// attempts to undo actions.
 package undo
 
 import (
@@ -13,12 +14,35 @@ import (
 
 // Command is `sagenbaum undo` with all below it.
 func Command(s *cli.Settings) *cobra.Command {
-	return cli.Group(&cobra.Command{
+	var q request
+	group := cli.Group(&cobra.Command{
 		Use:   "undo",
-		Short: "See each attempt to undo an action",
-		Example: "  sagenbaum undo ls --plan 01JD3BX7\n  sagenbaum undo ls --capability " +
-			"payments.charge",
+		Short: "Undo plans: the last ones, those since a time, those of an agent",
+		Long: `Undo plans: the last ones, those opened since a time, those of an agent, or one.
+Flags narrow each other. It shows what would be undone, asks, and undoes one plan
+after the other, the one that was opened last first: what came later may build on
+what came before. It stops at a plan that does not end compensated.
+
+A committed plan is undone inside its undo windows, as a plan of its own. Child plans
+are undone with their parents. 'plan preview' shows each step, 'plan unwind' undoes a
+part of a plan.
+
+Exit code 1 when one of them did not end compensated within --wait-timeout; undoing
+goes on whether or not anyone waits for it.`,
+		Example: `  sagenbaum undo --last 1 --dry-run
+  sagenbaum undo --since 14:00 --agent coder --reason "wrong project"
+  sagenbaum undo --plan 01JD3BX7 --reason "bad release" --yes
+  sagenbaum undo ls --capability payments.charge`,
 	}, cli.Watchable(s, newUndoLs(s)), cli.Watchable(s, newUndoShow(s)))
+	q.flags(group)
+	help := group.RunE
+	group.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 || empty(cmd) {
+			return help(cmd, args)
+		}
+		return q.run(cmd, s)
+	}
+	return group
 }
 
 func newUndoLs(s *cli.Settings) *cobra.Command {

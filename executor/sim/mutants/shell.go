@@ -67,7 +67,7 @@ var shell = map[string][]mutant{
 			"p.s.meta.HolderFold < ledger.AskedSince {\n\t\t\treturn effective",
 			"p.s.meta.HolderFold <= ledger.AskedSince {\n\t\t\treturn effective"},
 		{"an undo is called with doubles", "executor/apply_attempt.go",
-			"Inexact:    !a.plan.s.readsExactly()", "Inexact: true"},
+			"Inexact: !a.plan.s.readsExactly()", "Inexact: true"},
 		{"another spelling of a fact is a change", "executor/memory/memory.go",
 			"return triggers.Same(row.Value, value)", "return SameValue(row, value)"},
 		{"another spelling of an evicted fact is a change", "executor/memory/memory.go",
