@@ -88,23 +88,26 @@ func killedAfter(t *testing.T, n int) bool {
 	git := startWorker(t, cmdtest.Dial(t, server.URL), counter)
 	agentConn := cmdtest.Dial(t, server.URL)
 	c := &cli.Client{Conn: cmdtest.Dial(t, server.URL), Tenant: demo.Tenant, Server: server.URL, Timeout: 5 * time.Second}
-	killed := make(chan bool, 1)
-	watchAppends(t, cmdtest.Dial(t, server.URL), n, func() {
-		server.Command.Process.Kill()
-		killed <- true
-	})
+	killed, first := newBlow(), server
+	watchAppends(t, cmdtest.Dial(t, server.URL), n, func() { killed.strike(first) })
 	said := playInBackground(ctx, agentConn, world, act)
 	ended := make(chan api.Plan, 1)
 	go func() { ended <- awaitCompensated(ctx, c, act.Plan) }() // ends with ctx
 
-	hit := false
+	over := false
 	var plan api.Plan
 	select {
-	case hit = <-killed:
+	case <-killed.struck:
+	case plan = <-ended:
+		over = true
+	}
+	hit := killed.callOff()
+	if hit {
 		server.Command.Wait()
 		server = cmdtest.ServeFor(t, world.Data(), "--listen", address.Host, "--tenant", demo.Tenant, "--open")
+	}
+	if !over {
 		plan = <-ended
-	case plan = <-ended:
 	}
 	text := <-said
 	if plan.State != ledger.StateCompensated || !strings.Contains(text, "fails: git push") || plan.Compensated != 4 ||

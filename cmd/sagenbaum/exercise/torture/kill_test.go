@@ -89,11 +89,8 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	maker := world.serveUnmake(t, cmdtest.Dial(t, server.URL))
 	c, agentConn := tortureClient(t, server), cmdtest.Dial(t, server.URL)
 	ended := make(chan api.Plan, 1)
-	hit := make(chan struct{})
-	strike := func() {
-		server.Command.Process.Kill()
-		close(hit)
-	}
+	hit, first := newBlow(), server
+	strike := func() { hit.strike(first) }
 	if variant.published {
 		watchPublished(t, cmdtest.Dial(t, server.URL), n, strike)
 	} else {
@@ -103,8 +100,14 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	go func() { played <- playFive(ctx, agentConn, world, variant.vanish) }() // ends with the plan or ctx
 	go func() { ended <- awaitCompensated(ctx, c, "p") }()                    // ends with ctx
 
+	var plan api.Plan
+	over := false
 	select {
-	case <-hit:
+	case <-hit.struck:
+	case plan = <-ended:
+		over = true
+	}
+	if killed = hit.callOff(); killed {
 		server.Kill9(t)
 		if variant.forget {
 			if err := os.RemoveAll(server.StatePath()); err != nil {
@@ -113,11 +116,12 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 		}
 		started := time.Now()
 		server = server.Again(t)
-		recovery, killed = time.Since(started), true
-		checkEnd(t, n, <-ended, world, variant)
-	case plan := <-ended:
-		checkEnd(t, n, plan, world, variant)
+		recovery = time.Since(started)
 	}
+	if !over {
+		plan = <-ended
+	}
+	checkEnd(t, n, plan, world, variant)
 	if err := <-played; err != nil {
 		t.Errorf("after %d commits: the agent ends with %v", n, err)
 	}
@@ -128,13 +132,6 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	}
 	if r := server.End(t); r.Code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.Code, r.Stderr)
-	}
-	select {
-	case <-hit: // also by a commit behind the plan's end
-		if !killed {
-			return 0, false
-		}
-	default:
 	}
 	checkLedger(t, n, server, messages, world)
 	if t.Failed() {

@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -171,29 +172,69 @@ func tortureClient(t *testing.T, s *cmdtest.Served) *cli.Client {
 	return &cli.Client{Conn: cmdtest.Dial(t, s.URL), Tenant: tortureTenant, Server: s.URL, Timeout: 5 * time.Second}
 }
 
+// blow kills a server at most once, and only as long as it is not called off.
+type blow struct {
+	once   sync.Once
+	struck chan struct{} // closed when it has
+}
+
+func newBlow() *blow { return &blow{struck: make(chan struct{})} }
+
+func (b *blow) strike(server *cmdtest.Served) {
+	b.once.Do(func() {
+		server.Command.Process.Kill()
+		close(b.struck)
+	})
+}
+
+// callOff reports whether it has struck; from here on it does not: what is stored behind the end of
+// what was to be cut off would kill a server that nothing starts again.
+func (b *blow) callOff() (struck bool) {
+	b.once.Do(func() {})
+	select {
+	case <-b.struck:
+		return true
+	default:
+		return false
+	}
+}
+
 // settled waits until everything stored is folded and nothing unwinds.
 func settled(t *testing.T, ctx context.Context, c *cli.Client) (status api.Status) {
 	t.Helper()
-	cmdtest.Until(t, ctx, "the executor has folded and undone everything", func() (ok bool) {
-		status, ok = isSettled(ctx, c)
-		return ok
+	var head ledger.Head
+	var err error
+	defer func() {
+		if t.Failed() {
+			t.Logf("at last: head %d, %v; %+v", head.Last, err, status)
+		}
+	}()
+	cmdtest.Until(t, ctx, "the executor has folded and undone everything", func() bool {
+		status, head, err = look(ctx, c)
+		return err == nil && isSettled(status, head)
 	})
 	return status
 }
 
 // isSettled reports whether everything stored is folded and nothing unwinds.
-func isSettled(ctx context.Context, c *cli.Client) (status api.Status, ok bool) {
+func isSettled(status api.Status, head ledger.Head) bool {
+	return status.Mode == api.ModeHolding && status.Applied == head.Last &&
+		status.Unwinding == 0 && status.InFlight == 0
+}
+
+// look asks for the head of the ledger and for the status after it. A question that is lost with
+// its server is given up after the client's time, and may be asked again.
+func look(ctx context.Context, c *cli.Client) (status api.Status, head ledger.Head, err error) {
+	ctx, cancel := c.Within(ctx)
+	defer cancel()
 	store, err := c.Store(ctx)
-	if err != nil {
-		return status, false
+	if err == nil {
+		head, err = store.Head(ctx)
 	}
-	head, err := store.Head(ctx)
-	if err != nil {
-		return status, false
+	if err == nil {
+		status, err = c.Status(ctx)
 	}
-	status, err = c.Status(ctx)
-	return status, err == nil && status.Mode == api.ModeHolding &&
-		status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
+	return status, head, err
 }
 
 // spread formats the middle and the far end of what was measured.

@@ -292,7 +292,7 @@ func (l *life) settle(t *testing.T, ctx context.Context, c *cli.Client) (message
 		l.revive(t, ctx, "")
 		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if _, ok := isSettled(soon, c); !ok {
+		if status, head, err := look(soon, c); err != nil || !isSettled(status, head) {
 			return false
 		}
 		store, err := c.Store(soon)
