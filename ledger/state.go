@@ -11,3 +11,9 @@ const (
 	StateFailed      = "failed"
 	StateResolved    = "resolved"
 )
+
+// MayUnwind reports whether a plan in a state may be undone: of a committed one, what has an undo
+// window that is open.
+func MayUnwind(state string) bool {
+	return state == StateOpen || state == StateCommitting || state == StateCommitted
+}

@@ -42,6 +42,14 @@ func CheckActor(actor string) error {
 		"%q cannot act: an operator's record needs a name", actor)
 }
 
+// CheckWait refuses a --wait-timeout within which nothing can come; right is one to write instead.
+func CheckWait(limit time.Duration, right string) error {
+	if limit > 0 {
+		return nil
+	}
+	return Fail(ExitUsage, "--wait-timeout "+right, "a wait of %s is none", limit)
+}
+
 // Operate appends one operator record and waits until the executor has folded
 // it. Refused or void there means that the log decided otherwise: conflict.
 func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (api.OutcomeAnswer,

@@ -33,12 +33,12 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
   sagenbaum ledger repair --reason "bit rot on disk 3" --actor alice`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case q.Reason == "":
+			if q.Reason == "" {
 				return cli.Fail(cli.ExitUsage, `--reason "bit rot on disk 3"`,
 					"a repair needs a reason: it is a record that every audit shows")
-			case limit <= 0:
-				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			}
+			if err := cli.CheckWait(limit, "1h"); err != nil {
+				return err
 			}
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
@@ -99,8 +99,8 @@ when there is one.`,
 		Example: "  sagenbaum ledger scrub\n  sagenbaum ledger scrub -o json | jq .differs",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit <= 0 {
-				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			if err := cli.CheckWait(limit, "1h"); err != nil {
+				return err
 			}
 			v, err := cli.Administer(cmd, s, limit, "scrub the ledger", api.LedgerScrub,
 				api.Nothing{})

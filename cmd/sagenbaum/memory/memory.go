@@ -307,12 +307,12 @@ as a fold of the whole ledger; --wait-timeout bounds it.`,
 			"| jq .equal",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case !check:
+			if !check {
 				return cli.Fail(cli.ExitUsage, "sagenbaum memory rebuild --check",
 					"this one only checks; to rebuild the state: sagenbaum rebuild")
-			case limit <= 0:
-				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			}
+			if err := cli.CheckWait(limit, "1h"); err != nil {
+				return err
 			}
 			return rebuild.CheckRebuild(cmd, s, limit)
 		},

@@ -47,8 +47,8 @@ compensated by then. The undo goes on without the command.`,
 			if err := cli.CheckActor(v.actor); err != nil {
 				return err
 			}
-			if v.limit <= 0 {
-				return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
+			if err := cli.CheckWait(v.limit, "1m"); err != nil {
+				return err
 			}
 			return s.With(func(c *cli.Client) error {
 				return cli.Failed("cancel the plan", cancelPlan(cmd, s, c, args[0], v))
@@ -96,8 +96,12 @@ func cancelPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	if Moving(answer.State) {
 		sayUnfinished(ctx, cmd, c, id, v.limit)
 	}
-	return cli.Look(nil,
-		!slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed}, answer.State))
+	return cli.Look(nil, !Undone(answer.State))
+}
+
+// Undone reports whether a plan that was to be undone has ended so that nothing is left of it.
+func Undone(state string) bool {
+	return state == ledger.StateCompensated || state == ledger.StateFailed
 }
 
 func sayWaiting(w io.Writer, id string, limit time.Duration) {

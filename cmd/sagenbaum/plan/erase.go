@@ -54,8 +54,8 @@ Erasing twice is harmless. Copies of the keys that were made before, in a backup
 				return cli.Fail(cli.ExitUsage, `--reason "asked for by the customer"`,
 					"an erasure needs a reason: it is for good")
 			}
-			if v.limit <= 0 {
-				return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
+			if err := cli.CheckWait(v.limit, "1m"); err != nil {
+				return err
 			}
 			return s.With(func(c *cli.Client) error {
 				answer, err := erase(cmd.Context(), c, args[0], v)

@@ -20,7 +20,7 @@ import (
 const (
 	StepCompensate = "compensate"
 	stepProbe      = "probe"
-	stepSkip       = "skip"
+	StepSkip       = "skip"
 	stepQuarantine = "quarantine"
 )
 
@@ -58,9 +58,7 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 
 // endsWell reports whether an unwind would leave nothing to an owner.
 func endsWell(v api.Preview) bool {
-	return v.Refused == "" &&
-		slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed, ledger.StateOpen},
-			v.End)
+	return v.Refused == "" && (Undone(v.End) || v.End == ledger.StateOpen)
 }
 
 // WritePreview prints the steps of an unwind, a line or three each:
@@ -128,7 +126,7 @@ func waitsBehind(v api.Preview) string {
 }
 
 // stepColors are the SGR codes of the steps of a preview.
-var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", stepSkip: "2",
+var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", StepSkip: "2",
 	stepQuarantine: "31;1"}
 
 // numberOf names an action: of a child plan together with it.
@@ -206,7 +204,7 @@ func Would(p cli.Pen, v api.Preview) string {
 	kinds := map[string]int{}
 	doubts := map[string]bool{}
 	for _, step := range v.Steps {
-		if doubtful(step) && step.Step != stepSkip {
+		if doubtful(step) && step.Step != StepSkip {
 			doubts[step.Plan+"/"+step.Action] = true
 		}
 		switch step.Step {
@@ -214,14 +212,14 @@ func Would(p cli.Pen, v api.Preview) string {
 			kinds[step.Fidelity]++
 		case stepQuarantine:
 			kinds[stepQuarantine]++
-		case stepSkip:
-			kinds[stepSkip]++
+		case StepSkip:
+			kinds[StepSkip]++
 		}
 	}
 	var parts []string
 	for _, kind := range []struct{ name, text string }{
 		{"exact", "exact"}, {"semantic", "semantic"}, {"lossy", "lossy"},
-		{"", "of unsaid fidelity"}, {stepSkip, "skipped"},
+		{"", "of unsaid fidelity"}, {StepSkip, "skipped"},
 	} {
 		if n := kinds[kind.name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, kind.text))

@@ -36,7 +36,7 @@ func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 			{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate,
 				Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown",
 				ClosesNs: now.Add(26 * time.Hour).UnixNano()},
-			{Stage: 2, Plan: "p1", Number: 1, Action: "1", Capability: "note.read", Step: stepSkip, Class: "effectless",
+			{Stage: 2, Plan: "p1", Number: 1, Action: "1", Capability: "note.read", Step: StepSkip, Class: "effectless",
 				Outcome: "completed", Reason: "effectless: nothing to undo"},
 		}}
 	var out strings.Builder

@@ -72,8 +72,9 @@ func (v unwinding) check() error {
 		return cli.Fail(cli.ExitUsage, "--action ACTION", "--to and --action name two parts")
 	case v.reason == "":
 		return cli.Fail(cli.ExitUsage, `--reason "bad release"`, "an unwind needs a reason")
-	case v.limit <= 0:
-		return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
+	}
+	if err := cli.CheckWait(v.limit, "1m"); err != nil {
+		return err
 	}
 	return cli.CheckActor(v.actor)
 }
@@ -154,8 +155,12 @@ func Unwind(
 	ctx context.Context, c *cli.Client, id, reason, actor string, limit time.Duration,
 ) (Unwound, error) {
 	r, err := unwinding{reason: reason, actor: actor}.request(ctx, c, id)
-	if err == nil {
-		r.OutcomeAnswer, err = AwaitEnd(ctx, c, r.Plan, r.Record, limit)
+	if err != nil {
+		return r, err
+	}
+	if r.OutcomeAnswer, err = AwaitEnd(ctx, c, r.Plan, r.Record, limit); err != nil {
+		err = fmt.Errorf("its undo goes on, record %d asks for it, and its end was not waited for: %w",
+			r.Record, err)
 	}
 	return r, err
 }
@@ -170,8 +175,7 @@ func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) err
 	case r.State == ledger.StateUnwinding, r.State == ledger.StateOpen && !open:
 		sayUnfinished(cmd.Context(), cmd, c, r.Plan, v.limit)
 		return cli.ErrLook
-	case open && r.State == ledger.StateOpen, r.State == ledger.StateCompensated,
-		r.State == ledger.StateFailed:
+	case open && r.State == ledger.StateOpen, Undone(r.State):
 		return nil
 	default:
 		return cli.ErrLook

@@ -30,8 +30,8 @@ byte; it changes nothing. Exit code 1 when they differ.`,
 		Example: "  sagenbaum rebuild --check\n  sagenbaum rebuild --tenant default",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit <= 0 {
-				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			if err := cli.CheckWait(limit, "1h"); err != nil {
+				return err
 			}
 			if check {
 				return CheckRebuild(cmd, s, limit)

@@ -85,8 +85,9 @@ func checkErasure(q api.TenantErasureQuery, limit time.Duration) error {
 	case q.Reason == "":
 		return cli.Fail(cli.ExitUsage, `--reason "the contract has ended"`,
 			"an erasure needs a reason: it is for good")
-	case limit <= 0:
-		return cli.Fail(cli.ExitUsage, "--wait-timeout 2m", "a wait of %s is none", limit)
+	}
+	if err := cli.CheckWait(limit, "2m"); err != nil {
+		return err
 	}
 	return cli.CheckActor(q.Actor)
 }

@@ -80,7 +80,7 @@ func (q *request) check(cmd *cobra.Command, data bool) (err error) {
 		return cli.Fail(cli.ExitUsage, fmt.Sprintf("--last N of 1 to %d", plansMax),
 			"--last %d is no number of plans", q.last)
 	case q.limit <= 0:
-		return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", q.limit)
+		return cli.CheckWait(q.limit, "1m")
 	case q.dryRun:
 		return nil
 	case q.reason == "":
@@ -136,9 +136,9 @@ type Chosen struct {
 	OpenedNs int64  `json:"opened_ns"`
 	// Preview is what an unwind would do, as `plan preview` shows it.
 	Preview api.Preview `json:"preview"`
-	// Unwound is what came of it; null: it was not begun.
+	// Unwound is what came of it; null: nothing was asked for.
 	Unwound *plan.Unwound `json:"unwound,omitempty"`
-	Error   string        `json:"error,omitempty"` // why it was not undone
+	Error   string        `json:"error,omitempty"` // why it was not undone, or what is not known
 }
 
 // Answer is what `undo` prints with -o json: the plans in the order in which they are undone.
@@ -192,9 +192,6 @@ func (q *request) choose(ctx context.Context, c *cli.Client) (answer Answer, err
 	}
 }
 
-// undoable are the states of a plan of which something may be undone.
-var undoable = []string{ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted}
-
 // consider takes a plan, where something of it can be undone. Child plans are undone with their
 // parents, and a plan that undoes another one is not undone.
 func (answer *Answer) consider(ctx context.Context, c *cli.Client, p api.Plan, named bool) error {
@@ -205,7 +202,7 @@ func (answer *Answer) consider(ctx context.Context, c *cli.Client, p api.Plan, n
 	switch {
 	case p.UndoneAs != "":
 		return past("it is undone as " + p.UndoneAs)
-	case !slices.Contains(undoable, p.State):
+	case !ledger.MayUnwind(p.State):
 		return past("it is " + p.State)
 	case !named && (p.Parent != "" || p.Origin != ""):
 		return nil
@@ -227,7 +224,7 @@ func (answer *Answer) consider(ctx context.Context, c *cli.Client, p api.Plan, n
 // touches reports whether an unwind would do anything for an effect.
 func touches(v api.Preview) bool {
 	return v.Omitted > 0 || slices.ContainsFunc(v.Steps, func(s api.PreviewStep) bool {
-		return s.Step != "skip"
+		return s.Step != plan.StepSkip
 	})
 }
 
@@ -319,17 +316,17 @@ func (q *request) undo(cmd *cobra.Command, s *cli.Settings, c *cli.Client, plans
 	for i := range plans {
 		p := &plans[i]
 		r, err := plan.Unwind(cmd.Context(), c, p.Plan, q.reason, q.actor, q.limit)
-		ended := err == nil && (r.State == ledger.StateCompensated || r.State == ledger.StateFailed)
+		ended := err == nil && plan.Undone(r.State)
 		done = done && ended
 		hint := "sagenbaum doctor --plan " + r.Plan
-		var f *cli.Failure
-		switch {
-		case err == nil:
+		if r.Record != 0 {
 			p.Unwound = &r
-		case errors.As(err, &f):
-			p.Error, hint = f.Text, f.Hint
-		default:
+		}
+		if err != nil {
 			p.Error = err.Error()
+		}
+		if f := new(cli.Failure); errors.As(err, &f) {
+			hint = f.Hint
 		}
 		if !s.JSON() {
 			writeUndone(cmd.OutOrStdout(), s.Pen(cmd), *p)
@@ -355,6 +352,8 @@ func writeUndone(out io.Writer, pen cli.Pen, p Chosen) {
 	switch {
 	case p.Unwound == nil:
 		fmt.Fprintf(out, "%s is not undone: %s\n", p.Plan, p.Error)
+	case p.Error != "":
+		fmt.Fprintf(out, "%s: %s\n", p.Plan, p.Error)
 	case p.Unwound.Origin != "":
 		fmt.Fprintf(out, "%s is undone as %s, which is %s · record %d\n", p.Plan, p.Unwound.Plan,
 			pen.State(p.Unwound.State), p.Unwound.Record)

@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -364,16 +363,9 @@ func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 // TestAnErasureNeedsTheTokenAndThePlansID: it is for good.
 func TestAnErasureNeedsTheTokenAndThePlansID(t *testing.T) {
 	s := newStage(t, nil)
-	pay := compensable("card.pay", "card.refund")
-	pay.Sensitive = []string{"input.card"}
-	payer, err := coordinator.New(
-		coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "payer", Contracts: []contract.Contract{pay}},
-	)
-	must(t, err)
-	t.Cleanup(func() { _ = payer.Close(context.Background()) })
-	p := s.begin(payer, coordinator.PlanSpec{ID: "p1"})
+	p := s.begin(s.payer(), coordinator.PlanSpec{ID: "p1"})
 	input := map[string]any{"name": "x", "card": "4000-1234"}
-	_, err = p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "card.pay", Input: input},
+	_, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "card.pay", Input: input},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 			return coordinator.Outcome{Output: map[string]string{"ref": "r"}}, nil
 		})

@@ -161,14 +161,7 @@ func TestAVerdictThatTheHostMayNotWrite(t *testing.T) {
 func TestAVerdictIsAboutTheWholeInput(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	pay := compensable("card.pay", "card.refund")
-	pay.Sensitive = []string{"input.card"}
-	payer, err := coordinator.New(
-		coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "payer", Contracts: []contract.Contract{pay}},
-	)
-	must(t, err)
-	t.Cleanup(func() { _ = payer.Close(context.Background()) })
-	p := s.begin(payer, coordinator.PlanSpec{ID: "p1"})
+	p := s.begin(s.payer(), coordinator.PlanSpec{ID: "p1"})
 	done := make(chan error, 2)
 	for i, words := range []int{4000, 1} {
 		go func() { // ends with the verdict
@@ -199,6 +192,19 @@ func TestAVerdictIsAboutTheWholeInput(t *testing.T) {
 			}
 		}
 	}
+}
+
+// payer is an agent whose calls have a sealed value, input.card.
+func (s *stage) payer() *coordinator.Coordinator {
+	s.t.Helper()
+	pay := compensable("card.pay", "card.refund")
+	pay.Sensitive = []string{"input.card"}
+	payer, err := coordinator.New(
+		coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "payer", Contracts: []contract.Contract{pay}},
+	)
+	must(s.t, err)
+	s.t.Cleanup(func() { _ = payer.Close(context.Background()) })
+	return payer
 }
 
 // waits begins an action that waits for a verdict.

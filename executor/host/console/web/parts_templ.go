@@ -451,13 +451,7 @@ func (p *Page) planLink(plan string) component {
 //go:noinline
 func payload(name string, raw json.RawMessage) component {
 	return func(out *out) {
-		if len(raw) > 0 {
-			out.markup("<dt>")
-			escaped(out, name)
-			out.markup("</dt><dd><pre class=\"code\">")
-			escaped(out, pretty(seal.Redact(raw)))
-			out.markup("</pre></dd>")
-		}
+		codeLine(name, pretty(seal.Redact(raw)))(out)
 	}
 }
 
@@ -466,11 +460,20 @@ func payload(name string, raw json.RawMessage) component {
 //go:noinline
 func whole(name string, raw json.RawMessage) component {
 	return func(out *out) {
-		if len(raw) > 0 {
+		codeLine(name, indented(seal.Redact(raw)))(out)
+	}
+}
+
+// codeLine is a line of a description list with a text that is shown as it is, when there is some.
+//
+//go:noinline
+func codeLine(name, text string) component {
+	return func(out *out) {
+		if text != "" {
 			out.markup("<dt>")
 			escaped(out, name)
 			out.markup("</dt><dd><pre class=\"code\">")
-			escaped(out, indented(seal.Redact(raw)))
+			escaped(out, text)
 			out.markup("</pre></dd>")
 		}
 	}

@@ -331,7 +331,7 @@ func (p *Page) part(part api.Part) component {
 //go:noinline
 func (b Plan) act(p *Page) component {
 	return func(out *out) {
-		if slices.Contains(undoable, b.Plan.State) {
+		if ledger.MayUnwind(b.Plan.State) {
 			out.markup("<section class=\"panel act\" id=\"act\" aria-label=\"Undo this plan\"><h2>Undo this plan</h2>")
 			if !p.Acts {
 				p.mayNot("to act. What you do becomes a record under your name.")(out)

@@ -14,9 +14,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// undoable are the states in which a plan can be undone.
-var undoable = []string{ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted}
-
 // comma is what precedes the element at an index of a list.
 func comma(i int) string { return when(i > 0, ", ") }
 
@@ -72,8 +69,7 @@ const partsMax = 50
 
 // partsOf names the actions of a plan that can be undone with what came after them.
 func partsOf(p api.Plan) (ids []string) {
-	if p.State != ledger.StateOpen && p.State != ledger.StateCommitted &&
-		p.State != ledger.StateCommitting {
+	if !ledger.MayUnwind(p.State) {
 		return nil
 	}
 	for _, a := range p.Actions {
