@@ -116,6 +116,9 @@ func TestAPlanThatHasEndedStaysReadable(t *testing.T) {
 	if failed == plan {
 		t.Error("a call has joined a plan that has ended")
 	}
+	w.until("the executor tells of the call", func() bool {
+		return len(other.reports("what_can_be_undone", map[string]any{"plan": failed}).Can) == 1
+	})
 	other.reports("what_can_be_undone", map[string]any{"plan": failed}).wants(t, "looked at",
 		"open: undone [], stands [], can [1]")
 	c.does("send", map[string]any{"text": "letter"}) // a look from elsewhere does not take it over

@@ -221,16 +221,25 @@ func (s *stage) waits(p *coordinator.Plan, capability, name string) <-chan error
 	return done
 }
 
-// waiting returns when so many actions wait for a verdict; pages says when to look.
+// waiting returns when so many actions wait for a verdict; pages, which may be repeated, say when to
+// look.
 func (s *stage) waiting(count int) {
 	s.t.Helper()
-	for page := (api.Page{}); page.Kind != api.PageVerdictWanted; {
+	for {
+		var page api.Page
 		m, err := s.pages.NextMsg(testenv.Patience)
 		must(s.t, err)
 		must(s.t, json.Unmarshal(m.Data, &page))
-	}
-	got, err := s.host.Ask(tenant, api.ReviewLs.Name, api.ReviewQuery{})
-	if answer, _ := got.(api.ReviewAnswer); err != nil || len(answer.Reviews) != count {
-		s.t.Fatalf("%d actions wait for a verdict, want %d: %v", len(answer.Reviews), count, err)
+		if page.Kind != api.PageVerdictWanted {
+			continue
+		}
+		got, err := s.host.Ask(tenant, api.ReviewLs.Name, api.ReviewQuery{})
+		answer, _ := got.(api.ReviewAnswer)
+		switch {
+		case err != nil || len(answer.Reviews) > count:
+			s.t.Fatalf("%d actions wait for a verdict, want %d: %v", len(answer.Reviews), count, err)
+		case len(answer.Reviews) == count:
+			return
+		}
 	}
 }
