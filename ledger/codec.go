@@ -79,11 +79,16 @@ const readerOfKeys = 8
 // else has changed something.
 const readerOfChanges = 9
 
+// readerOfHeld is the first reader that knows of conditions which are held after the commit.
+const readerOfHeld = 10
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r):
+			version = max(version, readerOfHeld)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
 			version = max(version, readerOfChanges)
 		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),

@@ -49,6 +49,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.EndsNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndsNs))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xb0
+	}
 	if m.Conditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Conditions))
 		i--
@@ -418,6 +425,20 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.HeldOn != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HeldOn))
+		i--
+		dAtA[i] = 0x8
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.EndsNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndsNs))
+		i--
+		dAtA[i] = 0x8
+		i--
+		dAtA[i] = 0x90
 	}
 	if len(m.Asking) > 0 {
 		var pksize2 int
@@ -2003,6 +2024,13 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.UntilNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UntilNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa8
 	}
 	if m.Cascade != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Cascade))
@@ -3984,6 +4012,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Conditions != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Conditions))
 	}
+	if m.EndsNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.EndsNs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4362,6 +4393,12 @@ func (m *PlanRow) SizeVT() (n int) {
 		}
 		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
+	if m.EndsNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.EndsNs))
+	}
+	if m.HeldOn != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.HeldOn))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4711,6 +4748,9 @@ func (m *LeaseRow) SizeVT() (n int) {
 	}
 	if m.Cascade != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Cascade))
+	}
+	if m.UntilNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.UntilNs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -5753,6 +5793,16 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Conditions = uint64(value)
+			iNdEx = next
+		case 54:
+			if wireType != 0 {
+				return wrongWireType(wireType, "EndsNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.EndsNs = int64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
@@ -7042,6 +7092,26 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return wrongWireType(wireType, "Asking")
 			}
+		case 130:
+			if wireType != 0 {
+				return wrongWireType(wireType, "EndsNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.EndsNs = int64(value)
+			iNdEx = next
+		case 131:
+			if wireType != 0 {
+				return wrongWireType(wireType, "HeldOn")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.HeldOn = uint32(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -8070,6 +8140,16 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Cascade = Cascade(value)
+			iNdEx = next
+		case 21:
+			if wireType != 0 {
+				return wrongWireType(wireType, "UntilNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.UntilNs = int64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

@@ -39,6 +39,7 @@ const (
 	streamRun    = 700
 	streamPlan   = 1000
 	streamScope  = 1 << 19 // and 16 times the number of the plan
+	streamHeld   = 1 << 18 // and 16 times the number of the plan
 	streamSecond = 1 << 20 // and the number of the agent
 )
 
@@ -91,6 +92,7 @@ type settings struct {
 	batch     int  // messages that a turn folds
 	ahead     int  // dispatches recorded behind another one
 	runs      bool // there is a plan whose undos may go so
+	holds     bool // conditions are held after the commit
 }
 
 // Run runs one world to its end.
@@ -135,6 +137,7 @@ func newWorld(o Options) *world {
 	}
 	run := newRandom(o.Seed, streamRun-1)
 	w.settings.ahead, w.settings.runs = pick(run, 15, 15, 3, 1, 0), run.percent(40)
+	w.settings.holds = newRandom(o.Seed, streamRun-5).percent(25)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
 		hosts = 2 + r.below(2)
