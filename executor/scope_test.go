@@ -452,3 +452,31 @@ func TestAConditionIsHeldAfterTheCommit(t *testing.T) {
 		})
 	}
 }
+
+// TestWhyACommittedPlanIsUndoneForACondition: what turned, of the plan and of the one that undoes it;
+// the agent is told, and what is held is shown.
+func TestWhyACommittedPlanIsUndoneForACondition(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b:held+for=1m b+ commit turn")
+	if p := s.show("p"); p.HeldConditions != 1 || p.HeldUntilNs != p.EndedNs+int64(time.Minute) {
+		t.Errorf("%d conditions, until %d", p.HeldConditions, p.HeldUntilNs)
+	}
+	s.play("!erase")
+	s.play("fact:b=1 turn")
+	const reason = `lease held: "b" in facts`
+	if said := s.state.Notices(); !slices.ContainsFunc(said, func(n Notice) bool {
+		return n.Plan == "p" && n.State == ledger.StateCommitted && n.UndoneAs == "p~1" && n.Reason == reason
+	}) {
+		t.Errorf("%+v", said)
+	}
+	for _, plan := range []string{"p", "p~1"} {
+		why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
+		if err != nil || len(why.Steps) != 1 || why.Steps[0].Lease != "held" || why.Steps[0].Action != "b" ||
+			why.Steps[0].Plan != "p" {
+			t.Errorf("%s: %+v, %v", plan, why.Steps, err)
+		}
+	}
+	if p := s.show("p"); p.HeldConditions != 0 || p.UndoneAs != "p~1" || s.show("p~1").Reason != reason {
+		t.Errorf("%+v", p)
+	}
+}

@@ -257,10 +257,9 @@ var catalogue = []mutant{
 	{"a condition is held on when its undo window has closed", "executor/watch.go",
 		"s.meta.EndsNs != 0 && s.meta.EndsNs <= s.meta.TimeNs", "s.meta.EndsNs < 0"},
 	{"a condition that turned true in its window ends with it", "executor/watch.go",
-		"if l.UntilNs > s.meta.TimeNs || turnOf(p, ref) != nil {",
-		"if l.UntilNs > s.meta.TimeNs {"},
-	{"a condition on the clock is not asked as of its last instant", "executor/watch.go",
-		"if held == nil || !held.ReadsClock() || stopped(l) {", "if held == nil || s.base == nil {"},
+		"if l.UntilNs > s.meta.TimeNs || turnOf(p, ref) != nil {\n",
+		"if l.UntilNs > s.meta.TimeNs {\n\t\t\treturn\n\t\t}\n\t\tif turnOf(p, ref) != nil {\n" +
+			"\t\t\treleaseHeld(p, a, l)\n"},
 	{"a condition undoes all of a committed plan", "executor/rewind.go",
 		"if l.OfAction {\n\t\t_, part = a.committedAs(true)\n\t}\n\tif root != p {",
 		"if root != p {"},
