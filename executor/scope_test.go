@@ -480,3 +480,21 @@ func TestWhyACommittedPlanIsUndoneForACondition(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestAConditionOnTheClockIsAskedAsOfItsLastInstant: what came true inside the window is undone, also
+// when its holder comes after it, or others have written since; what comes true with its end is not.
+func TestAConditionOnTheClockIsAskedAsOfItsLastInstant(t *testing.T) {
+	for _, c := range []struct{ timer, first, want string }{
+		{"59s", "turn", "committed: a=retired b=retired c=retired [c]"},
+		{"59s", "fact:z=1 turn", "committed: a=retired b=retired c=retired [c]"},
+		{"60s", "turn", "committed: a=retired b=retired c=retired []"},
+		{"60s", "fact:z=1 turn", "committed: a=retired b=retired c=retired []"},
+	} {
+		s := newSchedule(t)
+		s.play("open a a+ b:timer=" + c.timer + "+for=1m b+ c c+ commit turn")
+		s.now += int64(2 * time.Minute)
+		if s.play(c.first); s.outcome() != c.want {
+			t.Errorf("%s, %s: %s", c.timer, c.first, s.outcome())
+		}
+	}
+}
