@@ -414,7 +414,7 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 		s.commitLater(p)
 	default:
 		p.row.Committed = s.e.Address
-		p.commitRoot()
+		p.commitRoot(s.e.Address)
 	}
 	return effective
 }

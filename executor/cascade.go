@@ -129,7 +129,7 @@ func (p *plan) firing(a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.T
 		if held == nil {
 			return nil, triggers.Unknown
 		}
-		now := held.Evaluate(s.meta.TimeNs, s.memory.View())
+		now := held.Evaluate(asOf(l, s.meta.TimeNs), s.memory.View())
 		if now.Truth != triggers.True {
 			return nil, now.Truth
 		}
@@ -149,8 +149,10 @@ func (s *fold) claimed(p *plan, lease string, depth uint32,
 	n := s.number(p.id, s.e.Record.Action)
 	l, a := p.lease(rows.Lease{Plan: p.id, N: n, Name: lease})
 	switch {
-	case !armed(p.row):
+	case !armed(p.row) && l.GetUntilNs() == 0:
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
+	case !armed(p.row) && waitsForPart(p):
+		return nil, nil, nil, void("a part of plan %s is being undone", p.id)
 	case p.row.Fired != nil:
 		return nil, nil, nil,
 			void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))

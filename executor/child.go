@@ -136,6 +136,7 @@ func (p *plan) follow(from rowspb.Phase) {
 	}
 	parent.touch()
 	parent.root().touch()
+	touchHeld(parent.root())
 	a.row.Note = ""
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_OPEN: // back at a savepoint of its own, but the parent unwinds all of it

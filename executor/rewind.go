@@ -317,6 +317,14 @@ func firstOf(p *plan, to back) uint32 {
 // undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted), and
 // tells the agent.
 func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
+	u := s.openUndoer(p, to, reason)
+	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+}
+
+// openUndoer makes that plan, of which nothing is asked yet. The committed one holds no conditions
+// any more: it is undone once.
+func (s *fold) openUndoer(p *plan, to back, reason string) *plan {
+	letGo(p)
 	u := s.copyCommitted(p, p.id+undoneSuffix, p.reach(to, firstOf(p, to)), "")
 	u.row.Phase = rowspb.Phase_PHASE_OPEN
 	s.meta.Ended--
@@ -325,7 +333,21 @@ func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
 	u.armPlan(s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
 		Reason: reason, UndoneAs: u.id})
-	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+	return u
+}
+
+// firedSince has a committed tree undone, or the part that a condition is about.
+func (s *fold) firedSince(p *plan, a *action, l *rowspb.LeaseRow, f *rowspb.Firing,
+	reason string) Result {
+	root, part := p.root(), back{}
+	if l.OfAction {
+		_, part = a.committedAs(true)
+	}
+	if root != p {
+		reason += " (child plan " + p.id + ")"
+	}
+	s.passOn(s.openUndoer(root, part, reason), f, reason, back{})
+	return effective
 }
 
 // unfinished finds a child plan that is being undone by itself: what its agent did

@@ -54,6 +54,8 @@ import (
 //	lone:x                        a forward without its registration
 //	judge:a=block  =block*        a verdict, which says that it undoes the plan
 //	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
+//	a:held  a:held*               the same, held after the commit, too
+//	a:timer=1m                    a condition on the clock, held after the commit, too
 //	undo:!a                       an operator has a and what came after it undone
 //	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -325,12 +327,16 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
 	case "sealed":
 		c.Sealed = true
-	case "own", "own*":
-		t := when("own", `"`+id+`" in facts`)
-		if name == "own" {
+	case "own", "own*", "held", "held*":
+		t := when(strings.TrimSuffix(name, "*"), `"`+id+`" in facts`)
+		if t.Name == name {
 			t.Scope = pb.Scope_SCOPE_UNSPECIFIED
 		}
+		t.AfterCommit = t.Name == "held"
 		c.Triggers = append(c.Triggers, t)
+	case "timer":
+		c.Triggers = append(c.Triggers, &pb.Trigger{Name: "timer", AfterCommit: true,
+			Condition: `elapsed(action.at, duration("` + value + `"))`})
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
 	case "askme":

@@ -383,3 +383,121 @@ func TestAPreviewOfAPart(t *testing.T) {
 		t.Errorf("%+v, %v", shown, err)
 	}
 }
+
+// TestAConditionIsHeldAfterTheCommit until the first undo window closes of what it would undo, by the
+// plan of its own that a verdict would open; one that was true before refuses the commit.
+func TestAConditionIsHeldAfterTheCommit(t *testing.T) {
+	const abc = "open a a+ b:held+for=1m b+ c c+ "
+	for _, c := range []struct{ name, play, want string }{
+		{"the action, and what came after it", abc + "commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"the plan", "open a a+ b:held*+for=1m b+ c c+ commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b a]"},
+		{"before its holder has read the commit", abc + "commit fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"once", abc + "commit turn fact:b=1 turn forget:b fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"true before", abc + "fact:b=1 !commit turn", "open: a=held b=compensated c=compensated [c b]"},
+		{"true no more", abc + "fact:b=1 forget:b !commit turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"at the last instant", abc + "commit turn @59s999ms fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"when the window has closed", abc + "commit turn @60s fact:b=1 turn @2m",
+			"committed: a=retired b=retired c=retired []"},
+		{"in its window, and its holder came after it",
+			abc + "commit turn @59s fact:b=1 @61s turn @2m",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"of what has none", "open a a+ b:own b+ c c+ commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"the window of what came after it closes first",
+			"open a a+ b:held+for=1h b+ c:for=1m c+ commit turn @61s fact:b=1 turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"the window of what came before it does not matter",
+			"open a:for=1m a+ b:held+for=1h b+ c c+ commit turn @61s fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"of an action that did not happen", "open a a+ b:held+for=1m b- c c+ commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"two of them", "open a a+ b:held+for=1m b+ c:held+for=1m c+ commit turn fact:c=1 turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"two of them, at once",
+			"open a a+ b:held+for=1m b+ c:held*+for=1m c+ commit turn fact:c=1 fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b a]"},
+		{"after a request", abc + "commit turn undo:!c turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"then a request", abc + "commit turn fact:b=1 turn !undo:!a turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"of a commit that waited", "open a:probe a? b:held+for=1h b+ a.probe=present commit turn @1m fact:b=1 turn",
+			"committed: a=retired b=retired [b]"},
+		{"of a child", "open a a+ q/open^a q/b:held+for=1m q/b+ q/c q/c+ q/commit d d+ commit turn fact:b=1 turn",
+			"committed: a=retired plan:q=retired d=retired [d c b]"},
+		{"of a child, before the commit of its root",
+			"open a a+ q/open^a q/b:held+for=1m q/b+ q/commit d d+ fact:b=1 turn",
+			"open: a=held plan:q=compensated d=compensated [d b]"},
+		{"of a child, the plan", "open a a+ q/open^a q/b:held*+for=1m q/b+ q/commit d d+ commit turn fact:b=1 turn",
+			"committed: a=retired plan:q=retired d=retired [d b a]"},
+		{"beside a part that is being undone",
+			"open a a+ q/open^a q/c q/c- q/fail turn b:held+for=1m b+ commit turn q/c+ fact:b=1 turn",
+			"committed: a=retired plan:q=compensated b=retired [c~1 b]"},
+		{"of a child, when its window has closed",
+			"open a a+ q/open^a q/b:held+for=1m q/b+ q/commit d d+ commit turn @61s fact:b=1 turn",
+			"committed: a=retired plan:q=retired d=retired []"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			if s.play(c.play); s.outcome() != c.want {
+				t.Errorf("%s\n%s\nwant %s", c.play, s.outcome(), c.want)
+			}
+			if strings.Contains(c.play, "@61s") || strings.Contains(c.play, "fact:b=1 turn") {
+				if held := s.state.Meta().Conditions; held != 0 && s.show("p").HeldConditions == 0 {
+					t.Errorf("%d conditions are counted as held", held)
+				}
+			}
+		})
+	}
+}
+
+// TestWhyACommittedPlanIsUndoneForACondition: what turned, of the plan and of the one that undoes it;
+// the agent is told, and what is held is shown.
+func TestWhyACommittedPlanIsUndoneForACondition(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b:held+for=1m b+ commit turn")
+	if p := s.show("p"); p.HeldConditions != 1 || p.HeldUntilNs != p.EndedNs+int64(time.Minute) {
+		t.Errorf("%d conditions, until %d", p.HeldConditions, p.HeldUntilNs)
+	}
+	s.play("!erase")
+	s.play("fact:b=1 turn")
+	const reason = `lease held: "b" in facts`
+	if said := s.state.Notices(); !slices.ContainsFunc(said, func(n Notice) bool {
+		return n.Plan == "p" && n.State == ledger.StateCommitted && n.UndoneAs == "p~1" && n.Reason == reason
+	}) {
+		t.Errorf("%+v", said)
+	}
+	for _, plan := range []string{"p", "p~1"} {
+		why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
+		if err != nil || len(why.Steps) != 1 || why.Steps[0].Lease != "held" || why.Steps[0].Action != "b" ||
+			why.Steps[0].Plan != "p" {
+			t.Errorf("%s: %+v, %v", plan, why.Steps, err)
+		}
+	}
+	if p := s.show("p"); p.HeldConditions != 0 || p.UndoneAs != "p~1" || s.show("p~1").Reason != reason {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestAConditionOnTheClockIsAskedAsOfItsLastInstant: what came true inside the window is undone, also
+// when its holder comes after it, or others have written since; what comes true with its end is not.
+func TestAConditionOnTheClockIsAskedAsOfItsLastInstant(t *testing.T) {
+	for _, c := range []struct{ timer, first, want string }{
+		{"59s", "turn", "committed: a=retired b=retired c=retired [c]"},
+		{"59s", "fact:z=1 turn", "committed: a=retired b=retired c=retired [c]"},
+		{"60s", "turn", "committed: a=retired b=retired c=retired []"},
+		{"60s", "fact:z=1 turn", "committed: a=retired b=retired c=retired []"},
+	} {
+		s := newSchedule(t)
+		s.play("open a a+ b:timer=" + c.timer + "+for=1m b+ c c+ commit turn")
+		s.now += int64(2 * time.Minute)
+		if s.play(c.first); s.outcome() != c.want {
+			t.Errorf("%s, %s: %s", c.timer, c.first, s.outcome())
+		}
+	}
+}

@@ -218,7 +218,7 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 		}
 	}
 	return firstOf(text("plan_opened.owner", p.Owner),
-		checkTriggers("plan_opened", p.Triggers), checkPlanScopes(p.Triggers))
+		checkTriggers("plan_opened", p.Triggers), checkPlanScopes(p))
 }
 
 func checkForward(f *pb.ForwardRegistered) error {
@@ -323,11 +323,14 @@ func checkScope(field string, s pb.Scope) error {
 }
 
 // checkPlanScopes checks the conditions of a plan, which has no action to undo alone.
-func checkPlanScopes(triggers []*pb.Trigger) error {
-	for i, t := range triggers {
-		if t.Scope == pb.Scope_SCOPE_ACTION {
-			return Refuse(fmt.Sprintf("plan_opened.triggers[%d].scope", i),
-				"action, of a condition on a plan", "plan or none")
+func checkPlanScopes(p *pb.PlanOpened) error {
+	for i, t := range p.Triggers {
+		switch field := fmt.Sprintf("plan_opened.triggers[%d].", i); {
+		case t.Scope == pb.Scope_SCOPE_ACTION:
+			return Refuse(field+"scope", "action, of a condition on a plan", "plan or none")
+		case t.AfterCommit && p.ParentPlan != "":
+			return Refuse(field+"after_commit", "given for a child plan, whose own conditions end with "+
+				"its commit", "none: put it on an action of it, or on the root")
 		}
 	}
 	return nil

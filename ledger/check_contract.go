@@ -49,7 +49,21 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 		text(at+"worker_version", c.WorkerVersion),
 		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop",
 			c.Stop), checkUnchanged(at, c),
-		checkTriggers("compensation_registered", c.Triggers), checkCalls(at, c), checkActuator(at, c))
+		checkTriggers("compensation_registered", c.Triggers), checkHeld(at, c), checkCalls(at, c),
+		checkActuator(at, c))
+}
+
+// checkHeld checks the conditions that are held after the commit: without an undo window they would
+// be held for ever.
+func checkHeld(at string, c *pb.CompensationRegistered) error {
+	for i, t := range c.Triggers {
+		if t.AfterCommit && c.ValidForNs == 0 && c.ValidUntilNs == 0 {
+			return Refuse(fmt.Sprintf("%striggers[%d].after_commit", at, i),
+				"given without an undo window, and would be held for ever",
+				"valid_for or valid_until, or no after_commit")
+		}
+	}
+	return nil
 }
 
 // checkUnchanged checks the condition under which an undo overwrites nothing of anybody else's.

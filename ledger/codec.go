@@ -83,11 +83,16 @@ const readerOfChanges = 9
 // on asking.
 const readerOfPages = 10
 
+// readerOfHeld is the first reader that knows of conditions which are held after the commit.
+const readerOfHeld = 11
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r):
+			version = max(version, readerOfHeld)
 		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
 			version = max(version, readerOfPages)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):

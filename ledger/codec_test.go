@@ -266,6 +266,51 @@ func TestANewKeyNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	}
 }
 
+// TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt: a holder of before refuses the pair, or the
+// opening, or does not see what the commit hides from it.
+func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
+	held := []*pb.Trigger{{Name: "t", Condition: "true", AfterCommit: true}}
+	undo := registration("x1")
+	undo.GetCompensationRegistered().Triggers, undo.GetCompensationRegistered().ValidForNs = held, 1e9
+	opened := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Triggers: held}}}
+	term := &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h",
+		FoldVersion: ledger.AfterCommitSince}}}
+	if got := encode(t, term)[1]; got != 11 {
+		t.Errorf("the first term of this version needs reader %d, want 11", got)
+	}
+	for _, records := range [][]*pb.Record{{forward("x1"), undo}, {opened}} {
+		m := message(agentSource, "", encode(t, records...))
+		if m.Data[1] != 11 {
+			t.Errorf("it needs reader %d, want 11", m.Data[1])
+		}
+		hidden := message(agentSource, "", encode(t, records...))
+		hidden.Data[1] = 1
+		for _, c := range []struct {
+			message        ledger.Message
+			fold           uint32
+			refused, knows bool
+		}{
+			{m, ledger.AfterCommitSince, false, true}, {m, ledger.AfterCommitSince - 1, true, true},
+			{hidden, ledger.AfterCommitSince, false, true}, {hidden, ledger.AfterCommitSince - 1, false, false},
+		} {
+			entries := ledger.Under(decode(t, c.message), c.fold)
+			for _, e := range entries {
+				if (e.Err != nil) != c.refused {
+					t.Errorf("under fold version %d: %v", c.fold, e.Err)
+				}
+			}
+			last := entries[len(entries)-1].Record
+			list := last.GetPlanOpened().GetTriggers()
+			if k := last.GetCompensationRegistered(); k != nil {
+				list = k.Triggers
+			}
+			if list[0].AfterCommit != c.knows {
+				t.Errorf("under fold version %d: %v", c.fold, list)
+			}
+		}
+	}
+}
+
 func TestHalfAPairIsRefused(t *testing.T) {
 	fact := &pb.Record{Plan: "p1", Action: "x1",
 		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}

@@ -15,12 +15,13 @@ import (
 // Under returns the entries of a message as a holder with this version of the fold reads them:
 // those of before TextsSince refused a record for a text that people read, and took a value that
 // is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
-// no ids, and those of before UnchangedSince of no undo that is asked whether someone else has
-// changed something. What is stored under them stays as it was.
+// no ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
+// something, and those of before AfterCommitSince of no condition that is held after the commit.
+// What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold) ||
-			e.hasUnchanged(fold)
+			e.hasUnchanged(fold) || e.hasHeld(fold)
 	}) {
 		return entries
 	}
@@ -51,6 +52,9 @@ func (e Entry) Under(fold uint32) Entry {
 	}
 	if e.hasUnchanged(fold) {
 		e = e.withoutUnchanged()
+	}
+	if e.hasHeld(fold) {
+		e = e.withoutHeld()
 	}
 	return e
 }
@@ -118,6 +122,45 @@ func clearUnchanged(r *pb.Record) *pb.Record {
 	return r
 }
 
+// holdsAfter reports whether a record has a condition that is held after the commit, of which
+// readers of before readerOfHeld do not know.
+func holdsAfter(r *pb.Record) bool {
+	declared := r.GetPlanOpened().GetTriggers()
+	if c := r.GetCompensationRegistered(); c != nil {
+		declared = c.Triggers
+	}
+	return slices.ContainsFunc(declared, (*pb.Trigger).GetAfterCommit)
+}
+
+// hasHeld reports whether an entry, or the other half of its pair, has such a condition under a
+// holder that does not know of it.
+func (e Entry) hasHeld(fold uint32) bool {
+	return fold < AfterCommitSince && (holdsAfter(e.Record) || holdsAfter(e.Pair))
+}
+
+// withoutHeld is an entry as such a holder reads it.
+func (e Entry) withoutHeld() Entry {
+	if e.json || e.Reader >= readerOfHeld {
+		e.Err = firstOf(e.Err, Refuse(KindOf(e.Record).Name, "the holder of this tenant does not know "+
+			"of conditions that are held after the commit", "none, or a holder of a later version"))
+		return e
+	}
+	e.Record, e.Pair = clearHeld(e.Record), clearHeld(e.Pair)
+	return e
+}
+
+func clearHeld(r *pb.Record) *pb.Record {
+	if !holdsAfter(r) {
+		return r
+	}
+	r = proto.CloneOf(r)
+	for _, t := range slices.Concat(r.GetPlanOpened().GetTriggers(),
+		r.GetCompensationRegistered().GetTriggers()) {
+		t.AfterCommit = false
+	}
+	return r
+}
+
 // asksNewKey reports whether an entry asks for what a holder with this version does not know.
 func (e Entry) asksNewKey(fold uint32) bool {
 	return fold < NewKeySince && e.Record.GetRetryRequested().GetNewKey()
@@ -148,7 +191,7 @@ func pairUp(entries []Entry) {
 // mayPairOtherwise reports whether earlier holders read more out of an entry than a sound record,
 // or less. They do not see an id in protobuf, which has no part in a pair.
 func (e Entry) mayPairOtherwise() bool {
-	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) ||
+	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) || e.hasHeld(0) ||
 		e.hasUnknownID(0) && (e.json || e.Err != nil)
 }
 

@@ -302,7 +302,7 @@ func noteUndo(b *book, c *claim) {
 		b.spent.leases += uint64(len(k.Triggers))
 		for _, t := range k.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now,
-				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules)})
+				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules), after: t.AfterCommit})
 		}
 		b.noteAsking(p)
 		b.lookAction(p, a)

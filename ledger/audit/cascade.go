@@ -182,6 +182,10 @@ func noteFiring(b *book, c *claim) {
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = verdictText(a)
 	}
+	if isRetired(p) {
+		c.firesSince(reason)
+		return
+	}
 	if p.phase == ledger.StateCommitted {
 		up, part := p.root(), back{}
 		if l.single {
@@ -301,4 +305,5 @@ func noteCascadeAnswer(b *book, c *claim) {
 	if resume {
 		b.lookPlan(p)
 	}
+	endOf(b, p) // the answer may have come after its window
 }

@@ -3,12 +3,14 @@ package audit
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // depthMax bounds the nesting of plans.
@@ -218,10 +220,187 @@ func beginUndoing(_ *book, c *claim) {
 }
 
 func (c *claim) undoCommitted(p *plan, to back, reason string) {
+	c.b.wants(c.opensUndoer(p, to), signalCancelled, reason, back{})
+}
+
+// opensUndoer makes that plan. The committed one holds no conditions any more: it is undone once.
+func (c *claim) opensUndoer(p *plan, to back) *plan {
 	b := c.b
+	for _, q := range append([]*plan{p}, p.below()...) {
+		if list := q.heldOn(); len(list) > 0 {
+			dropHeld(b, q, list)
+			q.turned, q.behind = nil, nil
+		}
+	}
 	u := b.copyPlan(c.Entry, p, p.id+"~1", to)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
 	b.holdLeases(u)
-	b.wants(u, signalCancelled, reason, back{})
+	return u
+}
+
+// Conditions that are held after the commit of a root: each until the first undo window closes of
+// what it would undo.
+
+// heldLease is one that is held, with the action that it is on, or nil.
+type heldLease struct {
+	*lease
+	a *action
+}
+
+// heldOn are the leases that a plan holds after the commit.
+func (p *plan) heldOn() (list []heldLease) {
+	for _, l := range p.leases {
+		if l.untilNs != 0 {
+			list = append(list, heldLease{l, nil})
+		}
+	}
+	for _, a := range p.actions {
+		for _, l := range a.leases {
+			if l.untilNs != 0 {
+				list = append(list, heldLease{l, a})
+			}
+		}
+	}
+	return list
+}
+
+// asOf is the instant at which a lease is asked: its last one at the latest.
+func (l *lease) asOf(ns int64) int64 {
+	if l.untilNs != 0 && ns >= l.untilNs {
+		return l.untilNs - 1
+	}
+	return ns
+}
+
+// undoesSince is the committed root that a condition has undone, and how far.
+func (p *plan) undoesSince(a *action, l *lease) (root *plan, to back) {
+	if root = p.root(); !l.single {
+		return root, back{}
+	}
+	to.action = a.id
+	for ; p.parent != nil; p = p.parent {
+		to.action = p.parent.actions[p.entry-1].id
+	}
+	return root, to
+}
+
+// closesFirst is when the first undo window of a part of a plan closes; 0: it has none.
+func (p *plan) closesFirst(part map[uint32]bool) (ns int64) {
+	for _, a := range p.actions {
+		closes := a.closesNs
+		switch {
+		case !part[a.n] || a.isSettled():
+			continue
+		case a.child != nil:
+			closes = a.child.closesFirst(a.child.part(back{}))
+		case !a.mayHaveCrossed():
+			continue
+		}
+		if closes != 0 && (ns == 0 || closes < ns) {
+			ns = closes
+		}
+	}
+	return ns
+}
+
+// holdOn has the conditions of a tree that say so held after its commit.
+func holdOn(b *book, tree []*plan) {
+	for _, p := range tree {
+		held := func(a *action, list []*lease) {
+			for _, l := range list {
+				if !l.after || l.fired || l.isStopped() {
+					continue
+				}
+				root, to := p.undoesSince(a, l)
+				if ns := root.closesFirst(root.part(to)); ns > b.now {
+					l.untilNs = ns
+					b.spent.leases++
+				}
+			}
+		}
+		if p.parent == nil {
+			held(nil, p.leases)
+		}
+		for _, a := range p.actions {
+			if !a.isSettled() && a.mayHaveCrossed() {
+				held(a, a.leases)
+			}
+		}
+		if len(p.heldOn()) > 0 {
+			p.turned, p.behind = nil, nil
+			noteNext(b, p)
+		}
+	}
+}
+
+// noteNext keeps when a plan gives up the next of what it holds.
+func noteNext(b *book, p *plan) {
+	delete(b.ends, p.id)
+	for _, l := range p.heldOn() {
+		if ns, has := b.ends[p.id]; l.untilNs > b.now && (!has || l.untilNs < ns) {
+			b.ends[p.id] = l.untilNs
+		}
+	}
+	if ns, has := b.ends[p.id]; has && (b.firstEnd == 0 || ns < b.firstEnd) {
+		b.firstEnd = ns
+	}
+	b.noteAsking(p)
+}
+
+// endHeld gives up what ends before the record that comes now. A condition on the clock is asked
+// once more, as of its last instant.
+func endHeld(b *book) {
+	if b.firstEnd == 0 || b.now < b.firstEnd {
+		return
+	}
+	b.firstEnd = 0
+	for _, id := range slices.Sorted(maps.Keys(b.ends)) {
+		if ns := b.ends[id]; ns <= b.now {
+			endOf(b, b.plan(id))
+		} else if b.firstEnd == 0 || ns < b.firstEnd {
+			b.firstEnd = ns
+		}
+	}
+}
+
+// endOf gives up what a plan has held until now; what has turned true waits.
+func endOf(b *book, p *plan) {
+	var gone []heldLease
+	for _, l := range p.heldOn() {
+		n := numberOf(l.a)
+		if l.untilNs > b.now || p.turnOf(n, l.name) != nil {
+			continue
+		}
+		if clocked(b.programs, l.lease) && !l.isStopped() {
+			if truth, read := b.truth(p, l.a, l.lease); truth == triggers.True {
+				b.turn(p, n, l.lease, true, read)
+			}
+		}
+		if p.turnOf(n, l.name) == nil {
+			gone = append(gone, l)
+		}
+	}
+	if len(gone) > 0 || len(p.heldOn()) > 0 {
+		dropHeld(b, p, gone)
+	}
+}
+
+// dropHeld gives up leases that a plan holds after its commit.
+func dropHeld(b *book, p *plan, list []heldLease) {
+	for _, l := range list {
+		l.untilNs = 0
+		b.spent.leases--
+	}
+	b.releaseCuts(p, "", func(x *cut) bool {
+		l, _ := p.leaseNamed(x.number, x.lease)
+		return l == nil || l.untilNs == 0
+	})
+	noteNext(b, p)
+}
+
+// firesSince has a committed tree undone, or the part that a condition is about.
+func (c *claim) firesSince(reason string) {
+	root, to := c.p.undoesSince(c.a, c.l)
+	c.passesUp(c.opensUndoer(root, to), back{}, reason+ofChild(root, c.p))
 }

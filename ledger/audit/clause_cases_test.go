@@ -207,6 +207,10 @@ var clauseCases = []struct {
 
 	// Leases and facts.
 	{"I15.armed", fires, func(s *scene) { s.p.phase = ledger.StateUnwinding }},
+	{"I15.since", firesSince, func(s *scene) { s.p.leases[0].after = false }},
+	{"I5.after", firesSince, func(s *scene) { s.p.undoneAs = "p~1" }},
+	{"I20.after", firesSince, func(s *scene) { s.p.leases[0].untilNs = 0 }},
+	{"I15.after", firesSince, child(ledger.StateUnwinding)},
 	{"I14.unwinds", fires, func(s *scene) { s.p.fired = &pb.Address{} }},
 	{"I14.held", fires, func(s *scene) { s.p.leases[0].fired = true }},
 	{"I15.deadline", fires, func(s *scene) {

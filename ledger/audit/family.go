@@ -37,6 +37,8 @@ type store struct {
 	plans    map[string]*plan // of the families at hand
 	families shelved[*family] // by id
 	asking   map[string]bool  // plans with declared conditions in force
+	ends     map[string]int64 // when a committed plan gives up the next condition that it holds
+	firstEnd int64            // the first of them, or earlier; 0: there is none
 	facts    shelved[*fact]   // by key
 	firings  shelved[*firing] // by place
 	shelf    Shelf            // nil: everything stays at hand
@@ -51,7 +53,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
 		programs: programs, ids: new(ids.ByWriter),
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
-			name: name},
+			ends: map[string]int64{}, name: name},
 	}
 	b.families = shelved[*family]{
 		shelf: m.Shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand,
@@ -79,6 +81,7 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
+	c.ends = maps.Clone(b.ends)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c
 }

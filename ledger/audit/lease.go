@@ -72,17 +72,17 @@ func (l *lease) isStopped() bool { return l.cascade == cutShort || l.cascade == 
 
 // holdLeases takes out the leases of a plan: a condition that already holds fires at once.
 func (b *book) holdLeases(p *plan) {
-	add := func(name, text string) {
+	add := func(name, text string, after bool) {
 		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now,
-			exact: readsExactly(b.rules)})
+			exact: readsExactly(b.rules), after: after})
 	}
-	add(leaseFailed, "")
-	add(leaseCancelled, "")
+	add(leaseFailed, "", false)
+	add(leaseCancelled, "", false)
 	if p.declared.DeadlineNs > 0 {
-		add(leaseDeadline, "")
+		add(leaseDeadline, "", false)
 	}
 	for _, t := range p.declared.Triggers {
-		add(t.Name, t.Condition)
+		add(t.Name, t.Condition, t.AfterCommit)
 	}
 	b.spent.leases += uint64(len(p.declared.Triggers))
 	b.noteAsking(p)
@@ -137,7 +137,7 @@ func counts(programs *triggers.Cache, l *lease) bool {
 func (b *book) noteAsking(p *plan) {
 	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions,
 		func(a *action) bool { return len(byName(a.leases)) > 0 })
-	if p.holdsLeases() && asks {
+	if (p.holdsLeases() || len(p.heldOn()) > 0) && asks {
 		b.asking[p.id] = true
 	} else {
 		delete(b.asking, p.id)
@@ -175,8 +175,10 @@ func byName(list []*lease) (out []*lease) {
 // its plan or action, or a fact that its last answer depended on. Of the others every
 // look finds the same until something changes.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	if !p.holdsLeases() || a == nil && !p.asksOwn(l) || l.fired || l.isStopped() || a != nil &&
-		a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
+	held := p.holdsLeases() && (a != nil || p.asksOwn(l)) || l.untilNs > b.now ||
+		l.untilNs != 0 && l.cascade == goneOn
+	if !held || l.fired || l.isStopped() || a != nil && a.isSettled() ||
+		p.turnedBy(numberOf(a), l.name) != nil {
 		return
 	}
 	truth, clocked := b.standingTruth(p, a, l)
@@ -196,7 +198,7 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 			return // no state of a plan or action is in it
 		}
 		l.joined = true
-		result := h.Evaluate(b.now, factView{b})
+		result := h.Evaluate(l.asOf(b.now), factView{b})
 		truth, read = result.Truth, result.Keys
 		b.haveRead(p, read)
 		if clocked && truth != triggers.True {
@@ -252,7 +254,7 @@ func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
 	if err != nil {
 		return triggers.Unknown, nil
 	}
-	result := condition.Hold(p.scope(a, l)).Evaluate(b.now, factView{b})
+	result := condition.Hold(p.scope(a, l)).Evaluate(l.asOf(b.now), factView{b})
 	b.haveRead(p, result.Keys)
 	return result.Truth, result.Keys
 }
@@ -411,11 +413,12 @@ func (b *book) setPhase(p *plan, phase string) {
 		return
 	}
 	for _, l := range p.leases {
-		l.joined = false
+		l.joined = l.joined && l.untilNs != 0
 	}
 	for _, a := range p.actions {
 		for _, l := range a.leases {
-			l.joined = l.joined && p.stillHolds() // those of a child's actions are held on
+			// those of a child's actions are held on, and those that ask for it
+			l.joined = l.joined && (p.stillHolds() || l.untilNs != 0)
 		}
 	}
 }
