@@ -26,7 +26,8 @@ type Entry struct {
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
 	json    bool       // it is a record in JSON
-	strict  *strict    // what earlier holders read instead; nil: the same
+	strict  *earlier   // what holders of before TextsSince read instead; nil: the same
+	unheld  *earlier   // and those of before AfterCommitSince
 	// Partial says of a worker's record that Err is about a field that does not say what was done:
 	// Record is without it, and counts under a holder of PartialSince.
 	Partial bool

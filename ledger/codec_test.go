@@ -311,6 +311,44 @@ func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	}
 }
 
+// TestAHiddenConditionAfterTheCommitRefusesNothingUnderEarlierHolders: what is wrong with it alone
+// they did not see, so that the pair, or the child, which they took, counts.
+func TestAHiddenConditionAfterTheCommitRefusesNothingUnderEarlierHolders(t *testing.T) {
+	held := []*pb.Trigger{{Name: "t", Condition: "true", AfterCommit: true}}
+	undo, wrong := registration("x1"), registration("x1")
+	undo.GetCompensationRegistered().Triggers = held // without an undo window
+	wrong.GetCompensationRegistered().Triggers = []*pb.Trigger{held[0], {Name: "t", Condition: "true"}}
+	faulty := registration("x1")
+	faulty.GetCompensationRegistered().Triggers, faulty.GetCompensationRegistered().Actuator = held, "none"
+	child := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Triggers: held,
+		ParentPlan: "p0"}}}
+	for _, c := range []struct {
+		what    string
+		records []*pb.Record
+		refused bool // by earlier holders, too
+	}{
+		{"an undo without a window", []*pb.Record{forward("x1"), undo}, false},
+		{"the opening of a child", []*pb.Record{child}, false},
+		{"one that is wrong besides", []*pb.Record{forward("x1"), wrong}, true},
+		{"one that is wrong in what is checked later", []*pb.Record{forward("x1"), faulty}, true},
+	} {
+		hidden := message(agentSource, "", encode(t, c.records...))
+		hidden.Data[1] = 1
+		entries := decode(t, hidden)
+		for _, fold := range []uint32{1, ledger.TextsSince, ledger.AfterCommitSince - 1, ledger.AfterCommitSince} {
+			for i, e := range ledger.Under(entries, fold) {
+				refused, alone := c.refused || fold >= ledger.AfterCommitSince, entries[i].Under(fold)
+				if (e.Err != nil) != refused || (alone.Err != nil) != refused {
+					t.Errorf("%s, under fold version %d: %v, %v", c.what, fold, e.Err, alone.Err)
+				}
+				if paired := e.Pair != nil; paired != (len(c.records) == 2 && !refused) {
+					t.Errorf("%s, under fold version %d: its pair is %v", c.what, fold, e.Pair)
+				}
+			}
+		}
+	}
+}
+
 func TestHalfAPairIsRefused(t *testing.T) {
 	fact := &pb.Record{Plan: "p1", Action: "x1",
 		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}

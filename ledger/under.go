@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,8 +21,8 @@ import (
 // What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
-		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold) ||
-			e.hasUnchanged(fold) || e.hasHeld(fold)
+		return e.strict != nil && fold < TextsSince || e.unheld != nil && fold < AfterCommitSince ||
+			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) || e.hasHeld(fold)
 	}) {
 		return entries
 	}
@@ -34,6 +35,9 @@ func Under(entries []Entry, fold uint32) []Entry {
 
 // Under is Under of one entry.
 func (e Entry) Under(fold uint32) Entry {
+	if e.unheld != nil && fold < AfterCommitSince {
+		e.Record, e.Err, e.Pair = e.unheld.record, e.unheld.err, e.unheld.pair
+	}
 	if e.strict != nil && fold < TextsSince {
 		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
 		e.Partial = false
@@ -54,7 +58,7 @@ func (e Entry) Under(fold uint32) Entry {
 		e = e.withoutUnchanged()
 	}
 	if e.hasHeld(fold) {
-		e = e.withoutHeld()
+		e = e.withoutHeld(fold)
 	}
 	return e
 }
@@ -138,15 +142,35 @@ func (e Entry) hasHeld(fold uint32) bool {
 	return fold < AfterCommitSince && (holdsAfter(e.Record) || holdsAfter(e.Pair))
 }
 
-// withoutHeld is an entry as such a holder reads it.
-func (e Entry) withoutHeld() Entry {
+// withoutHeld is an entry as a holder with this version reads it: what is wrong with the condition
+// alone it did not see.
+func (e Entry) withoutHeld(fold uint32) Entry {
 	if e.json || e.Reader >= readerOfHeld {
 		e.Err = firstOf(e.Err, Refuse(KindOf(e.Record).Name, "the holder of this tenant does not know "+
 			"of conditions that are held after the commit", "none, or a holder of a later version"))
 		return e
 	}
 	e.Record, e.Pair = clearHeld(e.Record), clearHeld(e.Pair)
+	switch {
+	case !refusesHeld(e.Err):
+	case fold < TextsSince:
+		e.Err = firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))
+	default:
+		e.Err = checkForm(e.Record, e.Source)
+	}
 	return e
+}
+
+// refusesHeld reports whether a record was refused for a condition that is held after the commit.
+func refusesHeld(err error) bool {
+	r, ok := err.(*Refused)
+	return ok && strings.HasSuffix(r.Field, ".after_commit")
+}
+
+// hidesHeld reports whether an entry was refused for such a condition, which its message hides from
+// readers that do not know of it.
+func (e Entry) hidesHeld() bool {
+	return e.hasHeld(0) && !e.json && e.Reader < readerOfHeld && refusesHeld(e.Err)
 }
 
 func clearHeld(r *pb.Record) *pb.Record {
@@ -166,8 +190,8 @@ func (e Entry) asksNewKey(fold uint32) bool {
 	return fold < NewKeySince && e.Record.GetRetryRequested().GetNewKey()
 }
 
-// strict is what holders of before TextsSince read.
-type strict struct {
+// earlier is what holders of before a version read.
+type earlier struct {
 	record *pb.Record
 	err    error
 	pair   *pb.Record
@@ -182,9 +206,17 @@ func pairUp(entries []Entry) {
 	}
 	old := Under(entries, 0)
 	checkPairs(old)
+	var unheld []Entry
+	if slices.ContainsFunc(entries, Entry.hidesHeld) {
+		unheld = Under(entries, AfterCommitSince-1)
+		checkPairs(unheld)
+	}
 	checkPairs(entries)
 	for i := range entries {
-		entries[i].strict = &strict{old[i].Record, old[i].Err, old[i].Pair}
+		entries[i].strict = &earlier{old[i].Record, old[i].Err, old[i].Pair}
+		if unheld != nil {
+			entries[i].unheld = &earlier{unheld[i].Record, unheld[i].Err, unheld[i].Pair}
+		}
 	}
 }
 
@@ -199,7 +231,7 @@ func (e Entry) mayPairOtherwise() bool {
 func (e *Entry) judge() {
 	if hasLongText(e.Record) || hasInexact(e.Record) {
 		if e.strict == nil {
-			e.strict = &strict{record: proto.CloneOf(e.Record),
+			e.strict = &earlier{record: proto.CloneOf(e.Record),
 				err: firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
 		}
 		CutTexts(e.Record)
@@ -213,7 +245,7 @@ func (e *Entry) judge() {
 // mend is judge for a record in JSON that could not be read, where its texts are why.
 func (e *Entry) mend(raw json.RawMessage) {
 	if record := readMended(raw); record != nil {
-		e.strict = &strict{record: e.Record, err: e.Err}
+		e.strict = &earlier{record: e.Record, err: e.Err}
 		e.Record = record
 		e.judge()
 	}
