@@ -171,6 +171,11 @@ func (s *fold) claimed(p *plan, lease string, depth uint32,
 		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id,
 			ledger.FormatAddress(t.At), ledger.FormatAddress(s.e.Record.Cause))
 	}
+	if !armed(p.row) {
+		if why := notFirst(p, a, l); why != "" {
+			return nil, nil, nil, void("%s", why)
+		}
+	}
 	f, truth := p.firing(a, l)
 	switch {
 	case truth != triggers.True:
@@ -268,7 +273,7 @@ func (s *fold) cascadeCut(p *plan, k *pb.CascadeCut) Result {
 	case standing(l.Name) != "" || f.Depth < 2:
 		return void("lease %s of plan %s turned by no cascade", k.Lease, p.id)
 	}
-	l.Cascade = rowspb.Cascade_CASCADE_CUT
+	l.Cascade, l.TurnedNs = rowspb.Cascade_CASCADE_CUT, 0
 	if a != nil {
 		a.change()
 	}
@@ -288,6 +293,9 @@ func (s *fold) cascadeCut(p *plan, k *pb.CascadeCut) Result {
 		k.Why), s.e.Address)
 	p.touch()
 	p.evaluatePlan(s.e.Address) // another lease may have turned after this one
+	if p.row.HeldOn > 0 {
+		s.endOf(p)
+	}
 	return effective
 }
 

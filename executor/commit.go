@@ -396,7 +396,10 @@ func (d *decider) closingStep(p *plan) bool {
 	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !child(p.row) && !p.row.Retired:
 		return d.retire(p, p.row.RetiredCount, p.row.InDoubt)
 	case t != nil && !t.Clocked:
-		return !(turnedSince(p.row) && waitsForPart(p)) && d.fireTurned(p)
+		if turnedSince(p.row) {
+			return !waitsForPart(p) && d.fireTurned(firstSince(p.root()))
+		}
+		return d.fireTurned(p)
 	default:
 		return (child(p.row) || p.row.Phase == rowspb.Phase_PHASE_COMMITTING) && d.commitStep(p)
 	}

@@ -247,6 +247,7 @@ func (p *plan) consider(a *action, l *rowspb.LeaseRow, ref rows.Lease,
 		full := held.Evaluate(asOf(l, s.meta.TimeNs), s.memory.View())
 		p.turn(ref, at, clocked, full.Readings)
 		p.noteTurning(ref, l, full.Keys)
+		keepTurned(p, l)
 		p.mark(a)
 		if clocked {
 			s.index(ref, l, wakeNow, nil, false)

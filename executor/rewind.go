@@ -317,15 +317,17 @@ func firstOf(p *plan, to back) uint32 {
 // undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted), and
 // tells the agent.
 func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
-	u := s.openUndoer(p, to, reason)
+	u, reason := s.openUndoer(p, to, reason)
 	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
 }
 
-// openUndoer makes that plan, of which nothing is asked yet. The committed one holds no conditions
-// any more: it is undone once.
-func (s *fold) openUndoer(p *plan, to back, reason string) *plan {
+// openUndoer makes that plan, of which nothing is asked yet, and tells the whole reason. The
+// committed one holds no conditions any more: it is undone once.
+func (s *fold) openUndoer(p *plan, to back, reason string) (*plan, string) {
+	reached, more := widened(s, p, to)
+	reason += more
 	letGo(p)
-	u := s.copyCommitted(p, p.id+undoneSuffix, p.reach(to, firstOf(p, to)), "")
+	u := s.copyCommitted(p, p.id+undoneSuffix, func(n uint32) bool { return reached[n] }, "")
 	u.row.Phase = rowspb.Phase_PHASE_OPEN
 	s.meta.Ended--
 	s.meta.Open++
@@ -333,7 +335,7 @@ func (s *fold) openUndoer(p *plan, to back, reason string) *plan {
 	u.armPlan(s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
 		Reason: reason, UndoneAs: u.id})
-	return u
+	return u, reason
 }
 
 // firedSince has a committed tree undone, or the part that a condition is about.
@@ -346,7 +348,8 @@ func (s *fold) firedSince(p *plan, a *action, l *rowspb.LeaseRow, f *rowspb.Firi
 	if root != p {
 		reason += " (child plan " + p.id + ")"
 	}
-	s.passOn(s.openUndoer(root, part, reason), f, reason, back{})
+	u, reason := s.openUndoer(root, part, reason)
+	s.passOn(u, f, reason, back{})
 	return effective
 }
 

@@ -327,16 +327,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
 	case "sealed":
 		c.Sealed = true
-	case "own", "own*", "held", "held*":
-		t := when(strings.TrimSuffix(name, "*"), `"`+id+`" in facts`)
-		if t.Name == name {
-			t.Scope = pb.Scope_SCOPE_UNSPECIFIED
-		}
-		t.AfterCommit = t.Name == "held"
-		c.Triggers = append(c.Triggers, t)
-	case "timer":
-		c.Triggers = append(c.Triggers, &pb.Trigger{Name: "timer", AfterCommit: true,
-			Condition: `elapsed(action.at, duration("` + value + `"))`})
+	case "own", "own*", "held", "held*", "timer":
+		c.Triggers = append(c.Triggers, condition(name, value, id))
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
 	case "askme":
@@ -385,6 +377,20 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		return false
 	}
 	return true
+}
+
+// condition is what a mark says that undoes an action, or its plan.
+func condition(name, value, id string) *pb.Trigger {
+	if name == "timer" {
+		return &pb.Trigger{Name: name, AfterCommit: true,
+			Condition: `elapsed(action.at, duration("` + value + `"))`}
+	}
+	t := when(strings.TrimSuffix(name, "*"), `"`+id+`" in facts`)
+	if t.Name == name {
+		t.Scope = pb.Scope_SCOPE_UNSPECIFIED
+	}
+	t.AfterCommit = t.Name == "held"
+	return t
 }
 
 // by appends an operator's record about the plan of the word.

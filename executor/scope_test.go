@@ -501,3 +501,128 @@ func TestAConditionOnTheClockIsAskedAsOfItsLastInstant(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatHasTurnedSinceTheCommitIsUndone, whoever asks first, and whatever the plans are called: an
+// undo of less does not lose it.
+func TestWhatHasTurnedSinceTheCommitIsUndone(t *testing.T) {
+	const abc = "open a a+ b:held*+for=1h b+ c c+ commit turn "
+	const tree = "open a:held*+for=1h a+ d d+ NAME/open^d NAME/b:held+for=1h NAME/b+ NAME/commit commit turn "
+	const timer = "open a a+ b:timer=30s+for=1h b+ c c+ commit turn "
+	for _, c := range []struct{ play, want, end, reason string }{
+		{abc + "fact:b=1 judge:c=block turn", "[c b a]", "compensated",
+			"verdict block on action c by compliance: policy 7; also for lease held of action b"},
+		{abc + "fact:b=1 undo:!c turn", "[c b a]", "compensated", "; also for lease held of action b"},
+		{abc + "fact:b=1 forget:b undo:!c turn", "[c b a]", "compensated", "; also for lease held of action b"},
+		{abc + "judge:c=block fact:b=1 turn", "[c]", "compensated", "verdict block on action c by compliance: policy 7"},
+		{abc + "fact:b=1 undo:!a turn", "[c b a]", "compensated", ""}, // it reaches no further
+		{"open a a+ b:held+for=1h b+ c:held+for=1h c+ d:held+for=1h d+ commit turn " +
+			"fact:d=1 fact:c=1 fact:b=1 turn", "[d c b]", "compensated",
+			`lease held: "d" in facts; also for lease held of action b, and 1 more`},
+		{tree + "fact:a=1 fact:b=1 turn", "[b d a]", "compensated", `lease held: "a" in facts`},
+		{tree + "fact:b=1 fact:a=1 turn", "[b d a]", "compensated",
+			`lease held: "b" in facts (child plan NAME); also for lease held of action a`},
+		// Its holder is late: what time alone has made true is undone, too.
+		{timer + "LATER undo:!c turn", "[c b]", "compensated", "; also for lease timer of action b"},
+		{timer + "undo:!c turn", "[c]", "compensated", ""},
+	} {
+		for _, name := range []string{"e", "q"} {
+			play := strings.ReplaceAll(c.play, "NAME", name)
+			s := newSchedule(t)
+			before, after, late := strings.Cut(play, "LATER ")
+			s.play(before)
+			if late {
+				s.now += int64(31 * time.Second)
+				s.play(after)
+			}
+			u := s.show("p~1")
+			_, undone, _ := strings.Cut(s.outcome(), " [")
+			if "["+undone != c.want || u.State != c.end {
+				t.Errorf("%s\n%s, %s", play, s.outcome(), u.State)
+			}
+			reason := strings.ReplaceAll(c.reason, "NAME", name)
+			if !strings.HasSuffix(u.Reason, reason) || strings.Contains(u.Reason, "also") != strings.Contains(reason, "also") {
+				t.Errorf("%s\n%s", play, u.Reason)
+			}
+			if n := s.state.Meta().Conditions; n != 0 {
+				t.Errorf("%s: %d conditions are held", play, n)
+			}
+		}
+	}
+}
+
+// TestAWindowCountsFromTheCommitIfNoOneKnowsOfTheCompletion: what becomes known later does not
+// shorten or begin it.
+func TestAWindowCountsFromTheCommitIfNoOneKnowsOfTheCompletion(t *testing.T) {
+	for _, c := range []struct {
+		play  string
+		until time.Duration // after the commit; 0: it is not held
+	}{
+		{"open:accept b:held+for=1h b? commit turn", time.Hour},
+		{"open:accept b:held+for=1h+until=1m b? commit turn", time.Minute},
+		{"open:accept b:held+for=1h commit turn", time.Hour},
+		{"open:accept b:held+for=1h b? commit turn @1m b+ turn", time.Hour},
+		{"open b:probe+held+for=1h b? b.probe=present commit turn @1m turn", time.Hour},
+		{"open b:held+for=1h b? commit turn @1m turn accept:b turn", time.Hour},
+		{"open b:held+for=1h b- commit turn", 0},
+	} {
+		s := newSchedule(t)
+		s.play(c.play)
+		p := s.show("p")
+		if got := time.Duration(p.HeldUntilNs - p.EndedNs); (c.until != 0) != (p.HeldConditions == 1) ||
+			c.until != 0 && got.Round(time.Second) != c.until.Round(time.Second) {
+			t.Errorf("%s: %d, until %v after the commit, want %v", c.play, p.HeldConditions, got, c.until)
+		}
+		if c.until == 0 {
+			continue
+		}
+		s.now = p.HeldUntilNs - 1
+		s.play("fact:b=1 turn")
+		if s.planOf("p~1") == nil {
+			t.Errorf("%s: it is not undone", c.play)
+		}
+	}
+}
+
+// TestWhatIsCutShortAfterTheCommitWaitsForItsOwner, also when its window has closed since: what has
+// turned true inside of it is the owner's to answer.
+func TestWhatIsCutShortAfterTheCommitWaitsForItsOwner(t *testing.T) {
+	for _, c := range []struct {
+		open, late string
+		resume     bool
+		want       string
+	}{
+		{"b:held+for=1m", "", true, "[x c b]"},
+		{"b:held+for=1m", "@61s fact:z=1 turn", true, "[x c]"}, // b is its owner's: its window has closed
+		{"b:held+for=1m", "@61s fact:z=1 turn", false, "[x]"},
+		{"b:held+for=1m+timer=5h", "@61s fact:z=1 turn", true, "[x c]"},
+		{"b:held+for=1h", "@2m fact:z=1 turn", true, "[x c b]"},
+		{"b:held+for=1h", "@2m fact:z=1 turn", false, "[x]"},
+	} {
+		s := newSchedule(t)
+		s.limits = CascadeLimits{Depth: 1}
+		answer := s.worker
+		s.worker = func(call Command) *api.Reply {
+			if call.Plan == "q" {
+				s.must(s.made("q", call.Action, "b", "1"))
+			}
+			return answer(call)
+		}
+		s.play("open a a+ " + c.open + " b+ c c+ commit turn q/open q/x:own q/x+ turn fact:x=1 turn")
+		if c.late != "" {
+			s.play(c.late)
+		}
+		if p := s.planOf("p").Row; len(s.cut()) != 1 || p.HeldOn == 0 {
+			t.Errorf("%s %s: cut is %v, and %d conditions are held", c.open, c.late, s.cut(), p.HeldOn)
+		}
+		s.owner("ann", "p", c.resume)
+		s.play("turn")
+		if _, undone, _ := strings.Cut(s.outcome(), " ["); "["+undone != c.want {
+			t.Errorf("%s %s: %s, want %s", c.open, c.late, s.outcome(), c.want)
+		}
+		if s.play("@2h fact:y=1 turn"); len(s.cut()) != 0 || s.state.Meta().Conditions != 0 {
+			t.Errorf("%s %s: cut is %v, and %d conditions are held", c.open, c.late, s.cut(),
+				s.state.Meta().Conditions)
+		}
+		s.wantRefolded()
+	}
+}

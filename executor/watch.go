@@ -388,15 +388,15 @@ func (s *fold) endLeases() {
 	}
 }
 
-// endOf gives up what a committed plan has held until now.
+// endOf gives up what a committed plan has held until now, but for what has turned true and what
+// waits for its owner.
 func (s *fold) endOf(p *plan) {
 	eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) {
-		ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
-		if l.UntilNs > s.meta.TimeNs || turnOf(p, ref) != nil {
+		if l.UntilNs > s.meta.TimeNs || l.Cascade == rowspb.Cascade_CASCADE_CUT {
 			return
 		}
-		lastLook(s, p, a, l, ref)
-		if turnOf(p, ref) == nil {
+		lastLook(s, p, a, l, s.meta.TimeNs)
+		if l.TurnedNs == 0 || p.row.Turned == nil {
 			releaseHeld(p, a, l)
 		}
 	})
@@ -407,15 +407,18 @@ func (s *fold) endOf(p *plan) {
 	endsAt(p)
 }
 
-// lastLook asks a condition on the clock as of its last instant.
-func lastLook(s *fold, p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease) {
+// lastLook asks a condition on the clock which is not known to have turned true, as of an instant
+// and of its last one: its holder may be late.
+func lastLook(s *fold, p *plan, a *action, l *rowspb.LeaseRow, ns int64) {
 	held := p.hold(a, l)
-	if held == nil || !held.ReadsClock() || stopped(l) {
+	if held == nil || !held.ReadsClock() || l.TurnedNs != 0 || stopped(l) {
 		return
 	}
-	if last := held.Evaluate(asOf(l, s.meta.TimeNs), s.memory.View()); last.Truth == triggers.True {
+	ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
+	if last := held.Evaluate(asOf(l, ns), s.memory.View()); last.Truth == triggers.True {
 		p.turn(ref, s.e.Address, true, last.Readings)
 		p.noteTurning(ref, l, last.Keys)
+		keepTurned(p, l)
 		s.index(ref, l, wakeNow, nil, false)
 		p.mark(a)
 	}
@@ -424,24 +427,8 @@ func lastLook(s *fold, p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease) {
 // releaseHeld gives up one lease that is held after the commit.
 func releaseHeld(p *plan, a *action, l *rowspb.LeaseRow) {
 	p.s.index(rows.Lease{Plan: p.id, N: number(a), Name: l.Name}, l, 0, nil, false)
-	l.UntilNs = 0
+	l.UntilNs, l.TurnedNs = 0, 0
 	p.row.HeldOn--
 	p.s.meta.Conditions--
 	p.mark(a)
-}
-
-// letGo gives up all that a committed tree holds.
-func letGo(root *plan) {
-	drop := func(p *plan) bool {
-		if p.row.HeldOn == 0 {
-			return true
-		}
-		eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) { releaseHeld(p, a, l) })
-		p.uncut(rowspb.Cascade_CASCADE_NONE, anyCut)
-		p.row.Turned, p.row.Behind = nil, nil
-		endsAt(p)
-		return true
-	}
-	drop(root)
-	root.descendants(drop)
 }

@@ -392,10 +392,25 @@ func closesOf(a *action) int64 {
 	case settled(a.row.Undo):
 	case a.fixed.Child != "":
 		return closings(a.plan.s.plan(a.fixed.Child))[0]
-	case crossed(a) && a.row.ClosesNs != 0:
-		return a.row.ClosesNs
+	case crossed(a):
+		return closesBy(a)
 	}
 	return neverNs
+}
+
+// closesBy is when the undo window of an action is taken to close that is committed now. One that
+// counts from a completion of which no one knows counts from now: whatever becomes known later, it
+// does not close before.
+func closesBy(a *action) int64 {
+	closes, c := a.row.ClosesNs, a.fixed.Compensation
+	if closes == 0 {
+		closes = neverNs
+	}
+	if c.GetValidForNs() > 0 && a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED {
+		now := a.plan.s.meta.TimeNs
+		closes = min(closes, now+min(c.ValidForNs, epochMax-now))
+	}
+	return closes
 }
 
 // lookOn looks at what a tree holds after its commit: the plan has another status.

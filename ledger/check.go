@@ -322,20 +322,6 @@ func checkScope(field string, s pb.Scope) error {
 	}
 }
 
-// checkPlanScopes checks the conditions of a plan, which has no action to undo alone.
-func checkPlanScopes(p *pb.PlanOpened) error {
-	for i, t := range p.Triggers {
-		switch field := fmt.Sprintf("plan_opened.triggers[%d].", i); {
-		case t.Scope == pb.Scope_SCOPE_ACTION:
-			return Refuse(field+"scope", "action, of a condition on a plan", "plan or none")
-		case t.AfterCommit && p.ParentPlan != "":
-			return Refuse(field+"after_commit", "given for a child plan, whose own conditions end with "+
-				"its commit", "none: put it on an action of it, or on the root")
-		}
-	}
-	return nil
-}
-
 func checkFact(f *pb.FactAsserted) error {
 	if err := factKey("fact_asserted.key", f.Key); err != nil {
 		return err

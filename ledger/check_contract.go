@@ -66,6 +66,20 @@ func checkHeld(at string, c *pb.CompensationRegistered) error {
 	return nil
 }
 
+// checkPlanScopes checks the conditions of a plan, which has no action to undo alone.
+func checkPlanScopes(p *pb.PlanOpened) error {
+	for i, t := range p.Triggers {
+		switch field := fmt.Sprintf("plan_opened.triggers[%d].", i); {
+		case t.Scope == pb.Scope_SCOPE_ACTION:
+			return Refuse(field+"scope", "action, of a condition on a plan", "plan or none")
+		case t.AfterCommit && p.ParentPlan != "":
+			return Refuse(field+"after_commit", "given for a child plan, whose own conditions end with "+
+				"its commit", "none: put it on an action of it, or on the root")
+		}
+	}
+	return nil
+}
+
 // checkUnchanged checks the condition under which an undo overwrites nothing of anybody else's.
 func checkUnchanged(at string, c *pb.CompensationRegistered) error {
 	switch {

@@ -85,6 +85,7 @@ func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
 			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Faulty: l.Faulty,
 			Cascade: l.Cascade, OfAction: l.OfAction, Exact: l.Exact, UntilNs: l.UntilNs,
+			TurnedNs: l.TurnedNs,
 		}
 	}
 	return out

@@ -2236,7 +2236,8 @@ type LeaseRow struct {
 	OfAction      bool                   `protobuf:"varint,13,opt,name=of_action,json=ofAction,proto3" json:"of_action,omitempty"` // it undoes its action and what came after it; else the plan
 	Exact         bool                   `protobuf:"varint,14,opt,name=exact,proto3" json:"exact,omitempty"`                       // its condition reads numbers exactly, as the holder that it was armed under
 	Cascade       Cascade                `protobuf:"varint,20,opt,name=cascade,proto3,enum=sagenbaum.rows.Cascade" json:"cascade,omitempty"`
-	UntilNs       int64                  `protobuf:"varint,21,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"` // it is held after the commit of its plan, until then; 0: it is not
+	UntilNs       int64                  `protobuf:"varint,21,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`    // it is held after the commit of its plan, until then; 0: it is not
+	TurnedNs      int64                  `protobuf:"varint,22,opt,name=turned_ns,json=turnedNs,proto3" json:"turned_ns,omitempty"` // held after the commit: when it turned true; 0: it has not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2351,6 +2352,13 @@ func (x *LeaseRow) GetCascade() Cascade {
 func (x *LeaseRow) GetUntilNs() int64 {
 	if x != nil {
 		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *LeaseRow) GetTurnedNs() int64 {
+	if x != nil {
+		return x.TurnedNs
 	}
 	return 0
 }
@@ -4396,7 +4404,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xd5\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xf2\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
@@ -4409,7 +4417,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\tof_action\x18\r \x01(\bR\bofAction\x12\x14\n" +
 	"\x05exact\x18\x0e \x01(\bR\x05exact\x121\n" +
 	"\acascade\x18\x14 \x01(\x0e2\x17.sagenbaum.rows.CascadeR\acascade\x12\x19\n" +
-	"\buntil_ns\x18\x15 \x01(\x03R\auntilNsJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
+	"\buntil_ns\x18\x15 \x01(\x03R\auntilNs\x12\x1b\n" +
+	"\tturned_ns\x18\x16 \x01(\x03R\bturnedNsJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +
 	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +

@@ -2061,6 +2061,13 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.TurnedNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TurnedNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xb0
+	}
 	if m.UntilNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UntilNs))
 		i--
@@ -4857,6 +4864,9 @@ func (m *LeaseRow) SizeVT() (n int) {
 	}
 	if m.UntilNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.UntilNs))
+	}
+	if m.TurnedNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.TurnedNs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8334,6 +8344,16 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.UntilNs = int64(value)
+			iNdEx = next
+		case 22:
+			if wireType != 0 {
+				return wrongWireType(wireType, "TurnedNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.TurnedNs = int64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

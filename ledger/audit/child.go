@@ -153,7 +153,7 @@ func (b *book) pastWindow(a *action) bool { return a.closesNs != 0 && b.now >= a
 
 // copyPlan makes a plan that holds what a committed one held, under the same
 // addresses and keys (I19), and so for its children.
-func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
+func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool) *plan {
 	d := proto.CloneOf(p.declared)
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
@@ -165,7 +165,6 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 	}
 	b.join(u, p.family)
 	p.undoneAs = id
-	part := p.part(to)
 	for _, a := range p.actions {
 		c := *a
 		c.leases, c.verdict, c.warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
@@ -177,7 +176,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 		case a.child == nil:
 			c.key = firstKey(b, p, a)
 		case !c.isSettled():
-			child := b.copyPlan(e, a.child, a.child.id+"~1", back{})
+			child := b.copyPlan(e, a.child, a.child.id+"~1", a.child.part(back{}))
 			child.declared.ParentPlan = id
 			child.parent, child.entry = u, c.n
 			c.child, c.id = child, entryPrefix+child.id
@@ -220,23 +219,26 @@ func beginUndoing(_ *book, c *claim) {
 }
 
 func (c *claim) undoCommitted(p *plan, to back, reason string) {
-	c.b.wants(c.opensUndoer(p, to), signalCancelled, reason, back{})
+	u, more := c.opensUndoer(p, to)
+	c.b.wants(u, signalCancelled, reason+more, back{})
 }
 
-// opensUndoer makes that plan. The committed one holds no conditions any more: it is undone once.
-func (c *claim) opensUndoer(p *plan, to back) *plan {
+// opensUndoer makes that plan, and says for which condition it undoes more than was asked for. The
+// committed one holds no conditions any more: it is undone once.
+func (c *claim) opensUndoer(p *plan, to back) (u *plan, more string) {
 	b := c.b
+	part, more := c.alsoUndoes(p, to)
 	for _, q := range append([]*plan{p}, p.below()...) {
 		if list := q.heldOn(); len(list) > 0 {
 			dropHeld(b, q, list)
 			q.turned, q.behind = nil, nil
 		}
 	}
-	u := b.copyPlan(c.Entry, p, p.id+"~1", to)
+	u = b.copyPlan(c.Entry, p, p.id+"~1", part)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
 	b.holdLeases(u)
-	return u
+	return u, more
 }
 
 // Conditions that are held after the commit of a root: each until the first undo window closes of
@@ -285,15 +287,28 @@ func (p *plan) undoesSince(a *action, l *lease) (root *plan, to back) {
 	return root, to
 }
 
+// closesBy is when the undo window of an action closes at the latest, by what is known at a commit:
+// one that counts from a completion which is not known counts from the commit.
+func (a *action) closesBy(now int64) int64 {
+	d := a.compensation.GetValidForNs()
+	if d == 0 || a.outcome == completed {
+		return a.closesNs
+	}
+	if end := now + min(d, epochMax-now); a.closesNs == 0 || end < a.closesNs {
+		return end
+	}
+	return a.closesNs
+}
+
 // closesFirst is when the first undo window of a part of a plan closes; 0: it has none.
-func (p *plan) closesFirst(part map[uint32]bool) (ns int64) {
+func (p *plan) closesFirst(part map[uint32]bool, now int64) (ns int64) {
 	for _, a := range p.actions {
-		closes := a.closesNs
+		closes := a.closesBy(now)
 		switch {
 		case !part[a.n] || a.isSettled():
 			continue
 		case a.child != nil:
-			closes = a.child.closesFirst(a.child.part(back{}))
+			closes = a.child.closesFirst(a.child.part(back{}), now)
 		case !a.mayHaveCrossed():
 			continue
 		}
@@ -313,7 +328,7 @@ func holdOn(b *book, tree []*plan) {
 					continue
 				}
 				root, to := p.undoesSince(a, l)
-				if ns := root.closesFirst(root.part(to)); ns > b.now {
+				if ns := root.closesFirst(root.part(to), b.now); ns > b.now {
 					l.untilNs = ns
 					b.spent.leases++
 				}
@@ -364,20 +379,19 @@ func endHeld(b *book) {
 	}
 }
 
-// endOf gives up what a plan has held until now; what has turned true waits.
+// endOf gives up what a plan has held until now, but for what has turned true or was cut short.
 func endOf(b *book, p *plan) {
 	var gone []heldLease
 	for _, l := range p.heldOn() {
-		n := numberOf(l.a)
-		if l.untilNs > b.now || p.turnOf(n, l.name) != nil {
+		if l.untilNs > b.now || l.cascade == cutShort {
 			continue
 		}
-		if clocked(b.programs, l.lease) && !l.isStopped() {
+		if l.trueNs == 0 && clocked(b.programs, l.lease) && !l.isStopped() {
 			if truth, read := b.truth(p, l.a, l.lease); truth == triggers.True {
-				b.turn(p, n, l.lease, true, read)
+				b.turn(p, numberOf(l.a), l.lease, true, read)
 			}
 		}
-		if p.turnOf(n, l.name) == nil {
+		if l.trueNs == 0 || p.turned == nil {
 			gone = append(gone, l)
 		}
 	}
@@ -389,7 +403,7 @@ func endOf(b *book, p *plan) {
 // dropHeld gives up leases that a plan holds after its commit.
 func dropHeld(b *book, p *plan, list []heldLease) {
 	for _, l := range list {
-		l.untilNs = 0
+		l.untilNs, l.trueNs = 0, 0
 		b.spent.leases--
 	}
 	b.releaseCuts(p, "", func(x *cut) bool {
@@ -402,5 +416,6 @@ func dropHeld(b *book, p *plan, list []heldLease) {
 // firesSince has a committed tree undone, or the part that a condition is about.
 func (c *claim) firesSince(reason string) {
 	root, to := c.p.undoesSince(c.a, c.l)
-	c.passesUp(c.opensUndoer(root, to), back{}, reason+ofChild(root, c.p))
+	u, more := c.opensUndoer(root, to)
+	c.passesUp(u, back{}, reason+ofChild(root, c.p)+more)
 }

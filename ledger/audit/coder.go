@@ -347,6 +347,7 @@ func codeLeaseAt(c *coder, l **lease) {
 		c.flag(&l.exact)
 		c.flag(&l.after)
 		number(c, &l.untilNs)
+		number(c, &l.trueNs)
 		sequence(c, &l.watched, (*coder).text)
 	})
 }

@@ -1,6 +1,8 @@
 package audit_test
 
 import (
+	"time"
+
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -41,6 +43,26 @@ var heldForgeries = []forgery{
 		})
 		of(completed("c"))
 		s.decideTo("compensation_dispatched")
+		s.write(sensor, asserted("b", "1"))
+		s.forge(s.firesOn("b", "held"))
+	}, false},
+	{"a condition fires that turned true after another one of its tree", "I12", func(s *scribe) {
+		of := func(records ...*pb.Record) {
+			for _, r := range records {
+				r.Plan = "q"
+			}
+			s.agent(records...)
+		}
+		s.since("held", true, func() {
+			q := opened(0)
+			q.GetPlanOpened().ParentPlan = "p"
+			of(q)
+			of(append(pair("c", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+				c.ValidForNs = int64(time.Minute)
+				c.Triggers = []*pb.Trigger{{Name: "held", Condition: `facts["c"] == 1`, AfterCommit: true}}
+			}), completed("c"), planCommitted())...)
+		})
+		s.write(sensor, asserted("c", "1"))
 		s.write(sensor, asserted("b", "1"))
 		s.forge(s.firesOn("b", "held"))
 	}, false},

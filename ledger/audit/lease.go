@@ -246,6 +246,11 @@ func (a *action) blocked() bool {
 
 // truth is the answer of a lease now, whatever was noted of it, with the facts it read.
 func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
+	return truthAt(b, p, a, l, b.now)
+}
+
+// truthAt is truth as of an instant.
+func truthAt(b *book, p *plan, a *action, l *lease, ns int64) (triggers.Truth, []string) {
 	if l.text == "" {
 		truth, _ := b.standingTruth(p, a, l)
 		return truth, nil
@@ -254,7 +259,7 @@ func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
 	if err != nil {
 		return triggers.Unknown, nil
 	}
-	result := condition.Hold(p.scope(a, l)).Evaluate(l.asOf(b.now), factView{b})
+	result := condition.Hold(p.scope(a, l)).Evaluate(l.asOf(ns), factView{b})
 	b.haveRead(p, result.Keys)
 	return result.Truth, result.Keys
 }
@@ -289,6 +294,9 @@ func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []strin
 		if t != nil && len(p.behind) < behindMax {
 			p.behind = append(p.behind, t)
 		}
+	}
+	if l.untilNs != 0 && l.trueNs == 0 {
+		l.trueNs = b.now
 	}
 	if t := p.turnOf(number, l.name); t != nil && t.firing == nil {
 		if f := b.firingNow(p, l, read); f.depth > 1 || f.by != nil || f.passed == nil &&
@@ -421,30 +429,4 @@ func (b *book) setPhase(p *plan, phase string) {
 			l.joined = l.joined && (p.stillHolds() || l.untilNs != 0)
 		}
 	}
-}
-
-// firstTurn is turnedBy also where the lease turned at the same record as the first one:
-// which of them is asked first is no one's rule.
-func (p *plan) firstTurn(number uint32, name string) *turn {
-	if i := p.besideFirst(number, name); i >= 0 {
-		return p.behind[i]
-	}
-	return p.turnedBy(number, name)
-}
-
-// besideFirst finds a lease that turned at the same record as the first one; -1: it did not.
-func (p *plan) besideFirst(number uint32, name string) int {
-	return slices.IndexFunc(p.behind, func(t *turn) bool {
-		return p.turned != nil && t.number == number && t.lease == name &&
-			sameAddress(t.at, p.turned.at) &&
-			t.clocked == p.turned.clocked
-	})
-}
-
-// choose takes a lease that a holder names for the first one, if it is as good as that.
-func (p *plan) choose(number uint32, name string) bool {
-	if i := p.besideFirst(number, name); i >= 0 {
-		p.turned, p.behind[i] = p.behind[i], p.turned
-	}
-	return p.turnedBy(number, name) != nil
 }

@@ -62,6 +62,9 @@ var firingClauses = []clause{openedPlan,
 	forCommittedLease("I15.after",
 		"For a condition a committed plan is undone when its child plans have ended.",
 		func(c *claim) judgement { return allEnded(c.p.root()) }),
+	forCommittedLease("I12.tree",
+		"Of the conditions of a committed plan and of its child plans the first fires that turned true.",
+		func(c *claim) judgement { return c.turnedFirst() }),
 	forLease("I14.unwinds", "A plan unwinds for one lease.", func(c *claim) judgement {
 		return unless(c.p.fired == nil, "plan %s unwinds for %s", c.p.id, reference{c.p.fired})
 	}),
