@@ -337,6 +337,9 @@ func (s about) outcomeOf() Result {
 	wantVerdict(a)
 	s.tellDoubted()
 	a.evaluateAction(s.e.Address)
+	if now == rowspb.Outcome_OUTCOME_FAILED {
+		releaseOf(a)
+	}
 	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too
 		s.outcome(s.plan(p.row.UndoneAs))
 	}

@@ -351,7 +351,7 @@ func (s about) quarantined(k *pb.ActionQuarantined) Result {
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
 	a.settle(rowspb.Undo_UNDO_QUARANTINED, s.e.Address)
-	a.plan.page(a, api.PageQuarantined, k.Reason, s.e.Address)
+	a.plan.page(a, api.PageQuarantined, k.Reason+waitingSince(a.plan), s.e.Address)
 	return effective
 }
 

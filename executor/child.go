@@ -412,3 +412,26 @@ func letGo(root *plan) {
 		endsAt(p)
 	})
 }
+
+// touchHeld looks again at what a committed tree holds when a part of it has ended.
+func touchHeld(root *plan) {
+	if root.row.Phase != rowspb.Phase_PHASE_COMMITTED || waitsForPart(root) {
+		return
+	}
+	eachOfTree(root, func(p *plan) {
+		if p.row.HeldOn == 0 {
+			return
+		}
+		p.touch()
+		eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) {
+			at := rows.Instant{Ns: l.WakeNs, Kind: rows.DueLease,
+				Lease: rows.Lease{Plan: p.id, N: number(a), Name: l.Name}}
+			if l.Node != nil {
+				at = rows.Instant{Ns: p.s.nodeRow(l.Node).GetWakeNs(), Kind: rows.DueNode, Node: l.Node}
+			}
+			if at.Ns != 0 {
+				p.s.due.AskAgain(rows.Due.Key(at))
+			}
+		})
+	})
+}

@@ -399,7 +399,7 @@ func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	case idle || p.row.Fired != nil || d.full():
 		return d.in.EpochNs
 	case !armed(p.row) && waitsForPart(p):
-		return d.in.EpochNs + partAgain
+		return d.partAgain(p)
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
 	}

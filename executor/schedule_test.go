@@ -156,7 +156,7 @@ func (s *schedule) play(line string) {
 
 func (s *schedule) word(word string) []Result {
 	s.t.Helper()
-	if plan, rest, ok := strings.Cut(word, "/"); ok && len(plan) == 1 {
+	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(plan) {
 		s.plan = plan
 		defer func() { s.plan = "p" }()
 		word = rest

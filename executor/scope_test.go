@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -625,4 +626,68 @@ func TestWhatIsCutShortAfterTheCommitWaitsForItsOwner(t *testing.T) {
 		}
 		s.wantRefolded()
 	}
+}
+
+// TestAConditionWaitsForAPartWithoutTheClock: while a part of a committed plan is its owner's, nothing
+// wakes the holder; the page says what waits, and the end of the part has the condition fired.
+func TestAConditionWaitsForAPartWithoutTheClock(t *testing.T) {
+	const part = "open a a+ q/open^a q/c q/c- q/fail turn "
+	for _, c := range []struct{ b, fact string }{{"b:timer=30s+for=1h", ""}, {"b:held+for=1h", "fact:b=1 "}} {
+		s := newSchedule(t)
+		s.play(part + c.b + " b+ commit turn q/c+ c~1=stop turn @31s " + c.fact + "turn @10m turn")
+		if ns, ok := s.state.NextWake(); ok && ns < s.now+int64(time.Minute) || s.state.HasWork() {
+			t.Errorf("%s: it wakes at %d, now is %d; work: %v", c.b, ns, s.now, s.state.HasWork())
+		}
+		if pages := s.state.Unpaged(); len(pages) != 1 ||
+			!strings.HasSuffix(pages[0].Reason, "; until then no condition undoes plan p, which is committed") {
+			t.Errorf("%s: %+v", c.b, pages)
+		}
+		s.play("q/resolve:c~1 turn")
+		if want := "committed: a=retired plan:q=resolved b=retired [b]"; s.outcome() != want {
+			t.Errorf("%s: %s, want %s", c.b, s.outcome(), want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestWhatDidNotHappenHoldsNoConditionAfterTheCommit, when that becomes known inside its window; what
+// had turned true before is undone, as in an open plan.
+func TestWhatDidNotHappenHoldsNoConditionAfterTheCommit(t *testing.T) {
+	const open = "open:accept a a+ b:held+until=1h b? c c+ commit turn "
+	for play, want := range map[string]string{
+		"b- fact:b=1 turn":          "committed: a=retired b=retired c=retired []",
+		"fact:b=1 b- turn":          "committed: a=retired b=retired c=retired [c]",
+		"b- fact:b=1 undo:!c turn":  "committed: a=retired b=retired c=retired [c]",
+		"fact:b=1 turn b- turn @2m": "committed: a=retired b=retired c=retired [c b]",
+	} {
+		s := newSchedule(t)
+		if s.play(open + play); s.outcome() != want || s.state.Meta().Conditions != 0 {
+			t.Errorf("%s: %s, want %s; %d conditions are held", play, s.outcome(), want, s.state.Meta().Conditions)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestManyWindowsThatCloseAtOnce are given up by a few records: no record is slow for them, and what
+// they hold reads no fact any more.
+func TestManyWindowsThatCloseAtOnce(t *testing.T) {
+	s := newSchedule(t)
+	const plans = 150
+	for i := range plans {
+		s.play(strings.ReplaceAll("P/open P/b:held+until=1h P/b+ P/commit", "P", fmt.Sprintf("p%d", i)))
+	}
+	s.play("turn")
+	s.now = epoch0 + int64(time.Hour)
+	held := []uint64{s.state.Meta().Conditions}
+	for range 3 {
+		s.play("fact:b=1")
+		held = append(held, s.state.Meta().Conditions)
+	}
+	if want := []uint64{150, 86, 22, 0}; !slices.Equal(held, want) {
+		t.Errorf("%v are held, want %v", held, want)
+	}
+	if s.play("turn"); s.state.HasWork() {
+		t.Error("something is to be done")
+	}
+	s.wantRefolded()
 }

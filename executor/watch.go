@@ -325,7 +325,7 @@ func (d *decider) fireMember(p *plan, a *action, l *rowspb.LeaseRow) (again int6
 	case full.Truth != triggers.True:
 		return 0
 	case waitsForPart(p):
-		return d.in.EpochNs + partAgain
+		return d.partAgain(p)
 	}
 	return d.fireDue(p, a, l, readingsOf(full.Readings), p.row.Opened)
 }
@@ -370,10 +370,18 @@ func endsAt(p *plan) {
 	p.touch()
 }
 
+// endingsMax bounds the plans that give up conditions before one record, so that no record is slow
+// when many windows close at once; the others do so before the next ones, in the order of the
+// instants and of their names.
+const endingsMax = 64
+
 // endLeases gives up the conditions of committed plans whose windows have closed by now. Each is
 // asked once more, as of its last instant: what came true then is undone all the same.
 func (s *fold) endLeases() {
-	for s.meta.EndsNs != 0 && s.meta.EndsNs <= s.meta.TimeNs {
+	for range endingsMax {
+		if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
+			return
+		}
 		s.meta.EndsNs = 0
 		prefix := rows.Endings.Prefix()
 		var plan string
@@ -381,7 +389,7 @@ func (s *fold) endLeases() {
 			s.meta.EndsNs, plan = int64(binary.BigEndian.Uint64(k[1:])), string(k[9:])
 			break
 		}
-		if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
+		if plan == "" || s.meta.EndsNs > s.meta.TimeNs {
 			return
 		}
 		s.endOf(s.plan(plan))

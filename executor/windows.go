@@ -260,10 +260,6 @@ func (s about) windowClosing(k *pb.UndoWindowClosing) Result {
 // once. Until then they are indexed as those of an open plan, and cost as little; the fold gives
 // them up by one index of instants, and looks at no plan before.
 
-// partAgain is after how long a condition on the clock is looked at again that waits for a part of
-// its plan, in ns.
-const partAgain = int64(1e9)
-
 // asOf is the instant at which a lease is asked: not after its last one.
 func asOf(l *rowspb.LeaseRow, ns int64) int64 {
 	if l.UntilNs != 0 {
@@ -287,16 +283,13 @@ func turnedSince(r *rowspb.PlanRow) bool {
 // agent did after its end: nothing is undone beside it.
 func waitsForPart(p *plan) bool { return p.root().unfinished() != nil }
 
-// touchHeld looks again at the parts of a committed root that wait until all have ended.
-func touchHeld(root *plan) {
-	if root.row.Phase == rowspb.Phase_PHASE_COMMITTED {
-		root.descendants(func(c *plan) bool {
-			if c.row.HeldOn > 0 {
-				c.touch()
-			}
-			return true
-		})
+// partAgain is when a condition on the clock is looked at again that waits for a part of its plan;
+// 0: when all parts have ended, which may take its owner days.
+func (d *decider) partAgain(p *plan) int64 {
+	if waitsForPart(d.live.plan(p.id)) {
+		return 0
 	}
+	return d.in.EpochNs + heldAgain // of this very commit, which may yet be lost
 }
 
 // treeHoldsOn reports whether a tree holds conditions after its commit.

@@ -364,6 +364,9 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		d.late = d.late || now == completed && !d.isSettled() // the blind undo may have undone it
 	}
 	b.lookAction(p, a)
+	if now == failed {
+		releaseOf(b, p, a)
+	}
 	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)

@@ -2,8 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"container/heap"
 	"crypto/sha256"
-	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -351,30 +351,33 @@ func holdOn(b *book, tree []*plan) {
 
 // noteNext keeps when a plan gives up the next of what it holds.
 func noteNext(b *book, p *plan) {
-	delete(b.ends, p.id)
+	first := int64(0)
 	for _, l := range p.heldOn() {
-		if ns, has := b.ends[p.id]; l.untilNs > b.now && (!has || l.untilNs < ns) {
-			b.ends[p.id] = l.untilNs
+		if l.untilNs > b.now && (first == 0 || l.untilNs < first) {
+			first = l.untilNs
 		}
 	}
-	if ns, has := b.ends[p.id]; has && (b.firstEnd == 0 || ns < b.firstEnd) {
-		b.firstEnd = ns
+	switch {
+	case first == 0:
+		delete(b.ends, p.id)
+	case b.ends[p.id] != first:
+		b.ends[p.id] = first
+		heap.Push(&b.endings, ending{first, p.id})
 	}
 	b.noteAsking(p)
 }
 
+// endingsMax is how many plans give up what they hold before one record.
+const endingsMax = 64
+
 // endHeld gives up what ends before the record that comes now. A condition on the clock is asked
 // once more, as of its last instant.
 func endHeld(b *book) {
-	if b.firstEnd == 0 || b.now < b.firstEnd {
-		return
-	}
-	b.firstEnd = 0
-	for _, id := range slices.Sorted(maps.Keys(b.ends)) {
-		if ns := b.ends[id]; ns <= b.now {
-			endOf(b, b.plan(id))
-		} else if b.firstEnd == 0 || ns < b.firstEnd {
-			b.firstEnd = ns
+	for done := 0; done < endingsMax && len(b.endings) > 0 && b.endings[0].ns <= b.now; {
+		if e := heap.Pop(&b.endings).(ending); b.ends[e.plan] == e.ns {
+			delete(b.ends, e.plan)
+			endOf(b, b.plan(e.plan))
+			done++
 		}
 	}
 }
@@ -396,6 +399,20 @@ func endOf(b *book, p *plan) {
 		}
 	}
 	if len(gone) > 0 || len(p.heldOn()) > 0 {
+		dropHeld(b, p, gone)
+	}
+}
+
+// releaseOf gives up those of an action that is known not to have happened, but for what has turned
+// true before or was cut short.
+func releaseOf(b *book, p *plan, a *action) {
+	var gone []heldLease
+	for _, l := range a.leases {
+		if l.untilNs != 0 && l.trueNs == 0 && l.cascade != cutShort {
+			gone = append(gone, heldLease{l, a})
+		}
+	}
+	if len(gone) > 0 {
 		dropHeld(b, p, gone)
 	}
 }

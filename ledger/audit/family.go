@@ -38,7 +38,7 @@ type store struct {
 	families shelved[*family] // by id
 	asking   map[string]bool  // plans with declared conditions in force
 	ends     map[string]int64 // when a committed plan gives up the next condition that it holds
-	firstEnd int64            // the first of them, or earlier; 0: there is none
+	endings  endings          // the same in their order, and some that are no more
 	facts    shelved[*fact]   // by key
 	firings  shelved[*firing] // by place
 	shelf    Shelf            // nil: everything stays at hand
@@ -81,7 +81,7 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
-	c.ends = maps.Clone(b.ends)
+	c.ends, c.endings = maps.Clone(b.ends), slices.Clone(b.endings)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c
 }
@@ -297,4 +297,29 @@ func (f *fact) clone() *fact {
 	c := *f
 	c.times, c.runs = slices.Clip(f.times), slices.Clip(f.runs) // further ones are the copy's own
 	return &c
+}
+
+// ending is when a committed plan gives up the next of what it holds.
+type ending struct {
+	ns   int64
+	plan string
+}
+
+// endings are a heap of them.
+type endings []ending
+
+func (h endings) Len() int { return len(h) }
+
+func (h endings) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].ns, h[j].ns), strings.Compare(h[i].plan, h[j].plan)) < 0
+}
+
+func (h endings) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h *endings) Push(x any) { *h = append(*h, x.(ending)) }
+
+func (h *endings) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }
