@@ -367,6 +367,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	if now == failed {
 		releaseOf(b, p, a)
 	}
+	noteReads(b, p)
 	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)

@@ -163,6 +163,7 @@ func (b *book) commitTree(p *plan) {
 	for _, c := range tree {
 		if len(c.heldOn()) > 0 {
 			b.lookPlan(c)
+			noteReads(b, c)
 		}
 	}
 }

@@ -39,11 +39,13 @@ type store struct {
 	asking   map[string]bool  // plans with declared conditions in force
 	ends     map[string]int64 // when a committed plan gives up the next condition that it holds
 	endings  endings          // the same in their order, and some that are no more
-	facts    shelved[*fact]   // by key
-	firings  shelved[*firing] // by place
-	shelf    Shelf            // nil: everything stays at hand
-	name     string           // begins its keys there
-	under    *store           // of a fold on trial: what it began from
+	// of committed plans, by plan and by fact, what their conditions wait for; lists are not changed
+	reads, readers map[string][]string
+	facts          shelved[*fact]   // by key
+	firings        shelved[*firing] // by place
+	shelf          Shelf            // nil: everything stays at hand
+	name           string           // begins its keys there
+	under          *store           // of a fold on trial: what it began from
 }
 
 // newBook is an empty book; name keeps apart the books that share a shelf.
@@ -53,7 +55,8 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
 		programs: programs, ids: new(ids.ByWriter),
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
-			ends: map[string]int64{}, name: name},
+			ends: map[string]int64{}, reads: map[string][]string{}, readers: map[string][]string{},
+			name: name},
 	}
 	b.families = shelved[*family]{
 		shelf: m.Shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand,
@@ -81,6 +84,7 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
+	c.reads, c.readers = maps.Clone(b.reads), maps.Clone(b.readers)
 	c.ends, c.endings = maps.Clone(b.ends), slices.Clone(b.endings)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c

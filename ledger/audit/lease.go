@@ -133,20 +133,24 @@ func counts(programs *triggers.Cache, l *lease) bool {
 }
 
 // noteAsking keeps the list of the plans that have declared conditions in force: a fact
-// is of no interest to any other.
+// is of no interest to any other. Of committed plans there may be many, each of which waits for a
+// few facts: they are listed by those.
 func (b *book) noteAsking(p *plan) {
 	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions,
 		func(a *action) bool { return len(byName(a.leases)) > 0 })
-	if (p.holdsLeases() || len(p.heldOn()) > 0) && asks {
+	if p.holdsLeases() && asks {
 		b.asking[p.id] = true
 	} else {
 		delete(b.asking, p.id)
 	}
+	noteReads(b, p)
 }
 
 // lookFact looks at every lease that may read a fact that has changed.
 func (b *book) lookFact(key string) {
-	for _, id := range slices.Sorted(maps.Keys(b.asking)) {
+	ids := append(slices.Sorted(maps.Keys(b.asking)), b.readers[key]...)
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
 		p := b.plan(id)
 		for _, l := range byName(p.leases) {
 			b.look(p, nil, l, key)
@@ -156,6 +160,7 @@ func (b *book) lookFact(key string) {
 				b.look(p, a, l, key)
 			}
 		}
+		noteReads(b, p)
 	}
 }
 
