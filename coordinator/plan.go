@@ -32,6 +32,10 @@ type PlanSpec struct {
 	// Triggers are standing conditions, name -> CEL; one that turns true unwinds
 	// the plan.
 	Triggers map[string]string
+	// AfterCommit names those of Triggers that are held after the commit, too, until the first undo
+	// window of the plan's actions closes. Without such a window they end with the commit. A child
+	// plan has none.
+	AfterCommit []string
 
 	Labels      map[string]string // what triggers read as plan.labels
 	Concurrency int               // compensations in flight at once; default 8, at most 1024
@@ -285,8 +289,24 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 	if opened.Triggers, err = c.language.triggers("plan", plan.Triggers); err != nil {
 		return nil, err
 	}
+	if err := heldAfter(opened.Triggers, plan.AfterCommit); err != nil {
+		return nil, err
+	}
 	record := &pb.Record{Plan: plan.ID, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}
 	return record, c.check(plan.ID, record)
+}
+
+// heldAfter has the conditions of these names held after the commit.
+func heldAfter(list []*pb.Trigger, names []string) error {
+	for i, name := range names {
+		at := slices.IndexFunc(list, func(t *pb.Trigger) bool { return t.Name == name })
+		if at < 0 {
+			return ledger.Refuse(fmt.Sprintf("plan.after_commit[%d]", i),
+				fmt.Sprintf("%q: there is no such condition", name), "the name of one of triggers")
+		}
+		list[at].AfterCommit = true
+	}
+	return nil
 }
 
 // deadlineNs is when a plan that begins now is undone, in unix ns; 0: never.

@@ -63,6 +63,7 @@ func (s *fold) about(a *action) about { return about{s, a} }
 func (s *State) Apply(e ledger.Entry) Result {
 	f := s.folding(e.Under(s.meta.HolderFold))
 	f.advance()
+	f.endLeases()
 	result := f.applyEntry()
 	switch result.Verdict {
 	case Effective, Repeated:
@@ -225,9 +226,9 @@ func hasWork(r *rowspb.PlanRow) bool {
 		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked || commitWork(r)
 	case rowspb.Phase_PHASE_COMMITTED:
 		if child(r) {
-			return keeps(r) && (r.Turned != nil && !r.Turned.Clocked || commitWork(r))
+			return keeps(r) && (r.Turned != nil && !r.Turned.Clocked || commitWork(r)) || turnedSince(r)
 		}
-		return !r.Retired
+		return !r.Retired || turnedSince(r)
 	case rowspb.Phase_PHASE_UNWINDING:
 		return len(r.Parked) > 0 || len(r.Reported) > 0 || len(r.Duplicated) > 0 ||
 			len(r.Ready) > 0 && r.InFlight < concurrency(r) ||

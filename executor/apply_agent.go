@@ -337,6 +337,9 @@ func (s about) outcomeOf() Result {
 	wantVerdict(a)
 	s.tellDoubted()
 	a.evaluateAction(s.e.Address)
+	if now == rowspb.Outcome_OUTCOME_FAILED {
+		releaseOf(a)
+	}
 	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too
 		s.outcome(s.plan(p.row.UndoneAs))
 	}
@@ -414,7 +417,7 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 		s.commitLater(p)
 	default:
 		p.row.Committed = s.e.Address
-		p.commitRoot()
+		p.commitRoot(s.e.Address)
 	}
 	return effective
 }

@@ -61,7 +61,7 @@ func (s *fold) applyExecutor() Result {
 	case *pb.Record_UnwindStarted:
 		return s.unwindStarted(p, k.UnwindStarted)
 	case *pb.Record_HeldSetRetired:
-		return p.heldSetRetired(k.HeldSetRetired)
+		return s.heldSetRetired(p, k.HeldSetRetired)
 	case *pb.Record_PlanEnded:
 		return s.planEnded(p, k.PlanEnded)
 	case *pb.Record_PlanRewound:
@@ -215,6 +215,9 @@ func (s *fold) leaseFired(p *plan, k *pb.LeaseFired) Result {
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = a.verdictText()
 	}
+	if p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) {
+		return s.firedSince(p, a, l, f, reason)
+	}
 	if p.row.Phase == rowspb.Phase_PHASE_COMMITTED { // a child's held set is its root's
 		to, part := p.root(), back{}
 		if l.OfAction {
@@ -348,7 +351,7 @@ func (s about) quarantined(k *pb.ActionQuarantined) Result {
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
 	a.settle(rowspb.Undo_UNDO_QUARANTINED, s.e.Address)
-	a.plan.page(a, api.PageQuarantined, k.Reason, s.e.Address)
+	a.plan.page(a, api.PageQuarantined, k.Reason+waitingSince(a.plan), s.e.Address)
 	return effective
 }
 

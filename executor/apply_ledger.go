@@ -258,6 +258,8 @@ func (p *plan) needsItsKey() string {
 		return "plan " + p.id + " is held by plan " + p.root().id + ", of which it is a part"
 	case !closed(p.row.Phase):
 		return "plan " + p.id + " is " + stateName(p.row)
+	case treeHoldsOn(p.root()):
+		return "plan " + p.root().id + " holds conditions after its commit, which may undo it"
 	}
 	return ""
 }

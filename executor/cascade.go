@@ -129,7 +129,7 @@ func (p *plan) firing(a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.T
 		if held == nil {
 			return nil, triggers.Unknown
 		}
-		now := held.Evaluate(s.meta.TimeNs, s.memory.View())
+		now := held.Evaluate(asOf(l, s.meta.TimeNs), s.memory.View())
 		if now.Truth != triggers.True {
 			return nil, now.Truth
 		}
@@ -149,8 +149,10 @@ func (s *fold) claimed(p *plan, lease string, depth uint32,
 	n := s.number(p.id, s.e.Record.Action)
 	l, a := p.lease(rows.Lease{Plan: p.id, N: n, Name: lease})
 	switch {
-	case !armed(p.row):
+	case !armed(p.row) && l.GetUntilNs() == 0:
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
+	case !armed(p.row) && waitsForPart(p):
+		return nil, nil, nil, void("a part of plan %s is being undone", p.id)
 	case p.row.Fired != nil:
 		return nil, nil, nil,
 			void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
@@ -168,6 +170,11 @@ func (s *fold) claimed(p *plan, lease string, depth uint32,
 		!samePlace(s.e.Record.Cause, t.At, s.e) {
 		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id,
 			ledger.FormatAddress(t.At), ledger.FormatAddress(s.e.Record.Cause))
+	}
+	if !armed(p.row) {
+		if why := notFirst(p, a, l); why != "" {
+			return nil, nil, nil, void("%s", why)
+		}
 	}
 	f, truth := p.firing(a, l)
 	switch {
@@ -266,7 +273,7 @@ func (s *fold) cascadeCut(p *plan, k *pb.CascadeCut) Result {
 	case standing(l.Name) != "" || f.Depth < 2:
 		return void("lease %s of plan %s turned by no cascade", k.Lease, p.id)
 	}
-	l.Cascade = rowspb.Cascade_CASCADE_CUT
+	l.Cascade, l.TurnedNs = rowspb.Cascade_CASCADE_CUT, 0
 	if a != nil {
 		a.change()
 	}
@@ -286,6 +293,9 @@ func (s *fold) cascadeCut(p *plan, k *pb.CascadeCut) Result {
 		k.Why), s.e.Address)
 	p.touch()
 	p.evaluatePlan(s.e.Address) // another lease may have turned after this one
+	if p.row.HeldOn > 0 {
+		s.endOf(p)
+	}
 	return effective
 }
 

@@ -143,6 +143,9 @@ func (s *fold) cascadeAnswered(p *plan, k *pb.CascadeAnswered) Result {
 		p.row.Cascaded = 0
 		p.evaluatePlan(s.e.Address)
 	}
+	if p.row.HeldOn > 0 {
+		s.endOf(p) // the answer may have come after its window
+	}
 	return effective
 }
 

@@ -39,10 +39,10 @@ func CheckRows(t testing.TB, kv rows.KV) error {
 	indexes := map[string]bool{} // rows of the kinds d, h, y, x, c, q that there must be
 	plans, actions := rowsOf(t, kv)
 	for _, p := range plans {
-		if err := checkPlanRows(p, actions[p.id], want, indexes); err != nil {
+		if err := checkPlanRows(p, actions[p.id], s.meta.TimeNs, want, indexes); err != nil {
 			return fmt.Errorf("plan %s: %w", p.id, err)
 		}
-		if hasWork(p.row) && !s.plan(p.id).heldByOrphans() {
+		if q := s.plan(p.id); hasWork(p.row) && !q.heldByOrphans() && !(turnedSince(p.row) && waitsForPart(q)) {
 			indexes[string(append(rows.Todo.Prefix(), todoPlan+p.id...))] = true
 		}
 	}
@@ -66,7 +66,7 @@ func CheckRows(t testing.TB, kv rows.KV) error {
 	if m.Faulty != faulty {
 		return fmt.Errorf("%d leases and nodes in error, counted %d", m.Faulty, faulty)
 	}
-	for _, kind := range []byte("dhyxcqt") {
+	for _, kind := range []byte("dhyxcqtW") {
 		for k := range kv.Scan([]byte{kind}, rows.After([]byte{kind})) {
 			if kind == 't' && k[1] != todoPlan[0] {
 				continue
@@ -152,7 +152,7 @@ func checkFacts(s *State) error {
 	return nil
 }
 
-func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[string]bool) error {
+func checkPlanRows(p *plan, list []*action, nowNs int64, want *rowspb.Meta, indexes map[string]bool) error {
 	r := p.row
 	var c recount
 	leaseIndexes(p.id, 0, r.Leases, indexes)
@@ -172,6 +172,9 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 		}
 	}
 	c.conditions += declared(r.Leases)
+	if err := checkHeldOn(p, list, nowNs, want, indexes); err != nil {
+		return err
+	}
 	c.phase(p, want, indexes)
 	claimed := slices.ContainsFunc(r.Orphans, func(o *rowspb.Orphan) bool { return !o.Answered && !o.Withdrawn })
 	if (c.quarantined > 0 || claimed) && !ordered(r) { // a commit waits for its owner, or an act that was refused
@@ -231,8 +234,40 @@ func checkCuts(p *plan, list []*action) error {
 	}
 	slices.Sort(have)
 	slices.Sort(want)
-	if !slices.Equal(have, want) || len(want) > 0 && !armed(p.row) {
+	if !slices.Equal(have, want) || len(want) > 0 && !armed(p.row) && p.row.HeldOn == 0 {
 		return fmt.Errorf("leases %v are cut, and %v wait; the plan is %s", have, want, p.row.Phase)
+	}
+	return nil
+}
+
+// checkHeldOn recounts what a plan holds after its commit, and when the next of it ends.
+func checkHeldOn(p *plan, list []*action, nowNs int64, want *rowspb.Meta, indexes map[string]bool) error {
+	count, first := uint32(0), int64(0)
+	note := func(leases []*rowspb.LeaseRow) {
+		for _, l := range leases {
+			if l.UntilNs == 0 {
+				continue
+			}
+			count++
+			if l.UntilNs > nowNs && (first == 0 || l.UntilNs < first) {
+				first = l.UntilNs
+			}
+		}
+	}
+	note(p.row.Leases)
+	for _, a := range list[1:] {
+		note(a.row.Leases)
+	}
+	want.Conditions += uint64(count)
+	if ns := p.row.EndsNs; ns != 0 && ns <= nowNs {
+		first = ns // more windows have closed than one record gives up; it is next
+	}
+	if count != p.row.HeldOn || first != p.row.EndsNs || count > 0 && p.row.Phase != rowspb.Phase_PHASE_COMMITTED {
+		return fmt.Errorf("%s, holds %d conditions, the first until %d; counted %d, %d", p.row.Phase, p.row.HeldOn,
+			p.row.EndsNs, count, first)
+	}
+	if first != 0 {
+		indexes[string(rows.Endings.Key(rows.Numbered{N: uint64(first), Name: p.id}))] = true
 	}
 	return nil
 }

@@ -3,9 +3,13 @@ package executor
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
+	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Child plans. A child is one entry in its parent's order, after the action that
@@ -136,6 +140,7 @@ func (p *plan) follow(from rowspb.Phase) {
 	}
 	parent.touch()
 	parent.root().touch()
+	touchHeld(parent.root())
 	a.row.Note = ""
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_OPEN: // back at a savepoint of its own, but the parent unwinds all of it
@@ -256,4 +261,177 @@ func (p *plan) detachChildren() {
 		c.row.ParentEntry = 0
 		c.touch()
 	}
+}
+
+// What has turned true of a committed tree is undone, whichever of it fires, and whoever else asks
+// for an undo first: the plan that undoes the tree reaches all of it.
+
+// keepTurned keeps that a condition which is held after the commit has turned true.
+func keepTurned(p *plan, l *rowspb.LeaseRow) {
+	if l.UntilNs != 0 && l.TurnedNs == 0 {
+		l.TurnedNs = p.s.meta.TimeNs
+	}
+}
+
+// eachOfTree calls f for a committed root, and for each part of it, in order.
+func eachOfTree(root *plan, f func(*plan)) {
+	f(root)
+	root.descendants(func(p *plan) bool {
+		f(p)
+		return true
+	})
+}
+
+// firstSince is the plan of a committed tree a condition of which has turned true first, at a
+// record; nil: none has. Of several at one record it is the first of the tree.
+func firstSince(root *plan) (first *plan) {
+	eachOfTree(root, func(p *plan) {
+		if turnedSince(p.row) && (first == nil || turnedLater(first.row.Turned, p.row.Turned)) {
+			first = p
+		}
+	})
+	return first
+}
+
+// turnedLater reports whether a condition turned true at a later record than another one. What has
+// no sequence yet is of the commit that is being decided.
+func turnedLater(a, b *rowspb.Turned) bool {
+	if new := a.At.GetSequence() == 0; new != (b.At.GetSequence() == 0) {
+		return new
+	}
+	return laterThan(a.At, b.At)
+}
+
+// notFirst says which condition of a committed tree has turned true before this one, if this one
+// reads no clock, or "".
+func notFirst(p *plan, a *action, l *rowspb.LeaseRow) string {
+	first := firstSince(p.root())
+	t := turnOf(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name})
+	if first == nil || t != nil && (t.Clocked || !turnedLater(t, first.row.Turned)) {
+		return ""
+	}
+	if held := p.hold(a, l); t == nil && held != nil && held.ReadsClock() {
+		return ""
+	}
+	return "lease " + first.row.Turned.Lease + " of plan " + first.id + " turned true at " +
+		ledger.FormatAddress(first.row.Turned.At)
+}
+
+// toldNs is the instant at which a record was made: by the guarded clock of its holder, or by its
+// stamp. Logical time is later where an earlier stamp was.
+func toldNs(s *fold) int64 {
+	if s.e.Source.Class == ledger.ClassExecutor {
+		return min(s.e.Record.EpochNs, s.meta.TimeNs)
+	}
+	return min(s.e.StampNs, s.meta.TimeNs)
+}
+
+// owed reports whether a condition of a committed tree has turned true, and waits to be fired. One
+// on the clock is asked: its holder may be late. It may not be early (I16).
+func owed(s *fold, p *plan, a *action, l *rowspb.LeaseRow) bool {
+	held := p.hold(a, l)
+	switch {
+	case l.Fired || stopped(l) || held == nil:
+		return false
+	case !held.ReadsClock():
+		return l.TurnedNs != 0
+	}
+	told := toldNs(s)
+	return l.TurnedNs != 0 && l.TurnedNs <= told ||
+		held.Evaluate(asOf(l, told), s.memory.View()).Truth == triggers.True
+}
+
+// widened is what an undo of a committed root reaches, by the numbers of its actions: what it was
+// asked to, and what the conditions undo that have turned true by now; more names the first of them
+// that reaches further.
+func widened(s *fold, root *plan, to back) (reached []bool, more string) {
+	reached = make([]bool, root.row.Actions+1)
+	first, all := firstOf(root, to), true
+	asked := root.reach(to, first)
+	for n := uint32(1); n <= root.row.Actions; n++ {
+		reached[n] = n >= first && asked(n)
+		all = all && (reached[n] || settled(root.action(n).row.Undo))
+	}
+	from, further := root.row.Actions+1, 0
+	sources := map[uint32]bool{}
+	eachOfTree(root, func(p *plan) {
+		eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) {
+			n := uint32(0) // all of the root
+			if l.OfAction {
+				_, part := a.committedAs(true)
+				n = root.s.number(root.id, part.action)
+			}
+			if all || l.OfAction && reached[n] || !owed(s, p, a, l) {
+				return
+			}
+			if further++; further == 1 {
+				more = "; also for lease " + treeLease(root, p, a, l)
+			}
+			from, sources[n] = min(from, n), true
+		})
+	})
+	if further > 1 {
+		more += fmt.Sprintf(", and %d more", further-1)
+	}
+	spread(root, from, sources, reached)
+	return reached, more
+}
+
+// treeLease is a lease as the plan names it that undoes a committed root.
+func treeLease(root, p *plan, a *action, l *rowspb.LeaseRow) string {
+	name := l.Name
+	if a != nil {
+		name += " of action " + a.fixed.Id
+	}
+	if p != root {
+		name += " (child plan " + p.id + ")"
+	}
+	return name
+}
+
+// spread adds to what is reached some actions of a plan, or all of it (0), and what came after.
+func spread(p *plan, from uint32, sources map[uint32]bool, reached []bool) {
+	for n := max(from, 1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		of := a.fixed.DutyOf
+		owes := of != 0 && (reached[of] || settled(p.action(of).row.Undo) || a.row.Extra)
+		reached[n] = reached[n] || sources[0] || sources[n] || owes ||
+			slices.ContainsFunc(a.fixed.Before, func(m uint32) bool { return reached[m] })
+	}
+}
+
+// letGo gives up all that a committed tree holds.
+func letGo(root *plan) {
+	eachOfTree(root, func(p *plan) {
+		if p.row.HeldOn == 0 {
+			return
+		}
+		eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) { releaseHeld(p, a, l) })
+		p.uncut(rowspb.Cascade_CASCADE_NONE, anyCut)
+		p.row.Turned, p.row.Behind = nil, nil
+		endsAt(p)
+	})
+}
+
+// touchHeld looks again at what a committed tree holds when a part of it has ended.
+func touchHeld(root *plan) {
+	if root.row.Phase != rowspb.Phase_PHASE_COMMITTED || waitsForPart(root) {
+		return
+	}
+	eachOfTree(root, func(p *plan) {
+		if p.row.HeldOn == 0 {
+			return
+		}
+		p.touch()
+		eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) {
+			at := rows.Instant{Ns: l.WakeNs, Kind: rows.DueLease,
+				Lease: rows.Lease{Plan: p.id, N: number(a), Name: l.Name}}
+			if l.Node != nil {
+				at = rows.Instant{Ns: p.s.nodeRow(l.Node).GetWakeNs(), Kind: rows.DueNode, Node: l.Node}
+			}
+			if at.Ns != 0 {
+				p.s.due.AskAgain(rows.Due.Key(at))
+			}
+		})
+	})
 }

@@ -346,17 +346,19 @@ func (p *plan) uncommitted() (why string) {
 }
 
 // commitRoot retires the held set of a root and of all that is part of it, at once.
-func (p *plan) commitRoot() {
+func (p *plan) commitRoot(at *pb.Address) {
 	p.row.Turned, p.row.Behind = nil, nil
 	p.row.InDoubt = p.inDoubt()
 	p.row.EndedNs = p.s.meta.TimeNs
+	holdOn(p)
 	p.row.RetiredCount = p.retire()
 	p.phase(rowspb.Phase_PHASE_COMMITTED)
+	lookOn(p, at)
 }
 
 // heldSetRetired follows the commit of a root, or makes one that has waited; that
 // retires what is part of it, too.
-func (p *plan) heldSetRetired(k *pb.HeldSetRetired) Result {
+func (s *fold) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 	names, late := p.row.InDoubt, p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 	switch {
 	case late && p.uncommitted() != "":
@@ -370,7 +372,7 @@ func (p *plan) heldSetRetired(k *pb.HeldSetRetired) Result {
 		return void("it names %q in doubt, and these are %q", k.InDoubt, names)
 	}
 	if late {
-		p.commitRoot()
+		p.commitRoot(s.e.Address)
 	}
 	p.row.Retired, p.row.InDoubt = true, nil
 	p.tell(ledger.StateCommitted)
@@ -384,6 +386,23 @@ func commitWork(r *rowspb.PlanRow) bool {
 	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
 		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE &&
 			!orphaned(r)
+}
+
+// closingStep takes the next step of a plan whose commit waits or was made.
+func (d *decider) closingStep(p *plan) bool {
+	switch t := p.row.Turned; {
+	case p.row.Fired != nil:
+		return d.unwind(p)
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !child(p.row) && !p.row.Retired:
+		return d.retire(p, p.row.RetiredCount, p.row.InDoubt)
+	case t != nil && !t.Clocked:
+		if turnedSince(p.row) {
+			return !waitsForPart(p) && d.fireTurned(firstSince(p.root()))
+		}
+		return d.fireTurned(p)
+	default:
+		return (child(p.row) || p.row.Phase == rowspb.Phase_PHASE_COMMITTING) && d.commitStep(p)
+	}
 }
 
 // commitStep takes the next step of a commit that waits.

@@ -221,15 +221,7 @@ func (d *decider) step(p *plan) bool {
 		}
 		return d.fireTurned(p)
 	case rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED:
-		switch t := p.row.Turned; {
-		case p.row.Fired != nil:
-			return d.unwind(p)
-		case t != nil && !t.Clocked:
-			return d.fireTurned(p)
-		case child(p.row) || p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
-			return d.commitStep(p)
-		}
-		return d.retire(p, p.row.RetiredCount, p.row.InDoubt)
+		return d.closingStep(p)
 	case rowspb.Phase_PHASE_UNWINDING:
 		return d.unwindStep(p)
 	default:
@@ -402,9 +394,12 @@ const heldAgain = int64(100e6)
 
 func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	l, a := p.lease(ref)
+	idle := l == nil || l.WakeNs != ns || !isHeld(p, l)
 	switch {
-	case l == nil || l.WakeNs != ns || !armed(p.row) || p.row.Fired != nil || d.full():
+	case idle || p.row.Fired != nil || d.full():
 		return d.in.EpochNs
+	case !armed(p.row) && waitsForPart(p):
+		return d.partAgain(p)
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
 	}
@@ -416,13 +411,13 @@ func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	if held == nil {
 		return 0
 	}
-	result := d.state.answerAt(held, d.in.EpochNs)
+	result := d.state.answerAt(held, asOf(l, d.in.EpochNs), asOf(l, d.state.meta.TimeNs))
 	if result.Truth == triggers.True {
-		result = held.Evaluate(d.in.EpochNs, d.state.memory.View())
+		result = held.Evaluate(asOf(l, d.in.EpochNs), d.state.memory.View())
 		return d.fireDue(p, a, l, readingsOf(result.Readings), p.row.Opened)
 	}
 	again := int64(0) // only a fact can change it now, and facts wake it themselves
-	if result.WakeNs > d.in.EpochNs {
+	if result.WakeNs > d.in.EpochNs && asOf(l, result.WakeNs) == result.WakeNs {
 		again = result.WakeNs
 	}
 	if turned != nil && (again == 0 || turned.Ns < again) {

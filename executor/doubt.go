@@ -336,3 +336,18 @@ func (s about) tellPresence(presence, why string) {
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
 		Action: s.a.fixed.Id, Presence: presence, Reason: why})
 }
+
+// releaseOf gives up the conditions of an action that are held after the commit, as it is known not
+// to have happened: there is nothing that they could undo. What has turned true before stays.
+func releaseOf(a *action) {
+	p := a.plan
+	if p.row.HeldOn == 0 {
+		return
+	}
+	for _, l := range a.row.Leases {
+		if l.UntilNs != 0 && l.TurnedNs == 0 && l.Cascade != rowspb.Cascade_CASCADE_CUT {
+			releaseHeld(p, a, l)
+		}
+	}
+	endsAt(p)
+}

@@ -204,7 +204,9 @@ func inTime(p *plan, l *rowspb.LeaseRow) bool {
 
 // live reports whether a lease waits for its condition; for extra effects an answer fires it.
 func (p *plan) live(a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
-	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && !isDuplicate(l) &&
+	held := armed(p.row) || l.UntilNs > p.s.meta.TimeNs ||
+		l.UntilNs != 0 && l.Cascade == rowspb.Cascade_CASCADE_RESUMED
+	return held && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && !isDuplicate(l) &&
 		turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
@@ -239,12 +241,13 @@ func (p *plan) evaluate(a *action, l *rowspb.LeaseRow, at *pb.Address) {
 func (p *plan) consider(a *action, l *rowspb.LeaseRow, ref rows.Lease,
 	held *triggers.Held, at *pb.Address) {
 	s := p.s
-	result := s.ask(held, s.meta.TimeNs)
+	result := s.ask(held, asOf(l, s.meta.TimeNs))
 	if result.Truth == triggers.True {
 		clocked := held.ReadsClock()
-		full := held.Evaluate(s.meta.TimeNs, s.memory.View())
+		full := held.Evaluate(asOf(l, s.meta.TimeNs), s.memory.View())
 		p.turn(ref, at, clocked, full.Readings)
 		p.noteTurning(ref, l, full.Keys)
+		keepTurned(p, l)
 		p.mark(a)
 		if clocked {
 			s.index(ref, l, wakeNow, nil, false)
@@ -408,23 +411,18 @@ func (s *State) setFaulty(key []byte, on bool) {
 
 // disarmPlan gives up the leases that a plan holds for itself.
 func (p *plan) disarmPlan() {
-	for _, l := range p.row.Leases {
-		p.s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
-	}
+	dropLeases(p, nil, p.row.Leases)
 	p.uncut(rowspb.Cascade_CASCADE_NONE, ofPlan)
 	p.touch()
 }
 
 // disarm gives up all leases of a plan: it committed, or its unwind began.
 func (p *plan) disarm() {
-	s := p.s
 	p.disarmPlan()
 	p.dropWarnings()
 	for _, n := range p.row.Watchers {
 		a := p.action(n)
-		for _, l := range a.row.Leases {
-			s.index(rows.Lease{Plan: p.id, N: n, Name: l.Name}, l, 0, nil, false)
-		}
+		dropLeases(p, a, a.row.Leases)
 		a.change()
 	}
 	p.uncut(rowspb.Cascade_CASCADE_NONE, anyCut)

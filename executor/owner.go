@@ -314,3 +314,11 @@ func orWorker(name string) string {
 	}
 	return name
 }
+
+// waitingSince tells the owner of a part of a committed tree that conditions wait for its end.
+func waitingSince(p *plan) string {
+	if root := p.root(); root.row.Phase == rowspb.Phase_PHASE_COMMITTED && treeHoldsOn(root) {
+		return "; until then no condition undoes plan " + root.id + ", which is committed"
+	}
+	return ""
+}

@@ -333,7 +333,7 @@ func (l *Lease) Cascade() string { return cascadeName(l.Row.Cascade) }
 
 // Rests reports whether the lease is not asked, as its plan and its action are now.
 func (l *Lease) Rests() bool {
-	return inTime(l.p, l.Row) || !armed(l.p.row) || l.a != nil && settled(l.a.row.Undo)
+	return inTime(l.p, l.Row) || !isHeld(l.p, l.Row) || l.a != nil && settled(l.a.row.Undo)
 }
 
 // Turned reports whether the lease has turned true and waits to be fired.
@@ -413,11 +413,11 @@ func (r *Reading) again(key []byte, clock int64) int64 {
 		return r.calls(ns, kind, ref)
 	}
 	p := r.s.plan(ref.Plan)
-	if p == nil || !armed(p.row) || p.row.Fired != nil {
+	if p == nil || p.row.Fired != nil {
 		return 0
 	}
 	l, a := p.lease(ref)
-	if l == nil || l.WakeNs != ns {
+	if l == nil || l.WakeNs != ns || !isHeld(p, l) {
 		return 0
 	}
 	again := int64(0)
@@ -435,14 +435,14 @@ func (r *Reading) again(key []byte, clock int64) int64 {
 	return again
 }
 
-// trueAt is ns where a condition is true by the clock, and else when time alone
-// could make it so, or 0.
+// trueAt is ns where a condition is true by the clock, and else when time alone could, or 0.
 func (r *Reading) trueAt(p *plan, a *action, l *rowspb.LeaseRow, ns, clock int64) int64 {
 	condition, err := compiling(r.s).Condition(conditionOf(p, a, l))
 	if err != nil {
 		return 0
 	}
-	result := r.s.answerAt(condition.Hold(scopeOf(p, a, l)), clock)
+	held := condition.Hold(scopeOf(p, a, l))
+	result := r.s.answerAt(held, asOf(l, clock), asOf(l, r.s.meta.TimeNs))
 	if result.Truth == triggers.True {
 		return ns
 	}

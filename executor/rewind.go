@@ -317,7 +317,17 @@ func firstOf(p *plan, to back) uint32 {
 // undoCommitted opens the plan that undoes a committed one, or a part of it (staysCommitted), and
 // tells the agent.
 func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
-	u := s.copyCommitted(p, p.id+undoneSuffix, p.reach(to, firstOf(p, to)), "")
+	u, reason := s.openUndoer(p, to, reason)
+	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+}
+
+// openUndoer makes that plan, of which nothing is asked yet, and tells the whole reason. The
+// committed one holds no conditions any more: it is undone once.
+func (s *fold) openUndoer(p *plan, to back, reason string) (*plan, string) {
+	reached, more := widened(s, p, to)
+	reason += more
+	letGo(p)
+	u := s.copyCommitted(p, p.id+undoneSuffix, func(n uint32) bool { return reached[n] }, "")
 	u.row.Phase = rowspb.Phase_PHASE_OPEN
 	s.meta.Ended--
 	s.meta.Open++
@@ -325,7 +335,22 @@ func (s *fold) undoCommitted(p *plan, to back, reason string) Result {
 	u.armPlan(s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
 		Reason: reason, UndoneAs: u.id})
-	return s.signal(u, rowspb.Signal_SIGNAL_CANCELLED, reason, back{})
+	return u, reason
+}
+
+// firedSince has a committed tree undone, or the part that a condition is about.
+func (s *fold) firedSince(p *plan, a *action, l *rowspb.LeaseRow, f *rowspb.Firing,
+	reason string) Result {
+	root, part := p.root(), back{}
+	if l.OfAction {
+		_, part = a.committedAs(true)
+	}
+	if root != p {
+		reason += " (child plan " + p.id + ")"
+	}
+	u, reason := s.openUndoer(root, part, reason)
+	s.passOn(u, f, reason, back{})
+	return effective
 }
 
 // unfinished finds a child plan that is being undone by itself: what its agent did

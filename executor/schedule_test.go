@@ -54,6 +54,8 @@ import (
 //	lone:x                        a forward without its registration
 //	judge:a=block  =block*        a verdict, which says that it undoes the plan
 //	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
+//	a:held  a:held*               the same, held after the commit, too
+//	a:timer=1m                    a condition on the clock, held after the commit, too
 //	undo:!a                       an operator has a and what came after it undone
 //	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -154,7 +156,7 @@ func (s *schedule) play(line string) {
 
 func (s *schedule) word(word string) []Result {
 	s.t.Helper()
-	if plan, rest, ok := strings.Cut(word, "/"); ok && len(plan) == 1 {
+	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(plan) {
 		s.plan = plan
 		defer func() { s.plan = "p" }()
 		word = rest
@@ -325,12 +327,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
 	case "sealed":
 		c.Sealed = true
-	case "own", "own*":
-		t := when("own", `"`+id+`" in facts`)
-		if name == "own" {
-			t.Scope = pb.Scope_SCOPE_UNSPECIFIED
-		}
-		c.Triggers = append(c.Triggers, t)
+	case "own", "own*", "held", "held*", "timer":
+		c.Triggers = append(c.Triggers, condition(name, value, id))
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
 	case "askme":
@@ -379,6 +377,20 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		return false
 	}
 	return true
+}
+
+// condition is what a mark says that undoes an action, or its plan.
+func condition(name, value, id string) *pb.Trigger {
+	if name == "timer" {
+		return &pb.Trigger{Name: name, AfterCommit: true,
+			Condition: `elapsed(action.at, duration("` + value + `"))`}
+	}
+	t := when(strings.TrimSuffix(name, "*"), `"`+id+`" in facts`)
+	if t.Name == name {
+		t.Scope = pb.Scope_SCOPE_UNSPECIFIED
+	}
+	t.AfterCommit = t.Name == "held"
+	return t
 }
 
 // by appends an operator's record about the plan of the word.

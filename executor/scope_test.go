@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -382,4 +383,311 @@ func TestAPreviewOfAPart(t *testing.T) {
 	if err != nil || shown.Refused == "" {
 		t.Errorf("%+v, %v", shown, err)
 	}
+}
+
+// TestAConditionIsHeldAfterTheCommit until the first undo window closes of what it would undo, by the
+// plan of its own that a verdict would open; one that was true before refuses the commit.
+func TestAConditionIsHeldAfterTheCommit(t *testing.T) {
+	const abc = "open a a+ b:held+for=1m b+ c c+ "
+	for _, c := range []struct{ name, play, want string }{
+		{"the action, and what came after it", abc + "commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"the plan", "open a a+ b:held*+for=1m b+ c c+ commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b a]"},
+		{"before its holder has read the commit", abc + "commit fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"once", abc + "commit turn fact:b=1 turn forget:b fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"true before", abc + "fact:b=1 !commit turn", "open: a=held b=compensated c=compensated [c b]"},
+		{"true no more", abc + "fact:b=1 forget:b !commit turn",
+			"open: a=held b=compensated c=compensated [c b]"},
+		{"at the last instant", abc + "commit turn @59s999ms fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"when the window has closed", abc + "commit turn @60s fact:b=1 turn @2m",
+			"committed: a=retired b=retired c=retired []"},
+		{"in its window, and its holder came after it",
+			abc + "commit turn @59s fact:b=1 @61s turn @2m",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"of what has none", "open a a+ b:own b+ c c+ commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"the window of what came after it closes first",
+			"open a a+ b:held+for=1h b+ c:for=1m c+ commit turn @61s fact:b=1 turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"the window of what came before it does not matter",
+			"open a:for=1m a+ b:held+for=1h b+ c c+ commit turn @61s fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"of an action that did not happen", "open a a+ b:held+for=1m b- c c+ commit turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired []"},
+		{"two of them", "open a a+ b:held+for=1m b+ c:held+for=1m c+ commit turn fact:c=1 turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"two of them, at once",
+			"open a a+ b:held+for=1m b+ c:held*+for=1m c+ commit turn fact:c=1 fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c b a]"},
+		{"after a request", abc + "commit turn undo:!c turn fact:b=1 turn",
+			"committed: a=retired b=retired c=retired [c]"},
+		{"then a request", abc + "commit turn fact:b=1 turn !undo:!a turn",
+			"committed: a=retired b=retired c=retired [c b]"},
+		{"of a commit that waited", "open a:probe a? b:held+for=1h b+ a.probe=present commit turn @1m fact:b=1 turn",
+			"committed: a=retired b=retired [b]"},
+		{"of a child", "open a a+ q/open^a q/b:held+for=1m q/b+ q/c q/c+ q/commit d d+ commit turn fact:b=1 turn",
+			"committed: a=retired plan:q=retired d=retired [d c b]"},
+		{"of a child, before the commit of its root",
+			"open a a+ q/open^a q/b:held+for=1m q/b+ q/commit d d+ fact:b=1 turn",
+			"open: a=held plan:q=compensated d=compensated [d b]"},
+		{"of a child, the plan", "open a a+ q/open^a q/b:held*+for=1m q/b+ q/commit d d+ commit turn fact:b=1 turn",
+			"committed: a=retired plan:q=retired d=retired [d b a]"},
+		{"beside a part that is being undone",
+			"open a a+ q/open^a q/c q/c- q/fail turn b:held+for=1m b+ commit turn q/c+ fact:b=1 turn",
+			"committed: a=retired plan:q=compensated b=retired [c~1 b]"},
+		{"of a child, when its window has closed",
+			"open a a+ q/open^a q/b:held+for=1m q/b+ q/commit d d+ commit turn @61s fact:b=1 turn",
+			"committed: a=retired plan:q=retired d=retired []"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			if s.play(c.play); s.outcome() != c.want {
+				t.Errorf("%s\n%s\nwant %s", c.play, s.outcome(), c.want)
+			}
+			if strings.Contains(c.play, "@61s") || strings.Contains(c.play, "fact:b=1 turn") {
+				if held := s.state.Meta().Conditions; held != 0 && s.show("p").HeldConditions == 0 {
+					t.Errorf("%d conditions are counted as held", held)
+				}
+			}
+		})
+	}
+}
+
+// TestWhyACommittedPlanIsUndoneForACondition: what turned, of the plan and of the one that undoes it;
+// the agent is told, and what is held is shown.
+func TestWhyACommittedPlanIsUndoneForACondition(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b:held+for=1m b+ commit turn")
+	if p := s.show("p"); p.HeldConditions != 1 || p.HeldUntilNs != p.EndedNs+int64(time.Minute) {
+		t.Errorf("%d conditions, until %d", p.HeldConditions, p.HeldUntilNs)
+	}
+	s.play("!erase")
+	s.play("fact:b=1 turn")
+	const reason = `lease held: "b" in facts`
+	if said := s.state.Notices(); !slices.ContainsFunc(said, func(n Notice) bool {
+		return n.Plan == "p" && n.State == ledger.StateCommitted && n.UndoneAs == "p~1" && n.Reason == reason
+	}) {
+		t.Errorf("%+v", said)
+	}
+	for _, plan := range []string{"p", "p~1"} {
+		why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
+		if err != nil || len(why.Steps) != 1 || why.Steps[0].Lease != "held" || why.Steps[0].Action != "b" ||
+			why.Steps[0].Plan != "p" {
+			t.Errorf("%s: %+v, %v", plan, why.Steps, err)
+		}
+	}
+	if p := s.show("p"); p.HeldConditions != 0 || p.UndoneAs != "p~1" || s.show("p~1").Reason != reason {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestAConditionOnTheClockIsAskedAsOfItsLastInstant: what came true inside the window is undone, also
+// when its holder comes after it, or others have written since; what comes true with its end is not.
+func TestAConditionOnTheClockIsAskedAsOfItsLastInstant(t *testing.T) {
+	for _, c := range []struct{ timer, first, want string }{
+		{"59s", "turn", "committed: a=retired b=retired c=retired [c]"},
+		{"59s", "fact:z=1 turn", "committed: a=retired b=retired c=retired [c]"},
+		{"60s", "turn", "committed: a=retired b=retired c=retired []"},
+		{"60s", "fact:z=1 turn", "committed: a=retired b=retired c=retired []"},
+	} {
+		s := newSchedule(t)
+		s.play("open a a+ b:timer=" + c.timer + "+for=1m b+ c c+ commit turn")
+		s.now += int64(2 * time.Minute)
+		if s.play(c.first); s.outcome() != c.want {
+			t.Errorf("%s, %s: %s", c.timer, c.first, s.outcome())
+		}
+	}
+}
+
+// TestWhatHasTurnedSinceTheCommitIsUndone, whoever asks first, and whatever the plans are called: an
+// undo of less does not lose it.
+func TestWhatHasTurnedSinceTheCommitIsUndone(t *testing.T) {
+	const abc = "open a a+ b:held*+for=1h b+ c c+ commit turn "
+	const tree = "open a:held*+for=1h a+ d d+ NAME/open^d NAME/b:held+for=1h NAME/b+ NAME/commit commit turn "
+	const timer = "open a a+ b:timer=30s+for=1h b+ c c+ commit turn "
+	for _, c := range []struct{ play, want, end, reason string }{
+		{abc + "fact:b=1 judge:c=block turn", "[c b a]", "compensated",
+			"verdict block on action c by compliance: policy 7; also for lease held of action b"},
+		{abc + "fact:b=1 undo:!c turn", "[c b a]", "compensated", "; also for lease held of action b"},
+		{abc + "fact:b=1 forget:b undo:!c turn", "[c b a]", "compensated", "; also for lease held of action b"},
+		{abc + "judge:c=block fact:b=1 turn", "[c]", "compensated", "verdict block on action c by compliance: policy 7"},
+		{abc + "fact:b=1 undo:!a turn", "[c b a]", "compensated", ""}, // it reaches no further
+		{"open a a+ b:held+for=1h b+ c:held+for=1h c+ d:held+for=1h d+ commit turn " +
+			"fact:d=1 fact:c=1 fact:b=1 turn", "[d c b]", "compensated",
+			`lease held: "d" in facts; also for lease held of action b, and 1 more`},
+		{tree + "fact:a=1 fact:b=1 turn", "[b d a]", "compensated", `lease held: "a" in facts`},
+		{tree + "fact:b=1 fact:a=1 turn", "[b d a]", "compensated",
+			`lease held: "b" in facts (child plan NAME); also for lease held of action a`},
+		// Its holder is late: what time alone has made true is undone, too.
+		{timer + "LATER undo:!c turn", "[c b]", "compensated", "; also for lease timer of action b"},
+		{timer + "undo:!c turn", "[c]", "compensated", ""},
+	} {
+		for _, name := range []string{"e", "q"} {
+			play := strings.ReplaceAll(c.play, "NAME", name)
+			s := newSchedule(t)
+			before, after, late := strings.Cut(play, "LATER ")
+			s.play(before)
+			if late {
+				s.now += int64(31 * time.Second)
+				s.play(after)
+			}
+			u := s.show("p~1")
+			_, undone, _ := strings.Cut(s.outcome(), " [")
+			if "["+undone != c.want || u.State != c.end {
+				t.Errorf("%s\n%s, %s", play, s.outcome(), u.State)
+			}
+			reason := strings.ReplaceAll(c.reason, "NAME", name)
+			if !strings.HasSuffix(u.Reason, reason) || strings.Contains(u.Reason, "also") != strings.Contains(reason, "also") {
+				t.Errorf("%s\n%s", play, u.Reason)
+			}
+			if n := s.state.Meta().Conditions; n != 0 {
+				t.Errorf("%s: %d conditions are held", play, n)
+			}
+		}
+	}
+}
+
+// TestAWindowCountsFromTheCommitIfNoOneKnowsOfTheCompletion: what becomes known later does not
+// shorten or begin it.
+func TestAWindowCountsFromTheCommitIfNoOneKnowsOfTheCompletion(t *testing.T) {
+	for _, c := range []struct {
+		play  string
+		until time.Duration // after the commit; 0: it is not held
+	}{
+		{"open:accept b:held+for=1h b? commit turn", time.Hour},
+		{"open:accept b:held+for=1h+until=1m b? commit turn", time.Minute},
+		{"open:accept b:held+for=1h commit turn", time.Hour},
+		{"open:accept b:held+for=1h b? commit turn @1m b+ turn", time.Hour},
+		{"open b:probe+held+for=1h b? b.probe=present commit turn @1m turn", time.Hour},
+		{"open b:held+for=1h b? commit turn @1m turn accept:b turn", time.Hour},
+		{"open b:held+for=1h b- commit turn", 0},
+	} {
+		s := newSchedule(t)
+		s.play(c.play)
+		p := s.show("p")
+		if got := time.Duration(p.HeldUntilNs - p.EndedNs); (c.until != 0) != (p.HeldConditions == 1) ||
+			c.until != 0 && got.Round(time.Second) != c.until.Round(time.Second) {
+			t.Errorf("%s: %d, until %v after the commit, want %v", c.play, p.HeldConditions, got, c.until)
+		}
+		if c.until == 0 {
+			continue
+		}
+		s.now = p.HeldUntilNs - 1
+		s.play("fact:b=1 turn")
+		if s.planOf("p~1") == nil {
+			t.Errorf("%s: it is not undone", c.play)
+		}
+	}
+}
+
+// TestWhatIsCutShortAfterTheCommitWaitsForItsOwner, also when its window has closed since: what has
+// turned true inside of it is the owner's to answer.
+func TestWhatIsCutShortAfterTheCommitWaitsForItsOwner(t *testing.T) {
+	for _, c := range []struct {
+		open, late string
+		resume     bool
+		want       string
+	}{
+		{"b:held+for=1m", "", true, "[x c b]"},
+		{"b:held+for=1m", "@61s fact:z=1 turn", true, "[x c]"}, // b is its owner's: its window has closed
+		{"b:held+for=1m", "@61s fact:z=1 turn", false, "[x]"},
+		{"b:held+for=1m+timer=5h", "@61s fact:z=1 turn", true, "[x c]"},
+		{"b:held+for=1h", "@2m fact:z=1 turn", true, "[x c b]"},
+		{"b:held+for=1h", "@2m fact:z=1 turn", false, "[x]"},
+	} {
+		s := newSchedule(t)
+		s.limits = CascadeLimits{Depth: 1}
+		answer := s.worker
+		s.worker = func(call Command) *api.Reply {
+			if call.Plan == "q" {
+				s.must(s.made("q", call.Action, "b", "1"))
+			}
+			return answer(call)
+		}
+		s.play("open a a+ " + c.open + " b+ c c+ commit turn q/open q/x:own q/x+ turn fact:x=1 turn")
+		if c.late != "" {
+			s.play(c.late)
+		}
+		if p := s.planOf("p").Row; len(s.cut()) != 1 || p.HeldOn == 0 {
+			t.Errorf("%s %s: cut is %v, and %d conditions are held", c.open, c.late, s.cut(), p.HeldOn)
+		}
+		s.owner("ann", "p", c.resume)
+		s.play("turn")
+		if _, undone, _ := strings.Cut(s.outcome(), " ["); "["+undone != c.want {
+			t.Errorf("%s %s: %s, want %s", c.open, c.late, s.outcome(), c.want)
+		}
+		if s.play("@2h fact:y=1 turn"); len(s.cut()) != 0 || s.state.Meta().Conditions != 0 {
+			t.Errorf("%s %s: cut is %v, and %d conditions are held", c.open, c.late, s.cut(),
+				s.state.Meta().Conditions)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestAConditionWaitsForAPartWithoutTheClock: while a part of a committed plan is its owner's, nothing
+// wakes the holder; the page says what waits, and the end of the part has the condition fired.
+func TestAConditionWaitsForAPartWithoutTheClock(t *testing.T) {
+	const part = "open a a+ q/open^a q/c q/c- q/fail turn "
+	for _, c := range []struct{ b, fact string }{{"b:timer=30s+for=1h", ""}, {"b:held+for=1h", "fact:b=1 "}} {
+		s := newSchedule(t)
+		s.play(part + c.b + " b+ commit turn q/c+ c~1=stop turn @31s " + c.fact + "turn @10m turn")
+		if ns, ok := s.state.NextWake(); ok && ns < s.now+int64(time.Minute) || s.state.HasWork() {
+			t.Errorf("%s: it wakes at %d, now is %d; work: %v", c.b, ns, s.now, s.state.HasWork())
+		}
+		if pages := s.state.Unpaged(); len(pages) != 1 ||
+			!strings.HasSuffix(pages[0].Reason, "; until then no condition undoes plan p, which is committed") {
+			t.Errorf("%s: %+v", c.b, pages)
+		}
+		s.play("q/resolve:c~1 turn")
+		if want := "committed: a=retired plan:q=resolved b=retired [b]"; s.outcome() != want {
+			t.Errorf("%s: %s, want %s", c.b, s.outcome(), want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestWhatDidNotHappenHoldsNoConditionAfterTheCommit, when that becomes known inside its window; what
+// had turned true before is undone, as in an open plan.
+func TestWhatDidNotHappenHoldsNoConditionAfterTheCommit(t *testing.T) {
+	const open = "open:accept a a+ b:held+until=1h b? c c+ commit turn "
+	for play, want := range map[string]string{
+		"b- fact:b=1 turn":          "committed: a=retired b=retired c=retired []",
+		"fact:b=1 b- turn":          "committed: a=retired b=retired c=retired [c]",
+		"b- fact:b=1 undo:!c turn":  "committed: a=retired b=retired c=retired [c]",
+		"fact:b=1 turn b- turn @2m": "committed: a=retired b=retired c=retired [c b]",
+	} {
+		s := newSchedule(t)
+		if s.play(open + play); s.outcome() != want || s.state.Meta().Conditions != 0 {
+			t.Errorf("%s: %s, want %s; %d conditions are held", play, s.outcome(), want, s.state.Meta().Conditions)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestManyWindowsThatCloseAtOnce are given up by a few records: no record is slow for them, and what
+// they hold reads no fact any more.
+func TestManyWindowsThatCloseAtOnce(t *testing.T) {
+	s := newSchedule(t)
+	const plans = 150
+	for i := range plans {
+		s.play(strings.ReplaceAll("P/open P/b:held+until=1h P/b+ P/commit", "P", fmt.Sprintf("p%d", i)))
+	}
+	s.play("turn")
+	s.now = epoch0 + int64(time.Hour)
+	held := []uint64{s.state.Meta().Conditions}
+	for range 3 {
+		s.play("fact:b=1")
+		held = append(held, s.state.Meta().Conditions)
+	}
+	if want := []uint64{150, 86, 22, 0}; !slices.Equal(held, want) {
+		t.Errorf("%v are held, want %v", held, want)
+	}
+	if s.play("turn"); s.state.HasWork() {
+		t.Error("something is to be done")
+	}
+	s.wantRefolded()
 }

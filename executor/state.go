@@ -29,7 +29,7 @@ import (
 
 // FoldVersion names the rules of this fold. It changes when the same records
 // would give another state.
-const FoldVersion = 17
+const FoldVersion = 18
 
 // cachedRowsMax bounds the decoded plans and actions that are kept between flushes, and
 // cachedLargeMax the bytes of those of more than largeRow; the rest is read from the KV
@@ -174,9 +174,9 @@ func (s *State) ask(held *triggers.Held, nowNs int64) triggers.Result {
 // answerAt asks whether a lease would fire at an epoch. A firing lands at logical
 // time, which a stamp may have put ahead of it: what is true at one of the two only
 // does not fire.
-func (s *State) answerAt(held *triggers.Held, epochNs int64) triggers.Result {
+func (s *State) answerAt(held *triggers.Held, epochNs, landing int64) triggers.Result {
 	result := s.ask(held, epochNs)
-	if landing := s.meta.TimeNs; result.Truth == triggers.True && landing > epochNs {
+	if result.Truth == triggers.True && landing > epochNs {
 		return s.ask(held, landing)
 	}
 	return result
@@ -234,7 +234,7 @@ func (p *plan) touch() {
 		p.dirty = true
 		s.fresh = append(s.fresh, p)
 	}
-	if hasWork(p.row) && !p.heldByOrphans() {
+	if hasWork(p.row) && !p.heldByOrphans() && !(turnedSince(p.row) && waitsForPart(p)) {
 		s.todo.Add(p.work)
 	} else {
 		s.todo.Remove(p.work)

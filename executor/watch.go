@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"encoding/binary"
 	"iter"
 	"slices"
 
@@ -292,20 +293,150 @@ func (d *decider) dueNode(node []byte, ns int64) int64 {
 	if held == nil {
 		return d.in.EpochNs
 	}
-	result := d.state.answerAt(held, d.in.EpochNs)
+	result := d.state.answerAt(held, d.in.EpochNs, d.state.meta.TimeNs)
 	if result.Truth != triggers.True {
 		return max(result.WakeNs, 0) // 0: only a fact can change it now
 	}
+	// 0: all that is left of it has come to its end, and the next record drops it
+	again := int64(0)
 	for ref := range d.live.members(node) { // what has fired is a member no more
-		if d.full() {
-			break
-		}
 		p := d.state.plan(ref.Plan)
 		l, a := p.lease(ref)
-		if l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil {
+		switch {
+		case d.full():
+			return d.in.EpochNs
+		case l != nil && l.Node != nil && l.UntilNs != 0:
+			again = max(again, d.fireMember(p, a, l))
+			continue
+		case l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil:
 			full := p.hold(a, l).Evaluate(d.in.EpochNs, d.state.memory.View())
 			d.fireDue(p, a, l, readingsOf(full.Readings), p.row.Opened)
 		}
+		again = d.in.EpochNs
 	}
-	return d.in.EpochNs
+	return again
+}
+
+// fireMember fires a lease that is held after the commit, unless its node has turned true after
+// the end of it.
+func (d *decider) fireMember(p *plan, a *action, l *rowspb.LeaseRow) (again int64) {
+	full := p.hold(a, l).Evaluate(asOf(l, d.in.EpochNs), d.state.memory.View())
+	switch {
+	case full.Truth != triggers.True:
+		return 0
+	case waitsForPart(p):
+		return d.partAgain(p)
+	}
+	return d.fireDue(p, a, l, readingsOf(full.Readings), p.row.Opened)
+}
+
+// eachHeldOn calls f for every lease that a committed plan holds.
+func eachHeldOn(p *plan, f func(*action, *rowspb.LeaseRow)) {
+	for _, l := range p.row.Leases {
+		if l.UntilNs != 0 {
+			f(nil, l)
+		}
+	}
+	for _, n := range p.row.Watchers {
+		a := p.action(n)
+		for _, l := range a.row.Leases {
+			if l.UntilNs != 0 {
+				f(a, l)
+			}
+		}
+	}
+}
+
+// endsAt keeps the instant at which a committed plan gives up the next of its conditions. One that
+// has turned true is fired, however late its holder comes.
+func endsAt(p *plan) {
+	s, ns := p.s, int64(0)
+	eachHeldOn(p, func(_ *action, l *rowspb.LeaseRow) {
+		if l.UntilNs > s.meta.TimeNs && (ns == 0 || l.UntilNs < ns) {
+			ns = l.UntilNs
+		}
+	})
+	if ns != p.row.EndsNs {
+		if p.row.EndsNs != 0 {
+			rows.Endings.Delete(s.tx, rows.Numbered{N: uint64(p.row.EndsNs), Name: p.id})
+		}
+		if p.row.EndsNs = ns; ns != 0 {
+			rows.Endings.Add(s.tx, rows.Numbered{N: uint64(ns), Name: p.id})
+		}
+	}
+	if ns != 0 && (s.meta.EndsNs == 0 || ns < s.meta.EndsNs) {
+		s.meta.EndsNs = ns
+	}
+	p.touch()
+}
+
+// endingsMax bounds the plans that give up conditions before one record, so that no record is slow
+// when many windows close at once; the others do so before the next ones, in the order of the
+// instants and of their names.
+const endingsMax = 64
+
+// endLeases gives up the conditions of committed plans whose windows have closed by now. Each is
+// asked once more, as of its last instant: what came true then is undone all the same.
+func (s *fold) endLeases() {
+	for range endingsMax {
+		if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
+			return
+		}
+		s.meta.EndsNs = 0
+		prefix := rows.Endings.Prefix()
+		var plan string
+		for k := range s.tx.Scan(prefix, rows.After(prefix)) {
+			s.meta.EndsNs, plan = int64(binary.BigEndian.Uint64(k[1:])), string(k[9:])
+			break
+		}
+		if plan == "" || s.meta.EndsNs > s.meta.TimeNs {
+			return
+		}
+		s.endOf(s.plan(plan))
+	}
+}
+
+// endOf gives up what a committed plan has held until now, but for what has turned true and what
+// waits for its owner.
+func (s *fold) endOf(p *plan) {
+	eachHeldOn(p, func(a *action, l *rowspb.LeaseRow) {
+		if l.UntilNs > s.meta.TimeNs || l.Cascade == rowspb.Cascade_CASCADE_CUT {
+			return
+		}
+		lastLook(s, p, a, l, s.meta.TimeNs)
+		if l.TurnedNs == 0 || p.row.Turned == nil {
+			releaseHeld(p, a, l)
+		}
+	})
+	p.uncut(rowspb.Cascade_CASCADE_NONE, func(c *rowspb.Cut) bool {
+		l, _ := p.lease(rows.Lease{Plan: p.id, N: c.Action, Name: c.Lease})
+		return l.GetUntilNs() == 0
+	})
+	endsAt(p)
+}
+
+// lastLook asks a condition on the clock which is not known to have turned true, as of an instant
+// and of its last one: its holder may be late.
+func lastLook(s *fold, p *plan, a *action, l *rowspb.LeaseRow, ns int64) {
+	held := p.hold(a, l)
+	if held == nil || !held.ReadsClock() || l.TurnedNs != 0 || stopped(l) {
+		return
+	}
+	ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
+	if last := held.Evaluate(asOf(l, ns), s.memory.View()); last.Truth == triggers.True {
+		p.turn(ref, s.e.Address, true, last.Readings)
+		p.noteTurning(ref, l, last.Keys)
+		keepTurned(p, l)
+		s.index(ref, l, wakeNow, nil, false)
+		p.mark(a)
+	}
+}
+
+// releaseHeld gives up one lease that is held after the commit.
+func releaseHeld(p *plan, a *action, l *rowspb.LeaseRow) {
+	p.s.index(rows.Lease{Plan: p.id, N: number(a), Name: l.Name}, l, 0, nil, false)
+	l.UntilNs, l.TurnedNs = 0, 0
+	p.row.HeldOn--
+	p.s.meta.Conditions--
+	p.mark(a)
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -252,4 +253,176 @@ func (s about) windowClosing(k *pb.UndoWindowClosing) Result {
 	a.change()
 	p.page(a, api.PageWindowClosing, "its undo window closes at "+instant(k.ClosesNs), s.e.Address)
 	return effective
+}
+
+// Conditions that are held after the commit of a root, inside undo windows. Each ends when the
+// first window of what it would undo closes, and all of them when the plan is undone: that it is
+// once. Until then they are indexed as those of an open plan, and cost as little; the fold gives
+// them up by one index of instants, and looks at no plan before.
+
+// asOf is the instant at which a lease is asked: not after its last one.
+func asOf(l *rowspb.LeaseRow, ns int64) int64 {
+	if l.UntilNs != 0 {
+		return min(ns, l.UntilNs-1)
+	}
+	return ns
+}
+
+// isHeld reports whether a lease is held: in an open plan, or after the commit.
+func isHeld(p *plan, l *rowspb.LeaseRow) bool { return armed(p.row) || l.UntilNs != 0 }
+
+// AfterCommit reports whether the lease is held after the commit of its plan, too.
+func (l *Lease) AfterCommit() bool { return afterCommit(l.p, l.a, l.Row) }
+
+// turnedSince reports whether a condition that is held after the commit has turned true.
+func turnedSince(r *rowspb.PlanRow) bool {
+	return r.HeldOn > 0 && r.Turned != nil && !r.Turned.Clocked
+}
+
+// waitsForPart reports whether a part of a committed tree is being undone by itself, for what its
+// agent did after its end: nothing is undone beside it.
+func waitsForPart(p *plan) bool { return p.root().unfinished() != nil }
+
+// partAgain is when a condition on the clock is looked at again that waits for a part of its plan;
+// 0: when all parts have ended, which may take its owner days.
+func (d *decider) partAgain(p *plan) int64 {
+	if waitsForPart(d.live.plan(p.id)) {
+		return 0
+	}
+	return d.in.EpochNs + heldAgain // of this very commit, which may yet be lost
+}
+
+// treeHoldsOn reports whether a tree holds conditions after its commit.
+func treeHoldsOn(root *plan) bool {
+	return root.row.HeldOn > 0 || !root.descendants(func(c *plan) bool { return c.row.HeldOn == 0 })
+}
+
+// afterCommit reports whether a lease was declared to be held after the commit.
+func afterCommit(p *plan, a *action, l *rowspb.LeaseRow) bool {
+	declared := p.row.Declared.GetTriggers()
+	if a != nil {
+		declared = a.fixed.Compensation.GetTriggers()
+	}
+	return standing(l.Name) == "" && slices.ContainsFunc(declared,
+		func(t *pb.Trigger) bool { return t.Name == l.Name && t.AfterCommit })
+}
+
+// holdOn has the conditions of a root and of its parts that say so held after the commit.
+func holdOn(root *plan) {
+	var closes []int64 // by the action of the root; at 0 that of the whole
+	keep := func(p *plan, a *action, l *rowspb.LeaseRow) {
+		if !afterCommit(p, a, l) || l.Fired || stopped(l) {
+			return
+		}
+		if closes == nil {
+			closes = closings(root)
+		}
+		ns := closes[0]
+		if l.OfAction {
+			_, part := a.committedAs(true)
+			ns = closes[root.s.number(root.id, part.action)]
+		}
+		if ns != neverNs && ns > root.s.meta.TimeNs {
+			l.UntilNs = ns
+			p.row.HeldOn++
+		}
+	}
+	holdPlanOn(root, keep)
+	root.descendants(func(c *plan) bool {
+		if keeps(c.row) {
+			holdPlanOn(c, keep)
+		}
+		return true
+	})
+}
+
+func holdPlanOn(p *plan, keep func(*plan, *action, *rowspb.LeaseRow)) {
+	if !child(p.row) { // those of a child itself went with its own commit
+		for _, l := range p.row.Leases {
+			keep(p, nil, l)
+		}
+	}
+	for _, n := range p.row.Watchers {
+		if a := p.action(n); !settled(a.row.Undo) && crossed(a) {
+			for _, l := range a.row.Leases {
+				keep(p, a, l)
+			}
+		}
+	}
+	if p.row.HeldOn > 0 {
+		p.row.Turned, p.row.Behind = nil, nil
+		p.s.meta.Conditions += uint64(p.row.HeldOn)
+		endsAt(p)
+	}
+}
+
+// closings are when the first undo window closes of what an undo reaches: at 0 of the whole plan,
+// at n of action n and what came after it; neverNs: it has none.
+func closings(p *plan) []int64 {
+	first := slices.Repeat([]int64{neverNs}, int(p.row.Actions)+1)
+	always := int64(neverNs) // of the duties that every undo before them reaches
+	for n := p.row.Actions; n >= 1; n-- {
+		a := p.action(n)
+		own := closesOf(a)
+		first[0], first[n] = min(first[0], own), min(first[n], own, always)
+		before := a.fixed.Before
+		if of := a.fixed.DutyOf; of != 0 {
+			before = append(slices.Clone(before), of)
+			if settled(p.action(of).row.Undo) || a.row.Extra {
+				always = first[n]
+			}
+		}
+		for _, m := range before {
+			first[m] = min(first[m], first[n])
+		}
+	}
+	return first
+}
+
+// closesOf is when the undo window of an action closes, or the first one of a child plan.
+func closesOf(a *action) int64 {
+	switch {
+	case settled(a.row.Undo):
+	case a.fixed.Child != "":
+		return closings(a.plan.s.plan(a.fixed.Child))[0]
+	case crossed(a):
+		return closesBy(a)
+	}
+	return neverNs
+}
+
+// closesBy is when the undo window of an action is taken to close that is committed now. One that
+// counts from a completion of which no one knows counts from now: whatever becomes known later, it
+// does not close before.
+func closesBy(a *action) int64 {
+	closes, c := a.row.ClosesNs, a.fixed.Compensation
+	if closes == 0 {
+		closes = neverNs
+	}
+	if c.GetValidForNs() > 0 && a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED {
+		now := a.plan.s.meta.TimeNs
+		closes = min(closes, now+min(c.ValidForNs, epochMax-now))
+	}
+	return closes
+}
+
+// lookOn looks at what a tree holds after its commit: the plan has another status.
+func lookOn(root *plan, at *pb.Address) {
+	look := func(p *plan) bool {
+		if p.row.HeldOn > 0 {
+			p.evaluatePlan(at)
+		}
+		return true
+	}
+	look(root)
+	root.descendants(look)
+}
+
+// dropLeases gives up leases that are not held after the commit.
+func dropLeases(p *plan, a *action, list []*rowspb.LeaseRow) {
+	for _, l := range list {
+		if l.UntilNs == 0 {
+			p.s.index(rows.Lease{Plan: p.id, N: number(a), Name: l.Name}, l, 0, nil, false)
+		}
+	}
 }

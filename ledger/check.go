@@ -218,7 +218,7 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 		}
 	}
 	return firstOf(text("plan_opened.owner", p.Owner),
-		checkTriggers("plan_opened", p.Triggers), checkPlanScopes(p.Triggers))
+		checkTriggers("plan_opened", p.Triggers), checkPlanScopes(p))
 }
 
 func checkForward(f *pb.ForwardRegistered) error {
@@ -320,17 +320,6 @@ func checkScope(field string, s pb.Scope) error {
 	default:
 		return Refuse(field, fmt.Sprint(int32(s)), "action, plan or none")
 	}
-}
-
-// checkPlanScopes checks the conditions of a plan, which has no action to undo alone.
-func checkPlanScopes(triggers []*pb.Trigger) error {
-	for i, t := range triggers {
-		if t.Scope == pb.Scope_SCOPE_ACTION {
-			return Refuse(fmt.Sprintf("plan_opened.triggers[%d].scope", i),
-				"action, of a condition on a plan", "plan or none")
-		}
-	}
-	return nil
 }
 
 func checkFact(f *pb.FactAsserted) error {

@@ -49,7 +49,35 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 		text(at+"worker_version", c.WorkerVersion),
 		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop",
 			c.Stop), checkUnchanged(at, c),
-		checkTriggers("compensation_registered", c.Triggers), checkCalls(at, c), checkActuator(at, c))
+		checkTriggers("compensation_registered", c.Triggers), checkHeld(at, c), checkCalls(at, c),
+		checkActuator(at, c))
+}
+
+// checkHeld checks the conditions that are held after the commit: without an undo window they would
+// be held for ever.
+func checkHeld(at string, c *pb.CompensationRegistered) error {
+	for i, t := range c.Triggers {
+		if t.AfterCommit && c.ValidForNs == 0 && c.ValidUntilNs == 0 {
+			return Refuse(fmt.Sprintf("%striggers[%d].after_commit", at, i),
+				"given without an undo window, and would be held for ever",
+				"valid_for or valid_until, or no after_commit")
+		}
+	}
+	return nil
+}
+
+// checkPlanScopes checks the conditions of a plan, which has no action to undo alone.
+func checkPlanScopes(p *pb.PlanOpened) error {
+	for i, t := range p.Triggers {
+		switch field := fmt.Sprintf("plan_opened.triggers[%d].", i); {
+		case t.Scope == pb.Scope_SCOPE_ACTION:
+			return Refuse(field+"scope", "action, of a condition on a plan", "plan or none")
+		case t.AfterCommit && p.ParentPlan != "":
+			return Refuse(field+"after_commit", "given for a child plan, whose own conditions end with "+
+				"its commit", "none: put it on an action of it, or on the root")
+		}
+	}
+	return nil
 }
 
 // checkUnchanged checks the condition under which an undo overwrites nothing of anybody else's.

@@ -172,6 +172,15 @@ var planBreaches = []breach{
 	{"plan_opened", "plan_opened.triggers[0].condition", opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = "" })},
 	{"plan_opened", "plan_opened.triggers[0].condition",
 		opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = strings.Repeat("x", ledger.ExpressionMax+1) })},
+	{"plan_opened", "plan_opened.triggers[0].after_commit", opened(func(p *pb.PlanOpened) {
+		p.ParentPlan = "up"
+		p.Triggers[0].AfterCommit = true
+	})},
+	{"compensation_registered", "compensation_registered.triggers[0].after_commit",
+		registered(func(c *pb.CompensationRegistered) {
+			c.Triggers = triggers(1)
+			c.Triggers[0].AfterCommit, c.ValidForNs, c.ValidUntilNs = true, 0, 0
+		})},
 	{"forward_registered", "forward_registered.capability",
 		forwarded(func(f *pb.ForwardRegistered) { f.Capability = "" })},
 	{"forward_registered", "forward_registered.capability",

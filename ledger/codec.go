@@ -26,7 +26,8 @@ type Entry struct {
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
 	json    bool       // it is a record in JSON
-	strict  *strict    // what earlier holders read instead; nil: the same
+	strict  *earlier   // what holders of before TextsSince read instead; nil: the same
+	unheld  *earlier   // and those of before AfterCommitSince
 	// Partial says of a worker's record that Err is about a field that does not say what was done:
 	// Record is without it, and counts under a holder of PartialSince.
 	Partial bool
@@ -83,11 +84,16 @@ const readerOfChanges = 9
 // on asking.
 const readerOfPages = 10
 
+// readerOfHeld is the first reader that knows of conditions which are held after the commit.
+const readerOfHeld = 11
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r):
+			version = max(version, readerOfHeld)
 		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
 			version = max(version, readerOfPages)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):

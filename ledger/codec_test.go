@@ -266,6 +266,89 @@ func TestANewKeyNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	}
 }
 
+// TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt: a holder of before refuses the pair, or the
+// opening, or does not see what the commit hides from it.
+func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
+	held := []*pb.Trigger{{Name: "t", Condition: "true", AfterCommit: true}}
+	undo := registration("x1")
+	undo.GetCompensationRegistered().Triggers, undo.GetCompensationRegistered().ValidForNs = held, 1e9
+	opened := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Triggers: held}}}
+	term := &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h",
+		FoldVersion: ledger.AfterCommitSince}}}
+	if got := encode(t, term)[1]; got != 11 {
+		t.Errorf("the first term of this version needs reader %d, want 11", got)
+	}
+	for _, records := range [][]*pb.Record{{forward("x1"), undo}, {opened}} {
+		m := message(agentSource, "", encode(t, records...))
+		if m.Data[1] != 11 {
+			t.Errorf("it needs reader %d, want 11", m.Data[1])
+		}
+		hidden := message(agentSource, "", encode(t, records...))
+		hidden.Data[1] = 1
+		for _, c := range []struct {
+			message        ledger.Message
+			fold           uint32
+			refused, knows bool
+		}{
+			{m, ledger.AfterCommitSince, false, true}, {m, ledger.AfterCommitSince - 1, true, true},
+			{hidden, ledger.AfterCommitSince, false, true}, {hidden, ledger.AfterCommitSince - 1, false, false},
+		} {
+			entries := ledger.Under(decode(t, c.message), c.fold)
+			for _, e := range entries {
+				if (e.Err != nil) != c.refused {
+					t.Errorf("under fold version %d: %v", c.fold, e.Err)
+				}
+			}
+			last := entries[len(entries)-1].Record
+			list := last.GetPlanOpened().GetTriggers()
+			if k := last.GetCompensationRegistered(); k != nil {
+				list = k.Triggers
+			}
+			if list[0].AfterCommit != c.knows {
+				t.Errorf("under fold version %d: %v", c.fold, list)
+			}
+		}
+	}
+}
+
+// TestAHiddenConditionAfterTheCommitRefusesNothingUnderEarlierHolders: what is wrong with it alone
+// they did not see, so that the pair, or the child, which they took, counts.
+func TestAHiddenConditionAfterTheCommitRefusesNothingUnderEarlierHolders(t *testing.T) {
+	held := []*pb.Trigger{{Name: "t", Condition: "true", AfterCommit: true}}
+	undo, wrong := registration("x1"), registration("x1")
+	undo.GetCompensationRegistered().Triggers = held // without an undo window
+	wrong.GetCompensationRegistered().Triggers = []*pb.Trigger{held[0], {Name: "t", Condition: "true"}}
+	faulty := registration("x1")
+	faulty.GetCompensationRegistered().Triggers, faulty.GetCompensationRegistered().Actuator = held, "none"
+	child := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Triggers: held,
+		ParentPlan: "p0"}}}
+	for _, c := range []struct {
+		what    string
+		records []*pb.Record
+		refused bool // by earlier holders, too
+	}{
+		{"an undo without a window", []*pb.Record{forward("x1"), undo}, false},
+		{"the opening of a child", []*pb.Record{child}, false},
+		{"one that is wrong besides", []*pb.Record{forward("x1"), wrong}, true},
+		{"one that is wrong in what is checked later", []*pb.Record{forward("x1"), faulty}, true},
+	} {
+		hidden := message(agentSource, "", encode(t, c.records...))
+		hidden.Data[1] = 1
+		entries := decode(t, hidden)
+		for _, fold := range []uint32{1, ledger.TextsSince, ledger.AfterCommitSince - 1, ledger.AfterCommitSince} {
+			for i, e := range ledger.Under(entries, fold) {
+				refused, alone := c.refused || fold >= ledger.AfterCommitSince, entries[i].Under(fold)
+				if (e.Err != nil) != refused || (alone.Err != nil) != refused {
+					t.Errorf("%s, under fold version %d: %v, %v", c.what, fold, e.Err, alone.Err)
+				}
+				if paired := e.Pair != nil; paired != (len(c.records) == 2 && !refused) {
+					t.Errorf("%s, under fold version %d: its pair is %v", c.what, fold, e.Pair)
+				}
+			}
+		}
+	}
+}
+
 func TestHalfAPairIsRefused(t *testing.T) {
 	fact := &pb.Record{Plan: "p1", Action: "x1",
 		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,12 +16,13 @@ import (
 // Under returns the entries of a message as a holder with this version of the fold reads them:
 // those of before TextsSince refused a record for a text that people read, and took a value that
 // is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
-// no ids, and those of before UnchangedSince of no undo that is asked whether someone else has
-// changed something. What is stored under them stays as it was.
+// no ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
+// something, and those of before AfterCommitSince of no condition that is held after the commit.
+// What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
-		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold) ||
-			e.hasUnchanged(fold)
+		return e.strict != nil && fold < TextsSince || e.unheld != nil && fold < AfterCommitSince ||
+			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) || e.hasHeld(fold)
 	}) {
 		return entries
 	}
@@ -33,6 +35,9 @@ func Under(entries []Entry, fold uint32) []Entry {
 
 // Under is Under of one entry.
 func (e Entry) Under(fold uint32) Entry {
+	if e.unheld != nil && fold < AfterCommitSince {
+		e.Record, e.Err, e.Pair = e.unheld.record, e.unheld.err, e.unheld.pair
+	}
 	if e.strict != nil && fold < TextsSince {
 		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
 		e.Partial = false
@@ -51,6 +56,9 @@ func (e Entry) Under(fold uint32) Entry {
 	}
 	if e.hasUnchanged(fold) {
 		e = e.withoutUnchanged()
+	}
+	if e.hasHeld(fold) {
+		e = e.withoutHeld(fold)
 	}
 	return e
 }
@@ -118,13 +126,72 @@ func clearUnchanged(r *pb.Record) *pb.Record {
 	return r
 }
 
+// holdsAfter reports whether a record has a condition that is held after the commit, of which
+// readers of before readerOfHeld do not know.
+func holdsAfter(r *pb.Record) bool {
+	declared := r.GetPlanOpened().GetTriggers()
+	if c := r.GetCompensationRegistered(); c != nil {
+		declared = c.Triggers
+	}
+	return slices.ContainsFunc(declared, (*pb.Trigger).GetAfterCommit)
+}
+
+// hasHeld reports whether an entry, or the other half of its pair, has such a condition under a
+// holder that does not know of it.
+func (e Entry) hasHeld(fold uint32) bool {
+	return fold < AfterCommitSince && (holdsAfter(e.Record) || holdsAfter(e.Pair))
+}
+
+// withoutHeld is an entry as a holder with this version reads it: what is wrong with the condition
+// alone it did not see.
+func (e Entry) withoutHeld(fold uint32) Entry {
+	if e.json || e.Reader >= readerOfHeld {
+		e.Err = firstOf(e.Err, Refuse(KindOf(e.Record).Name, "the holder of this tenant does not know "+
+			"of conditions that are held after the commit", "none, or a holder of a later version"))
+		return e
+	}
+	e.Record, e.Pair = clearHeld(e.Record), clearHeld(e.Pair)
+	switch {
+	case !refusesHeld(e.Err):
+	case fold < TextsSince:
+		e.Err = firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))
+	default:
+		e.Err = checkForm(e.Record, e.Source)
+	}
+	return e
+}
+
+// refusesHeld reports whether a record was refused for a condition that is held after the commit.
+func refusesHeld(err error) bool {
+	r, ok := err.(*Refused)
+	return ok && strings.HasSuffix(r.Field, ".after_commit")
+}
+
+// hidesHeld reports whether an entry was refused for such a condition, which its message hides from
+// readers that do not know of it.
+func (e Entry) hidesHeld() bool {
+	return e.hasHeld(0) && !e.json && e.Reader < readerOfHeld && refusesHeld(e.Err)
+}
+
+func clearHeld(r *pb.Record) *pb.Record {
+	if !holdsAfter(r) {
+		return r
+	}
+	r = proto.CloneOf(r)
+	for _, t := range slices.Concat(r.GetPlanOpened().GetTriggers(),
+		r.GetCompensationRegistered().GetTriggers()) {
+		t.AfterCommit = false
+	}
+	return r
+}
+
 // asksNewKey reports whether an entry asks for what a holder with this version does not know.
 func (e Entry) asksNewKey(fold uint32) bool {
 	return fold < NewKeySince && e.Record.GetRetryRequested().GetNewKey()
 }
 
-// strict is what holders of before TextsSince read.
-type strict struct {
+// earlier is what holders of before a version read.
+type earlier struct {
 	record *pb.Record
 	err    error
 	pair   *pb.Record
@@ -139,16 +206,24 @@ func pairUp(entries []Entry) {
 	}
 	old := Under(entries, 0)
 	checkPairs(old)
+	var unheld []Entry
+	if slices.ContainsFunc(entries, Entry.hidesHeld) {
+		unheld = Under(entries, AfterCommitSince-1)
+		checkPairs(unheld)
+	}
 	checkPairs(entries)
 	for i := range entries {
-		entries[i].strict = &strict{old[i].Record, old[i].Err, old[i].Pair}
+		entries[i].strict = &earlier{old[i].Record, old[i].Err, old[i].Pair}
+		if unheld != nil {
+			entries[i].unheld = &earlier{unheld[i].Record, unheld[i].Err, unheld[i].Pair}
+		}
 	}
 }
 
 // mayPairOtherwise reports whether earlier holders read more out of an entry than a sound record,
 // or less. They do not see an id in protobuf, which has no part in a pair.
 func (e Entry) mayPairOtherwise() bool {
-	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) ||
+	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) || e.hasHeld(0) ||
 		e.hasUnknownID(0) && (e.json || e.Err != nil)
 }
 
@@ -156,7 +231,7 @@ func (e Entry) mayPairOtherwise() bool {
 func (e *Entry) judge() {
 	if hasLongText(e.Record) || hasInexact(e.Record) {
 		if e.strict == nil {
-			e.strict = &strict{record: proto.CloneOf(e.Record),
+			e.strict = &earlier{record: proto.CloneOf(e.Record),
 				err: firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))}
 		}
 		CutTexts(e.Record)
@@ -170,7 +245,7 @@ func (e *Entry) judge() {
 // mend is judge for a record in JSON that could not be read, where its texts are why.
 func (e *Entry) mend(raw json.RawMessage) {
 	if record := readMended(raw); record != nil {
-		e.strict = &strict{record: e.Record, err: e.Err}
+		e.strict = &earlier{record: e.Record, err: e.Err}
 		e.Record = record
 		e.judge()
 	}

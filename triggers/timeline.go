@@ -48,6 +48,7 @@ type Timeline struct {
 	Scope   Scope   // at arming, but for what the events change; NowNs is not looked at
 	Events  []Event // at most EventsMax; those of one instant in their order
 	UntilNs int64   // ns after arming; 0: as long as anything changes
+	HeldNs  int64   // ns after arming, until when it is held in a committed plan; 0: it is not
 }
 
 // Span is a stretch of time over which a condition gives one answer.
@@ -80,8 +81,12 @@ type Course struct {
 	Evaluations int
 }
 
-// openPlan is the status of a plan in which leases look for their conditions.
-const openPlan = "open"
+// Statuses of a plan in which leases look for their conditions: in a committed one, those that are
+// held after the commit.
+const (
+	openPlan      = "open"
+	committedPlan = "committed"
+)
 
 // TimelineError says which field of a Timeline is out of reach.
 type TimelineError struct {
@@ -116,6 +121,7 @@ type timelineRun struct {
 	view      View // of past
 	next      int  // of the events
 	endNs     int64
+	heldNs    int64
 	course    Course
 }
 
@@ -129,7 +135,8 @@ func newTimelineRun(c *Condition, t Timeline) (*timelineRun, error) {
 		return nil, &TimelineError{Field: "until", Problem: "no instant after arming",
 			Want: "an offset from arming, before the year 2262"}
 	}
-	r := &timelineRun{condition: c, scope: t.Scope, past: newPast(), endNs: t.UntilNs}
+	r := &timelineRun{condition: c, scope: t.Scope, past: newPast(), endNs: t.UntilNs,
+		heldNs: t.HeldNs}
 	if t.Scope.Action != nil {
 		action := *t.Scope.Action // events change it
 		r.scope.Action = &action
@@ -210,13 +217,16 @@ func (r *timelineRun) evaluate(at int64) {
 		panic(fmt.Sprintf("triggers: wakes at %d, asked at %d, moot %v", result.WakeNs, r.scope.NowNs,
 			result.Moot))
 	}
-	open := r.scope.Plan.Status == openPlan
+	held := r.scope.Plan.Status == committedPlan && r.heldNs > 0
+	open := r.scope.Plan.Status == openPlan || held && at < r.heldNs
 	c.Retired = c.Retired && !open // back at a savepoint
 	asked := !c.Fires && !c.Moot && !c.Retired
 	span := Span{FromNs: at, Truth: result.Truth, Moot: result.Moot, Waits: result.Waits,
 		Err: result.Err, After: c.Fires, Events: r.eventsOf(at)}
 	switch {
 	case !asked:
+	case held && !open: // its last instant was before
+		c.Retired, c.RetiredNs = true, at
 	case result.Truth == True:
 		c.Fires, c.FiresNs = true, at
 	case result.Moot:
@@ -256,6 +266,9 @@ func (r *timelineRun) following(at int64) (int64, bool) {
 	next, more := int64(0), false
 	if r.course.Last.WakeNs != 0 {
 		next, more = r.course.Last.WakeNs-r.scope.ArmedNs, true
+	}
+	if r.heldNs > at && r.scope.Plan.Status == committedPlan && (!more || r.heldNs < next) {
+		next, more = r.heldNs, true
 	}
 	if r.next < len(r.course.Events) {
 		if e := r.course.Events[r.next].AtNs; !more || e < next {

@@ -123,6 +123,7 @@ func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	}
 	c.Triggers = conditions
 	c.Scopes = maps.Clone(c.Scopes)
+	c.AfterCommit = slices.Compact(slices.Sorted(slices.Values(c.AfterCommit)))
 	maps.DeleteFunc(c.Scopes, func(_ string, s Scope) bool { return s == ScopeAction })
 	return c
 }

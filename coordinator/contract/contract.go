@@ -111,9 +111,10 @@ type Contract struct {
 	Lift      []string `json:"lift,omitempty" jsonschema:"Top-level fields of input and output that triggers may read; the others are payload."`
 	Sensitive []string `json:"sensitive,omitempty" jsonschema:"Fields of input, output and before that are sealed in the ledger and can be erased, as in input.card or output.items.*.token."`
 
-	Triggers map[string]string `json:"triggers,omitempty" jsonschema:"Standing conditions, name to CEL; one that turns true undoes the action and what came after it, or the plan."`
-	Scopes   map[string]Scope  `json:"scopes,omitempty" jsonschema:"What a condition undoes, by its name: action, which is the default, or plan."`
-	Page     string            `json:"page,omitempty" jsonschema:"Name of the hook that pages the owner. Default: default."`
+	Triggers    map[string]string `json:"triggers,omitempty" jsonschema:"Standing conditions, name to CEL; one that turns true undoes the action and what came after it, or the plan."`
+	Scopes      map[string]Scope  `json:"scopes,omitempty" jsonschema:"What a condition undoes, by its name: action, which is the default, or plan."`
+	AfterCommit []string          `json:"after_commit,omitempty" jsonschema:"Conditions, by name, that are held after the commit, too, until the undo window closes; it needs valid_for or valid_until."`
+	Page        string            `json:"page,omitempty" jsonschema:"Name of the hook that pages the owner. Default: default."`
 
 	Review        bool          `json:"review,omitempty" jsonschema:"The forward waits for a supervisor's verdict before it crosses."`
 	ReviewTimeout time.Duration `json:"review_timeout,omitempty" jsonschema:"How long it waits before it is refused. Default: 10m."`

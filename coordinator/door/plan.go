@@ -124,7 +124,8 @@ func specOf(q *Begin) coordinator.PlanSpec {
 	spec := coordinator.PlanSpec{ID: q.Plan, Label: q.Label, Owner: q.Owner,
 		Deadline: time.Duration(q.Deadline), DeadlineAt: q.DeadlineAt.Time, Triggers: q.Triggers,
 		Labels: q.Labels, Concurrency: q.Concurrency, SecondApprover: q.SecondApprover,
-		Parent: q.Parent, ParentAction: q.ParentAction, AttachToken: q.AttachToken,
+		AfterCommit: q.AfterCommit,
+		Parent:      q.Parent, ParentAction: q.ParentAction, AttachToken: q.AttachToken,
 		ParentToken: q.ParentToken}
 	if q.OnUndoFailure == "continue" {
 		spec.OnUndoFailure = coordinator.ContinueOnUndoFailure

@@ -13,6 +13,7 @@ type Begin struct {
 	Deadline       Duration          `json:"deadline" doc:"from now on, when an open plan is undone"`
 	DeadlineAt     Instant           `json:"deadline_at" doc:"the same as an instant; one of the two"`
 	Triggers       map[string]string `json:"triggers" doc:"standing conditions in CEL, by name; one that turns true undoes the plan"`
+	AfterCommit    []string          `json:"after_commit" doc:"those of triggers that are held after the commit, too, until the first undo window of the plan closes"`
 	Labels         map[string]string `json:"labels" doc:"what conditions read as plan.labels"`
 	Concurrency    int               `json:"concurrency" doc:"undos at once, at most 1024; default 8"`
 	OnUndoFailure  string            `json:"on_undo_failure" enum:"halt,continue" doc:"what an unwind does about what a quarantined action came after; default halt"`

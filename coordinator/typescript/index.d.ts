@@ -23,6 +23,8 @@ export interface PlanSpec {
   deadline?: string;
   deadlineAt?: Date | string;
   triggers?: Record<string, string>;
+  /** Those of triggers that are held after the commit, too. */
+  afterCommit?: string[];
   labels?: Record<string, string>;
   concurrency?: number;
   onUndoFailure?: "halt" | "continue";

@@ -41,6 +41,7 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
 		Doubts: r.Doubts, InDoubt: r.InDoubt, Erased: r.Erased, Erasure: r.Erasure,
 		Shredded: r.Shredded, Conditions: r.Conditions, Asking: slices.Clone(r.Asking),
+		EndsNs: r.EndsNs, HeldOn: r.HeldOn,
 	}
 }
 
@@ -83,7 +84,8 @@ func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 		out[i] = &rowspb.LeaseRow{
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
 			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Faulty: l.Faulty,
-			Cascade: l.Cascade, OfAction: l.OfAction, Exact: l.Exact,
+			Cascade: l.Cascade, OfAction: l.OfAction, Exact: l.Exact, UntilNs: l.UntilNs,
+			TurnedNs: l.TurnedNs,
 		}
 	}
 	return out

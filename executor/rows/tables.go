@@ -27,6 +27,7 @@ var (
 	Undone   = index('U', "length capability sequence index",
 		"the key of the attempt, without its prefix", ofSizedPlace)
 	Todo     = index('t', "kind ...", "", named)
+	Endings  = index('W', "ns plan", "", ofNumbered)
 	Due      = index('d', "ns kind ...", "", ofInstant)
 	Owners   = index('q', "plan", "", named)
 	Pages    = table[Paged, rowspb.PageRow]('g', "plan 00 n kind", ofPage)

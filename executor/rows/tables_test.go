@@ -28,6 +28,7 @@ func Example() {
 	// u  plan 00 n attempt                         AttemptRow
 	// U  length capability sequence index          the key of the attempt, without its prefix
 	// t  kind ...
+	// W  ns plan
 	// d  ns kind ...
 	// q  plan
 	// g  plan 00 n kind                            PageRow

@@ -360,6 +360,7 @@ type Meta struct {
 	Conditions    uint64                 `protobuf:"varint,53,opt,name=conditions,proto3" json:"conditions,omitempty"`                      // declared ones that plans hold as leases
 	Reviews       uint64                 `protobuf:"varint,57,opt,name=reviews,proto3" json:"reviews,omitempty"`                            // actions that wait for a verdict
 	Asking        uint64                 `protobuf:"varint,58,opt,name=asking,proto3" json:"asking,omitempty"`                              // questions of open plans that are out
+	EndsNs        int64                  `protobuf:"varint,60,opt,name=ends_ns,json=endsNs,proto3" json:"ends_ns,omitempty"`                // the first instant at which a committed plan gives up a condition; 0: none holds any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -625,6 +626,13 @@ func (x *Meta) GetAsking() uint64 {
 	return 0
 }
 
+func (x *Meta) GetEndsNs() int64 {
+	if x != nil {
+		return x.EndsNs
+	}
+	return 0
+}
+
 // IdWindow is which ids of a writer are kept: of its records that counted, to know their copies.
 type IdWindow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -868,6 +876,8 @@ type PlanRow struct {
 	Doubts        uint32                 `protobuf:"varint,90,opt,name=doubts,proto3" json:"doubts,omitempty"`                                    // committing: actions of the tree that are in doubt
 	InDoubt       []string               `protobuf:"bytes,91,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                    // what its retirement has to name
 	Reviews       []uint32               `protobuf:"varint,125,rep,packed,name=reviews,proto3" json:"reviews,omitempty"`                          // actions that wait for a verdict while the plan is open, ascending
+	EndsNs        int64                  `protobuf:"varint,130,opt,name=ends_ns,json=endsNs,proto3" json:"ends_ns,omitempty"`                     // committed: the first instant at which it gives up a condition that it holds on; 0: none
+	HeldOn        uint32                 `protobuf:"varint,131,opt,name=held_on,json=heldOn,proto3" json:"held_on,omitempty"`                     // committed: conditions that it holds after the commit
 	Asking        []uint32               `protobuf:"varint,120,rep,packed,name=asking,proto3" json:"asking,omitempty"`                            // held actions that the world is asked about while the plan is open, or will be, ascending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1419,6 +1429,20 @@ func (x *PlanRow) GetReviews() []uint32 {
 		return x.Reviews
 	}
 	return nil
+}
+
+func (x *PlanRow) GetEndsNs() int64 {
+	if x != nil {
+		return x.EndsNs
+	}
+	return 0
+}
+
+func (x *PlanRow) GetHeldOn() uint32 {
+	if x != nil {
+		return x.HeldOn
+	}
+	return 0
 }
 
 func (x *PlanRow) GetAsking() []uint32 {
@@ -2212,6 +2236,8 @@ type LeaseRow struct {
 	OfAction      bool                   `protobuf:"varint,13,opt,name=of_action,json=ofAction,proto3" json:"of_action,omitempty"` // it undoes its action and what came after it; else the plan
 	Exact         bool                   `protobuf:"varint,14,opt,name=exact,proto3" json:"exact,omitempty"`                       // its condition reads numbers exactly, as the holder that it was armed under
 	Cascade       Cascade                `protobuf:"varint,20,opt,name=cascade,proto3,enum=sagenbaum.rows.Cascade" json:"cascade,omitempty"`
+	UntilNs       int64                  `protobuf:"varint,21,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`    // it is held after the commit of its plan, until then; 0: it is not
+	TurnedNs      int64                  `protobuf:"varint,22,opt,name=turned_ns,json=turnedNs,proto3" json:"turned_ns,omitempty"` // held after the commit: when it turned true; 0: it has not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2321,6 +2347,20 @@ func (x *LeaseRow) GetCascade() Cascade {
 		return x.Cascade
 	}
 	return Cascade_CASCADE_NONE
+}
+
+func (x *LeaseRow) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *LeaseRow) GetTurnedNs() int64 {
+	if x != nil {
+		return x.TurnedNs
+	}
+	return 0
 }
 
 // NodeRow stands for held conditions that always have the same answer.
@@ -4151,7 +4191,7 @@ var File_executor_rowspb_rows_proto protoreflect.FileDescriptor
 
 const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
-	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\xb6\a\n" +
+	"\x1aexecutor/rowspb/rows.proto\x12\x0esagenbaum.rows\x1a\x19sagenbaum/v1/record.proto\"\xcf\a\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -4192,7 +4232,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"conditions\x185 \x01(\x04R\n" +
 	"conditions\x12\x18\n" +
 	"\areviews\x189 \x01(\x04R\areviews\x12\x16\n" +
-	"\x06asking\x18: \x01(\x04R\x06asking\"6\n" +
+	"\x06asking\x18: \x01(\x04R\x06asking\x12\x17\n" +
+	"\aends_ns\x18< \x01(\x03R\x06endsNs\"6\n" +
 	"\bIdWindow\x12\x12\n" +
 	"\x04kept\x18\x01 \x01(\x04R\x04kept\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\"M\n" +
@@ -4202,7 +4243,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xf8\x14\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xac\x15\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4288,7 +4329,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\banswered\x188 \x03(\v2\x13.sagenbaum.rows.CutR\banswered\x12\x16\n" +
 	"\x06doubts\x18Z \x01(\rR\x06doubts\x12\x19\n" +
 	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x18\n" +
-	"\areviews\x18} \x03(\rR\areviews\x12\x16\n" +
+	"\areviews\x18} \x03(\rR\areviews\x12\x18\n" +
+	"\aends_ns\x18\x82\x01 \x01(\x03R\x06endsNs\x12\x18\n" +
+	"\aheld_on\x18\x83\x01 \x01(\rR\x06heldOn\x12\x16\n" +
 	"\x06asking\x18x \x03(\rR\x06askingJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
 	"\x06Orphan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -4361,7 +4404,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xba\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xf2\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
@@ -4373,7 +4416,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06faulty\x18\f \x01(\bR\x06faulty\x12\x1b\n" +
 	"\tof_action\x18\r \x01(\bR\bofAction\x12\x14\n" +
 	"\x05exact\x18\x0e \x01(\bR\x05exact\x121\n" +
-	"\acascade\x18\x14 \x01(\x0e2\x17.sagenbaum.rows.CascadeR\acascadeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
+	"\acascade\x18\x14 \x01(\x0e2\x17.sagenbaum.rows.CascadeR\acascade\x12\x19\n" +
+	"\buntil_ns\x18\x15 \x01(\x03R\auntilNs\x12\x1b\n" +
+	"\tturned_ns\x18\x16 \x01(\x03R\bturnedNsJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +
 	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +

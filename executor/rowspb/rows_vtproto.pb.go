@@ -49,6 +49,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.EndsNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndsNs))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xe0
+	}
 	if m.Asking != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Asking))
 		i--
@@ -432,6 +439,20 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.HeldOn != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HeldOn))
+		i--
+		dAtA[i] = 0x8
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.EndsNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndsNs))
+		i--
+		dAtA[i] = 0x8
+		i--
+		dAtA[i] = 0x90
 	}
 	if len(m.Reviews) > 0 {
 		var pksize2 int
@@ -2039,6 +2060,20 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.TurnedNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TurnedNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xb0
+	}
+	if m.UntilNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UntilNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa8
 	}
 	if m.Cascade != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Cascade))
@@ -4083,6 +4118,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Asking != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Asking))
 	}
+	if m.EndsNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.EndsNs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4468,6 +4506,12 @@ func (m *PlanRow) SizeVT() (n int) {
 		}
 		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
+	if m.EndsNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.EndsNs))
+	}
+	if m.HeldOn != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.HeldOn))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4817,6 +4861,12 @@ func (m *LeaseRow) SizeVT() (n int) {
 	}
 	if m.Cascade != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Cascade))
+	}
+	if m.UntilNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.UntilNs))
+	}
+	if m.TurnedNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.TurnedNs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -5900,6 +5950,16 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Asking = uint64(value)
+			iNdEx = next
+		case 60:
+			if wireType != 0 {
+				return wrongWireType(wireType, "EndsNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.EndsNs = int64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
@@ -7226,6 +7286,26 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return wrongWireType(wireType, "Reviews")
 			}
+		case 130:
+			if wireType != 0 {
+				return wrongWireType(wireType, "EndsNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.EndsNs = int64(value)
+			iNdEx = next
+		case 131:
+			if wireType != 0 {
+				return wrongWireType(wireType, "HeldOn")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.HeldOn = uint32(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -8254,6 +8334,26 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Cascade = Cascade(value)
+			iNdEx = next
+		case 21:
+			if wireType != 0 {
+				return wrongWireType(wireType, "UntilNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.UntilNs = int64(value)
+			iNdEx = next
+		case 22:
+			if wireType != 0 {
+				return wrongWireType(wireType, "TurnedNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.TurnedNs = int64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

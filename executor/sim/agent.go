@@ -302,3 +302,30 @@ func (a *agent) hears(n executor.Notice) {
 	a.told = n.State
 	a.interrupt()
 }
+
+// drawHeld has conditions of some actions held after the commit, with an undo window.
+func (w *world) drawHeld(r *random, c *pb.CompensationRegistered) {
+	if !w.settings.holds || c.Capability == "" || r.percent(30) {
+		return
+	}
+	if c.ValidForNs == 0 && c.ValidUntilNs == 0 {
+		c.ValidForNs = r.between(10*second, 120*second)
+	}
+	for _, t := range c.Triggers {
+		t.AfterCommit = r.percent(50)
+	}
+	t := heldTrigger(r)
+	t.Scope = scope(r)
+	c.Triggers = append(c.Triggers, t)
+}
+
+// heldTrigger is a condition that is held after the commit, and often true only then.
+func heldTrigger(r *random) *pb.Trigger {
+	condition := pick(r, conditions[r.below(len(conditions))],
+		`plan.status == "committed" && `+conditions[r.below(len(conditions))],
+		`plan.status == "committed" && facts["k0"].n > 5`, `facts["k1"].n == 9`,
+		`plan.status == "committed" && after(plan.opened_at + duration("50s"))`,
+		`after(plan.opened_at + duration("70s"))`,
+		`after(timestamp("2027-01-15T08:01:30Z"))`)
+	return &pb.Trigger{Name: "held", Condition: condition, AfterCommit: true}
+}

@@ -123,6 +123,12 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 		s.foundOpenly(c, r, k.ProbeAnswered)
 	case *pb.Record_CompensationSucceeded:
 		c.undone(at, r, k.CompensationSucceeded)
+	case *pb.Record_LeaseFired:
+		root, _, _ := strings.Cut(r.Plan, "_")
+		p, _ := s.ledger.Plan(r.Plan)
+		if _, undone := s.ledger.Plan(root + "~1"); undone && p.State == ledger.StateCommitted {
+			c.w.options.Seen.commit("undone for a condition")
+		}
 	case *pb.Record_UnwindStarted:
 		if k.UnwindStarted.FromAction != "" {
 			c.w.options.Seen.commit("part")

@@ -207,6 +207,10 @@ func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
 		}
 	}
 	p.opened = o
+	held := newRandom(w.options.Seed, streamHeld-1-uint64(n))
+	if w.settings.holds && parent == nil && held.percent(50) {
+		o.Triggers = append(o.Triggers, heldTrigger(held))
+	}
 	w.drawSteps(p, depth)
 	if parent == nil && newRandom(w.options.Seed, streamDoubt+uint64(n)).percent(25) {
 		o.DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT
@@ -301,6 +305,7 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 	a.large, a.lost = kept.percent(10), kept.percent(40)
 	c := w.drawCompensation(r, id, f)
 	drawScopes(newRandom(w.options.Seed, streamScope+uint64(p.n*16+len(p.actions))), c)
+	w.drawHeld(newRandom(w.options.Seed, streamHeld+uint64(p.n*16+len(p.actions))), c)
 	told := c.Capability != "" && c.Actuator != ledger.ActuatorMemory
 	if f.Late == pb.Late_LATE_REFUSED && !told { // no one who could refuse it
 		f.Late = pb.Late_LATE_UNSPECIFIED

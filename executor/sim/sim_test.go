@@ -220,6 +220,7 @@ func TestEverythingHappens(t *testing.T) {
 	some("commit", seen.Commits, "waits", "settled", "accepts", "lost")
 	some("doubt of an open plan", seen.Commits, "asked while open", "present while open", "absent while open",
 		"duplicate of an open plan", "unspecified while open", "asked again")
+	some("commit", seen.Commits, "undone for a condition")
 	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,
 		"host: between turns", "host: folded, not committed", "host: folded, not sent",

@@ -40,6 +40,7 @@ const (
 	streamPlan   = 1000
 	streamReview = 1 << 18 // and 16 times the number of the plan
 	streamScope  = 1 << 19 // and 16 times the number of the plan
+	streamHeld   = 1 << 17 // and 16 times the number of the plan
 	streamSecond = 1 << 20 // and the number of the agent
 )
 
@@ -93,6 +94,7 @@ type settings struct {
 	ahead     int  // dispatches recorded behind another one
 	runs      bool // there is a plan whose undos may go so
 	reviews   bool // some actions wait for a verdict
+	holds     bool // conditions are held after the commit
 }
 
 // Run runs one world to its end.
@@ -138,6 +140,7 @@ func newWorld(o Options) *world {
 	run := newRandom(o.Seed, streamRun-1)
 	w.settings.ahead, w.settings.runs = pick(run, 15, 15, 3, 1, 0), run.percent(40)
 	w.settings.reviews = newRandom(o.Seed, streamReview-1).percent(20)
+	w.settings.holds = newRandom(o.Seed, streamRun-5).percent(25)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
 		hosts = 2 + r.below(2)

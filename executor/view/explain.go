@@ -111,7 +111,7 @@ func (r *Reader) lease(l *executor.Lease, whole bool) api.Lease {
 	row := l.Row
 	shown := api.Lease{Name: row.Name, Condition: l.Condition(),
 		Truth: triggers.Unknown.String(), ArmedNs: row.ArmedNs, Fired: row.Fired, Moot: row.Moot,
-		Cascade: l.Cascade(), Undoes: "plan"}
+		Cascade: l.Cascade(), Undoes: "plan", AfterCommit: l.AfterCommit(), HeldUntilNs: row.UntilNs}
 	if row.OfAction {
 		shown.Undoes = "action"
 	}

@@ -177,6 +177,7 @@ func planView(p *executor.Plan) api.Plan {
 		OnUndoFailure:  onUndoFailureName(row.Declared.OnUndoFailure),
 		SecondApprover: row.Declared.SecondApprover,
 		Origin:         row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
+		HeldConditions: int(row.HeldOn), HeldUntilNs: row.EndsNs,
 	}
 	for _, q := range row.Proposals {
 		seen.Proposals = append(seen.Proposals, api.Proposal{Action: q.Orphan, Answer: answerOf(q),

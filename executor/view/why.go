@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -72,8 +73,11 @@ func (r *Reader) whyFiring(p *executor.Plan) *rowspb.Firing {
 	}
 	if p.Row.UndoneAs != "" {
 		if u := r.core.Plan(p.Row.UndoneAs); u != nil && u.Row.Firing != nil {
-			return u.Row.Firing
+			return cmp.Or(u.Row.Passed, u.Row.Firing)
 		}
+	}
+	if p.Row.Origin != "" && p.Row.Passed != nil { // for a condition of the committed plan
+		return p.Row.Passed
 	}
 	f := p.Row.Firing
 	if n := len(p.Row.Answered); n > 0 && p.Row.Fired == nil && p.Row.Unwinding == nil {

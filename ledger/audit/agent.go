@@ -302,7 +302,7 @@ func noteUndo(b *book, c *claim) {
 		b.spent.leases += uint64(len(k.Triggers))
 		for _, t := range k.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now,
-				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules)})
+				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules), after: t.AfterCommit})
 		}
 		b.noteAsking(p)
 		b.lookAction(p, a)
@@ -364,6 +364,10 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		d.late = d.late || now == completed && !d.isSettled() // the blind undo may have undone it
 	}
 	b.lookAction(p, a)
+	if now == failed {
+		releaseOf(b, p, a)
+	}
+	noteReads(b, p)
 	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)

@@ -212,6 +212,9 @@ type lease struct {
 	text    string // its condition; empty: a standing one
 	single  bool   // it undoes its action and what came after it; else the plan
 	exact   bool   // it reads numbers by value, as the holder under which it was taken out
+	after   bool   // it asks to be held after the commit
+	untilNs int64  // it is, until then; 0: it is not
+	trueNs  int64  // when it turned true since; 0: it has not
 	armedNs int64
 	fired   bool
 	cascade string // "", cut, resumed, given up

@@ -182,6 +182,10 @@ func noteFiring(b *book, c *claim) {
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = verdictText(a)
 	}
+	if isRetired(p) {
+		c.firesSince(reason)
+		return
+	}
 	if p.phase == ledger.StateCommitted {
 		up, part := p.root(), back{}
 		if l.single {
@@ -258,13 +262,14 @@ func (p *plan) undoneWith() (up *plan, part back) {
 // noteCut holds a lease that turned over a limit until the owner answers.
 func noteCut(b *book, c *claim) {
 	p, l := c.p, c.l
-	l.cascade, l.joined = cutShort, false
+	l.cascade, l.joined, l.trueNs = cutShort, false, 0
 	if p.choose(numberOf(c.a), l.name) {
 		b.takeNextTurn(p, func(*turn) bool { return true })
 	}
 	p.cuts = append(p.cuts, &cut{number: numberOf(c.a), lease: l.name, at: c.Address})
 	b.page(p, c.a, api.PageCascadeCut, c.Address)
 	b.lookPlan(p)
+	endOf(b, p)
 }
 
 // cutBy are the cuts that an owner's answer means.
@@ -301,4 +306,31 @@ func noteCascadeAnswer(b *book, c *claim) {
 	if resume {
 		b.lookPlan(p)
 	}
+	endOf(b, p) // the answer may have come after its window
+}
+
+// firstTurn is turnedBy also where the lease turned at the same record as the first one:
+// which of them is asked first is no one's rule.
+func (p *plan) firstTurn(number uint32, name string) *turn {
+	if i := p.besideFirst(number, name); i >= 0 {
+		return p.behind[i]
+	}
+	return p.turnedBy(number, name)
+}
+
+// besideFirst finds a lease that turned at the same record as the first one; -1: it did not.
+func (p *plan) besideFirst(number uint32, name string) int {
+	return slices.IndexFunc(p.behind, func(t *turn) bool {
+		return p.turned != nil && t.number == number && t.lease == name &&
+			sameAddress(t.at, p.turned.at) &&
+			t.clocked == p.turned.clocked
+	})
+}
+
+// choose takes a lease that a holder names for the first one, if it is as good as that.
+func (p *plan) choose(number uint32, name string) bool {
+	if i := p.besideFirst(number, name); i >= 0 {
+		p.turned, p.behind[i] = p.behind[i], p.turned
+	}
+	return p.turnedBy(number, name) != nil
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"container/heap"
 	"crypto/sha256"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // depthMax bounds the nesting of plans.
@@ -151,7 +153,7 @@ func (b *book) pastWindow(a *action) bool { return a.closesNs != 0 && b.now >= a
 
 // copyPlan makes a plan that holds what a committed one held, under the same
 // addresses and keys (I19), and so for its children.
-func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
+func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool) *plan {
 	d := proto.CloneOf(p.declared)
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
@@ -163,7 +165,6 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 	}
 	b.join(u, p.family)
 	p.undoneAs = id
-	part := p.part(to)
 	for _, a := range p.actions {
 		c := *a
 		c.leases, c.verdict, c.warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
@@ -175,7 +176,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 		case a.child == nil:
 			c.key = firstKey(b, p, a)
 		case !c.isSettled():
-			child := b.copyPlan(e, a.child, a.child.id+"~1", back{})
+			child := b.copyPlan(e, a.child, a.child.id+"~1", a.child.part(back{}))
 			child.declared.ParentPlan = id
 			child.parent, child.entry = u, c.n
 			c.child, c.id = child, entryPrefix+child.id
@@ -218,10 +219,220 @@ func beginUndoing(_ *book, c *claim) {
 }
 
 func (c *claim) undoCommitted(p *plan, to back, reason string) {
+	u, more := c.opensUndoer(p, to)
+	c.b.wants(u, signalCancelled, reason+more, back{})
+}
+
+// opensUndoer makes that plan, and says for which condition it undoes more than was asked for. The
+// committed one holds no conditions any more: it is undone once.
+func (c *claim) opensUndoer(p *plan, to back) (u *plan, more string) {
 	b := c.b
-	u := b.copyPlan(c.Entry, p, p.id+"~1", to)
+	part, more := c.alsoUndoes(p, to)
+	for _, q := range append([]*plan{p}, p.below()...) {
+		if list := q.heldOn(); len(list) > 0 {
+			dropHeld(b, q, list)
+			q.turned, q.behind = nil, nil
+		}
+	}
+	u = b.copyPlan(c.Entry, p, p.id+"~1", part)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
 	b.holdLeases(u)
-	b.wants(u, signalCancelled, reason, back{})
+	return u, more
+}
+
+// Conditions that are held after the commit of a root: each until the first undo window closes of
+// what it would undo.
+
+// heldLease is one that is held, with the action that it is on, or nil.
+type heldLease struct {
+	*lease
+	a *action
+}
+
+// heldOn are the leases that a plan holds after the commit.
+func (p *plan) heldOn() (list []heldLease) {
+	for _, l := range p.leases {
+		if l.untilNs != 0 {
+			list = append(list, heldLease{l, nil})
+		}
+	}
+	for _, a := range p.actions {
+		for _, l := range a.leases {
+			if l.untilNs != 0 {
+				list = append(list, heldLease{l, a})
+			}
+		}
+	}
+	return list
+}
+
+// asOf is the instant at which a lease is asked: its last one at the latest.
+func (l *lease) asOf(ns int64) int64 {
+	if l.untilNs != 0 && ns >= l.untilNs {
+		return l.untilNs - 1
+	}
+	return ns
+}
+
+// undoesSince is the committed root that a condition has undone, and how far.
+func (p *plan) undoesSince(a *action, l *lease) (root *plan, to back) {
+	if root = p.root(); !l.single {
+		return root, back{}
+	}
+	to.action = a.id
+	for ; p.parent != nil; p = p.parent {
+		to.action = p.parent.actions[p.entry-1].id
+	}
+	return root, to
+}
+
+// closesBy is when the undo window of an action closes at the latest, by what is known at a commit:
+// one that counts from a completion which is not known counts from the commit.
+func (a *action) closesBy(now int64) int64 {
+	d := a.compensation.GetValidForNs()
+	if d == 0 || a.outcome == completed {
+		return a.closesNs
+	}
+	if end := now + min(d, epochMax-now); a.closesNs == 0 || end < a.closesNs {
+		return end
+	}
+	return a.closesNs
+}
+
+// closesFirst is when the first undo window of a part of a plan closes; 0: it has none.
+func (p *plan) closesFirst(part map[uint32]bool, now int64) (ns int64) {
+	for _, a := range p.actions {
+		closes := a.closesBy(now)
+		switch {
+		case !part[a.n] || a.isSettled():
+			continue
+		case a.child != nil:
+			closes = a.child.closesFirst(a.child.part(back{}), now)
+		case !a.mayHaveCrossed():
+			continue
+		}
+		if closes != 0 && (ns == 0 || closes < ns) {
+			ns = closes
+		}
+	}
+	return ns
+}
+
+// holdOn has the conditions of a tree that say so held after its commit.
+func holdOn(b *book, tree []*plan) {
+	for _, p := range tree {
+		held := func(a *action, list []*lease) {
+			for _, l := range list {
+				if !l.after || l.fired || l.isStopped() {
+					continue
+				}
+				root, to := p.undoesSince(a, l)
+				if ns := root.closesFirst(root.part(to), b.now); ns > b.now {
+					l.untilNs = ns
+					b.spent.leases++
+				}
+			}
+		}
+		if p.parent == nil {
+			held(nil, p.leases)
+		}
+		for _, a := range p.actions {
+			if !a.isSettled() && a.mayHaveCrossed() {
+				held(a, a.leases)
+			}
+		}
+		if len(p.heldOn()) > 0 {
+			p.turned, p.behind = nil, nil
+			noteNext(b, p)
+		}
+	}
+}
+
+// noteNext keeps when a plan gives up the next of what it holds.
+func noteNext(b *book, p *plan) {
+	first := int64(0)
+	for _, l := range p.heldOn() {
+		if l.untilNs > b.now && (first == 0 || l.untilNs < first) {
+			first = l.untilNs
+		}
+	}
+	switch {
+	case first == 0:
+		delete(b.ends, p.id)
+	case b.ends[p.id] != first:
+		b.ends[p.id] = first
+		heap.Push(&b.endings, ending{first, p.id})
+	}
+	b.noteAsking(p)
+}
+
+// endingsMax is how many plans give up what they hold before one record.
+const endingsMax = 64
+
+// endHeld gives up what ends before the record that comes now. A condition on the clock is asked
+// once more, as of its last instant.
+func endHeld(b *book) {
+	for done := 0; done < endingsMax && len(b.endings) > 0 && b.endings[0].ns <= b.now; {
+		if e := heap.Pop(&b.endings).(ending); b.ends[e.plan] == e.ns {
+			delete(b.ends, e.plan)
+			endOf(b, b.plan(e.plan))
+			done++
+		}
+	}
+}
+
+// endOf gives up what a plan has held until now, but for what has turned true or was cut short.
+func endOf(b *book, p *plan) {
+	var gone []heldLease
+	for _, l := range p.heldOn() {
+		if l.untilNs > b.now || l.cascade == cutShort {
+			continue
+		}
+		if l.trueNs == 0 && clocked(b.programs, l.lease) && !l.isStopped() {
+			if truth, read := b.truth(p, l.a, l.lease); truth == triggers.True {
+				b.turn(p, numberOf(l.a), l.lease, true, read)
+			}
+		}
+		if l.trueNs == 0 || p.turned == nil {
+			gone = append(gone, l)
+		}
+	}
+	if len(gone) > 0 || len(p.heldOn()) > 0 {
+		dropHeld(b, p, gone)
+	}
+}
+
+// releaseOf gives up those of an action that is known not to have happened, but for what has turned
+// true before or was cut short.
+func releaseOf(b *book, p *plan, a *action) {
+	var gone []heldLease
+	for _, l := range a.leases {
+		if l.untilNs != 0 && l.trueNs == 0 && l.cascade != cutShort {
+			gone = append(gone, heldLease{l, a})
+		}
+	}
+	if len(gone) > 0 {
+		dropHeld(b, p, gone)
+	}
+}
+
+// dropHeld gives up leases that a plan holds after its commit.
+func dropHeld(b *book, p *plan, list []heldLease) {
+	for _, l := range list {
+		l.untilNs, l.trueNs = 0, 0
+		b.spent.leases--
+	}
+	b.releaseCuts(p, "", func(x *cut) bool {
+		l, _ := p.leaseNamed(x.number, x.lease)
+		return l == nil || l.untilNs == 0
+	})
+	noteNext(b, p)
+}
+
+// firesSince has a committed tree undone, or the part that a condition is about.
+func (c *claim) firesSince(reason string) {
+	root, to := c.p.undoesSince(c.a, c.l)
+	u, more := c.opensUndoer(root, to)
+	c.passesUp(u, back{}, reason+ofChild(root, c.p)+more)
 }

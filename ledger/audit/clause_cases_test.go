@@ -207,6 +207,16 @@ var clauseCases = []struct {
 
 	// Leases and facts.
 	{"I15.armed", fires, func(s *scene) { s.p.phase = ledger.StateUnwinding }},
+	{"I15.since", firesSince, func(s *scene) { s.p.leases[0].after = false }},
+	{"I5.after", firesSince, func(s *scene) { s.p.undoneAs = "p~1" }},
+	{"I20.after", firesSince, func(s *scene) { s.p.leases[0].untilNs = 0 }},
+	{"I15.after", firesSince, child(ledger.StateUnwinding)},
+	{"I12.tree", firesSince, func(s *scene) {
+		child(ledger.StateCommitted)(s)
+		q := s.p.below()[0]
+		q.leases = []*lease{{name: "other", text: "true", untilNs: 9}}
+		q.turned = &turn{lease: "other", at: &pb.Address{Sequence: 2}}
+	}},
 	{"I14.unwinds", fires, func(s *scene) { s.p.fired = &pb.Address{} }},
 	{"I14.held", fires, func(s *scene) { s.p.leases[0].fired = true }},
 	{"I15.deadline", fires, func(s *scene) {

@@ -285,6 +285,13 @@ func fires(s *scene) {
 	s.record.Cause = &pb.Address{Sequence: 3}
 }
 
+// firesSince is a condition of a committed plan that asks to be held after the commit.
+func firesSince(s *scene) {
+	fires(s)
+	s.p.phase, s.p.retired = ledger.StateCommitted, true
+	s.p.leases[0].after, s.p.leases[0].untilNs = true, 9
+}
+
 func firesExtra(s *scene) {
 	s.decides(ledger.StateUnwinding, dispatched, &pb.Record{Kind: &pb.Record_LeaseFired{
 		LeaseFired: &pb.LeaseFired{Lease: leaseDuplicate, Condition: standing[leaseDuplicate]}}})

@@ -345,6 +345,9 @@ func codeLeaseAt(c *coder, l **lease) {
 		c.flag(&l.joined)
 		c.flag(&l.single)
 		c.flag(&l.exact)
+		c.flag(&l.after)
+		number(c, &l.untilNs)
+		number(c, &l.trueNs)
 		sequence(c, &l.watched, (*coder).text)
 	})
 }

@@ -156,8 +156,16 @@ func (p *plan) doubtBy(a *action) int64 {
 func (b *book) commitTree(p *plan) {
 	p.turned, p.behind = nil, nil
 	p.inDoubt = p.doubts()
+	tree := p.tree()
+	holdOn(b, tree)
 	b.giveUp(p)
 	b.setPhase(p, ledger.StateCommitted)
+	for _, c := range tree {
+		if len(c.heldOn()) > 0 {
+			b.lookPlan(c)
+			noteReads(b, c)
+		}
+	}
 }
 
 // turns: a lease of the plan has turned true, and fires.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -234,5 +235,38 @@ func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 			}
 		}
 		all(f.times)
+	}
+}
+
+// noteReads lists a committed plan by the facts that could turn what it holds.
+func noteReads(b *book, p *plan) {
+	var keys []string
+	if !p.holdsLeases() {
+		for _, l := range p.heldOn() {
+			if condition, err := b.programs.Condition(l.text); err == nil {
+				h := condition.Hold(p.scope(l.a, l.lease))
+				result := h.Evaluate(l.asOf(b.now), factView{b})
+				keys = append(append(keys, l.watched...), h.Watched(result, b.now, factView{b})...)
+			}
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	had := b.reads[p.id]
+	if slices.Equal(keys, had) {
+		return
+	}
+	for _, key := range had {
+		others := slices.DeleteFunc(slices.Clone(b.readers[key]),
+			func(id string) bool { return id == p.id })
+		if b.readers[key] = others; len(others) == 0 {
+			delete(b.readers, key)
+		}
+	}
+	for _, key := range keys {
+		b.readers[key] = append(slices.Clip(b.readers[key]), p.id)
+	}
+	if b.reads[p.id] = keys; len(keys) == 0 {
+		delete(b.reads, p.id)
 	}
 }

@@ -37,11 +37,15 @@ type store struct {
 	plans    map[string]*plan // of the families at hand
 	families shelved[*family] // by id
 	asking   map[string]bool  // plans with declared conditions in force
-	facts    shelved[*fact]   // by key
-	firings  shelved[*firing] // by place
-	shelf    Shelf            // nil: everything stays at hand
-	name     string           // begins its keys there
-	under    *store           // of a fold on trial: what it began from
+	ends     map[string]int64 // when a committed plan gives up the next condition that it holds
+	endings  endings          // the same in their order, and some that are no more
+	// of committed plans, by plan and by fact, what their conditions wait for; lists are not changed
+	reads, readers map[string][]string
+	facts          shelved[*fact]   // by key
+	firings        shelved[*firing] // by place
+	shelf          Shelf            // nil: everything stays at hand
+	name           string           // begins its keys there
+	under          *store           // of a fold on trial: what it began from
 }
 
 // newBook is an empty book; name keeps apart the books that share a shelf.
@@ -51,6 +55,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
 		programs: programs, ids: new(ids.ByWriter),
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
+			ends: map[string]int64{}, reads: map[string][]string{}, readers: map[string][]string{},
 			name: name},
 	}
 	b.families = shelved[*family]{
@@ -79,6 +84,8 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
+	c.reads, c.readers = maps.Clone(b.reads), maps.Clone(b.readers)
+	c.ends, c.endings = maps.Clone(b.ends), slices.Clone(b.endings)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c
 }
@@ -294,4 +301,29 @@ func (f *fact) clone() *fact {
 	c := *f
 	c.times, c.runs = slices.Clip(f.times), slices.Clip(f.runs) // further ones are the copy's own
 	return &c
+}
+
+// ending is when a committed plan gives up the next of what it holds.
+type ending struct {
+	ns   int64
+	plan string
+}
+
+// endings are a heap of them.
+type endings []ending
+
+func (h endings) Len() int { return len(h) }
+
+func (h endings) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].ns, h[j].ns), strings.Compare(h[i].plan, h[j].plan)) < 0
+}
+
+func (h endings) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h *endings) Push(x any) { *h = append(*h, x.(ending)) }
+
+func (h *endings) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }

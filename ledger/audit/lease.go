@@ -72,17 +72,17 @@ func (l *lease) isStopped() bool { return l.cascade == cutShort || l.cascade == 
 
 // holdLeases takes out the leases of a plan: a condition that already holds fires at once.
 func (b *book) holdLeases(p *plan) {
-	add := func(name, text string) {
+	add := func(name, text string, after bool) {
 		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now,
-			exact: readsExactly(b.rules)})
+			exact: readsExactly(b.rules), after: after})
 	}
-	add(leaseFailed, "")
-	add(leaseCancelled, "")
+	add(leaseFailed, "", false)
+	add(leaseCancelled, "", false)
 	if p.declared.DeadlineNs > 0 {
-		add(leaseDeadline, "")
+		add(leaseDeadline, "", false)
 	}
 	for _, t := range p.declared.Triggers {
-		add(t.Name, t.Condition)
+		add(t.Name, t.Condition, t.AfterCommit)
 	}
 	b.spent.leases += uint64(len(p.declared.Triggers))
 	b.noteAsking(p)
@@ -133,7 +133,8 @@ func counts(programs *triggers.Cache, l *lease) bool {
 }
 
 // noteAsking keeps the list of the plans that have declared conditions in force: a fact
-// is of no interest to any other.
+// is of no interest to any other. Of committed plans there may be many, each of which waits for a
+// few facts: they are listed by those.
 func (b *book) noteAsking(p *plan) {
 	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions,
 		func(a *action) bool { return len(byName(a.leases)) > 0 })
@@ -142,11 +143,14 @@ func (b *book) noteAsking(p *plan) {
 	} else {
 		delete(b.asking, p.id)
 	}
+	noteReads(b, p)
 }
 
 // lookFact looks at every lease that may read a fact that has changed.
 func (b *book) lookFact(key string) {
-	for _, id := range slices.Sorted(maps.Keys(b.asking)) {
+	ids := append(slices.Sorted(maps.Keys(b.asking)), b.readers[key]...)
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
 		p := b.plan(id)
 		for _, l := range byName(p.leases) {
 			b.look(p, nil, l, key)
@@ -156,6 +160,7 @@ func (b *book) lookFact(key string) {
 				b.look(p, a, l, key)
 			}
 		}
+		noteReads(b, p)
 	}
 }
 
@@ -175,8 +180,10 @@ func byName(list []*lease) (out []*lease) {
 // its plan or action, or a fact that its last answer depended on. Of the others every
 // look finds the same until something changes.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	if !p.holdsLeases() || a == nil && !p.asksOwn(l) || l.fired || l.isStopped() || a != nil &&
-		a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
+	held := p.holdsLeases() && (a != nil || p.asksOwn(l)) || l.untilNs > b.now ||
+		l.untilNs != 0 && l.cascade == goneOn
+	if !held || l.fired || l.isStopped() || a != nil && a.isSettled() ||
+		p.turnedBy(numberOf(a), l.name) != nil {
 		return
 	}
 	truth, clocked := b.standingTruth(p, a, l)
@@ -196,7 +203,7 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 			return // no state of a plan or action is in it
 		}
 		l.joined = true
-		result := h.Evaluate(b.now, factView{b})
+		result := h.Evaluate(l.asOf(b.now), factView{b})
 		truth, read = result.Truth, result.Keys
 		b.haveRead(p, read)
 		if clocked && truth != triggers.True {
@@ -244,6 +251,11 @@ func (a *action) blocked() bool {
 
 // truth is the answer of a lease now, whatever was noted of it, with the facts it read.
 func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
+	return truthAt(b, p, a, l, b.now)
+}
+
+// truthAt is truth as of an instant.
+func truthAt(b *book, p *plan, a *action, l *lease, ns int64) (triggers.Truth, []string) {
 	if l.text == "" {
 		truth, _ := b.standingTruth(p, a, l)
 		return truth, nil
@@ -252,7 +264,7 @@ func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
 	if err != nil {
 		return triggers.Unknown, nil
 	}
-	result := condition.Hold(p.scope(a, l)).Evaluate(b.now, factView{b})
+	result := condition.Hold(p.scope(a, l)).Evaluate(l.asOf(ns), factView{b})
 	b.haveRead(p, result.Keys)
 	return result.Truth, result.Keys
 }
@@ -287,6 +299,9 @@ func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []strin
 		if t != nil && len(p.behind) < behindMax {
 			p.behind = append(p.behind, t)
 		}
+	}
+	if l.untilNs != 0 && l.trueNs == 0 {
+		l.trueNs = b.now
 	}
 	if t := p.turnOf(number, l.name); t != nil && t.firing == nil {
 		if f := b.firingNow(p, l, read); f.depth > 1 || f.by != nil || f.passed == nil &&
@@ -411,37 +426,12 @@ func (b *book) setPhase(p *plan, phase string) {
 		return
 	}
 	for _, l := range p.leases {
-		l.joined = false
+		l.joined = l.joined && l.untilNs != 0
 	}
 	for _, a := range p.actions {
 		for _, l := range a.leases {
-			l.joined = l.joined && p.stillHolds() // those of a child's actions are held on
+			// those of a child's actions are held on, and those that ask for it
+			l.joined = l.joined && (p.stillHolds() || l.untilNs != 0)
 		}
 	}
-}
-
-// firstTurn is turnedBy also where the lease turned at the same record as the first one:
-// which of them is asked first is no one's rule.
-func (p *plan) firstTurn(number uint32, name string) *turn {
-	if i := p.besideFirst(number, name); i >= 0 {
-		return p.behind[i]
-	}
-	return p.turnedBy(number, name)
-}
-
-// besideFirst finds a lease that turned at the same record as the first one; -1: it did not.
-func (p *plan) besideFirst(number uint32, name string) int {
-	return slices.IndexFunc(p.behind, func(t *turn) bool {
-		return p.turned != nil && t.number == number && t.lease == name &&
-			sameAddress(t.at, p.turned.at) &&
-			t.clocked == p.turned.clocked
-	})
-}
-
-// choose takes a lease that a holder names for the first one, if it is as good as that.
-func (p *plan) choose(number uint32, name string) bool {
-	if i := p.besideFirst(number, name); i >= 0 {
-		p.turned, p.behind[i] = p.behind[i], p.turned
-	}
-	return p.turnedBy(number, name) != nil
 }

@@ -383,6 +383,13 @@ func (p *plan) unfinished() string {
 
 // unfired is a lease of a plan that is true and has not fired; empty: there is none.
 func (b *book) unfired(p *plan) string {
+	if isRetired(p) && allEnded(p.root()).is != broken {
+		for _, l := range p.heldOn() {
+			if !l.isStopped() && b.hasTurned(p, l.a, l.lease) {
+				return l.name
+			}
+		}
+	}
 	if !p.holdsLeases() || p.fired != nil {
 		return ""
 	}

@@ -20,6 +20,16 @@ func forLease(id, says string, judge func(c *claim) judgement) clause {
 	}}
 }
 
+// forCommittedLease makes a clause that is asked of the leases of a plan whose root is committed.
+func forCommittedLease(id, says string, judge func(c *claim) judgement) clause {
+	return forLease(id, says, func(c *claim) judgement {
+		if !isRetired(c.p) {
+			return judgement{}
+		}
+		return judge(c)
+	})
+}
+
 // named is what a firing, or a cut, says of its lease.
 func (c *claim) named() (lease string, depth uint32, chain []*pb.Link) {
 	if k := c.Record.GetCascadeCut(); k != nil {
@@ -33,9 +43,28 @@ func (c *claim) named() (lease string, depth uint32, chain []*pb.Link) {
 var firingClauses = []clause{openedPlan,
 	forLease("I15.armed", "The leases of a plan are held while it can still be undone.",
 		func(c *claim) judgement {
-			return unless(c.p.holdsLeases(), "plan %s is %s and holds no leases", c.p.id,
-				c.p.status())
+			return unless(c.p.holdsLeases() || isRetired(c.p), "plan %s is %s and holds no leases",
+				c.p.id, c.p.status())
 		}),
+	forCommittedLease("I15.since",
+		"After the commit of its plan a condition fires that asks for it.",
+		func(c *claim) judgement {
+			return unless(c.l != nil && c.l.after, "plan %s is committed and holds no lease", c.p.id)
+		}),
+	forCommittedLease("I5.after", "For a condition a committed plan is undone once.",
+		func(c *claim) judgement { return undoneOnce(c.p.root()) }),
+	forCommittedLease("I20.after",
+		"After the commit a condition fires that turned true inside the undo windows.",
+		func(c *claim) judgement {
+			return unless(c.l.untilNs != 0, "undo windows of plan %s closed before lease %s was true",
+				c.p.root().id, c.l.name)
+		}),
+	forCommittedLease("I15.after",
+		"For a condition a committed plan is undone when its child plans have ended.",
+		func(c *claim) judgement { return allEnded(c.p.root()) }),
+	forCommittedLease("I12.tree",
+		"Of the conditions of a committed plan and of its child plans the first fires that turned true.",
+		func(c *claim) judgement { return c.turnedFirst() }),
 	forLease("I14.unwinds", "A plan unwinds for one lease.", func(c *claim) judgement {
 		return unless(c.p.fired == nil, "plan %s unwinds for %s", c.p.id, reference{c.p.fired})
 	}),

@@ -377,15 +377,18 @@ var erasureClauses = []clause{openedPlan,
 		func(c *claim) judgement { return copyIf(c.p.erased != nil) }},
 	{"I24.key", "Without force a plan is erased when nothing of it may need its key.",
 		func(c *claim) judgement {
-			u := c.b.plan(c.p.undoneAs)
+			u, holds := c.b.plan(c.p.undoneAs), len(c.p.root().heldOn()) > 0
 			switch {
 			case c.Record.GetPlanErased().Force:
 				return judgement{}
 			case u != nil && !u.isOver():
 				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())
 			}
-			return unless(c.p.isOver() && !c.p.stillHolds(), "an end of plan %s, which is %s",
-				c.p.id,
+			for _, q := range c.p.root().below() {
+				holds = holds || len(q.heldOn()) > 0
+			}
+			return unless(c.p.isOver() && !c.p.stillHolds() && !holds,
+				"an end of plan %s, which is %s, and of the conditions that it holds", c.p.id,
 				c.p.status())
 		}},
 }

@@ -427,6 +427,33 @@ func (s *scribe) reached() {
 			Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})
 }
 
+// since is a committed plan of two actions, with a condition on the later one that is held after
+// the commit, or not; what comes before the commit.
+func (s *scribe) since(lease string, held bool, before ...func()) {
+	s.t.Helper()
+	s.rules = ledger.AfterCommitSince
+	s.begin(2)
+	s.plan("a")
+	s.agent(append(pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.ValidForNs = int64(time.Minute)
+		c.Triggers = []*pb.Trigger{{Name: lease, Condition: `facts["b"] == 1`, AfterCommit: held}}
+	}), completed("b"))...)
+	for _, f := range before {
+		f()
+	}
+	s.agent(planCommitted())
+	s.decide()
+}
+
+// firesOn is the firing of the condition of an action, for the last fact.
+func (s *scribe) firesOn(action, lease string) *pb.Record {
+	r := fired(lease, `facts["`+action+`"] == 1`, 1, s.lastOf("fact_asserted"))
+	r.Action, r.About = action, s.at("forward_registered", action)
+	r.GetLeaseFired().Readings = []*pb.Reading{{Name: `facts["` + action + `"]`, Value: []byte("1"),
+		Sequence: r.Cause.Sequence}}
+	return r
+}
+
 // undoesPart is the unwind of a part, where a condition on another action had turned beside it
 // and is true no more; the plan is open again.
 func (s *scribe) undoesPart() {

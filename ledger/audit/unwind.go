@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // letsGo reports whether an action lets what it came after go.
@@ -260,4 +262,83 @@ func noteEnd(b *book, c *claim) {
 	case end == pb.PlanEnd_PLAN_END_QUARANTINED && len(p.openClaims()) > 0:
 		b.page(p, nil, api.PageActClaimed, c.Address)
 	}
+}
+
+// alsoUndoes is the part of a committed root that is undone when it is asked to undo one: that, and
+// what each condition undoes that has turned true by now; more names one that undoes more.
+func (c *claim) alsoUndoes(root *plan, to back) (part map[uint32]bool, more string) {
+	asked, count := root.part(to), 0
+	part = root.part(to)
+	all := !slices.ContainsFunc(root.actions,
+		func(a *action) bool { return !asked[a.n] && !a.isSettled() })
+	for _, p := range append([]*plan{root}, root.below()...) {
+		for _, l := range p.heldOn() {
+			_, wider := p.undoesSince(l.a, l.lease)
+			n := root.numberNamed(wider.action)
+			if all || l.single && asked[n] || !c.isOwed(p, l) {
+				continue
+			}
+			if count++; count == 1 {
+				more = "; also for lease " + l.name
+				if l.a != nil {
+					more += " of action " + l.a.id
+				}
+				more += ofChild(root, p)
+			}
+			if !part[n] {
+				also := root.part(wider)
+				for _, a := range root.actions {
+					part[a.n] = part[a.n] || also[a.n]
+				}
+			}
+		}
+	}
+	if count > 1 {
+		more += fmt.Sprintf(", and %d more", count-1)
+	}
+	return part, more
+}
+
+// isOwed: a condition of a committed plan has turned true. One on the clock is asked as of the
+// record, which was made before the logical time where an earlier stamp is later.
+func (c *claim) isOwed(p *plan, l heldLease) bool {
+	switch {
+	case l.fired || l.isStopped():
+		return false
+	case !clocked(c.b.programs, l.lease):
+		return l.trueNs != 0
+	}
+	ns := min(c.b.now, c.StampNs)
+	if c.Source.Class == ledger.ClassExecutor {
+		ns = min(c.b.now, c.Record.EpochNs)
+	}
+	truth, _ := truthAt(c.b, p, l.a, l.lease, ns)
+	return l.trueNs != 0 && l.trueNs <= ns || truth == triggers.True
+}
+
+// turnedFirst judges that no other condition of a committed tree has turned true before the one
+// that fires, by a record.
+func (c *claim) turnedFirst() judgement {
+	own := c.p.turnOf(numberOf(c.a), c.l.name)
+	if own != nil && own.clocked || own == nil && clocked(c.b.programs, c.l) {
+		return judgement{}
+	}
+	root := c.p.root()
+	for _, q := range append([]*plan{root}, root.below()...) {
+		t := q.turned
+		if t == nil || t.clocked || len(q.heldOn()) == 0 {
+			continue
+		}
+		if own == nil || isEarlier(t.at, own.at) {
+			return breaks("lease %s of plan %s turned true at %s", t.lease, q.id, reference{t.at})
+		}
+	}
+	return judgement{}
+}
+
+func isEarlier(a, b *pb.Address) bool {
+	if a.GetSequence() != b.GetSequence() {
+		return a.GetSequence() < b.GetSequence()
+	}
+	return a.GetIndex() < b.GetIndex()
 }

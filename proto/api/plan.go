@@ -58,7 +58,11 @@ type Plan struct {
 	// Origin: the committed plan that this one undoes.
 	Origin string `json:"origin,omitempty"`
 	// UndoneAs: the plan that undoes this committed one.
-	UndoneAs       string   `json:"undone_as,omitempty"`
+	UndoneAs string `json:"undone_as,omitempty"`
+	// HeldConditions: of a committed plan: conditions that it holds after the commit; the first of
+	// them ends at HeldUntilNs.
+	HeldConditions int      `json:"held_conditions,omitempty"`
+	HeldUntilNs    int64    `json:"held_until_ns,omitempty"`
 	WindowClosesNs int64    `json:"window_closes_ns,omitempty"` // of its held actions, the first
 	Omitted        []string `json:"omitted,omitempty"`          // what did not fit into one answer
 	// Cuts: leases that a cascade limit holds.
@@ -157,6 +161,9 @@ type Lease struct {
 	Condition string `json:"condition"`
 	// Undoes: action, with what came after it, or plan.
 	Undoes string `json:"undoes"`
+	// AfterCommit: it is held after the commit, too; of a committed plan, until HeldUntilNs.
+	AfterCommit bool  `json:"after_commit,omitempty"`
+	HeldUntilNs int64 `json:"held_until_ns,omitempty"`
 	// Truth: true, unknown, false: now, by the clock of the host that answers.
 	Truth   string `json:"truth"`
 	ArmedNs int64  `json:"armed_ns,omitempty"`

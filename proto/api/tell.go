@@ -240,7 +240,8 @@ func (s *WhyStep) said(l Line) Line {
 // After are the lines after the steps: whose part the plan is, what repeats, and what its owner
 // has answered to leases that were cut.
 func (w *Why) After() (lines []Line) {
-	if n := len(w.Steps); n > 0 && w.Steps[n-1].Plan != w.Plan && w.UndoneAs == "" {
+	if n := len(w.Steps); n > 0 && w.Steps[n-1].Plan != w.Plan && w.UndoneAs == "" &&
+		w.Origin == "" {
 		lines = append(lines, Line{}.plan(w.Plan).say(" is a part of it, and is undone with it"))
 	}
 	if w.Cycle != nil {

@@ -61,6 +61,12 @@ func WriteExplain(w io.Writer, p cli.Pen, e api.Explain, now time.Time) {
 		if !asked(l.Lease) {
 			continue
 		}
+		switch {
+		case l.HeldUntilNs != 0:
+			out.Line("held until", "%s, after the commit", cli.Moment(l.HeldUntilNs))
+		case l.AfterCommit:
+			out.Line("held", "after the commit, too, inside undo windows")
+		}
 		out.Line("waits for", "%s", strings.Join(l.Waits, ", "))
 		if l.WakeNs != 0 {
 			out.Line("wakes", "%s, %s", cli.Moment(l.WakeNs), cli.Relative(l.WakeNs, now))

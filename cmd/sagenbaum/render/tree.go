@@ -179,6 +179,12 @@ func stateLine(p cli.Pen, plan api.Plan, now time.Time) string {
 	case plan.State == ledger.StateOpen && plan.DeadlineNs != 0:
 		line += ", deadline " + cli.Relative(plan.DeadlineNs, now)
 	}
+	if n := plan.HeldConditions; n > 0 {
+		line += ", holds " + cli.CountOf(n, "condition")
+		if plan.HeldUntilNs != 0 {
+			line += ", the first until " + cli.Moment(plan.HeldUntilNs)
+		}
+	}
 	if plan.ToSavepoint != "" {
 		line += " back to savepoint " + plan.ToSavepoint
 	}

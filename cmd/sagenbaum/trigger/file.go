@@ -30,7 +30,9 @@ type triggerCase struct {
 	Plan   *triggerPlan   `json:"plan"`
 	Steps  []triggerStep  `json:"steps"`
 	Until  string         `json:"until"`
-	Expect *triggerExpect `json:"expect"`
+	// AfterCommit is until when the condition is held in a committed plan.
+	AfterCommit string         `json:"after_commit"`
+	Expect      *triggerExpect `json:"expect"`
 }
 
 // triggerAction is the action that a condition is held for; without one it is held
@@ -219,7 +221,12 @@ func (r *triggerReader) read(at string, c *triggerCase) timelineCase {
 	out := timelineCase{name: c.Name, timeline: triggers.Timeline{
 		Scope:   triggers.Scope{Plan: r.plan(at, c), Action: r.action(at, c), ArmedNs: r.armedNs},
 		UntilNs: r.offset(at+"until", c.Until),
+		HeldNs:  r.offset(at+"after_commit", c.AfterCommit),
 	}}
+	if out.timeline.HeldNs <= 0 && c.AfterCommit != "" {
+		r.refuse(at+"after_commit", fmt.Sprintf("%q is not after arming", c.AfterCommit),
+			"the end of the undo window as an offset above zero, as in 720h")
+	}
 	if out.timeline.UntilNs <= 0 && c.Until != "" {
 		r.refuse(at+"until", fmt.Sprintf("%q is not after arming", c.Until),
 			"an offset above zero, as in 1h")

@@ -72,6 +72,11 @@ examples:
 	}
 }
 
+func afterCommit(c *contract.Contract) {
+	c.Triggers, c.ValidFor = map[string]string{"t": "plan.status == 'x'"}, time.Minute
+	c.AfterCommit = []string{"t"}
+}
+
 func TestEveryFieldIsInTheDigest(t *testing.T) {
 	jitter := 3
 	seen := map[[32]byte]string{mustCompile(t, branch()).Digest: "none"}
@@ -126,7 +131,8 @@ func TestEveryFieldIsInTheDigest(t *testing.T) {
 		"triggers": func(c *contract.Contract) {
 			c.Triggers = map[string]string{"t": "plan.status == 'x'"}
 		}, "page": func(c *contract.Contract) { c.Page = "x" },
-		"review": func(c *contract.Contract) { c.Review = true }, "review timeout": func(c *contract.Contract) {
+		"after commit": afterCommit,
+		"review":       func(c *contract.Contract) { c.Review = true }, "review timeout": func(c *contract.Contract) {
 			c.Review,
 				c.ReviewTimeout = true, time.Millisecond
 		},

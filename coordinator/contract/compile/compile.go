@@ -382,7 +382,8 @@ func (x *compiler) registration(c contract.Contract) *pb.CompensationRegistered 
 		out.OnLate = pb.OnLate_ON_LATE_QUARANTINE
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
-		t := &pb.Trigger{Name: name, Condition: c.Triggers[name]}
+		t := &pb.Trigger{Name: name, Condition: c.Triggers[name],
+			AfterCommit: slices.Contains(c.AfterCommit, name)}
 		if c.Scopes[name] == contract.ScopePlan {
 			t.Scope = pb.Scope_SCOPE_PLAN
 		}

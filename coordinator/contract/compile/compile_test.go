@@ -178,6 +178,13 @@ func TestBadExpressionsAreRefused(t *testing.T) {
 			c.Triggers = map[string]string{"late": "after(plan.deadline)"}
 			c.Scopes = map[string]contract.Scope{"late": "tree"}
 		}},
+		{"after_commit[0]", "there is no such condition", func(c *contract.Contract) {
+			c.AfterCommit, c.ValidFor = []string{"late"}, time.Hour
+		}},
+		{"after_commit", "without an undo window", func(c *contract.Contract) {
+			c.Triggers, c.AfterCommit = map[string]string{"late": "after(plan.deadline)"}, []string{"late"}
+			c.ValidFor, c.ValidUntil = 0, ""
+		}},
 		{"triggers", "17", func(c *contract.Contract) { c.Triggers = conditions }},
 	})
 }

@@ -56,6 +56,22 @@ func (x *compiler) checkExpressions(c contract.Contract) {
 			x.refuse(field, fmt.Sprintf("%q", s), "action or plan")
 		}
 	}
+	x.checkAfterCommit(c)
+}
+
+// checkAfterCommit checks the conditions that are held after the commit: without an undo window
+// they would be held for ever.
+func (x *compiler) checkAfterCommit(c contract.Contract) {
+	for i, name := range c.AfterCommit {
+		if _, ok := c.Triggers[name]; !ok {
+			x.refuse(fmt.Sprintf("after_commit[%d]", i),
+				fmt.Sprintf("%q: there is no such condition", name), "the name of one of triggers")
+		}
+	}
+	if len(c.AfterCommit) > 0 && c.ValidFor == 0 && c.ValidUntil == "" {
+		x.refuse("after_commit", "given without an undo window, and would be held for ever",
+			"valid_for or valid_until, or no after_commit")
+	}
 }
 
 func (x *compiler) checkTriggers(conditions map[string]string) {

@@ -1920,7 +1920,8 @@ type Trigger struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Condition     string                 `protobuf:"bytes,2,opt,name=condition,proto3" json:"condition,omitempty"`
-	Scope         Scope                  `protobuf:"varint,3,opt,name=scope,proto3,enum=sagenbaum.v1.Scope" json:"scope,omitempty"` // on a plan: plan
+	Scope         Scope                  `protobuf:"varint,3,opt,name=scope,proto3,enum=sagenbaum.v1.Scope" json:"scope,omitempty"`        // on a plan: plan
+	AfterCommit   bool                   `protobuf:"varint,4,opt,name=after_commit,json=afterCommit,proto3" json:"after_commit,omitempty"` // it is held after the commit, too, until the undo windows of what it undoes close
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1974,6 +1975,13 @@ func (x *Trigger) GetScope() Scope {
 		return x.Scope
 	}
 	return Scope_SCOPE_UNSPECIFIED
+}
+
+func (x *Trigger) GetAfterCommit() bool {
+	if x != nil {
+		return x.AfterCommit
+	}
+	return false
 }
 
 type Label struct {
@@ -6642,11 +6650,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"planErased\x12>\n" +
 	"\fcommit_waits\x18S \x01(\v2\x19.sagenbaum.v1.CommitWaitsH\x00R\vcommitWaits\x12D\n" +
 	"\x0etenant_changed\x18V \x01(\v2\x1b.sagenbaum.v1.TenantChangedH\x00R\rtenantChangedB\x06\n" +
-	"\x04kind\"f\n" +
+	"\x04kind\"\x89\x01\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tcondition\x18\x02 \x01(\tR\tcondition\x12)\n" +
-	"\x05scope\x18\x03 \x01(\x0e2\x13.sagenbaum.v1.ScopeR\x05scope\"/\n" +
+	"\x05scope\x18\x03 \x01(\x0e2\x13.sagenbaum.v1.ScopeR\x05scope\x12!\n" +
+	"\fafter_commit\x18\x04 \x01(\bR\vafterCommit\"/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"=\n" +

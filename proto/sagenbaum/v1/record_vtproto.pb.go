@@ -1409,6 +1409,16 @@ func (m *Trigger) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.AfterCommit {
+		i--
+		if m.AfterCommit {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.Scope != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Scope))
 		i--
@@ -6321,6 +6331,9 @@ func (m *Trigger) SizeVT() (n int) {
 	if m.Scope != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Scope))
 	}
+	if m.AfterCommit {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -9423,6 +9436,17 @@ func (m *Trigger) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Scope = Scope(value)
 			iNdEx = next
+		case 4:
+			if wireType != 0 {
+				return wrongWireType(wireType, "AfterCommit")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.AfterCommit = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

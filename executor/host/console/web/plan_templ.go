@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -165,6 +166,12 @@ func (b Plan) meta(p *Page) component {
 		}
 		if b.Plan.WindowClosesNs != 0 {
 			p.when("First window closes", b.Plan.WindowClosesNs, "")(out)
+		}
+		if b.Plan.HeldConditions != 0 {
+			out.markup("<div><dt>Conditions held</dt><dd>")
+			escaped(out, strconv.Itoa(b.Plan.HeldConditions))
+			out.markup(", after the commit</dd></div>")
+			p.when("The first ends", b.Plan.HeldUntilNs, "")(out)
 		}
 		if b.Plan.UndoneAs != "" {
 			out.markup("<div><dt>Undone as</dt><dd>")

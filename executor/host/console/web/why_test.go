@@ -34,7 +34,7 @@ func TestAPageTellsWhyInTheWordsOfTheCommandLine(t *testing.T) {
 	for i := range why.Steps {
 		lines = append(lines, why.Step(i)...)
 	}
-	if len(lines) < 18 {
+	if len(lines) < 17 { // a plan that undoes another one is no part of it
 		t.Fatalf("%d lines are too few to compare", len(lines))
 	}
 	for _, line := range lines {
