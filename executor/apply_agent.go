@@ -297,6 +297,9 @@ func (s about) outcomeOf() Result {
 		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT,
 			joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
 	}
+	if a.row.Told {
+		return s.ownWord()
+	}
 	switch a.row.Outcome {
 	case now:
 		if !a.sameOutcome(s.e.Record, failure) {

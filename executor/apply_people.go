@@ -40,6 +40,8 @@ func (s *fold) applyOperator() Result {
 		return s.planErased(p, k.PlanErased)
 	case *pb.Record_CascadeAnswered:
 		return s.cascadeAnswered(p, k.CascadeAnswered)
+	case *pb.Record_EffectReported:
+		return s.effectReported(p, k.EffectReported)
 	default:
 		panic("executor: unknown operator record " + ledger.KindOf(r).Name)
 	}
@@ -97,6 +99,8 @@ func (s *fold) applyWorker() Result {
 		return effective
 	case *pb.Record_CompensationReported:
 		return s.about(a).reported(k.CompensationReported)
+	case *pb.Record_EffectReported:
+		return s.effectReported(p, k.EffectReported)
 	default:
 		panic("executor: unknown worker record " + ledger.KindOf(r).Name)
 	}

@@ -334,3 +334,81 @@ func (s about) tellPresence(presence, why string) {
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
 		Action: s.a.fixed.Id, Presence: presence, Reason: why})
 }
+
+// What operators and workers report of an effect. It is there, whatever its caller has said: what
+// follows is what follows from its completion. That it is not there, no one reports: the world is
+// asked, or its owner answers.
+
+// effectReported takes the word of an operator or a worker that an effect is there.
+func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
+	a := s.byName(p.id, s.e.Record.Action)
+	if a == nil {
+		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
+	}
+	if why := cannotReport(a, k, s.e.Record.Payload.GetOutput()); why != "" {
+		return refused("%s", why)
+	}
+	extra, known := newExtras(a, k), a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
+	if known && len(extra) == 0 {
+		return repeated
+	}
+	if !known {
+		told := &fold{State: s.State, e: s.e, beforeNs: s.beforeNs}
+		told.e.Record = &pb.Record{Plan: p.id, Action: a.fixed.Id, Payload: s.e.Record.Payload,
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{
+				ExternalRef: k.ExternalRef}}}
+		told.about(a).outcomeOf()
+		a.row.Told = true
+		a.change()
+		s.about(a).tellPresence(presenceName(pb.Presence_PRESENCE_PRESENT), k.Reason)
+	}
+	if len(extra) > 0 {
+		s.about(a).foundDuplicates(append(slices.Clone(a.row.Duplicates), extra...))
+		p.touch()
+	}
+	return effective
+}
+
+// cannotReport says why nothing can be reported of the effect of an action, or "".
+func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
+	p := a.plan
+	switch {
+	case a.fixed.DutyOf != 0:
+		return "action " + a.fixed.Id + " is owed already: report of action " + a.origin().fixed.Id
+	case a.fixed.Forward.GetClass() == pb.Class_CLASS_EFFECTLESS:
+		return "action " + a.fixed.Id + " has no effect, as its contract says"
+	case len(output) > 0 && a.fixed.Compensation.GetSealed():
+		return "payload.output: the values of action " + a.fixed.Id + " are sealed"
+	case len(k.Duplicates) > 0 && p.row.Phase != rowspb.Phase_PHASE_OPEN &&
+		p.row.Phase != rowspb.Phase_PHASE_UNWINDING:
+		return "effect_reported.duplicates: plan " + p.id + " is " + stateName(p.row) +
+			", and neither open nor being undone"
+	}
+	return ""
+}
+
+// newExtras are the extra effects of a report that are not known yet.
+func newExtras(a *action, k *pb.EffectReported) (names []string) {
+	for _, name := range k.Duplicates {
+		if name != a.name() && !a.owedTo(name) && !slices.Contains(a.row.Duplicates, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ownWord takes what the agent says of a forward after another has reported its effect: what it
+// returned counts while its undo is held; else what is known stays.
+func (s about) ownWord() Result {
+	a := s.a
+	k := s.e.Record.GetForwardCompleted()
+	if k == nil || a.row.Undo != rowspb.Undo_UNDO_HELD {
+		return repeated
+	}
+	a.row.Told = false
+	a.says(k)
+	a.keepOutput(s.e.Record.Payload.GetOutput())
+	a.change()
+	a.evaluateAction(s.e.Address)
+	return effective
+}

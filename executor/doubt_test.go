@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/sagenbaum/sagenbaum/executor"
+
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -182,5 +184,119 @@ func TestOpenDoubts(t *testing.T) {
 	asked, stay := view.NewReader(s.kv, "t", s).At(s.now).OpenDoubts("p")
 	if !slices.Equal(names(asked), []string{"a"}) || !slices.Equal(names(stay), []string{"b", "d"}) {
 		t.Errorf("asked about %+v, not about %+v", asked, stay)
+	}
+}
+
+// effect is what an operator, or a worker, reports of an action of plan p.
+func (s *schedule) effect(source ledger.Source, action, ref string, duplicates ...string) Result {
+	s.t.Helper()
+	output := []byte(`{"id":"` + ref + `"}`)
+	return s.append(source, &pb.Record{Plan: "p", Action: action, Payload: &pb.Payload{Output: output},
+		Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: ref, Duplicates: duplicates,
+			Reason: "seen", Actor: "ops"}}})[0]
+}
+
+var workerW1 = ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}
+
+// TestAnEffectThatIsReportedIsThere at any time, whatever was known before.
+func TestAnEffectThatIsReportedIsThere(t *testing.T) {
+	for _, c := range []struct{ name, before, after, want string }{
+		{"in doubt", "open a a? turn", "turn commit turn", "committed: a=retired []"},
+		{"and undone", "open a a? turn", "fail turn", "compensated: a=compensated [a]"},
+		{"it runs", "open a turn", "turn commit turn", "committed: a=retired []"},
+		{"it has failed", "open a a- turn", "fail turn", "compensated: a=compensated [a]"},
+		{"the world is asked about it", "open a:probe a? a.probe=late turn @1m", "turn commit turn",
+			"committed: a=retired []"},
+		{"its commit waits", "open a a? commit turn", "turn", "committed: a=retired []"},
+		{"it was found not to be there, and skipped", "open a:probe a? a.probe=absent fail turn", "turn",
+			"compensated: a=skipped a~1=compensated [a~1]"},
+		{"it was undone blindly", "open a a? fail turn", "turn", "compensated: a=compensated a~1=compensated [a a~1]"},
+		{"its undo waits for it to land", "open a:settle=1h a? fail turn", "turn", "compensated: a=compensated [a]"},
+		{"its plan was committed with the doubt accepted", "open:accept a a? commit turn", "undo: turn",
+			"committed: a=retired [a]"},
+	} {
+		for _, source := range []ledger.Source{ops, workerW1} {
+			s := newSchedule(t)
+			s.play(c.before)
+			if r := s.effect(source, "a", "x7"); r.Verdict != Effective {
+				t.Fatalf("%s: %+v", c.name, r)
+			}
+			if r := s.effect(source, "a", "x7"); r.Verdict != Repeated {
+				t.Fatalf("%s, once more: %+v", c.name, r)
+			}
+			s.play(c.after)
+			if got := s.outcome(); got != c.want {
+				t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			}
+			s.wantRefolded()
+		}
+	}
+}
+
+// TestAnAgentsOwnWordCountsAfterAReport: what it returned; and no failure takes the effect away.
+func TestAnAgentsOwnWordCountsAfterAReport(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a b c a? turn")
+	for _, id := range []string{"a", "b", "c"} {
+		if r := s.effect(ops, id, "x7"); r.Verdict != Effective {
+			t.Fatalf("%+v", r)
+		}
+	}
+	said := completed("a")
+	said.GetForwardCompleted().ExternalRef = "mine"
+	s.must(s.agent("p", said))
+	if r := s.agent("p", said)[0]; r.Verdict != Repeated {
+		t.Errorf("the same once more is %+v", r)
+	}
+	s.play("=b- =c? fail turn")
+	const want = "compensated: a=compensated b=compensated c=compensated [c b a]"
+	if got, a := s.outcome(), s.actionOf("p", "a").Row; got != want || a.ExternalRef != "mine" {
+		t.Errorf("%s, and a is %s", got, a.ExternalRef)
+	}
+	s.wantRefolded()
+}
+
+// TestAnExtraEffectThatIsReportedIsUndone at once, alone, and each once.
+func TestAnExtraEffectThatIsReportedIsUndone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b:probe b+ turn")
+	if r := s.effect(ops, "b", "x7", "x8"); r.Verdict != Effective {
+		t.Fatalf("%+v", r)
+	}
+	if r := s.effect(workerW1, "b", "x7", "x8"); r.Verdict != Repeated {
+		t.Errorf("before it is owed: %+v", r)
+	}
+	if r := s.effect(workerW1, "b", "x7", "x8", "x9"); r.Verdict != Effective {
+		t.Errorf("one more: %+v", r)
+	}
+	s.play("turn")
+	if r := s.effect(ops, "b", "x7", "x9"); r.Verdict != Repeated {
+		t.Errorf("it is undone: %+v", r)
+	}
+	if got, want := s.outcome(), "open: a=held b=held b~1=compensated b~2=compensated [b~2 b~1]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.play("commit turn")
+	if r := s.effect(ops, "b", "x7", "x10"); r.Verdict != Refused || !strings.Contains(r.Reason, "is committed") {
+		t.Errorf("%+v", r)
+	}
+	s.wantRefolded()
+}
+
+// TestWhatCannotBeReported: there is no such effect, or no holder that knows of reports.
+func TestWhatCannotBeReported(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:eff b:sealed c:probe c? c.probe=duplicate turn @1m turn")
+	for action, reason := range map[string]string{"z": "not registered", "a": "has no effect", "b": "are sealed",
+		"c~1": "report of action c"} {
+		if r := s.effect(ops, action, "x"); r.Verdict != Refused || !strings.Contains(r.Reason, reason) {
+			t.Errorf("%s: %+v, want %s", action, r, reason)
+		}
+	}
+	s = newSchedule(t)
+	s.underHolder(ledger.EffectsSince - 1)
+	s.play("open a a?")
+	if r := s.effect(ops, "a", "x"); r.Verdict != Refused || !strings.Contains(r.Reason, "does not know of it") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -32,6 +32,24 @@ var madeLedgers = []struct {
 	{"resumed", goldenOfWriters},
 	{"ahead", goldenOfRuns},
 	{"numbers", goldenOfNumbers},
+	{"reported", goldenOfReports},
+}
+
+// goldenOfReports has effects that an operator and a worker report: in doubt, failed, one too many,
+// undone blindly, known already; what their agent says of them later; and a probe that no worker
+// serves.
+func goldenOfReports(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a? b b- c:probe c+ d:probe+offer=1m d? d.probe=nobody,present turn @1m @2m")
+	s.effect(ops, "a", "x7")
+	s.effect(workerW1, "b", "x8")
+	s.effect(ops, "b", "x8")
+	s.effect(ops, "c", "x9", "x10")
+	s.play("turn =b? a+ @3m !a?")
+	s.play("fail turn")
+	s.effect(ops, "z", "x")
+	s.play("q/open q/a q/a? q/fail turn")
+	return s.log
 }
 
 // goldenOfNumbers has facts of one value in several spellings, ids that no double tells apart, in

@@ -211,7 +211,7 @@ func (s *schedule) word(word string) []Result {
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
 	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
-		"overwrite", "tell", "judge", "reply"}, verb):
+		"overwrite", "tell", "judge", "reply", "effect"}, verb):
 		return s.about(verb, rest)
 	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
@@ -403,6 +403,11 @@ func resolvedBy(halt bool) *pb.Record {
 // about is an operator's, worker's or supervisor's word on one action.
 func (s *schedule) about(verb, rest string) []Result {
 	s.t.Helper()
+	if verb == "effect" { // that it is there, and what its provider calls it, and the others that are there
+		id, names, _ := strings.Cut(rest, "=")
+		list := strings.Split(names, ",")
+		return []Result{s.effect(ops, id, list[0], list[1:]...)}
+	}
 	head, answer, _ := strings.Cut(rest, "=")
 	action, attempt, _ := strings.Cut(head, "#")
 	operator := "ops"

@@ -151,6 +151,8 @@ func checkRequest(r *pb.Record, s Source) error {
 	case *pb.Record_CascadeAnswered:
 		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor),
 			text("cascade_answered.lease", k.CascadeAnswered.Lease))
+	case *pb.Record_EffectReported:
+		return checkEffect(k.EffectReported, r.Payload.GetOutput())
 	case *pb.Record_PlanErased:
 		return checkErased(k.PlanErased, s)
 	case *pb.Record_CompensationReported:

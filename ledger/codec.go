@@ -79,7 +79,8 @@ const readerOfKeys = 8
 // else has changed something.
 const readerOfChanges = 9
 
-// readerOfReports is the first reader that knows of open plans that go on asking.
+// readerOfReports is the first reader that knows of open plans that go on asking, and of
+// effects that others than the agent report.
 const readerOfReports = 10
 
 // readerOf is the version of the reader that a commit needs.
@@ -87,7 +88,7 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
+		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince, r.GetEffectReported() != nil:
 			version = max(version, readerOfReports)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
 			version = max(version, readerOfChanges)

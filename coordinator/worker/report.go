@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -30,6 +31,38 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 	}
 	if err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
+	}
+	return nil
+}
+
+// Effect is what a worker has seen of the effect of an action.
+type Effect struct {
+	ExternalRef string          // what the provider calls it; empty: it has no name
+	Duplicates  []string        // what it calls the others that are there: each is undone
+	Output      json.RawMessage // what the forward would have returned; nil: it is not known
+	Reason      string          // how this is known, for people; required
+}
+
+// ReportEffect tells that the effect of an action is there, whatever its agent has said: a worker
+// that reads the provider's events may see it first. It returns as Report; what is known already
+// counts once.
+func (w *Worker) ReportEffect(ctx context.Context, plan, action string, e Effect) error {
+	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
+	record := &pb.Record{Plan: plan, Action: action,
+		Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{
+			ExternalRef: e.ExternalRef, Duplicates: e.Duplicates, Reason: e.Reason, Actor: w.name}}}
+	if len(e.Output) > 0 {
+		record.Payload = &pb.Payload{Output: e.Output}
+	}
+	err := ledger.Check(record, source)
+	if err == nil {
+		var a ledger.Append
+		if a, err = jetstream.NewAppend(source, record); err == nil {
+			err = w.append(ctx, a)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot report the effect of action %q: %w", action, err)
 	}
 	return nil
 }

@@ -494,6 +494,32 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 	}
 }
 
+// TestAWorkerReportsAnEffect that it has seen, with what it knows of it.
+func TestAWorkerReportsAnEffect(t *testing.T) {
+	w := wire(t, nil)
+	effect := Effect{ExternalRef: "ch_9", Duplicates: []string{"ch_10"}, Output: json.RawMessage(`{"id":"ch_9"}`),
+		Reason: "two events"}
+	if err := w.ReportEffect(t.Context(), "p1", "a", effect); err != nil {
+		t.Fatal(err)
+	}
+	m, err := w.store.Get(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := ledger.Decode("default", m)
+	if err != nil || entries[0].Err != nil {
+		t.Fatal(err, entries[0].Err)
+	}
+	r := entries[0].Record
+	if d := r.GetEffectReported(); m.Subject != "saga.default.worker.w1" || r.Plan != "p1" || r.Action != "a" ||
+		d.ExternalRef != "ch_9" || len(d.Duplicates) != 1 || d.Actor != "w1" || string(r.Payload.Output) != `{"id":"ch_9"}` {
+		t.Errorf("record %v on %s", r, m.Subject)
+	}
+	wantRefused(t, w.ReportEffect(t.Context(), "p1", "a", Effect{}), "effect_reported.reason")
+	effect.Duplicates = []string{"ch_9"}
+	wantRefused(t, w.ReportEffect(t.Context(), "p1", "a", effect), "effect_reported.duplicates[0]")
+}
+
 func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 	w := wire(t, nil)
 	c := command("k1")

@@ -2550,6 +2550,7 @@ type ActionRow struct {
 	ChangeNs            int64                     `protobuf:"varint,115,opt,name=change_ns,json=changeNs,proto3" json:"change_ns,omitempty"`                                  // logical time of that answer
 	Overwrite           bool                      `protobuf:"varint,114,opt,name=overwrite,proto3" json:"overwrite,omitempty"`                                                // its owner has it undone whatever was found
 	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
+	Told                bool                      `protobuf:"varint,122,opt,name=told,proto3" json:"told,omitempty"`                                                          // its outcome is the word of an operator or a worker; its agent's own still counts
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3024,6 +3025,13 @@ func (x *ActionRow) GetAskNs() int64 {
 		return x.AskNs
 	}
 	return 0
+}
+
+func (x *ActionRow) GetTold() bool {
+	if x != nil {
+		return x.Told
+	}
+	return false
 }
 
 func (x *ActionRow) GetExtra() bool {
@@ -4313,7 +4321,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x91\x12\n" +
+	" \x01(\tR\x06writer\"\xa5\x12\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4395,7 +4403,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x06change\x18q \x01(\x0e2\x14.sagenbaum.v1.ChangeR\x06change\x12\x1b\n" +
 	"\tchange_ns\x18s \x01(\x03R\bchangeNs\x12\x1c\n" +
 	"\toverwrite\x18r \x01(\bR\toverwrite\x12\x15\n" +
-	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x12\x14\n" +
+	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x12\x12\n" +
+	"\x04told\x18z \x01(\bR\x04told\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\"1\n" +
 	"\aUndoKey\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\rR\x05after\x12\x10\n" +

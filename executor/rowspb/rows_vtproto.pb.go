@@ -2307,6 +2307,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Told {
+		i--
+		if m.Told {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xd0
+	}
 	if m.Extra {
 		i--
 		if m.Extra {
@@ -5026,6 +5038,9 @@ func (m *ActionRow) SizeVT() (n int) {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.AskNs))
 	}
 	if m.Extra {
+		n += 3
+	}
+	if m.Told {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -9074,6 +9089,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Extra = bool(v != 0)
+		case 122:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Told")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Told = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -68,6 +69,7 @@ func (p *provider) make(a *actionSpec, extra bool) *effect {
 	e := &effect{ref: fmt.Sprintf("r%d", len(p.effects)+1), action: a, extra: extra, stands: true,
 		madeNs: p.w.now, version: 1}
 	p.shared(e)
+	p.noticed(e)
 	p.effects = append(p.effects, e)
 	p.forward[a.key] = append(p.forward[a.key], e)
 	p.byRef[e.ref] = e
@@ -109,6 +111,28 @@ func (p *provider) shared(e *effect) {
 			}
 		})
 	}
+}
+
+// noticed lets an operator, or a worker that reads the provider's events, tell of an effect, now
+// and then, whatever its agent knows of it.
+func (p *provider) noticed(e *effect) {
+	r := p.w.notices
+	if e.extra || !r.percent(8) {
+		return
+	}
+	source := operator("ann")
+	if r.percent(50) {
+		source = ledger.Source{Tenant: tenant, Class: ledger.ClassWorker, Name: "w1"}
+	}
+	p.w.after(r.between(millisecond, 60*second), func() {
+		if !e.stands || p.w.healed {
+			return
+		}
+		refs := p.standing(e.action.key)
+		p.w.tell(source, &pb.Record{Plan: e.action.plan.id, Action: e.action.id,
+			Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: refs[0],
+				Duplicates: refs[1:], Reason: "seen", Actor: "ann"}}})
+	})
 }
 
 // refuses reports whether an undo is conditional on another version than the one that is there:

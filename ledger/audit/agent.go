@@ -313,7 +313,10 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		return
 	}
 	now, failure := outcomeOf(e.Record)
-	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
+	own := a.told // what the agent itself says of what another has reported
+	if a.told = false; !own {
+		a.outcome, a.failure, a.outcomeNs = now, failure, b.now
+	}
 	if k := e.Record.GetForwardCompleted(); k != nil {
 		a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
 		a.unnamed = k.ReferenceIncomplete
@@ -323,6 +326,10 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		if output := e.Record.Payload.GetOutput(); len(output) > 0 {
 			a.output = output
 		}
+	}
+	if own {
+		b.lookAction(p, a)
+		return
 	}
 	switch now {
 	case completed:

@@ -188,6 +188,14 @@ var clauseCases = []struct {
 	{"I24.key", erases, func(s *scene) { s.p.phase = ledger.StateOpen }},
 	{"I6.cut", answersCut, func(s *scene) { s.record.Action = "z" }},
 	{"I25.answer", answersCut, func(s *scene) { s.record.GetCascadeAnswered().Lease = "z" }},
+	{"I6.effect", reportsEffect, func(s *scene) { s.a.dutyOf = 1 }},
+	{"I24.effect", reportsEffect, func(s *scene) {
+		s.a.compensation.Sealed, s.record.Payload = true, &pb.Payload{Output: []byte("7")}
+	}},
+	{"I15.effect", reportsEffect, func(s *scene) {
+		s.p.phase, s.record.GetEffectReported().Duplicates = ledger.StateCompensated, []string{"y"}
+	}},
+	{"I5.effect", reportsEffect, func(s *scene) { s.a.outcome = completed }},
 	{"I19.report", reports, func(s *scene) { s.record.GetCompensationReported().Key = "k" }},
 	{"I19.token", reports, func(s *scene) { s.a.secrets = []secret{{attempt: 1, digest: []byte("d")}} }},
 	{"I19.token", reports, func(s *scene) {

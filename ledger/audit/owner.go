@@ -242,3 +242,55 @@ func (a *action) noteSaid(attempt uint32) {
 	}
 	a.saidDone = attempt
 }
+
+// What operators and workers report of an effect is kept as its completion.
+var effectClauses = []clause{openedPlan, registeredAction,
+	{"I6.effect", "An effect is reported of an action that has one of its own.",
+		func(c *claim) judgement {
+			a := c.a
+			effectless := a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS
+			return unless(a.dutyOf == 0 && !effectless, "action %s is a duty, or without an effect",
+				a.id)
+		}},
+	{"I24.effect", "What a forward has returned under a seal is not reported in clear.",
+		func(c *claim) judgement {
+			return unless(len(c.Record.Payload.GetOutput()) == 0 || !c.a.compensation.GetSealed(),
+				"the output of action %s is sealed", c.a.id)
+		}},
+	{"I15.effect", "Extra effects are reported while a plan is open or is being undone.",
+		func(c *claim) judgement {
+			open := c.p.phase == ledger.StateOpen || c.p.phase == ledger.StateUnwinding
+			return unless(open || len(c.Record.GetEffectReported().Duplicates) == 0,
+				"plan %s is %s", c.p.id, c.p.status())
+		}},
+	{"I5.effect", "What is known to be there is reported once.", func(c *claim) judgement {
+		return copyIf(c.a.outcome == completed && len(c.newExtras()) == 0)
+	}},
+}
+
+// newExtras are the extra effects of a report that are not known yet.
+func (c *claim) newExtras() (names []string) {
+	for _, name := range c.Record.GetEffectReported().GetDuplicates() {
+		if name != c.a.nameOf() && !c.b.hasDutyFor(c.p, c.a, name) &&
+			!slices.Contains(c.a.duplicates, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// noteEffect keeps that an effect is there, as its completion does, until its agent says more.
+func noteEffect(b *book, c *claim) {
+	extra := c.newExtras()
+	if c.a.outcome != completed {
+		e := c.Entry
+		e.Record = &pb.Record{Plan: c.p.id, Action: c.a.id, Payload: c.Record.Payload,
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{
+				ExternalRef: c.Record.GetEffectReported().ExternalRef}}}
+		b.becomes(e, c.p, c.a)
+		c.a.told = true
+	}
+	if len(extra) > 0 {
+		b.noteExtraRefs(c.p, c.a, append(slices.Clone(c.a.duplicates), extra...))
+	}
+}

@@ -208,6 +208,10 @@ var outcomeClauses = []clause{
 // mayBecome judges an outcome of an action.
 func (a *action) mayBecome(r *pb.Record) judgement {
 	switch now, failure := outcomeOf(r); {
+	case a.told && now == completed && a.undo == held:
+		return judgement{}
+	case a.told:
+		return judgement{is: copied}
 	case a.outcome == now && a.heardSame(r, failure):
 		return judgement{is: copied}
 	case a.outcome == now, a.outcome == completed, a.outcome == failed && now != completed:

@@ -31,7 +31,8 @@ var formClauses = []clause{
 // writes the facts of undos and confirms erasures.
 func (c *claim) mayWrite(kind ledger.Kind) bool {
 	holder := c.Source.Class == ledger.ClassExecutor
-	return kind.Name != "" && (kind.Class == c.Source.Class ||
+	reports := c.Record.GetEffectReported() != nil && c.Source.Class == ledger.ClassWorker
+	return kind.Name != "" && (kind.Class == c.Source.Class || reports ||
 		holder && (kind.Class == ledger.ClassFact || c.Record.GetPlanErased() != nil))
 }
 
