@@ -83,11 +83,16 @@ const readerOfChanges = 9
 // on asking.
 const readerOfPages = 10
 
+// readerOfReports is the first reader that knows of effects that others than the agent report.
+const readerOfReports = 11
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= EffectsSince, r.GetEffectReported() != nil:
+			version = max(version, readerOfReports)
 		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
 			version = max(version, readerOfPages)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):

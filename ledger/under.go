@@ -20,7 +20,7 @@ import (
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince || e.asksNewKey(fold) || e.hasUnknownID(fold) ||
-			e.hasUnchanged(fold)
+			e.hasUnchanged(fold) || e.isNewKind(fold)
 	}) {
 		return entries
 	}
@@ -52,7 +52,16 @@ func (e Entry) Under(fold uint32) Entry {
 	if e.hasUnchanged(fold) {
 		e = e.withoutUnchanged()
 	}
+	if e.isNewKind(fold) {
+		e.Err = firstOf(e.Err, Refuse(kindEffect, "the holder of this tenant does not know of it",
+			"a holder of a later version"))
+	}
 	return e
+}
+
+// isNewKind reports whether a record is of a kind that a holder with this version does not know.
+func (e Entry) isNewKind(fold uint32) bool {
+	return fold < EffectsSince && e.Record.GetEffectReported() != nil
 }
 
 // saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody
