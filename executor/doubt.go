@@ -369,6 +369,7 @@ func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
 		s.about(a).tellPresence(presenceName(pb.Presence_PRESENCE_PRESENT), k.Reason)
 	}
 	if len(extra) > 0 {
+		p.reopen()
 		s.about(a).foundDuplicates(append(pendingExtras(a), extra...))
 		p.touch()
 	}

@@ -339,12 +339,12 @@ const extrasMax = 256
 // cannotOwe says why the extra effects of a report, of which more are new, cannot be owed, or "".
 func cannotOwe(a *action, k *pb.EffectReported, more int) string {
 	p, owed := a.plan, int(a.row.Duties)+len(pendingExtras(a))
-	switch open := p.row.Phase == rowspb.Phase_PHASE_OPEN; {
+	switch phase := p.row.Phase; {
 	case len(k.Duplicates) == 0:
 		return ""
-	case !open && p.row.Phase != rowspb.Phase_PHASE_UNWINDING:
+	case p.committing(), phase == rowspb.Phase_PHASE_COMMITTED, phase == rowspb.Phase_PHASE_RESOLVED:
 		return "effect_reported.duplicates: plan " + p.id + " is " + stateName(p.row) +
-			", and neither open nor being undone"
+			", and neither open nor undone"
 	case k.ExternalRef == "" && a.name() == "" &&
 		(a.row.Told || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED):
 		return "effect_reported.external_ref: missing; want the name of the effect beside which the " +

@@ -180,8 +180,8 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open a effect:a=x1", "a", "x9", `known as "x1"`},
 		{"open a", "a", ",x9", "want the name of the effect beside which"},
 		{"open a effect:a=", "a", ",x9", "want the name of the effect beside which"},
-		{"open a own:a=x1 fail turn", "a", "x1,x9", "and neither open nor being undone"},
-		{"open a b b? commit turn own:a=x1", "a", "x1,x9", "and neither open nor being undone"},
+		{"open a:askme a? fail turn resolve:a turn", "a", "x1,x9", "and neither open nor undone"},
+		{"open a b b? commit turn own:a=x1", "a", "x1,x9", "and neither open nor undone"},
 		{"open a:probe a? a.probe=duplicate commit turn", "a", "x1", "waits for its owner"},
 	} {
 		s := newSchedule(t)
@@ -285,5 +285,96 @@ func TestAReportedEffectIsUndoneUnderItsActionsKeys(t *testing.T) {
 	s.play("q/open q/a:probe q/own:a=x7 open a:probe a+ effect:a=,x7 turn q/fail turn")
 	if len(sent) != 2 || sent[0].Plan != "p" || sent[1].Plan != "q" || sent[0].Key == sent[1].Key {
 		t.Errorf("%+v", sent)
+	}
+}
+
+// TestReportsOwnWordsAndProbesInEveryOrder: an effect that a report or the agent has named, or that a
+// probe finds, is undone once, and none of them is there after the end, whatever came when.
+func TestReportsOwnWordsAndProbesInEveryOrder(t *testing.T) {
+	for _, report := range []string{"x7", "x8", "x7,x8", "x8,x7", ""} {
+		for _, own := range []string{"own:a=x7", "own:a=x8", "own:a=", "a-"} {
+			for _, order := range orders("ROPF") {
+				for _, start := range []string{"open a:probe", "open a:probe+blind a?"} {
+					wantEachUndoneOnce(t, start, order, map[rune]string{'R': report, 'O': own,
+						'P': "@2m turn", 'F': "fail turn"})
+				}
+			}
+		}
+	}
+}
+
+func orders(steps string) (all []string) {
+	if steps == "" {
+		return []string{""}
+	}
+	for i := range steps {
+		for _, rest := range orders(steps[:i] + steps[i+1:]) {
+			all = append(all, steps[i:i+1]+rest)
+		}
+	}
+	return all
+}
+
+// seenOf is what an operator sees of effects, named as listed, at a provider that has those which are
+// here; "": nothing is to be seen.
+func seenOf(list string, here []string) string {
+	gone := func(x string) bool { return x != "" && !slices.Contains(here, x) }
+	names := slices.DeleteFunc(strings.Split(list, ","), gone)
+	if len(here) == 0 || len(names) == 0 {
+		return ""
+	}
+	return "effect:a=" + strings.Join(names, ",")
+}
+
+// wantEachUndoneOnce plays an order of words at a provider that has made x7 and x8 under one key. What
+// names no effect is about the first one that is there.
+func wantEachUndoneOnce(t *testing.T, start, order string, words map[rune]string) {
+	t.Helper()
+	s := newSchedule(t)
+	here, by, named, want := []string{"x7", "x8"}, map[string]int{}, map[string]bool{}, "compensated"
+	s.worker = func(c Command) *api.Reply {
+		ref := c.ExternalRef
+		if ref == "" && len(here) > 0 {
+			ref = here[0]
+		}
+		found := slices.Contains(here, ref)
+		switch {
+		case c.Purpose == ledger.PurposeUndo:
+			by[ref]++
+			here = slices.DeleteFunc(here, func(x string) bool { return x == ref })
+			return &api.Reply{Status: api.StatusDone}
+		case found:
+			return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"present"}`)}
+		default:
+			return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"absent"}`)}
+		}
+	}
+	s.play(start)
+	for _, step := range order {
+		said := words[step]
+		if step == 'R' {
+			said = seenOf(said, here)
+		}
+		for word := range strings.FieldsSeq(said) {
+			_, list, _ := strings.Cut(word, "=")
+			for _, r := range s.word(word) {
+				for name := range strings.SplitSeq(list, ",") {
+					named[name] = named[name] || r.Verdict == Effective
+				}
+			}
+		}
+	}
+	s.play("turn @3h turn")
+	if words['O'] == "a-" && len(by) == 0 && !named["x7"] && !named["x8"] { // no one says that anything is there
+		want = "failed"
+	}
+	got := s.outcome()
+	for _, name := range []string{"x7", "x8"} {
+		if by[name] > 1 || named[name] && by[name] != 1 {
+			t.Errorf("%s %s %v: %s is undone %d times: %s", start, order, words, name, by[name], got)
+		}
+	}
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("%s %s %v: %s", start, order, words, got)
 	}
 }

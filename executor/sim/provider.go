@@ -32,6 +32,8 @@ type effect struct {
 	by      string // the key that did first
 	byName  string // the action that it was about
 	byOwner bool   // its owner removed it by other means
+	renamed bool   // an operator has called another one the effect of the action
+	unseen  bool   // and has not seen this one
 	version int    // 1 as its forward has left it; each write of someone else makes it one more
 }
 
@@ -127,8 +129,9 @@ func (p *provider) noticed(e *effect) {
 			return
 		}
 		refs := slices.Clone(p.standing(e.action.key))
-		if turned {
+		if turned && len(refs) > 1 {
 			slices.Reverse(refs)
+			e.renamed, e.unseen = true, silent
 		}
 		if silent {
 			refs = refs[:1]

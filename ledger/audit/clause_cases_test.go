@@ -209,7 +209,7 @@ var clauseCases = []struct {
 	{"I5.named", reportsEffect, func(s *scene) { s.a.foundRef = "y" }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome = completed }},
 	{"I15.extra", reportsEffect, func(s *scene) {
-		s.p.phase, s.record.GetEffectReported().Duplicates = ledger.StateCompensated, []string{"y"}
+		s.p.phase, s.record.GetEffectReported().Duplicates = ledger.StateResolved, []string{"y"}
 	}},
 	{"I15.extra", reportsEffect, func(s *scene) {
 		s.record.GetEffectReported().ExternalRef, s.record.GetEffectReported().Duplicates = "", []string{"y"}

@@ -278,7 +278,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 				"the effect of action %s is known as %q", a.id, a.nameOf())
 		}},
 	{"I15.extra", "Extra effects are reported, with the name of the effect that they come beside, " +
-		"while a plan is open or is being undone, and at most 256 of an action.", mayOweExtras},
+		"of a plan that is open or undone, and at most 256 of an action.", mayOweExtras},
 	{"I5.effect", "What is known to be there is reported once.", func(c *claim) judgement {
 		return copyIf(c.a.outcome == completed && len(c.newExtras()) == 0)
 	}},
@@ -289,7 +289,8 @@ const extrasMax = 256
 // mayOweExtras judges the extra effects of a report.
 func mayOweExtras(c *claim) judgement {
 	k, more := c.Record.GetEffectReported(), len(c.newExtras())
-	open := c.p.phase == ledger.StateOpen || c.p.phase == ledger.StateUnwinding
+	open := c.p.phase != ledger.StateCommitted && c.p.phase != ledger.StateCommitting &&
+		c.p.phase != ledger.StateResolved
 	own := c.a.outcome == completed && !c.a.told
 	named := k.ExternalRef != "" || c.a.nameOf() != "" || own
 	fits := more == 0 || int(c.a.duties)+len(c.a.duplicates)+more <= extrasMax
@@ -343,6 +344,7 @@ func noteEffect(b *book, c *claim) {
 		a.told = true
 	}
 	if len(extra) > 0 {
+		b.goOn(p)
 		b.noteExtraRefs(p, a, append(slices.Clone(a.duplicates), extra...))
 	}
 }

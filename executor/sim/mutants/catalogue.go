@@ -230,8 +230,6 @@ var catalogue = []mutant{
 		"case k.ExternalRef != \"\" && isNamed(a) && !knowsEffect(a, k.ExternalRef):", "case k == nil:"},
 	{"what is committed for good is reported of", "executor/doubt.go",
 		"case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row):", "case k == nil:"},
-	{"the duties of an action that reports add to have no bound", "executor/duty.go",
-		"case more > 0 && owed+more > extrasMax:", "case more > 1<<20:"},
 	{"an agent's own word drops an effect that was reported under another name", "executor/duty.go",
 		"if other {\n\t\ts.duplicate(reported)", "if false {\n\t\ts.duplicate(reported)"},
 	{"an agent's own word that was reported as an extra effect is undone twice", "executor/duty.go",
