@@ -390,7 +390,7 @@ func (s about) ownWord() Result {
 	}
 	reported := a.name()
 	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
-	begun := a.row.Attempt > 0 || flying(a.row.Undo) || settled(a.row.Undo)
+	begun := a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
 	if other && knowsEffect(a, k.ExternalRef) || !other && begun {
 		return repeated
 	}

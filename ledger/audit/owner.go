@@ -365,7 +365,9 @@ func (p *plan) otherEffect(a *action, k *pb.ForwardCompleted) bool {
 }
 
 // hasBegun: a call of the undo of an action was made, or nothing is to be done for it any more.
-func (a *action) hasBegun() bool { return a.attempt > 0 || a.isOut() || a.isSettled() }
+func (a *action) hasBegun() bool {
+	return a.attempt > 0 || a.ahead != nil || a.isOut() || a.isSettled()
+}
 
 // addsWord keeps what the agent says of a forward after an operator has reported its effect. Two
 // names are two effects, and both are owed.
