@@ -288,7 +288,7 @@ func (s *fold) outcome(p *plan) Result {
 // outcomeOf folds what became of a forward into an action of it: the one that was
 // registered, or the duty for a doubt about it.
 func (s about) outcomeOf() Result {
-	p, a := s.a.plan, s.a
+	a := s.a
 	now, failure := rowspb.Outcome_OUTCOME_COMPLETED, ""
 	switch k := s.e.Record.Kind.(type) {
 	case *pb.Record_ForwardFailed:
@@ -297,6 +297,9 @@ func (s about) outcomeOf() Result {
 	case *pb.Record_ForwardInDoubt:
 		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT,
 			joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
+	}
+	if a.row.Told {
+		return s.ownWord()
 	}
 	switch a.row.Outcome {
 	case now:
@@ -340,9 +343,7 @@ func (s about) outcomeOf() Result {
 	if now == rowspb.Outcome_OUTCOME_FAILED {
 		releaseOf(a)
 	}
-	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too
-		s.outcome(s.plan(p.row.UndoneAs))
-	}
+	s.tellUndoer()
 	return effective
 }
 

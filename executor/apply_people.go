@@ -43,6 +43,8 @@ func (s *fold) applyOperator() Result {
 		return s.planErased(p, k.PlanErased)
 	case *pb.Record_CascadeAnswered:
 		return s.cascadeAnswered(p, k.CascadeAnswered)
+	case *pb.Record_EffectReported:
+		return s.effectReported(p, k.EffectReported)
 	default:
 		panic("executor: unknown operator record " + ledger.KindOf(r).Name)
 	}

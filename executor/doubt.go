@@ -351,3 +351,87 @@ func releaseOf(a *action) {
 	}
 	endsAt(p)
 }
+
+// What operators report of an effect. It is there, whatever its caller has said: what follows is
+// what follows from its completion. That it is not there, no one reports: the world is asked, or
+// its owner answers.
+
+// effectReported takes the word of an operator that an effect is there.
+func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
+	a, output := s.byName(p.id, s.e.Record.Action), s.e.Record.Payload.GetOutput()
+	if a == nil {
+		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
+	}
+	extra, known := newExtras(a, k), a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
+	why := cmp.Or(cannotReport(a, k, output), cannotOwe(a, k, len(extra)))
+	answer := &rowspb.Proposal{Answer: ledger.EffectAnswer(k, output), Actor: k.Actor}
+	switch {
+	case why != "":
+		return refused("%s", why)
+	case known && len(extra) == 0:
+		return repeated
+	case !s.about(a).seconded(answer):
+		return effective
+	}
+	if !known {
+		told := &fold{State: s.State, e: s.e, beforeNs: s.beforeNs}
+		told.e.Record = &pb.Record{Plan: p.id, Action: a.fixed.Id, Payload: s.e.Record.Payload,
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{
+				ExternalRef: cmp.Or(k.ExternalRef, a.name())}}}
+		told.about(a).outcomeOf()
+		a.row.Told = true
+		a.change()
+		s.about(a).tellPresence(presenceName(pb.Presence_PRESENCE_PRESENT), k.Reason)
+	}
+	if len(extra) > 0 {
+		p.reopen()
+		s.about(a).foundDuplicates(append(pendingExtras(a), extra...))
+		p.touch()
+	}
+	return effective
+}
+
+// isFinal reports whether an action is settled, and what becomes known of its forward now changes
+// nothing.
+func isFinal(a *action) bool {
+	if !settled(a.row.Undo) || a.row.Late {
+		return false
+	}
+	return a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
+		a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && refusesLate(a) ||
+		a.row.Undo == rowspb.Undo_UNDO_RESOLVED && letStand(a.row.Resolution)
+}
+
+// isNamed reports whether it is known what the provider calls the effect of an action, or that
+// nothing more will be known of that.
+func isNamed(a *action) bool {
+	return a.name() != "" || a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
+}
+
+// cannotReport says why nothing can be reported of the effect of an action, or "".
+func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
+	p, id := a.plan, a.fixed.Id
+	switch {
+	case a.fixed.Child != "":
+		return a.fixed.Child + " is a plan of its own: report of its actions"
+	case a.fixed.DutyOf != 0:
+		return "action " + id + " is owed already: report of action " + a.origin().fixed.Id
+	case a.fixed.Forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.fixed.Compensation == nil:
+		return "action " + id + " has no effect, or no undo, as its contract says"
+	case len(output) > 0 && a.fixed.Compensation.Sealed:
+		return "payload.output: the values of action " + id + " are sealed"
+	case p.row.UndoneAs != "":
+		return "plan " + p.id + " is committed: report of plan " + p.row.UndoneAs + ", which undoes it"
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row):
+		return "plan " + p.id + " is committed: nothing of it is owed, and it keeps what is there"
+	case a.asksForCommit() && len(a.row.Duplicates) > 0:
+		return "action " + id + " waits for its owner: it is there more than once"
+	case len(k.Duplicates) == 0 && isFinal(a):
+		return "nothing follows: action " + id + " is " + undoName(a.row.Undo) + " since " +
+			ledger.FormatAddress(a.row.Settled)
+	case k.ExternalRef != "" && isNamed(a) && !knowsEffect(a, k.ExternalRef):
+		return "effect_reported.external_ref: the effect of action " + id + " is known as \"" + a.name() +
+			"\"; name what is there beside it in duplicates"
+	}
+	return ""
+}

@@ -108,8 +108,12 @@ func (s about) duplicate(ref string) {
 		ExternalRef: ref,
 		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row),
 	}, nil)
-	if a.plan.row.Phase == rowspb.Phase_PHASE_OPEN {
+	switch a.plan.row.Phase {
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
 		s.about(d).rewindDuty(noteExtra)
+		return
+	case rowspb.Phase_PHASE_COMMITTED:
+		s.about(d).committedDuty(noteExtra)
 		return
 	}
 	d.joinUnwind()
@@ -325,4 +329,110 @@ func (a *action) failedLate() {
 		a.land()
 		a.owe()
 	}
+}
+
+// What operators report of an effect that is there more than once, and what its agent says later.
+
+// extrasMax bounds the duties of an action that a report may add to.
+const extrasMax = 256
+
+// cannotOwe says why the extra effects of a report, of which more are new, cannot be owed, or "".
+func cannotOwe(a *action, k *pb.EffectReported, more int) string {
+	p, owed := a.plan, int(a.row.Duties)+len(pendingExtras(a))
+	switch phase := p.row.Phase; {
+	case len(k.Duplicates) == 0:
+		return ""
+	case p.committing(), phase == rowspb.Phase_PHASE_COMMITTED, phase == rowspb.Phase_PHASE_RESOLVED:
+		return "effect_reported.duplicates: plan " + p.id + " is " + stateName(p.row) +
+			", and neither open nor undone"
+	case k.ExternalRef == "" && a.name() == "" &&
+		(a.row.Told || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED):
+		return "effect_reported.external_ref: missing; want the name of the effect beside which the " +
+			"duplicates are"
+	case more > 0 && owed+more > extrasMax:
+		return fmt.Sprintf("effect_reported.duplicates: %d, and %d of action %s are owed; want at most "+
+			"%d", more, owed, a.fixed.Id, extrasMax)
+	}
+	return ""
+}
+
+// pendingExtras are the extra effects of an action whose lease has yet to fire.
+func pendingExtras(a *action) []string {
+	if !slices.Contains(a.plan.row.Duplicated, a.id.N) {
+		return nil
+	}
+	return slices.Clone(a.row.Duplicates)
+}
+
+// knowsEffect reports whether a name is that of an effect of an action that is known to be there.
+func knowsEffect(a *action, name string) bool {
+	return name == a.name() || a.owedTo(name) || slices.Contains(pendingExtras(a), name)
+}
+
+// newExtras are the extra effects of a report that are not known yet.
+func newExtras(a *action, k *pb.EffectReported) (names []string) {
+	for _, name := range k.Duplicates {
+		if !knowsEffect(a, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ownWord takes what the agent says of a forward after an operator has reported its effect. No
+// failure takes the effect away. What it returned counts until the undo is first sent. If it names
+// another effect than the operator did, both are there: its own is the action's, and the reported
+// one is owed as an extra one; but once an undo has been sent for that one, the agent's is owed.
+func (s about) ownWord() Result {
+	a, k := s.a, s.e.Record.GetForwardCompleted()
+	if k == nil {
+		return repeated
+	}
+	reported := a.name()
+	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
+	begun := a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
+	if other && knowsEffect(a, k.ExternalRef) || !other && begun {
+		return repeated
+	}
+	a.row.Told = false
+	a.change()
+	if begun {
+		s.owedAnew(&rowspb.ActionRow{
+			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
+			LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
+			ReferenceIncomplete: k.ReferenceIncomplete,
+			Late:                true, Approved: a.row.Approved && !asksWhenLate(a),
+		}, noteLate)
+	} else {
+		s.returned(k, reported, other)
+	}
+	s.tellUndoer()
+	return effective
+}
+
+// returned keeps what the agent says that a forward has returned, whose effect was reported under a
+// name: of another effect than the one that was reported, or of the same.
+func (s about) returned(k *pb.ForwardCompleted, reported string, other bool) {
+	a := s.a
+	a.says(k)
+	if k.ExternalRef == "" {
+		a.row.FoundRef = reported
+	}
+	if other {
+		dropOutput(a)
+	}
+	a.keepOutput(s.e.Record.Payload.GetOutput())
+	if other {
+		s.duplicate(reported)
+	}
+	a.evaluateAction(s.e.Address)
+}
+
+// dropOutput forgets what an operator has reported that a forward returned.
+func dropOutput(a *action) {
+	key := rows.Payloads.Key(a.id)
+	payload := a.plan.s.payloadAt(key)
+	payload.Output = nil
+	rows.Payloads.SetKey(a.plan.s.tx, key, payload)
+	a.row.HasOutput = false
 }

@@ -32,6 +32,19 @@ var madeLedgers = []struct {
 	{"resumed", goldenOfWriters},
 	{"ahead", goldenOfRuns},
 	{"numbers", goldenOfNumbers},
+	{"reported", goldenOfReports},
+}
+
+// goldenOfReports has effects that operators report: in doubt, failed, one too many, undone blindly,
+// known already, as a second operator has to confirm; and what their agent says of them later.
+func goldenOfReports(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a? b b- c:probe c+ d:probe+offer=1m d? d.probe=nobody,present turn @1m @2m")
+	s.play("effect:a=x7 effect:b=x8 =effect:b=x8 effect:c=,x10 !effect:a=x70 turn =b? own:a=x9 turn @3m")
+	s.play("fail turn !effect:z=x")
+	s.play("q/open q/a q/a? q/fail turn q/effect:a=x1 turn")
+	s.play("r/open:second r/a r/a? r/effect:a=x1 r/effect:a@ana=x1 r/own:a= r/commit turn !r/effect:a=x2")
+	return s.log
 }
 
 // goldenOfNumbers has facts of one value in several spellings, ids that no double tells apart, in

@@ -52,6 +52,8 @@ import (
 //	skip:a  force:a  newkey:a     let the unwind go on without it; retry by force, under a new key, both (newkey!:a)
 //	overwrite:a                   retry over what someone else has changed
 //	lone:x                        a forward without its registration
+//	effect:a=x7,x8                an operator reports that a is there, as x7, and again as x8; effect:a@bob=
+//	own:a=x7                      a's forward completed, and calls its effect x7
 //	judge:a=block  =block*        a verdict, which says that it undoes the plan
 //	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
 //	a:held  a:held*               the same, held after the commit, too
@@ -214,7 +216,7 @@ func (s *schedule) word(word string) []Result {
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
 	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
-		"overwrite", "tell", "judge", "reply"}, verb):
+		"overwrite", "tell", "judge", "reply", "effect", "own"}, verb):
 		return s.about(verb, rest)
 	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
@@ -418,6 +420,18 @@ func resolvedBy(halt bool) *pb.Record {
 // about is an operator's, worker's or supervisor's word on one action.
 func (s *schedule) about(verb, rest string) []Result {
 	s.t.Helper()
+	if verb == "own" {
+		id, ref, _ := strings.Cut(rest, "=")
+		r := completed(id)
+		r.GetForwardCompleted().ExternalRef = ref
+		return s.agent(s.plan, r)
+	}
+	if verb == "effect" { // that it is there, and what its provider calls it, and the others that are there
+		id, names, _ := strings.Cut(rest, "=")
+		id, by, _ := strings.Cut(id, "@")
+		list := strings.Split(names, ",")
+		return []Result{s.effect(cmp.Or(by, "ops"), id, list[0], list[1:]...)}
+	}
 	head, answer, _ := strings.Cut(rest, "=")
 	action, attempt, _ := strings.Cut(head, "#")
 	operator := "ops"

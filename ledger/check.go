@@ -167,7 +167,7 @@ func checkRequest(r *pb.Record, s Source) error {
 		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key),
 			text("compensation_progressed.token", k.CompensationProgressed.Token))
 	}
-	return nil
+	return checkEffect(r.GetEffectReported(), r.Payload.GetOutput())
 }
 
 func checkPlanOpened(p *pb.PlanOpened) error {

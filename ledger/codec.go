@@ -84,7 +84,8 @@ const readerOfChanges = 9
 // on asking.
 const readerOfPages = 10
 
-// readerOfHeld is the first reader that knows of conditions which are held after the commit.
+// readerOfHeld is the first reader that knows of conditions which are held after the commit, and
+// of effects that others than the agent report.
 const readerOfHeld = 11
 
 // readerOf is the version of the reader that a commit needs.
@@ -92,7 +93,8 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r):
+		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r),
+			r.GetEffectReported() != nil:
 			version = max(version, readerOfHeld)
 		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
 			version = max(version, readerOfPages)

@@ -1,9 +1,13 @@
 package ledger
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Checks of single fields.
@@ -65,4 +69,45 @@ func firstOf(errs ...error) error {
 // cut keeps what a foreign program wrote short enough for a log.
 func cut(text string) string {
 	return TextTo(text, 64)
+}
+
+// duplicatesMax bounds the extra effects that one report names.
+const duplicatesMax = 32
+
+// checkEffect holds the rules of what an operator reports of an effect; nil: it is another record.
+func checkEffect(k *pb.EffectReported, output []byte) error {
+	if k == nil {
+		return nil
+	}
+	if len(k.Duplicates) > duplicatesMax {
+		return Refuse("effect_reported.duplicates", fmt.Sprintf("%d names", len(k.Duplicates)),
+			fmt.Sprintf("at most %d", duplicatesMax))
+	}
+	named := map[string]bool{k.ExternalRef: true}
+	for i, name := range k.Duplicates {
+		field := fmt.Sprintf("effect_reported.duplicates[%d]", i)
+		if name == "" || named[name] {
+			return Refuse(field, fmt.Sprintf("%.64q is empty or given twice", name),
+				"what the provider calls an effect beside external_ref")
+		}
+		named[name] = true
+		if err := text(field, name); err != nil {
+			return err
+		}
+	}
+	if len(output) > 0 && !isValue(output) {
+		return Refuse("payload.output", "no JSON, or text that is not exact", WantExact)
+	}
+	return firstOf(owned("effect_reported", k.Reason, k.Actor),
+		text("effect_reported.external_ref", k.ExternalRef))
+}
+
+// EffectAnswer is a report of an effect as the answer that a second operator has to give, too:
+// two are the same if they name the same effects and the same output.
+func EffectAnswer(k *pb.EffectReported, output []byte) string {
+	h := sha256.New()
+	for _, part := range append([]string{k.GetExternalRef(), string(output)}, k.GetDuplicates()...) {
+		fmt.Fprintf(h, "%d %s,", len(part), part)
+	}
+	return "present " + hex.EncodeToString(h.Sum(nil))
 }

@@ -23,6 +23,9 @@ func (k Kind) on(c Class) Kind {
 	return k
 }
 
+// kindEffect is what an operator reports of an effect.
+const kindEffect = "effect_reported"
+
 // kindErased is asked for by an operator, and said to be done by the holder.
 const kindErased = "plan_erased"
 
@@ -83,6 +86,8 @@ func kindOfPeople(r *pb.Record) Kind {
 		return Kind{"restore_requested", ClassOperator, false, false}
 	case *pb.Record_CascadeAnswered:
 		return Kind{"cascade_answered", ClassOperator, true, false}
+	case *pb.Record_EffectReported:
+		return Kind{kindEffect, ClassOperator, true, true}
 	case *pb.Record_PlanErased:
 		return Kind{kindErased, ClassOperator, true, false}
 	case *pb.Record_CompensationReported:

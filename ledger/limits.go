@@ -68,15 +68,15 @@ func SettleNs(settle, timeout int64) int64 {
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
 // this. A commit asks for the lowest that folds it: 11 if it has a condition that is held after
-// the commit, or begins the term of a holder that has AfterCommitSince; 10 if it begins the term
-// of a holder that has VerdictWantedSince and AskedOnSince; 9 if it says whether someone else has
-// changed something, or begins the term of a holder that has AskedSince, ReachesSince and
-// UnchangedSince; 8 if it asks for a new key, or begins the term of a holder that has CopiesSince,
-// NumbersSince and FoundSince; 7 if of one that has TextsSince, LaterSince, NamedSince and
-// PartialSince; 6 if of one that has FollowsSince; 5 if of one that has BoundedSince and KeptSince;
-// 4 if it says what a condition, a verdict or a request undoes, or begins the term of a holder that
-// has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that goes behind
-// another one; else 1.
+// the commit, reports an effect, or begins the term of a holder that has AfterCommitSince and
+// EffectsSince; 10 if of one that has VerdictWantedSince and AskedOnSince; 9 if it says whether
+// someone else has changed something, or begins the term of a holder that has AskedSince,
+// ReachesSince and UnchangedSince; 8 if it asks for a new key, or begins the term of a holder that
+// has CopiesSince, NumbersSince and FoundSince; 7 if of one that has TextsSince, LaterSince,
+// NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if of one that has BoundedSince
+// and KeptSince; 4 if it says what a condition, a verdict or a request undoes, or begins the term of
+// a holder that has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that
+// goes behind another one; else 1.
 const ReaderVersion = 11
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
@@ -156,3 +156,7 @@ const AskedOnSince = 17
 // AfterCommitSince is the version of a holder's fold from which on a condition may be held after
 // the commit of its plan, inside undo windows.
 const AfterCommitSince = 18
+
+// EffectsSince is the version of a holder's fold from which on operators may report that an effect
+// is there.
+const EffectsSince = 18

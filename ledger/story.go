@@ -215,6 +215,8 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		word := map[bool]string{true: "the cut lease was resumed",
 			false: "the cut lease was given up"}[k.CascadeAnswered.Resume]
 		return RoleOwner, asked(word, k.CascadeAnswered.Reason, k.CascadeAnswered.Actor)
+	case *pb.Record_EffectReported:
+		return RoleAnswer, storyEffect(k.EffectReported)
 	case *pb.Record_PlanErased:
 		if k.PlanErased.Destroyed {
 			return RoleEnd, "the key of its sealed values is destroyed: no one can read them any more"
@@ -234,6 +236,18 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 			k.CompensationProgressed.Attempt), k.CompensationProgressed.Note)
 	}
 	return storyOfDecisions(r)
+}
+
+// storyEffect tells what was reported of an effect.
+func storyEffect(k *pb.EffectReported) string {
+	word := "its effect was reported to be there"
+	if k.ExternalRef != "" {
+		word += ", as " + k.ExternalRef
+	}
+	if len(k.Duplicates) > 0 {
+		word += ", and again as " + strings.Join(k.Duplicates, ", ")
+	}
+	return asked(word, k.Reason, k.Actor)
 }
 
 // storyFrom says that an unwind undoes one action, and what came after it.

@@ -91,6 +91,8 @@ func eachTextOfOperator(r *pb.Record, each func(field string, s *string)) {
 		each("reason", &k.RestoreRequested.Reason)
 	case *pb.Record_CascadeAnswered:
 		each("reason", &k.CascadeAnswered.Reason)
+	case *pb.Record_EffectReported:
+		each("reason", &k.EffectReported.Reason)
 	case *pb.Record_LedgerRepaired:
 		each("problem", &k.LedgerRepaired.Problem)
 		each("reason", &k.LedgerRepaired.Reason)

@@ -17,12 +17,14 @@ import (
 // those of before TextsSince refused a record for a text that people read, and took a value that
 // is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
 // no ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
-// something, and those of before AfterCommitSince of no condition that is held after the commit.
+// something, those of before AfterCommitSince of no condition that is held after the commit, and
+// those of before EffectsSince of no effect that operators report.
 // What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince || e.unheld != nil && fold < AfterCommitSince ||
-			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) || e.hasHeld(fold)
+			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) ||
+			e.hasHeld(fold) || e.isNewKind(fold)
 	}) {
 		return entries
 	}
@@ -60,7 +62,16 @@ func (e Entry) Under(fold uint32) Entry {
 	if e.hasHeld(fold) {
 		e = e.withoutHeld(fold)
 	}
+	if e.isNewKind(fold) {
+		e.Err = firstOf(e.Err, Refuse(kindEffect, "the holder of this tenant does not know of it",
+			"a holder of a later version"))
+	}
 	return e
+}
+
+// isNewKind reports whether a record is of a kind that a holder with this version does not know.
+func (e Entry) isNewKind(fold uint32) bool {
+	return fold < EffectsSince && e.Record.GetEffectReported() != nil
 }
 
 // saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody

@@ -70,7 +70,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		Change: r.Change, ChangeNs: r.ChangeNs, Overwrite: r.Overwrite,
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
-		AskNs: r.AskNs, Extra: r.Extra,
+		AskNs: r.AskNs, Told: r.Told, Extra: r.Extra,
 		Progress: r.Progress,
 	}
 }

@@ -2607,6 +2607,7 @@ type ActionRow struct {
 	Overwrite           bool                      `protobuf:"varint,114,opt,name=overwrite,proto3" json:"overwrite,omitempty"`                                                // its owner has it undone whatever was found
 	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
 	Progress            *Progress                 `protobuf:"bytes,122,opt,name=progress,proto3" json:"progress,omitempty"`                                                   // what the worker of the attempt in flight has said last; none: nothing
+	Told                bool                      `protobuf:"varint,135,opt,name=told,proto3" json:"told,omitempty"`                                                          // its outcome is the word of an operator; its agent's own still counts
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3088,6 +3089,13 @@ func (x *ActionRow) GetProgress() *Progress {
 		return x.Progress
 	}
 	return nil
+}
+
+func (x *ActionRow) GetTold() bool {
+	if x != nil {
+		return x.Told
+	}
+	return false
 }
 
 func (x *ActionRow) GetExtra() bool {
@@ -4437,7 +4445,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xc7\x12\n" +
+	" \x01(\tR\x06writer\"\xdc\x12\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4520,7 +4528,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\tchange_ns\x18s \x01(\x03R\bchangeNs\x12\x1c\n" +
 	"\toverwrite\x18r \x01(\bR\toverwrite\x12\x15\n" +
 	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x124\n" +
-	"\bprogress\x18z \x01(\v2\x18.sagenbaum.rows.ProgressR\bprogress\x12\x14\n" +
+	"\bprogress\x18z \x01(\v2\x18.sagenbaum.rows.ProgressR\bprogress\x12\x13\n" +
+	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04note\x18\x01 \x01(\tR\x04note\x12\x0e\n" +

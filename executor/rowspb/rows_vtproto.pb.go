@@ -2371,6 +2371,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Told {
+		i--
+		if m.Told {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x8
+		i--
+		dAtA[i] = 0xb8
+	}
 	if m.Progress != nil {
 		size, err := m.Progress.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -5177,6 +5189,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	if m.Progress != nil {
 		l = m.Progress.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Told {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9353,6 +9368,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 135:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Told")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Told = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -264,7 +264,7 @@ func (c *checker) sentEarly(h *host, command executor.Command) {
 		return
 	}
 	for _, e := range c.w.provider.forward[before.key] {
-		if e.stands && !e.extra {
+		if e.stands && !e.extra && !e.renamed {
 			c.fail("I21", at, "%s sends the undo of %s of plan %s, and %s of action %s is there", h.name,
 				command.Action, command.Plan, e.ref, command.Behind)
 		}

@@ -192,7 +192,7 @@ func (c *checker) undone(at uint64, r *pb.Record, k *pb.CompensationSucceeded) {
 			continue
 		}
 		for _, e := range c.w.provider.forward[spec.key] {
-			if e.stands && !e.extra {
+			if e.stands && !e.extra && !e.renamed {
 				c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s is there", r.Action,
 					r.Plan, e.ref)
 			}

@@ -215,7 +215,7 @@ func (c *checker) checkEffects(v api.Plan) {
 		known := f.Outcome == "completed"
 		for _, e := range c.w.provider.forward[s.key] {
 			switch {
-			case e.extra || e.byOwner:
+			case e.extra || e.byOwner || e.unseen:
 			case gone && e.stands:
 				c.fail("I29", 0, "plan %s is %s, and %s of action %s is there", v.Plan, v.State,
 					e.ref, f.Action)

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -31,6 +32,8 @@ type effect struct {
 	by      string // the key that did first
 	byName  string // the action that it was about
 	byOwner bool   // its owner removed it by other means
+	renamed bool   // an operator has called another one the effect of the action
+	unseen  bool   // and has not seen this one
 	version int    // 1 as its forward has left it; each write of someone else makes it one more
 }
 
@@ -68,6 +71,7 @@ func (p *provider) make(a *actionSpec, extra bool) *effect {
 	e := &effect{ref: fmt.Sprintf("r%d", len(p.effects)+1), action: a, extra: extra, stands: true,
 		madeNs: p.w.now, version: 1}
 	p.shared(e)
+	p.noticed(e)
 	p.effects = append(p.effects, e)
 	p.forward[a.key] = append(p.forward[a.key], e)
 	p.byRef[e.ref] = e
@@ -109,6 +113,40 @@ func (p *provider) shared(e *effect) {
 			}
 		})
 	}
+}
+
+// noticed lets an operator tell of an effect, now and then, whatever its agent knows of it: by the
+// name of the first that is there, or of another one, with the others or without. A second operator
+// says the same where the plan asks for that.
+func (p *provider) noticed(e *effect) {
+	r := p.w.notices
+	if e.extra || !r.percent(8) {
+		return
+	}
+	silent, turned, pause := r.percent(20), r.percent(40), r.between(millisecond, 5*second)
+	p.w.after(r.between(millisecond, 60*second), func() {
+		if !e.stands || p.w.healed {
+			return
+		}
+		refs := slices.Clone(p.standing(e.action.key))
+		if turned && len(refs) > 1 {
+			slices.Reverse(refs)
+			e.renamed, e.unseen = true, silent
+		}
+		if silent {
+			refs = refs[:1]
+		}
+		for i, name := range []string{"ann", "ben"} {
+			p.w.after(int64(i)*pause, func() {
+				p.w.tell(operator(name), &pb.Record{Plan: e.action.plan.id, Action: e.action.id,
+					Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: refs[0],
+						Duplicates: refs[1:], Reason: "seen", Actor: name}}})
+			})
+			if !e.action.plan.opened.GetSecondApprover() {
+				return
+			}
+		}
+	})
 }
 
 // refuses reports whether an undo is conditional on another version than the one that is there:

@@ -61,6 +61,7 @@ type world struct {
 	forger, cuts *random             // of workers who lie, and of agents who are cut off
 	keys         *random             // of owners who ask for new keys
 	rekeyed      map[string]bool     // keys of forwards whose undo has got one
+	notices      *random             // of those who see effects and report them
 	others       *random             // of those who write to what forwards have made
 	overwritten  map[string]bool     // keys of forwards whose owner has had it undone all the same
 
@@ -154,6 +155,7 @@ func newWorld(o Options) *world {
 	w.forger, w.cuts = newRandom(o.Seed, streamForger), newRandom(o.Seed, streamCuts)
 	w.keys, w.rekeyed = newRandom(o.Seed, streamRun-3), map[string]bool{}
 	w.others, w.overwritten = newRandom(o.Seed, streamRun-4), map[string]bool{}
+	w.notices = newRandom(o.Seed, streamRun-5)
 	w.impatience = map[turn.About]bool{}
 	w.stream = newStream(w)
 	w.archive = archive{w: w}

@@ -324,20 +324,18 @@ func noteOutcome(b *book, c *claim) {
 // becomes is the outcome of an action of the forward: the registered one, the duty for a
 // doubt about it, or its copy in the plan that undoes a committed one.
 func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
-	if a.mayBecome(e.Record).is != kept {
+	if p.mayBecome(a, e.Record).is != kept {
+		return
+	}
+	defer alsoBecomes(b, e, p, a)
+	if a.told {
+		b.addsWord(e, p, a)
 		return
 	}
 	now, failure := outcomeOf(e.Record)
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
 	if k := e.Record.GetForwardCompleted(); k != nil {
-		a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
-		a.unnamed = k.ReferenceIncomplete
-		if k.ExternalRef != "" {
-			a.foundRef = ""
-		}
-		if output := e.Record.Payload.GetOutput(); len(output) > 0 {
-			a.output = output
-		}
+		a.returns(k, e.Record.Payload.GetOutput())
 	}
 	switch now {
 	case completed:
@@ -368,6 +366,22 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		releaseOf(b, p, a)
 	}
 	noteReads(b, p)
+}
+
+// returns keeps what a forward has returned, and calls its effect.
+func (a *action) returns(k *pb.ForwardCompleted, output []byte) {
+	a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
+	a.unnamed = k.ReferenceIncomplete
+	if k.ExternalRef != "" {
+		a.foundRef = ""
+	}
+	if len(output) > 0 {
+		a.output = output
+	}
+}
+
+// alsoBecomes is becomes of the copy of an action in what undoes its committed plan.
+func alsoBecomes(b *book, e ledger.Entry, p *plan, a *action) {
 	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)

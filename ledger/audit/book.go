@@ -173,6 +173,7 @@ type action struct {
 	leases                []*lease
 	late                  bool
 	reported              *pb.CompensationReported
+	told                  bool // that it has happened is another's word: its agent's own counts, too
 	asking                pb.Question
 	asked, askedFrom      uint32
 	askedNs               int64    // epoch of the last question

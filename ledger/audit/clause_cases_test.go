@@ -188,6 +188,36 @@ var clauseCases = []struct {
 	{"I24.key", erases, func(s *scene) { s.p.phase = ledger.StateOpen }},
 	{"I6.cut", answersCut, func(s *scene) { s.record.Action = "z" }},
 	{"I25.answer", answersCut, func(s *scene) { s.record.GetCascadeAnswered().Lease = "z" }},
+	{"I6.effect", reportsEffect, func(s *scene) { s.a.dutyOf = 1 }},
+	{"I24.effect", reportsEffect, func(s *scene) {
+		s.a.compensation.Sealed, s.record.Payload = true, &pb.Payload{Output: []byte("7")}
+	}},
+	{"I6.effect", reportsEffect, func(s *scene) { s.a.compensation = nil }},
+	{"I6.effect", reportsEffect, func(s *scene) { s.a.forward.Class = pb.Class_CLASS_EFFECTLESS }},
+	{"I6.effect", reportsEffect, func(s *scene) { s.a.child = s.p }},
+	{"I15.effect", reportsEffect, func(s *scene) { s.p.phase = ledger.StateCommitted }},
+	{"I15.effect", reportsEffect, func(s *scene) { s.p.undoneAs = "p~1" }},
+	{"I23.effect", reportsEffect, func(s *scene) { s.a.undo, s.a.outcome = compensated, completed }},
+	{"I23.effect", reportsEffect, func(s *scene) {
+		s.a.undo, s.a.forward.Late = compensated, pb.Late_LATE_REFUSED
+	}},
+	{"I23.effect", reportsEffect, func(s *scene) {
+		s.a.undo, s.a.resolution = resolved, &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_LOST}
+	}},
+	{"I23.effect", reportsEffect, func(s *scene) { s.a.doubt, s.a.duplicates = doubtGiven, []string{"y"} }},
+	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "y" }},
+	{"I5.named", reportsEffect, func(s *scene) { s.a.foundRef = "y" }},
+	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome = completed }},
+	{"I15.extra", reportsEffect, func(s *scene) {
+		s.p.phase, s.record.GetEffectReported().Duplicates = ledger.StateResolved, []string{"y"}
+	}},
+	{"I15.extra", reportsEffect, func(s *scene) {
+		s.record.GetEffectReported().ExternalRef, s.record.GetEffectReported().Duplicates = "", []string{"y"}
+	}},
+	{"I15.extra", reportsEffect, func(s *scene) {
+		s.a.duties, s.record.GetEffectReported().Duplicates = extrasMax, []string{"y"}
+	}},
+	{"I5.effect", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "x" }},
 	{"I19.report", reports, func(s *scene) { s.record.GetCompensationReported().Key = "k" }},
 	{"I19.token", reports, func(s *scene) { s.a.secrets = []secret{{attempt: 1, digest: []byte("d")}} }},
 	{"I19.token", reports, func(s *scene) {

@@ -225,6 +225,12 @@ func answersCut(s *scene) {
 	s.p.cuts = []*cut{{number: 1, lease: "low", at: &pb.Address{Sequence: 4}}}
 }
 
+func reportsEffect(s *scene) {
+	s.says(ledger.ClassOperator, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_EffectReported{
+		EffectReported: &pb.EffectReported{ExternalRef: "x"}}})
+	s.a.outcome = inDoubt
+}
+
 func reports(s *scene) {
 	s.says(ledger.ClassWorker, ledger.StateUnwinding, dispatched, &pb.Record{Kind: &pb.Record_CompensationReported{
 		CompensationReported: &pb.CompensationReported{Attempt: 1, Answer: pb.Answer_ANSWER_DONE,

@@ -306,9 +306,7 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.askedFrom)
 	number(c, &a.askedNs)
 	number(c, &a.absentNs)
-	number(c, &a.askNs)
-	c.flag(&a.extra)
-	number(c, &a.doubtedAs)
+	codeDoubt(c, a)
 	number(c, &a.dispatchedNs)
 	c.flag(&a.unserved)
 	c.flag(&a.failedForNow)
@@ -333,6 +331,14 @@ func codeAction(c *coder, a *action) {
 	})
 	c.text(&a.doubt)
 	pointer(c, &a.ahead, codeAhead)
+}
+
+// codeDoubt is what was asked, or told, of the effect of an action while its plan was open.
+func codeDoubt(c *coder, a *action) {
+	number(c, &a.askNs)
+	c.flag(&a.extra)
+	c.flag(&a.told)
+	number(c, &a.doubtedAs)
 }
 
 func codeLeaseAt(c *coder, l **lease) {

@@ -347,13 +347,24 @@ func (c *claim) owesExtra() bool {
 		c.p.phase == ledger.StateOpen && c.b.rules >= ledger.AskedSince
 }
 
-// oweExtra has the duty for an extra effect undone: by the unwind that is under way, or by one of
-// this duty alone.
-func oweExtra(b *book, c *claim, d *action) {
-	p := c.p
-	if p.phase == ledger.StateOpen {
+// oweExtraEffect has an extra effect undone: by the unwind that is under way, or by one of its duty
+// alone. Of what is committed it is kept for its owner.
+func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
+	b.goOn(p)
+	d := b.duty(p, a, at, &action{
+		outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
+		approved: a.approved, extra: p.holdsLeases(),
+	})
+	switch p.phase {
+	case ledger.StateOpen, ledger.StateCommitting:
 		if p.signal == "" && p.fromAction == "" {
 			b.wants(p, signalCancelled, noteMore, back{savepoint: d.id})
+		}
+		return
+	case ledger.StateCommitted:
+		b.reviewDoubt(p, d)
+		if p.undoneAs == "" {
+			b.page(p, d, api.PageQuarantined, at)
 		}
 		return
 	}

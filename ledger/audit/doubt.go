@@ -261,7 +261,7 @@ func (b *book) duty(p *plan, of *action, at *pb.Address, d *action) *action {
 	return p.addAction(d)
 }
 
-func (b *book) hasDutyFor(p *plan, a *action, ref string) bool {
+func (p *plan) hasDutyFor(a *action, ref string) bool {
 	origin := p.originOf(a)
 	return slices.ContainsFunc(p.actions,
 		func(d *action) bool { return d.dutyOf == origin.n && d.nameOf() == ref })
@@ -271,7 +271,7 @@ func (b *book) hasDutyFor(p *plan, a *action, ref string) bool {
 func (b *book) noteExtraRefs(p *plan, a *action, refs []string) {
 	a.duplicates = nil
 	for _, ref := range refs {
-		if ref != a.nameOf() && !b.hasDutyFor(p, a, ref) {
+		if ref != a.nameOf() && !p.hasDutyFor(a, ref) {
 			a.duplicates = append(a.duplicates, ref)
 		}
 	}
@@ -325,15 +325,13 @@ func (b *book) doubtedAfterAll(e ledger.Entry, p *plan, a *action) {
 // its owner, and ends what is still tried for it. An undo that bars its forward is no
 // isBlind one.
 func (a *action) dealtWith() bool {
-	lost := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
-		a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 	blindly := a.blindly && !a.barred()
 	switch {
 	case a.isOut() && blindly && (a.undo == waiting || a.asking == pb.Question_QUESTION_UNDO):
 		a.dropCall()
 		a.undo = owed
 	case a.isOut() && blindly, a.undo == compensated && blindly, a.undo == skipped,
-		a.undo == resolved && !lost:
+		a.undo == resolved && !reckonsWith(a.resolution):
 	default:
 		return false
 	}
@@ -434,14 +432,8 @@ func noteExtra(b *book, c *claim) {
 	refs := a.duplicates
 	a.duplicates = nil
 	for _, ref := range refs {
-		if b.hasDutyFor(p, a, ref) {
-			continue
+		if !p.hasDutyFor(a, ref) {
+			oweExtraEffect(b, p, a, c.Address, ref)
 		}
-		b.goOn(p)
-		d := b.duty(p, a, c.Address, &action{
-			outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
-			approved: a.approved, extra: p.holdsLeases(),
-		})
-		oweExtra(b, c, d)
 	}
 }

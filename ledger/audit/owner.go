@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -241,4 +242,154 @@ func (a *action) noteSaid(attempt uint32) {
 		a.saidBefore = append(slices.Clip(a.saidBefore), a.saidDone)
 	}
 	a.saidDone = attempt
+}
+
+// What operators report of an effect is kept as its completion.
+var effectClauses = []clause{openedPlan, registeredAction,
+	{"I6.effect", "An effect is reported of an action that has one of its own, and an undo.",
+		func(c *claim) judgement {
+			a := c.a
+			none := a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.compensation == nil
+			return unless(a.dutyOf == 0 && a.child == nil && !none,
+				"action %s is a duty, a plan of its own, or without an effect or an undo", a.id)
+		}},
+	{"I24.effect", "What a forward has returned under a seal is not reported in clear.",
+		func(c *claim) judgement {
+			return unless(len(c.Record.Payload.GetOutput()) == 0 || !c.a.compensation.GetSealed(),
+				"the output of action %s is sealed", c.a.id)
+		}},
+	{"I15.effect", "An effect is reported while its plan holds its undo, or of what undoes it.",
+		func(c *claim) judgement {
+			committed := c.p.phase == ledger.StateCommitted && !c.p.holdsLeases()
+			return unless(c.p.undoneAs == "" && !committed, "plan %s is %s", c.p.id, c.p.status())
+		}},
+	{"I23.effect", "What was undone, or is its owner's, is not reported to be there.",
+		func(c *claim) judgement {
+			a := c.a
+			nothing := a.isFinal() && len(c.Record.GetEffectReported().Duplicates) == 0
+			return unless(!nothing && (a.doubt == "" || len(a.duplicates) == 0),
+				"action %s is %s", a.id, a.undo)
+		}},
+	{"I5.named", "What is known to be there has the name that it was known by first.",
+		func(c *claim) judgement {
+			ref, a := c.Record.GetEffectReported().ExternalRef, c.a
+			open := a.nameOf() == "" && a.outcome != completed
+			return unless(ref == "" || open || c.p.knowsEffect(a, ref),
+				"the effect of action %s is known as %q", a.id, a.nameOf())
+		}},
+	{"I15.extra", "Extra effects are reported, with the name of the effect that they come beside, " +
+		"of a plan that is open or undone, and at most 256 of an action.", mayOweExtras},
+	{"I5.effect", "What is known to be there is reported once.", func(c *claim) judgement {
+		return copyIf(c.a.outcome == completed && len(c.newExtras()) == 0)
+	}},
+}
+
+const extrasMax = 256
+
+// mayOweExtras judges the extra effects of a report.
+func mayOweExtras(c *claim) judgement {
+	k, more := c.Record.GetEffectReported(), len(c.newExtras())
+	open := c.p.phase != ledger.StateCommitted && c.p.phase != ledger.StateCommitting &&
+		c.p.phase != ledger.StateResolved
+	own := c.a.outcome == completed && !c.a.told
+	named := k.ExternalRef != "" || c.a.nameOf() != "" || own
+	fits := more == 0 || int(c.a.duties)+len(c.a.duplicates)+more <= extrasMax
+	return unless(len(k.Duplicates) == 0 || open && named && fits,
+		"plan %s is %s, and action %s has %d duties", c.p.id, c.p.status(), c.a.id, c.a.duties)
+}
+
+// isFinal: the action is settled, and what becomes known of its forward now changes nothing.
+func (a *action) isFinal() bool {
+	barred := a.undo == compensated && a.barred()
+	return a.isSettled() && !a.late &&
+		(a.outcome == completed || barred || a.undo == resolved && reckonsWith(a.resolution))
+}
+
+// reckonsWith: an owner's answer knows of an effect that is still there.
+func reckonsWith(r *pb.Resolved) bool {
+	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
+		r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
+}
+
+// knowsEffect: a name is that of an effect of an action that is known to be there.
+func (p *plan) knowsEffect(a *action, name string) bool {
+	return name == a.nameOf() || p.hasDutyFor(a, name) || slices.Contains(a.duplicates, name)
+}
+
+// newExtras are the extra effects of a report that are not known yet.
+func (c *claim) newExtras() (names []string) {
+	for _, name := range c.Record.GetEffectReported().GetDuplicates() {
+		if !c.p.knowsEffect(c.a, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// noteEffect keeps that an effect is there, as its completion does, until its agent says more.
+func noteEffect(b *book, c *claim) {
+	k, p, a := c.Record.GetEffectReported(), c.p, c.a
+	extra, known := c.newExtras(), a.outcome == completed
+	counts, waits := p.counts(c.Entry, a.proposal,
+		proposal{answer: ledger.EffectAnswer(k, c.Record.Payload.GetOutput())})
+	if a.proposal = waits; !counts {
+		return
+	}
+	if !known {
+		e := c.Entry
+		e.Record = &pb.Record{Plan: p.id, Action: a.id, Payload: c.Record.Payload,
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{
+				ExternalRef: cmp.Or(k.ExternalRef, a.nameOf())}}}
+		b.becomes(e, p, a)
+		a.told = true
+	}
+	if len(extra) > 0 {
+		b.goOn(p)
+		b.noteExtraRefs(p, a, append(slices.Clone(a.duplicates), extra...))
+	}
+}
+
+// mayAdd judges what the agent says of a forward after an operator has reported its effect.
+func (p *plan) mayAdd(a *action, r *pb.Record) judgement {
+	k := r.GetForwardCompleted()
+	if k == nil || p.otherEffect(a, k) && p.knowsEffect(a, k.ExternalRef) ||
+		!p.otherEffect(a, k) && a.hasBegun() {
+		return judgement{is: copied}
+	}
+	return judgement{}
+}
+
+// otherEffect: an agent names another effect than an operator has reported.
+func (p *plan) otherEffect(a *action, k *pb.ForwardCompleted) bool {
+	return k.ExternalRef != "" && a.nameOf() != "" && k.ExternalRef != a.nameOf()
+}
+
+// hasBegun: a call of the undo of an action was made, or nothing is to be done for it any more.
+func (a *action) hasBegun() bool {
+	return a.attempt > 0 || a.ahead != nil || a.isOut() || a.isSettled()
+}
+
+// addsWord keeps what the agent says of a forward after an operator has reported its effect. Two
+// names are two effects, and both are owed.
+func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
+	k, output, reported := e.Record.GetForwardCompleted(), e.Record.Payload.GetOutput(), a.nameOf()
+	other := p.otherEffect(a, k)
+	if a.told = false; a.hasBegun() {
+		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+		b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
+			incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete, output: output,
+			late: true, approved: a.approved && !asks}, noteLate)
+		return
+	}
+	if other {
+		a.output = nil
+	}
+	a.returns(k, output)
+	if k.ExternalRef == "" {
+		a.foundRef = reported
+	}
+	if other {
+		oweExtraEffect(b, p, a, e.Address, reported)
+	}
+	b.lookAction(p, a)
 }

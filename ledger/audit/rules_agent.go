@@ -201,13 +201,15 @@ var outcomeClauses = []clause{
 			if c.takesBack() {
 				return judgement{}
 			}
-			return c.a.mayBecome(c.Record)
+			return c.p.mayBecome(c.a, c.Record)
 		}},
 }
 
 // mayBecome judges an outcome of an action.
-func (a *action) mayBecome(r *pb.Record) judgement {
+func (p *plan) mayBecome(a *action, r *pb.Record) judgement {
 	switch now, failure := outcomeOf(r); {
+	case a.told:
+		return p.mayAdd(a, r)
 	case a.outcome == now && a.heardSame(r, failure):
 		return judgement{is: copied}
 	case a.outcome == now, a.outcome == completed, a.outcome == failed && now != completed:

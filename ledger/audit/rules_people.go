@@ -47,6 +47,7 @@ var peopleChapters = map[string]*chapter{
 			c.p.erased, c.p.erasure = c.Address,
 				c.Record.GetPlanErased()
 		}},
+	"effect_reported":  {counts: effectClauses, collect: noteEffect},
 	"cascade_answered": {counts: cascadeClauses, collect: noteCascadeAnswer},
 	"compensation_progressed": {counts: []clause{openedPlan, registeredAction},
 		collect: noteProgress},

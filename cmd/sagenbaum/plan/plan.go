@@ -32,6 +32,7 @@ func Command(s *cli.Settings) *cobra.Command {
 			"sagenbaum plan preview 01JD3BX7",
 	}, cli.Watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s),
 		newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
+		newPlanReport(s),
 		newPlanResume(s), newPlanGiveUp(s))
 }
 

@@ -999,6 +999,7 @@ type Record struct {
 	//	*Record_EvictRequested
 	//	*Record_RestoreRequested
 	//	*Record_CascadeAnswered
+	//	*Record_EffectReported
 	//	*Record_CompensationReported
 	//	*Record_CompensationProgressed
 	//	*Record_TermStarted
@@ -1354,6 +1355,15 @@ func (x *Record) GetCascadeAnswered() *CascadeAnswered {
 	return nil
 }
 
+func (x *Record) GetEffectReported() *EffectReported {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_EffectReported); ok {
+			return x.EffectReported
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetCompensationReported() *CompensationReported {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_CompensationReported); ok {
@@ -1701,6 +1711,10 @@ type Record_CascadeAnswered struct {
 	CascadeAnswered *CascadeAnswered `protobuf:"bytes,48,opt,name=cascade_answered,json=cascadeAnswered,proto3,oneof"`
 }
 
+type Record_EffectReported struct {
+	EffectReported *EffectReported `protobuf:"bytes,49,opt,name=effect_reported,json=effectReported,proto3,oneof"`
+}
+
 type Record_CompensationReported struct {
 	// workers
 	CompensationReported *CompensationReported `protobuf:"bytes,50,opt,name=compensation_reported,json=compensationReported,proto3,oneof"`
@@ -1860,6 +1874,8 @@ func (*Record_EvictRequested) isRecord_Kind() {}
 func (*Record_RestoreRequested) isRecord_Kind() {}
 
 func (*Record_CascadeAnswered) isRecord_Kind() {}
+
+func (*Record_EffectReported) isRecord_Kind() {}
 
 func (*Record_CompensationReported) isRecord_Kind() {}
 
@@ -4138,6 +4154,77 @@ func (x *CascadeAnswered) GetActor() string {
 	return ""
 }
 
+// EffectReported says that the effect of an action is there, or is there more than once, whatever
+// its caller has said. That it is not there, it cannot say. The payload's output is what the forward
+// would have returned, if it is known.
+type EffectReported struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExternalRef   string                 `protobuf:"bytes,1,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"` // what the provider calls the effect, if it has a name
+	Duplicates    []string               `protobuf:"bytes,2,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                      // what it calls the others that are there
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`                              // how this is known
+	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EffectReported) Reset() {
+	*x = EffectReported{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EffectReported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EffectReported) ProtoMessage() {}
+
+func (x *EffectReported) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EffectReported.ProtoReflect.Descriptor instead.
+func (*EffectReported) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *EffectReported) GetExternalRef() string {
+	if x != nil {
+		return x.ExternalRef
+	}
+	return ""
+}
+
+func (x *EffectReported) GetDuplicates() []string {
+	if x != nil {
+		return x.Duplicates
+	}
+	return nil
+}
+
+func (x *EffectReported) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EffectReported) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 type CompensationReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -4154,7 +4241,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4253,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4266,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -4251,7 +4338,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4350,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +4363,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -4325,7 +4412,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4424,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4437,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -4390,7 +4477,7 @@ type TenantChanged struct {
 
 func (x *TenantChanged) Reset() {
 	*x = TenantChanged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4489,7 @@ func (x *TenantChanged) String() string {
 func (*TenantChanged) ProtoMessage() {}
 
 func (x *TenantChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4502,7 @@ func (x *TenantChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantChanged.ProtoReflect.Descriptor instead.
 func (*TenantChanged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TenantChanged) GetRevision() uint64 {
@@ -4473,7 +4560,7 @@ type TenantLimits struct {
 
 func (x *TenantLimits) Reset() {
 	*x = TenantLimits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4572,7 @@ func (x *TenantLimits) String() string {
 func (*TenantLimits) ProtoMessage() {}
 
 func (x *TenantLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4498,7 +4585,7 @@ func (x *TenantLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantLimits.ProtoReflect.Descriptor instead.
 func (*TenantLimits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TenantLimits) GetOpenPlans() uint64 {
@@ -4544,7 +4631,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4643,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4656,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -4632,7 +4719,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +4731,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4744,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Link) GetPlan() string {
@@ -4738,7 +4825,7 @@ type CascadeCut struct {
 
 func (x *CascadeCut) Reset() {
 	*x = CascadeCut{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4837,7 @@ func (x *CascadeCut) String() string {
 func (*CascadeCut) ProtoMessage() {}
 
 func (x *CascadeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +4850,7 @@ func (x *CascadeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
 func (*CascadeCut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CascadeCut) GetLease() string {
@@ -4813,7 +4900,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +4912,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +4925,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Reading) GetName() string {
@@ -4874,7 +4961,7 @@ type UnwindStarted struct {
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4886,7 +4973,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4899,7 +4986,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -4951,7 +5038,7 @@ type CompensationDispatched struct {
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5050,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5063,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -5070,7 +5157,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5082,7 +5169,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5095,7 +5182,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -5148,7 +5235,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +5247,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5173,7 +5260,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -5242,7 +5329,7 @@ type CompensationFailed struct {
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5341,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5354,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -5342,7 +5429,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5441,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5454,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -5391,7 +5478,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5403,7 +5490,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5416,7 +5503,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -5478,7 +5565,7 @@ type ProbeAnswered struct {
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5577,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5590,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -5579,7 +5666,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +5678,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +5691,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -5631,7 +5718,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5643,7 +5730,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5656,7 +5743,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -5684,7 +5771,7 @@ type CommitWaits struct {
 
 func (x *CommitWaits) Reset() {
 	*x = CommitWaits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5696,7 +5783,7 @@ func (x *CommitWaits) String() string {
 func (*CommitWaits) ProtoMessage() {}
 
 func (x *CommitWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5709,7 +5796,7 @@ func (x *CommitWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWaits.ProtoReflect.Descriptor instead.
 func (*CommitWaits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommitWaits) GetReason() string {
@@ -5732,7 +5819,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5744,7 +5831,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5757,7 +5844,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -5809,7 +5896,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +5908,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +5921,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -5879,7 +5966,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5891,7 +5978,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5904,7 +5991,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -5946,7 +6033,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5958,7 +6045,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5971,7 +6058,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -6008,7 +6095,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6020,7 +6107,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6033,7 +6120,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -6076,7 +6163,7 @@ type PlanRewound struct {
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6088,7 +6175,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6188,7 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
@@ -6128,7 +6215,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6227,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6240,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -6174,7 +6261,7 @@ type OwnerPaged struct {
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6186,7 +6273,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6199,7 +6286,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -6239,7 +6326,7 @@ type LedgerRepaired struct {
 
 func (x *LedgerRepaired) Reset() {
 	*x = LedgerRepaired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6251,7 +6338,7 @@ func (x *LedgerRepaired) String() string {
 func (*LedgerRepaired) ProtoMessage() {}
 
 func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6264,7 +6351,7 @@ func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRepaired.ProtoReflect.Descriptor instead.
 func (*LedgerRepaired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LedgerRepaired) GetThrough() uint64 {
@@ -6361,7 +6448,7 @@ type SequenceRange struct {
 
 func (x *SequenceRange) Reset() {
 	*x = SequenceRange{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6373,7 +6460,7 @@ func (x *SequenceRange) String() string {
 func (*SequenceRange) ProtoMessage() {}
 
 func (x *SequenceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6386,7 +6473,7 @@ func (x *SequenceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequenceRange.ProtoReflect.Descriptor instead.
 func (*SequenceRange) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SequenceRange) GetFrom() uint64 {
@@ -6418,7 +6505,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6430,7 +6517,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6443,7 +6530,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *KeyRotated) GetOldKey() string {
@@ -6502,7 +6589,7 @@ type PlanErased struct {
 
 func (x *PlanErased) Reset() {
 	*x = PlanErased{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6514,7 +6601,7 @@ func (x *PlanErased) String() string {
 func (*PlanErased) ProtoMessage() {}
 
 func (x *PlanErased) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6527,7 +6614,7 @@ func (x *PlanErased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanErased.ProtoReflect.Descriptor instead.
 func (*PlanErased) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PlanErased) GetReason() string {
@@ -6577,7 +6664,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
 	"\x06before\x18\x05 \x01(\fR\x06before\x12\x14\n" +
-	"\x05found\x18\x06 \x01(\fR\x05found\"\xc9\x1f\n" +
+	"\x05found\x18\x06 \x01(\fR\x05found\"\x92 \n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -6615,7 +6702,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fclock_confirmed\x18- \x01(\v2\x1c.sagenbaum.v1.ClockConfirmedH\x00R\x0eclockConfirmed\x12G\n" +
 	"\x0fevict_requested\x18. \x01(\v2\x1c.sagenbaum.v1.EvictRequestedH\x00R\x0eevictRequested\x12M\n" +
 	"\x11restore_requested\x18/ \x01(\v2\x1e.sagenbaum.v1.RestoreRequestedH\x00R\x10restoreRequested\x12J\n" +
-	"\x10cascade_answered\x180 \x01(\v2\x1d.sagenbaum.v1.CascadeAnsweredH\x00R\x0fcascadeAnswered\x12Y\n" +
+	"\x10cascade_answered\x180 \x01(\v2\x1d.sagenbaum.v1.CascadeAnsweredH\x00R\x0fcascadeAnswered\x12G\n" +
+	"\x0feffect_reported\x181 \x01(\v2\x1c.sagenbaum.v1.EffectReportedH\x00R\x0eeffectReported\x12Y\n" +
 	"\x15compensation_reported\x182 \x01(\v2\".sagenbaum.v1.CompensationReportedH\x00R\x14compensationReported\x12_\n" +
 	"\x17compensation_progressed\x183 \x01(\v2$.sagenbaum.v1.CompensationProgressedH\x00R\x16compensationProgressed\x12>\n" +
 	"\fterm_started\x18< \x01(\v2\x19.sagenbaum.v1.TermStartedH\x00R\vtermStarted\x12;\n" +
@@ -6841,6 +6929,13 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fCascadeAnswered\x12\x16\n" +
 	"\x06resume\x18\x01 \x01(\bR\x06resume\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"\x81\x01\n" +
+	"\x0eEffectReported\x12!\n" +
+	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x1e\n" +
+	"\n" +
+	"duplicates\x18\x02 \x03(\tR\n" +
+	"duplicates\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\"\x85\x02\n" +
 	"\x14CompensationReported\x12\x18\n" +
@@ -7136,7 +7231,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -7187,144 +7282,146 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*EvictRequested)(nil),         // 46: sagenbaum.v1.EvictRequested
 	(*RestoreRequested)(nil),       // 47: sagenbaum.v1.RestoreRequested
 	(*CascadeAnswered)(nil),        // 48: sagenbaum.v1.CascadeAnswered
-	(*CompensationReported)(nil),   // 49: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 50: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 51: sagenbaum.v1.TermStarted
-	(*TenantChanged)(nil),          // 52: sagenbaum.v1.TenantChanged
-	(*TenantLimits)(nil),           // 53: sagenbaum.v1.TenantLimits
-	(*LeaseFired)(nil),             // 54: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 55: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 56: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 57: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 58: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 59: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 60: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 61: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 62: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 63: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 64: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 65: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 66: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 67: sagenbaum.v1.HeldSetRetired
-	(*CommitWaits)(nil),            // 68: sagenbaum.v1.CommitWaits
-	(*PlanEnded)(nil),              // 69: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 70: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 71: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 72: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 73: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 74: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 75: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 76: sagenbaum.v1.OwnerPaged
-	(*LedgerRepaired)(nil),         // 77: sagenbaum.v1.LedgerRepaired
-	(*SequenceRange)(nil),          // 78: sagenbaum.v1.SequenceRange
-	(*KeyRotated)(nil),             // 79: sagenbaum.v1.KeyRotated
-	(*PlanErased)(nil),             // 80: sagenbaum.v1.PlanErased
+	(*EffectReported)(nil),         // 49: sagenbaum.v1.EffectReported
+	(*CompensationReported)(nil),   // 50: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 51: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 52: sagenbaum.v1.TermStarted
+	(*TenantChanged)(nil),          // 53: sagenbaum.v1.TenantChanged
+	(*TenantLimits)(nil),           // 54: sagenbaum.v1.TenantLimits
+	(*LeaseFired)(nil),             // 55: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 56: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 57: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 58: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 59: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 60: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 61: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 62: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 63: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 64: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 65: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 66: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 67: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 68: sagenbaum.v1.HeldSetRetired
+	(*CommitWaits)(nil),            // 69: sagenbaum.v1.CommitWaits
+	(*PlanEnded)(nil),              // 70: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 71: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 72: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 73: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 74: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 75: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 76: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 77: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 78: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 79: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 80: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 81: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
-	17, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
-	15, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
-	15, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
-	16, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
-	25, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
-	27, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
-	28, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
-	29, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
-	30, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
-	31, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
-	32, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
-	33, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
-	34, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
-	35, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
-	36, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
-	26, // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
-	37, // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
-	38, // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
-	39, // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
-	40, // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
-	41, // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
-	42, // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
-	43, // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
-	44, // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
-	45, // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	46, // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
-	47, // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
-	48, // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
-	49, // 28: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	50, // 29: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	51, // 30: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	54, // 31: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	58, // 32: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	59, // 33: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	61, // 34: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	62, // 35: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	63, // 36: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	64, // 37: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	65, // 38: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	66, // 39: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	67, // 40: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	69, // 41: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	70, // 42: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	71, // 43: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	72, // 44: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	73, // 45: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	74, // 46: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	75, // 47: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	76, // 48: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	56, // 49: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	77, // 50: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	79, // 51: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	80, // 52: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
-	68, // 53: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
-	52, // 54: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
-	6,  // 55: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
-	20, // 56: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	21, // 57: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	21, // 58: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	18, // 59: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	19, // 60: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	4,  // 61: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	5,  // 62: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
-	0,  // 63: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	3,  // 64: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
-	20, // 65: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 66: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	18, // 67: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	22, // 68: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	23, // 69: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 70: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	24, // 71: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	7,  // 72: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	6,  // 73: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
-	8,  // 74: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	9,  // 75: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	60, // 76: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	52, // 77: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
-	53, // 78: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
-	57, // 79: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	55, // 80: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	15, // 81: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	15, // 82: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	55, // 83: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	15, // 84: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
-	60, // 85: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	60, // 86: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	10, // 87: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	61, // 88: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	11, // 89: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	10, // 90: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	12, // 91: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
-	13, // 92: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	15, // 93: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	15, // 94: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	15, // 95: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	78, // 96: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	78, // 97: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	78, // 98: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	99, // [99:99] is the sub-list for method output_type
-	99, // [99:99] is the sub-list for method input_type
-	99, // [99:99] is the sub-list for extension type_name
-	99, // [99:99] is the sub-list for extension extendee
-	0,  // [0:99] is the sub-list for field type_name
+	17,  // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
+	15,  // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
+	15,  // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
+	16,  // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
+	25,  // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
+	27,  // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
+	28,  // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
+	29,  // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
+	30,  // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
+	31,  // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
+	32,  // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
+	33,  // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
+	34,  // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
+	35,  // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
+	36,  // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
+	26,  // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
+	37,  // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
+	38,  // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
+	39,  // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
+	40,  // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
+	41,  // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
+	42,  // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
+	43,  // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
+	44,  // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
+	45,  // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
+	46,  // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
+	47,  // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
+	48,  // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
+	49,  // 28: sagenbaum.v1.Record.effect_reported:type_name -> sagenbaum.v1.EffectReported
+	50,  // 29: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	51,  // 30: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	52,  // 31: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	55,  // 32: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	59,  // 33: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	60,  // 34: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	62,  // 35: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	63,  // 36: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	64,  // 37: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	65,  // 38: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	66,  // 39: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	67,  // 40: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	68,  // 41: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	70,  // 42: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	71,  // 43: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	72,  // 44: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	73,  // 45: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	74,  // 46: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	75,  // 47: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	76,  // 48: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	77,  // 49: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	57,  // 50: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	78,  // 51: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	80,  // 52: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	81,  // 53: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	69,  // 54: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
+	53,  // 55: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
+	6,   // 56: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
+	20,  // 57: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	21,  // 58: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	21,  // 59: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	18,  // 60: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	19,  // 61: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	4,   // 62: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	5,   // 63: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
+	0,   // 64: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	3,   // 65: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
+	20,  // 66: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,   // 67: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	18,  // 68: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	22,  // 69: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	23,  // 70: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,   // 71: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	24,  // 72: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	7,   // 73: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	6,   // 74: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
+	8,   // 75: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	9,   // 76: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	61,  // 77: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	53,  // 78: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
+	54,  // 79: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
+	58,  // 80: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	56,  // 81: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	15,  // 82: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	15,  // 83: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	56,  // 84: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	15,  // 85: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
+	61,  // 86: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	61,  // 87: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	10,  // 88: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	62,  // 89: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	11,  // 90: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	10,  // 91: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	12,  // 92: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
+	13,  // 93: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	15,  // 94: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	15,  // 95: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	15,  // 96: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	79,  // 97: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	79,  // 98: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	79,  // 99: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	100, // [100:100] is the sub-list for method output_type
+	100, // [100:100] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -7357,6 +7454,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_EvictRequested)(nil),
 		(*Record_RestoreRequested)(nil),
 		(*Record_CascadeAnswered)(nil),
+		(*Record_EffectReported)(nil),
 		(*Record_CompensationReported)(nil),
 		(*Record_CompensationProgressed)(nil),
 		(*Record_TermStarted)(nil),
@@ -7391,7 +7489,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   67,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

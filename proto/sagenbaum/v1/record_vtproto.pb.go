@@ -812,6 +812,27 @@ func (m *Record_CascadeAnswered) MarshalToSizedBufferVT(dAtA []byte) (int, error
 	}
 	return len(dAtA) - i, nil
 }
+func (m *Record_EffectReported) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Record_EffectReported) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	i := len(dAtA)
+	if m.EffectReported != nil {
+		size, err := m.EffectReported.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0x8a
+	}
+	return len(dAtA) - i, nil
+}
 func (m *Record_CompensationReported) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
@@ -3409,6 +3430,69 @@ func (m *CascadeAnswered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *EffectReported) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *EffectReported) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *EffectReported) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Actor) > 0 {
+		i -= len(m.Actor)
+		copy(dAtA[i:], m.Actor)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Actor)))
+		i--
+		dAtA[i] = 0x22
+	}
+	if len(m.Reason) > 0 {
+		i -= len(m.Reason)
+		copy(dAtA[i:], m.Reason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if len(m.Duplicates) > 0 {
+		for iNdEx := len(m.Duplicates) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Duplicates[iNdEx])
+			copy(dAtA[i:], m.Duplicates[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Duplicates[iNdEx])))
+			i--
+			dAtA[i] = 0x12
+		}
+	}
+	if len(m.ExternalRef) > 0 {
+		i -= len(m.ExternalRef)
+		copy(dAtA[i:], m.ExternalRef)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ExternalRef)))
+		i--
+		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *CompensationReported) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -5990,6 +6074,18 @@ func (m *Record_CascadeAnswered) SizeVT() (n int) {
 	}
 	return n
 }
+func (m *Record_EffectReported) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.EffectReported != nil {
+		l = m.EffectReported.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	return n
+}
 func (m *Record_CompensationReported) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -7123,6 +7219,34 @@ func (m *CascadeAnswered) SizeVT() (n int) {
 	l = len(m.Lease)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Reason)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Actor)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *EffectReported) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	l = len(m.ExternalRef)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if len(m.Duplicates) > 0 {
+		for _, s := range m.Duplicates {
+			l = len(s)
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
 	}
 	l = len(m.Reason)
 	if l > 0 {
@@ -8840,6 +8964,26 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 				m.Kind = &Record_CascadeAnswered{CascadeAnswered: v}
+			}
+			iNdEx = postIndex
+		case 49:
+			if wireType != 2 {
+				return wrongWireType(wireType, "EffectReported")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if oneof, ok := m.Kind.(*Record_EffectReported); ok {
+				if err := oneof.EffectReported.UnmarshalVT(part); err != nil {
+					return err
+				}
+			} else {
+				v := &EffectReported{}
+				if err := v.UnmarshalVT(part); err != nil {
+					return err
+				}
+				m.Kind = &Record_EffectReported{EffectReported: v}
 			}
 			iNdEx = postIndex
 		case 50:
@@ -11550,6 +11694,70 @@ func (m *CascadeAnswered) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Lease = string(part)
+			iNdEx = postIndex
+		case 3:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Reason")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reason = string(part)
+			iNdEx = postIndex
+		case 4:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Actor")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Actor = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *EffectReported) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "EffectReported")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return wrongWireType(wireType, "ExternalRef")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.ExternalRef = string(part)
+			iNdEx = postIndex
+		case 2:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Duplicates")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Duplicates = append(m.Duplicates, string(part))
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {

@@ -1,0 +1,380 @@
+package executor_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// effect is what an operator reports of an action of the plan of the word, or else of plan p.
+func (s *schedule) effect(operator, action, ref string, duplicates ...string) Result {
+	s.t.Helper()
+	r := &pb.Record{Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: ref,
+		Duplicates: duplicates, Reason: "seen", Actor: operator}}}
+	if ref != "" {
+		r.Payload = &pb.Payload{Output: []byte(`{"id":"` + ref + `"}`)}
+	}
+	return s.by(operator, action, r)[0]
+}
+
+// names has workers do as they are told, and returns the names of the effects that they undo, in order.
+func (s *schedule) names() *[]string {
+	list := &[]string{}
+	s.worker = func(c Command) *api.Reply {
+		if c.Purpose == ledger.PurposeUndo {
+			*list = append(*list, c.ExternalRef)
+		}
+		return s.answer(c)
+	}
+	return list
+}
+
+// TestAnEffectThatIsReportedIsThere at any time, whatever was known before.
+func TestAnEffectThatIsReportedIsThere(t *testing.T) {
+	for _, c := range []struct{ name, before, after, want string }{
+		{"in doubt", "open a a? turn", "turn commit turn", "committed: a=retired []"},
+		{"and undone", "open a a? turn", "fail turn", "compensated: a=compensated [a]"},
+		{"it runs", "open a turn", "turn commit turn", "committed: a=retired []"},
+		{"it has failed", "open a a- turn", "fail turn", "compensated: a=compensated [a]"},
+		{"the world is asked about it", "open a:probe a? a.probe=late turn @1m", "turn commit turn",
+			"committed: a=retired []"},
+		{"its commit waits", "open a a? commit turn", "turn", "committed: a=retired []"},
+		{"it was found not to be there, and skipped", "open a:probe a? a.probe=absent fail turn", "turn",
+			"compensated: a=skipped a~1=compensated [a~1]"},
+		{"it was undone blindly", "open a a? fail turn", "turn", "compensated: a=compensated a~1=compensated [a a~1]"},
+		{"its undo waits for it to land", "open a:settle=1h a? fail turn", "turn", "compensated: a=compensated [a]"},
+		{"its owner has said that it is not there", "open a:askme a? fail turn resolve:a turn", "turn",
+			"quarantined: a=resolved a~1=quarantined []"},
+	} {
+		s := newSchedule(t)
+		s.play(c.before)
+		if r := s.effect("ops", "a", "x7"); r.Verdict != Effective {
+			t.Fatalf("%s: %+v", c.name, r)
+		}
+		if r := s.effect("ana", "a", "x7"); r.Verdict != Repeated {
+			t.Fatalf("%s, once more: %+v", c.name, r)
+		}
+		s.play(c.after)
+		if got := s.outcome(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestAnExtraEffectThatIsReportedIsUndone at once, alone, and each once.
+func TestAnExtraEffectThatIsReportedIsUndone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b:probe b+ turn effect:b=,x0")
+	if r := s.effect("ops", "b", "", "x8"); r.Verdict != Effective {
+		t.Fatalf("%+v", r)
+	}
+	if r := s.effect("ops", "b", "", "x8"); r.Verdict != Repeated {
+		t.Errorf("before it is owed: %+v", r)
+	}
+	if r := s.effect("ana", "b", "", "x8", "x9"); r.Verdict != Effective {
+		t.Errorf("one more: %+v", r)
+	}
+	s.play("turn")
+	if r := s.effect("ops", "b", "", "x9"); r.Verdict != Repeated {
+		t.Errorf("it is undone: %+v", r)
+	}
+	const want = "open: a=held b=held b~1=compensated b~2=compensated b~3=compensated [b~3 b~2 b~1]"
+	if got := s.outcome(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.play("commit turn !effect:b=,x10")
+	s.wantRefolded()
+}
+
+// TestTheAgentsOwnWordAfterAReport: of two names both effects are undone, each once, and of one name
+// one, whatever came when.
+func TestTheAgentsOwnWordAfterAReport(t *testing.T) {
+	for _, c := range []struct{ name, script, undone string }{
+		{"the same", "open a:probe turn effect:a=x7 own:a=x7 fail turn", "x7"},
+		{"without a name", "open a:probe turn effect:a=x7 own:a= =own:a= fail turn", "x7"},
+		{"reported without a name", "open a:probe turn effect:a= own:a=x7 =own:a=x7 fail turn", "x7"},
+		{"another", "open a:probe turn effect:a=x7 own:a=x8 turn fail turn", "x7 x8"},
+		{"another, and a commit", "open a:probe turn effect:a=x7 own:a=x8 turn commit turn", "x7"},
+		{"one that is owed", "open a:probe turn effect:a=x7,x8 turn =own:a=x8 fail turn", "x8 x7"},
+		{"one that is to be owed", "open a:probe turn effect:a=x7,x8 =own:a=x8 turn fail turn", "x8 x7"},
+		{"one that is owed, and a commit", "open a:probe turn effect:a=x7,x8 turn =own:a=x8 commit turn", "x8"},
+		{"a third", "open a:probe turn effect:a=x7,x8 own:a=x9 turn fail turn", "x8 x7 x9"},
+		{"after the undo", "open a:probe turn effect:a=x7 fail turn own:a=x8 turn", "x7 x8"},
+		{"the same after the undo", "open a:probe turn effect:a=x7 fail turn =own:a=x7 =own:a= turn", "x7"},
+		{"a failure", "open a:probe turn effect:a=x7 =a- =a? fail turn", "x7"},
+		{"while a commit waits", "open a:probe b b? effect:a=x7 commit turn own:a=x8 turn", "x7"},
+		{"after the commit", "open a:probe+for=240h effect:a=x7 commit turn own:a=x8 turn undo: turn", "x7 x8"},
+		{"after the commit, while it is undone", "open a:probe+for=240h effect:a=x7 commit turn undo: turn own:a=x8 turn",
+			"x7 x8"},
+		{"after a blind undo", "open a:probe+blind a? fail turn effect:a=x7 a~1.probe=present turn own:a=x8 turn", " x7 x8"},
+		{"of what the world was asked about", "open a:probe a? turn @1m turn effect:a=x7 own:a=x8 turn fail turn", "x7 x8"},
+	} {
+		s := newSchedule(t)
+		names := s.names()
+		s.play(c.script)
+		if got := strings.Join(*names, " "); got != c.undone {
+			t.Errorf("%s: undone are %q, want %q; %s", c.name, got, c.undone, s.outcome())
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestWhatAForwardReturnedIsOfItsOwnEffect: an undo never reads what another effect has returned.
+func TestWhatAForwardReturnedIsOfItsOwnEffect(t *testing.T) {
+	for _, c := range []struct{ ref, output, want string }{
+		{"x8", `{"id":"mine"}`, `{"of":"none"} x7, {"of":"mine"} x8`},
+		{"x8", "", `{"of":"none"} x8, {"of":"none"} x7`},
+		{"", "", `{"of":"x7"} x7`},
+		{"", `{"id":"mine"}`, `{"of":"mine"} x7`},
+		{"x7", "", `{"of":"x7"} x7`},
+	} {
+		s := newSchedule(t)
+		var sent []string
+		s.worker = func(c Command) *api.Reply {
+			sent = append(sent, string(c.Arguments)+" "+c.ExternalRef)
+			return s.answer(c)
+		}
+		s.play("open")
+		s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+			k.Bindings = []*pb.Binding{{Name: "of",
+				Expression: `output.?id.orValue(meta.?external_ref.orValue("") == "" ? "" : "none")`}}
+		})...))
+		s.play("effect:a=x7")
+		own := completed("a")
+		own.Payload, own.GetForwardCompleted().ExternalRef = &pb.Payload{Output: []byte(c.output)}, c.ref
+		s.must(s.agent("p", own))
+		s.play("fail turn")
+		slices.Sort(sent)
+		slices.Reverse(sent)
+		if got := strings.Join(sent, ", "); got != c.want {
+			t.Errorf("own word %q %s: sent %s, want %s", c.ref, c.output, got, c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestWhatCannotBeReported and why.
+func TestWhatCannotBeReported(t *testing.T) {
+	for _, c := range []struct{ script, action, names, reason string }{
+		{"open a", "z", "x", "not registered"},
+		{"open a:eff", "a", "x", "has no effect"},
+		{"open a:sealed", "a", "x", "are sealed"},
+		{"open a q/open^a", "plan:q", "x", "is not an action id"},
+		{"open a:probe a? a.probe=duplicate turn @1m turn", "a~1", "x", "report of action a"},
+		{"open a a+ commit turn", "a", "x", "is committed: nothing of it is owed"},
+		{"open:accept a:for=1h a? commit turn @2h", "a", "x", "is committed: nothing of it is owed"},
+		{"open:accept a:for=9h a? commit turn undo: turn", "a", "x", "report of plan p~1, which undoes it"},
+		{"open a a+ fail turn", "a", "", "nothing follows: action a is compensated since 7"},
+		{"open a:refused a? fail turn", "a", "x", "nothing follows: action a is compensated"},
+		{"open a:askme a? fail turn lost:a turn", "a", "x", "nothing follows: action a is resolved"},
+		{"open a own:a=x1", "a", "x9", `known as "x1"; name what is there beside it`},
+		{"open a a+", "a", "x9", `known as ""`},
+		{"open a effect:a=x1", "a", "x9", `known as "x1"`},
+		{"open a", "a", ",x9", "want the name of the effect beside which"},
+		{"open a effect:a=", "a", ",x9", "want the name of the effect beside which"},
+		{"open a:askme a? fail turn resolve:a turn", "a", "x1,x9", "and neither open nor undone"},
+		{"open a b b? commit turn own:a=x1", "a", "x1,x9", "and neither open nor undone"},
+		{"open a:probe a? a.probe=duplicate commit turn", "a", "x1", "waits for its owner"},
+	} {
+		s := newSchedule(t)
+		s.play(c.script)
+		names := strings.Split(c.names, ",")
+		if r := s.effect("ops", c.action, names[0], names[1:]...); r.Verdict != Refused ||
+			!strings.Contains(r.Reason, c.reason) {
+			t.Errorf("%s, and then %s: %+v, want %q", c.script, c.names, r, c.reason)
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.underHolder(ledger.EffectsSince - 1)
+	s.play("open a a?")
+	if r := s.effect("ops", "a", "x"); r.Verdict != Refused || !strings.Contains(r.Reason, "does not know of it") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestOnlyAnOperatorReports: a worker's or an agent's record says nothing.
+func TestOnlyAnOperatorReports(t *testing.T) {
+	r := &pb.Record{Plan: "p", Action: "a",
+		Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{Reason: "seen", Actor: "w1"}}}
+	for _, class := range []ledger.Class{ledger.ClassWorker, ledger.ClassAgent, ledger.ClassFact, ledger.ClassVerdict} {
+		source := ledger.Source{Tenant: "t", Class: class, Name: "w1", Plan: "p"}
+		if err := ledger.Check(r, source); err == nil {
+			t.Errorf("taken of class %v", class)
+		}
+	}
+}
+
+// TestAReportNeedsASecondOperator where its plan asks for one, and the same names and output.
+func TestAReportNeedsASecondOperator(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open:second a b b+ a? commit turn effect:a=x7 effect:a=x7 effect:a@ana=x8 turn")
+	if got := s.planOf("p").Row.Phase.String(); got != "PHASE_COMMITTING" {
+		t.Errorf("one operator has committed it: %s", got)
+	}
+	s.play("effect:a@bob=x8 =effect:a@ops=x8 turn")
+	if got := s.outcome(); got != "committed: a=retired b=retired []" {
+		t.Error(got)
+	}
+	s = newSchedule(t)
+	s.play("open:second a:probe a+ effect:a=,x8 effect:a=,x8 turn")
+	if got := s.outcome(); got != "open: a=held []" {
+		t.Errorf("one operator has moved money: %s", got)
+	}
+	s.play("effect:a@ana=,x8 turn")
+	if got := s.outcome(); got != "open: a=held a~1=compensated [a~1]" {
+		t.Error(got)
+	}
+	s.wantRefolded()
+	s = newSchedule(t)
+	s.play("open:second a:askme a? fail turn resolve:a resolve:a@ana turn effect:a=x7 turn")
+	if got := s.outcome(); got != "resolved: a=resolved []" {
+		t.Errorf("one operator has gone over what two said: %s", got)
+	}
+	s.play("effect:a@ana=x7 turn")
+	if got := s.outcome(); got != "quarantined: a=resolved a~1=quarantined []" {
+		t.Error(got)
+	}
+	s.wantRefolded()
+}
+
+// TestTheExtraEffectsOfAnActionAreBounded, whoever reports them.
+func TestTheExtraEffectsOfAnActionAreBounded(t *testing.T) {
+	s := newSchedule(t)
+	s.worker = func(Command) *api.Reply { return nil }
+	s.play("open:1 a:probe a+ turn")
+	for i := range 8 {
+		names := make([]string, 32)
+		for j := range names {
+			names[j] = fmt.Sprintf("v%d-%d", i, j)
+		}
+		if r := s.effect("ops", "a", "", names...); r.Verdict != Effective {
+			t.Fatalf("report %d: %+v", i, r)
+		}
+	}
+	s.play("turn")
+	owed := slices.DeleteFunc(s.show("p").Actions, func(a api.Action) bool { return a.DutyOf == "" })
+	if got := len(owed); got != 256 {
+		t.Errorf("%d duties", got)
+	}
+	if r := s.effect("ops", "a", "", "v7-31"); r.Verdict != Repeated {
+		t.Errorf("one of them again: %+v", r)
+	}
+	if r := s.effect("ops", "a", "", "one more"); r.Verdict != Refused || !strings.Contains(r.Reason, "at most 256") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestAReportedEffectIsUndoneUnderItsActionsKeys: where it is the name of another plan's effect, the
+// provider can tell the two undos apart.
+func TestAReportedEffectIsUndoneUnderItsActionsKeys(t *testing.T) {
+	s := newSchedule(t)
+	var sent []Command
+	s.worker = func(c Command) *api.Reply {
+		sent = append(sent, c)
+		return s.answer(c)
+	}
+	s.play("q/open q/a:probe q/own:a=x7 open a:probe a+ effect:a=,x7 turn q/fail turn")
+	if len(sent) != 2 || sent[0].Plan != "p" || sent[1].Plan != "q" || sent[0].Key == sent[1].Key {
+		t.Errorf("%+v", sent)
+	}
+}
+
+// TestReportsOwnWordsAndProbesInEveryOrder: an effect that a report or the agent has named, or that a
+// probe finds, is undone once, and none of them is there after the end, whatever came when.
+func TestReportsOwnWordsAndProbesInEveryOrder(t *testing.T) {
+	for _, report := range []string{"x8", "x8,x7", ""} {
+		for _, own := range []string{"own:a=x7", "own:a=x8", "own:a=", "a-"} {
+			for _, order := range orders("ROPF") {
+				for _, start := range []string{"open a:probe", "open a:probe+blind a?"} {
+					wantEachUndoneOnce(t, start, order, map[rune]string{'R': report, 'O': own,
+						'P': "@2m turn", 'F': "fail turn"})
+				}
+			}
+		}
+	}
+}
+
+func orders(steps string) (all []string) {
+	if steps == "" {
+		return []string{""}
+	}
+	for i := range steps {
+		for _, rest := range orders(steps[:i] + steps[i+1:]) {
+			all = append(all, steps[i:i+1]+rest)
+		}
+	}
+	return all
+}
+
+// seenOf is what an operator sees of effects, named as listed, at a provider that has those which are
+// here; "": nothing is to be seen.
+func seenOf(list string, here []string) string {
+	gone := func(x string) bool { return x != "" && !slices.Contains(here, x) }
+	names := slices.DeleteFunc(strings.Split(list, ","), gone)
+	if len(here) == 0 || len(names) == 0 {
+		return ""
+	}
+	return "effect:a=" + strings.Join(names, ",")
+}
+
+// wantEachUndoneOnce plays an order of words at a provider that has made x7 and x8 under one key. What
+// names no effect is about the first one that is there.
+func wantEachUndoneOnce(t *testing.T, start, order string, words map[rune]string) {
+	t.Helper()
+	s := newSchedule(t)
+	here, by, named, want := []string{"x7", "x8"}, map[string]int{}, map[string]bool{}, "compensated"
+	s.worker = func(c Command) *api.Reply {
+		ref := c.ExternalRef
+		if ref == "" && len(here) > 0 {
+			ref = here[0]
+		}
+		found := slices.Contains(here, ref)
+		switch {
+		case c.Purpose == ledger.PurposeUndo:
+			by[ref]++
+			here = slices.DeleteFunc(here, func(x string) bool { return x == ref })
+			return &api.Reply{Status: api.StatusDone}
+		case found:
+			return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"present"}`)}
+		default:
+			return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"absent"}`)}
+		}
+	}
+	s.play(start)
+	for _, step := range order {
+		said := words[step]
+		if step == 'R' {
+			said = seenOf(said, here)
+		}
+		for word := range strings.FieldsSeq(said) {
+			_, list, _ := strings.Cut(word, "=")
+			for _, r := range s.word(word) {
+				for name := range strings.SplitSeq(list, ",") {
+					named[name] = named[name] || r.Verdict == Effective
+				}
+			}
+		}
+	}
+	s.play("turn @3h turn")
+	if words['O'] == "a-" && len(by) == 0 && !named["x7"] && !named["x8"] { // no one says that anything is there
+		want = "failed"
+	}
+	got := s.outcome()
+	for _, name := range []string{"x7", "x8"} {
+		if by[name] > 1 || named[name] && by[name] != 1 {
+			t.Errorf("%s %s %v: %s is undone %d times: %s", start, order, words, name, by[name], got)
+		}
+	}
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("%s %s %v: %s", start, order, words, got)
+	}
+}
