@@ -83,11 +83,17 @@ const readerOfChanges = 9
 // on asking.
 const readerOfPages = 10
 
+// readerOfLastActs is the first reader that knows of unwinds that an irreversible last act does
+// not stop.
+const readerOfLastActs = 11
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= LastActSince:
+			version = max(version, readerOfLastActs)
 		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
 			version = max(version, readerOfPages)
 		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):

@@ -81,7 +81,7 @@ func (b *book) childMoved(p *plan) {
 		}
 	case ledger.StateQuarantined:
 		if a.undo == dispatched {
-			a.undo = quarantined
+			parent.toOwner(a)
 		}
 	case ledger.StateCompensated:
 		b.closeAction(parent, a, compensated, p.ended)
@@ -105,7 +105,8 @@ func (b *book) followChildren(p *plan) {
 			case ledger.StateUnwinding:
 				a.undo, again = dispatched, true
 			case ledger.StateQuarantined:
-				a.undo, again = quarantined, true
+				again = true
+				p.toOwner(a)
 			}
 		}
 	}
@@ -157,6 +158,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, to back) *plan {
 	u := &plan{
 		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id,
 		phase:     ledger.StateCommitted,
+		lastGoes:  p.lastGoes,
 		committed: p.committed, depth: p.depth, orphans: slices.Clone(p.orphans), byHand: p.byHand,
 		opener: p.opener, writer: p.writer, writerSinceNs: p.writerSinceNs,
 		proposals: map[string]*proposal{},
