@@ -125,3 +125,22 @@ func TestWhatAnUnwindStopsAtIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestARefusedOpeningThatSaysHaltHalts: its plan is undone all the same, as it was declared.
+func TestARefusedOpeningThatSaysHaltHalts(t *testing.T) {
+	for said, want := range map[pb.OnUndoFailure]string{
+		pb.OnUndoFailure_ON_UNDO_FAILURE_HALT:        "quarantined: a=owed b=quarantined []",
+		pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED: "quarantined: a=compensated b=quarantined [a]",
+	} {
+		s := newSchedule(t)
+		open := opened(0)
+		open.GetPlanOpened().OnUndoFailure, open.GetPlanOpened().Concurrency = said, ledger.ConcurrencyMax+1
+		if got := s.agent("p", open); got[0].Verdict != Refused {
+			t.Fatalf("an opening that asks for too much: %+v", got)
+		}
+		s.play("a a+ b:irr b+ turn")
+		if got := s.outcome(); got != want {
+			t.Errorf("%v: %s, want %s", said, got, want)
+		}
+	}
+}

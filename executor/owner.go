@@ -327,6 +327,14 @@ func (s *State) lastGoes(declared *pb.PlanOpened) bool {
 		declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED
 }
 
+// saidHalt keeps the word of a refused opening that its plan halts.
+func saidHalt(declared *pb.PlanOpened) (halt pb.OnUndoFailure) {
+	if declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
+		halt = declared.OnUndoFailure
+	}
+	return halt
+}
+
 // isLastAct reports whether an action that becomes its owner's lets go what it came after. A pivot
 // is where its plan has said that it stops.
 func isLastAct(a *action) bool {

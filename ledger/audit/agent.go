@@ -112,6 +112,9 @@ func (b *book) addFailedPlan(e ledger.Entry) {
 		return
 	}
 	declared := &pb.PlanOpened{SecondApprover: k.SecondApprover}
+	if k.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
+		declared.OnUndoFailure = k.OnUndoFailure
+	}
 	for _, text := range []struct {
 		from string
 		to   *string

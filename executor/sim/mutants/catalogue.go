@@ -205,7 +205,7 @@ var catalogue = []mutant{
 		"return a.plan.row.LastGoes && !a.row.UndoneAfter && !a.fixed",
 		"return a.plan.row.LastGoes && !a.fixed"},
 	{"an irreversible last act stops an unwind", "executor/unwind.go",
-		"return a.row.LetsGo ||", "return"},
+		"return a.row.LetsGo ||", "return a.row.LetsGo && a.row.Extra ||"},
 	{"a plan that says halt does not", "executor/owner.go",
 		"declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED",
 		"declared.GetOnUndoFailure() != pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE"},
