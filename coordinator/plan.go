@@ -41,7 +41,7 @@ type PlanSpec struct {
 	Concurrency int               // compensations in flight at once; default 8, at most 1024
 
 	// OnUndoFailure says what an unwind does with the actions that a quarantined one
-	// came after; default HaltOnUndoFailure.
+	// came after; default HaltUnlessLast.
 	OnUndoFailure OnUndoFailure
 
 	// SecondApprover has an owner's answer to a quarantine count only when a second
@@ -70,9 +70,13 @@ type OnUndoFailure uint8
 
 // What an unwind does with the actions that a quarantined one came after.
 const (
-	HaltOnUndoFailure OnUndoFailure = iota // they stay as they are until its owner has answered
-	// they are undone nevertheless; the plan still ends quarantined
+	// HaltUnlessLast leaves them as they are until its owner has answered; except what an
+	// irreversible act came after, if nothing that came after that act was undone: they are undone.
+	HaltUnlessLast OnUndoFailure = iota
+	// ContinueOnUndoFailure undoes them nevertheless; the plan still ends quarantined.
 	ContinueOnUndoFailure
+	// HaltOnUndoFailure leaves them as they are, whatever is quarantined.
+	HaltOnUndoFailure
 )
 
 // DoubtAtCommit says what the commit of a plan does about actions of which no one knows
@@ -242,12 +246,14 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 		ParentPlan: plan.Parent, ParentAction: plan.ParentAction,
 	}
 	switch plan.OnUndoFailure {
-	case HaltOnUndoFailure:
+	case HaltUnlessLast:
 	case ContinueOnUndoFailure:
 		opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	case HaltOnUndoFailure:
+		opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
 	default:
 		return nil, ledger.Refuse("plan.on_undo_failure", fmt.Sprint(plan.OnUndoFailure),
-			"HaltOnUndoFailure or ContinueOnUndoFailure")
+			"HaltUnlessLast, ContinueOnUndoFailure or HaltOnUndoFailure")
 	}
 	if plan.AttachToken != "" {
 		digest := sha256.Sum256([]byte(plan.AttachToken))

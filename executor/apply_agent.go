@@ -95,7 +95,7 @@ func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 	p := s.addPlan(s.e.Record.Plan, &rowspb.PlanRow{
 		Agent: s.e.Source.Name, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
 		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: s.e.Record.Writer,
-		Opener: s.e.Record.Writer,
+		Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
 	})
 	s.meta.Open++
 	p.armPlan(s.e.Address)
@@ -119,7 +119,7 @@ func (s *fold) openRefused() {
 	}
 	p := s.openPlan(&pb.PlanOpened{
 		Label: usableText(declared.Label), Owner: usableText(declared.Owner),
-		SecondApprover: declared.SecondApprover,
+		SecondApprover: declared.SecondApprover, OnUndoFailure: saidHalt(declared),
 	})
 	s.signal(p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, back{})
 }

@@ -350,6 +350,7 @@ func (s about) quarantined(k *pb.ActionQuarantined) Result {
 		a.row.Change = pb.Change_CHANGE_UNSPECIFIED
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
+	a.row.LetsGo = isLastAct(a)
 	a.settle(rowspb.Undo_UNDO_QUARANTINED, s.e.Address)
 	a.plan.page(a, api.PageQuarantined, k.Reason+waitingSince(a.plan), s.e.Address)
 	return effective

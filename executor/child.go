@@ -152,7 +152,7 @@ func (p *plan) follow(from rowspb.Phase) {
 	case rowspb.Phase_PHASE_QUARANTINED:
 		if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
 			a.row.Note = "child plan " + p.id + " waits for its owner"
-			a.move(rowspb.Undo_UNDO_QUARANTINED)
+			entryQuarantined(a)
 		}
 	case rowspb.Phase_PHASE_COMPENSATED:
 		a.settle(rowspb.Undo_UNDO_COMPENSATED, p.row.Ended)

@@ -322,3 +322,79 @@ func waitingSince(p *plan) string {
 	}
 	return ""
 }
+
+// An irreversible act is often the last of its plan: what is announced, sent or paid when all else
+// is done. That it cannot be undone is no reason to leave the rest as it is, so it lets go what it
+// came after, unless its plan says that it halts. One after which something was undone does not:
+// the unwind has come to it through effects that were built on it.
+
+// lastGoes reports whether the irreversible last act of a plan that opens now lets go what it
+// came after.
+func (s *State) lastGoes(declared *pb.PlanOpened) bool {
+	return s.meta.HolderFold >= ledger.LastActSince &&
+		declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED
+}
+
+// saidHalt keeps the word of a refused opening that its plan halts.
+func saidHalt(declared *pb.PlanOpened) (halt pb.OnUndoFailure) {
+	if declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
+		halt = declared.OnUndoFailure
+	}
+	return halt
+}
+
+// isLastAct reports whether an action that becomes its owner's lets go what it came after. A pivot
+// is where its plan has said that it stops.
+func isLastAct(a *action) bool {
+	return a.plan.row.LastGoes && !a.row.UndoneAfter && !a.fixed.Forward.GetPivot() &&
+		a.fixed.Forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE
+}
+
+// entryQuarantined gives the entry of a child plan to the owner of the child. It lets go what it
+// came after if all that the child has left does so in the child.
+func entryQuarantined(a *action) {
+	c, parent := a.plan.s.plan(a.fixed.Child).row, a.plan.row
+	a.row.LetsGo = parent.LastGoes && !a.row.UndoneAfter && !c.Rewinding && !orphaned(c) &&
+		c.LetGo == c.Unsettled
+	a.move(rowspb.Undo_UNDO_QUARANTINED)
+	if a.row.LetsGo && c.Compensated+c.Resolved > 0 {
+		undoneNow(a)
+	}
+}
+
+// reachOwner counts an action that becomes its owner's, and leaveOwner one that is it no more.
+func reachOwner(a *action) {
+	a.plan.row.Quarantined++
+	if a.row.LetsGo {
+		a.plan.row.LetGo++
+	}
+}
+
+func leaveOwner(a *action) {
+	a.plan.row.Quarantined--
+	if a.row.LetsGo {
+		a.plan.row.LetGo--
+		a.row.LetsGo = false
+	}
+}
+
+// undoneNow notes with all that an action came after, at any remove, that it was undone. Each is
+// noted once in an unwind: what it came after was noted with it. What joins later comes before none
+// of them.
+func undoneNow(a *action) {
+	p := a.plan
+	if !p.row.MayLetGo || !ordered(p.row) {
+		return
+	}
+	for left := []*action{a}; len(left) > 0; {
+		last := left[len(left)-1]
+		left = left[:len(left)-1]
+		for _, m := range last.fixed.Before {
+			if b := p.action(m); !b.row.UndoneAfter {
+				b.row.UndoneAfter = true
+				b.change()
+				left = append(left, b)
+			}
+		}
+	}
+}

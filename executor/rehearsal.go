@@ -258,3 +258,60 @@ func (r *rehearsal) answer(c call) {
 	rec.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: answer}
 	r.d.propose(rec)
 }
+
+// stopsMax bounds the irreversible acts that Stops names.
+const stopsMax = 256
+
+// Stops names the irreversible acts of a plan at which an unwind of it, or of a part, stops until
+// their owner has answered, those of child plans as plan/action: what they came after waits. It
+// takes what is in doubt to be there.
+func (r *Reading) Stops(id, to, from string) []string {
+	s := compiling(r.s)
+	p := s.plan(id)
+	if p == nil {
+		return nil
+	}
+	part := back{to, from}
+	reached := p.reach(part, firstOf(p, part))
+	if p.row.Rewinding {
+		reached = p.reach(goesBack(p.row), p.row.Target+1)
+	}
+	names, _ := stopsOf(p, p, reached)
+	return names[:min(len(names), stopsMax)]
+}
+
+// stopsOf is Stops of a plan, the latest first, and whether anything of it would be undone.
+func stopsOf(root, p *plan, reached func(n uint32) bool) (names []string, undoes bool) {
+	undone := map[uint32]bool{} // something that came after it would be
+	for n := p.row.Actions; n >= 1; n-- {
+		a := p.action(n)
+		after, its := undone[n] || ordered(p.row) && a.row.UndoneAfter, false
+		switch {
+		case !reached(n) || settled(a.row.Undo):
+		case a.fixed.Child != "":
+			var below []string
+			below, its = stopsOf(root, p.s.plan(a.fixed.Child), whole)
+			names = append(names, below...)
+		case !crossed(a):
+		case a.fixed.Forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE:
+			if len(a.fixed.Before) > 0 && stopsThere(a, after) {
+				names = append(names, treeName(root, p, a))
+			}
+		default:
+			its = a.fixed.Compensation.GetCapability() != ""
+		}
+		undoes = undoes || its
+		for _, m := range a.fixed.Before {
+			undone[m] = undone[m] || after || its
+		}
+	}
+	return names, undoes
+}
+
+// stopsThere reports whether an unwind stops at an irreversible act, after which something is
+// undone or not.
+func stopsThere(a *action, after bool) bool {
+	p := a.plan.row
+	return p.Declared.GetOnUndoFailure() != pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE &&
+		(!p.LastGoes || after || a.fixed.Forward.GetPivot())
+}

@@ -400,7 +400,8 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 		Depth: p.row.Depth, Actions: p.row.Actions,
 		// no one knows what they did
 		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener,
-		ResumedNs: p.row.ResumedNs,
+		ResumedNs: p.row.ResumedNs, LastGoes: p.row.LastGoes,
+		MayLetGo: p.row.MayLetGo,
 		// What was rewound before the commit counts on.
 		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped,
 		Resolved: p.row.Resolved, ByHand: p.row.ByHand,

@@ -31,7 +31,7 @@ import (
 //	:settle=1m :timeout=5s :grace=2s  how long it may take to land; when its caller gives up; its grace
 //	:later  :later=5s             how long its doubt lasts before an open plan asks; a month
 //	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
-//	open:continue  open:second    on_undo_failure; a second approver
+//	open:continue  open:halt  open:second  on_undo_failure; a second approver
 //	open:accept                   doubt_at_commit; open:settle says the default
 //	a+  a-  a?                    the forward completed, failed, is in doubt
 //	fail  cancel  commit          the agent ends the plan
@@ -261,13 +261,12 @@ func (s *schedule) open(word string) *pb.Record {
 		}
 		r.GetPlanOpened().DeadlineNs = epoch0 + int64(d)
 	}
-	if word, under, ok := strings.Cut(word, "^"); ok {
+	if before, under, ok := strings.Cut(word, "^"); ok {
 		r.GetPlanOpened().ParentPlan, r.GetPlanOpened().ParentAction = "p", under
-		_ = word
+		word = before
 		if parent, action, ok := strings.Cut(under, "."); ok {
 			r.GetPlanOpened().ParentPlan, r.GetPlanOpened().ParentAction = parent, action
 		}
-		return r
 	}
 	if _, marks, ok := strings.Cut(word, ":"); ok {
 		for mark := range strings.SplitSeq(marks, "+") {
@@ -275,6 +274,8 @@ func (s *schedule) open(word string) *pb.Record {
 			switch {
 			case mark == "continue":
 				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+			case mark == "halt":
+				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
 			case mark == "second":
 				r.GetPlanOpened().SecondApprover = true
 			case mark == "accept":

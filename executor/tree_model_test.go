@@ -140,10 +140,11 @@ func (p *modelPlan) behind(i int) []int {
 type fates struct {
 	states map[string]string
 	undos  map[string]map[string]string
+	now    map[string]bool // plan/action: undone by the unwind that is under way
 }
 
 func newFates() *fates {
-	return &fates{states: map[string]string{}, undos: map[string]map[string]string{}}
+	return &fates{states: map[string]string{}, undos: map[string]map[string]string{}, now: map[string]bool{}}
 }
 
 // hold is a plan before any unwind.
@@ -183,6 +184,11 @@ func entryOf(end string) string {
 // unwind undoes what came after the first `from` actions of a plan.
 func (f *fates) unwind(p *modelPlan, from int) {
 	undos := f.undos[p.id]
+	for _, a := range p.actions {
+		for _, id := range append(duties(a.id), a.id) {
+			delete(f.now, p.id+"/"+id)
+		}
+	}
 	for i := len(p.actions) - 1; i >= from; i-- {
 		a := p.actions[i]
 		switch {
@@ -194,11 +200,17 @@ func (f *fates) unwind(p *modelPlan, from int) {
 				f.unwind(a.child, 0)
 			}
 			undos[a.id] = entryOf(f.states[a.child.id])
+			f.now[p.id+"/"+a.id] = slices.ContainsFunc(a.child.actions, func(c modelAction) bool {
+				return slices.ContainsFunc(append(duties(c.id), c.id), func(id string) bool {
+					return f.undos[a.child.id][id] == "compensated"
+				})
+			})
 		default:
 			undo, extra := a.alone()
-			undos[a.id] = undo
+			undos[a.id], f.now[p.id+"/"+a.id] = undo, undo == "compensated"
 			for n := range extra {
 				undos[duties(a.id)[n]] = a.extraUndo()
+				f.now[p.id+"/"+duties(a.id)[n]] = a.extraUndo() == "compensated"
 			}
 		}
 	}
@@ -212,12 +224,38 @@ func (f *fates) halted(p *modelPlan, i int) bool {
 	for _, j := range p.behind(i) {
 		for _, id := range append(duties(p.actions[j].id), p.actions[j].id) {
 			undo := f.undos[p.id][id]
-			if undo == "owed" || undo == "quarantined" && !p.goOn {
+			if undo == "owed" || undo == "quarantined" && !p.goOn && !f.last(p, j, id) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// last reports whether an action that is its owner's is irreversible and nothing that came after it
+// was undone; a child, whether that is so of all that is left of it.
+func (f *fates) last(p *modelPlan, i int, id string) bool {
+	a := p.actions[i]
+	for _, j := range p.behind(i) {
+		for _, later := range append(duties(p.actions[j].id), p.actions[j].id) {
+			if f.now[p.id+"/"+later] {
+				return false
+			}
+		}
+	}
+	if a.child == nil {
+		return id == a.id && a.class == pb.Class_CLASS_IRREVERSIBLE && a.gate != "pivot"
+	}
+	for k, c := range a.child.actions {
+		for _, id := range append(duties(c.id), c.id) {
+			undo := f.undos[a.child.id][id]
+			if undo != "" && undo != "compensated" && undo != "skipped" &&
+				(undo != "quarantined" || a.child.goOn || !f.last(a.child, k, id)) {
+				return false
+			}
+		}
+	}
+	return !a.child.orphan
 }
 
 // end is how a plan's whole unwind ends.

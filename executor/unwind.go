@@ -12,7 +12,8 @@ import (
 // The order of an unwind. Actions form a partial order: each names the ones it
 // came after. An action may be undone when everything that came after it is
 // clear (I21); what is quarantined is not, so the branch below it halts while
-// independent branches finish, unless the plan says continue.
+// independent branches finish, unless the plan says continue, or it is an irreversible
+// act that nothing was undone after.
 
 // passed reports whether an action lets what it came after go.
 func passed(p *plan, a *action) bool {
@@ -22,7 +23,8 @@ func passed(p *plan, a *action) bool {
 	case rowspb.Undo_UNDO_RESOLVED:
 		return !a.row.Resolution.GetHalt()
 	case rowspb.Undo_UNDO_QUARANTINED:
-		return p.row.Declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+		return a.row.LetsGo ||
+			p.row.Declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	default:
 		return false
 	}
@@ -82,7 +84,7 @@ func (a *action) move(to rowspb.Undo) {
 	case rowspb.Undo_UNDO_EXHAUSTED:
 		r.Parked = without(r.Parked, n)
 	case rowspb.Undo_UNDO_QUARANTINED:
-		r.Quarantined--
+		leaveOwner(a)
 	case rowspb.Undo_UNDO_COMPENSATED:
 		r.Compensated--
 		r.InScope--
@@ -100,7 +102,7 @@ func (a *action) move(to rowspb.Undo) {
 	case rowspb.Undo_UNDO_EXHAUSTED:
 		r.Parked = insert(r.Parked, n)
 	case rowspb.Undo_UNDO_QUARANTINED:
-		r.Quarantined++
+		reachOwner(a)
 	case rowspb.Undo_UNDO_COMPENSATED:
 		r.Compensated++
 		r.InScope++
@@ -114,6 +116,9 @@ func (a *action) move(to rowspb.Undo) {
 	a.count(from, to)
 	a.change()
 	p.touch()
+	if to == rowspb.Undo_UNDO_COMPENSATED || to == rowspb.Undo_UNDO_RESOLVED {
+		undoneNow(a)
+	}
 	if now := isClear(p, a); now != was && ordered(r) {
 		if now {
 			a.release()
@@ -215,7 +220,8 @@ func (p *plan) startUnwind() {
 	p.row.UnwindingNs = s.meta.TimeNs
 	p.phase(rowspb.Phase_PHASE_UNWINDING)
 	for n := uint32(1); n <= p.row.Actions; n++ {
-		p.action(n).row.Blockers = 0
+		a := p.action(n)
+		a.row.Blockers, a.row.UndoneAfter = 0, false
 	}
 	reached := p.reach(goesBack(p.row), p.row.Target+1)
 	// Descending: everything that came after n is counted when n is looked at.
@@ -257,7 +263,7 @@ func (a *action) makeReady() {
 	case rowspb.Phase_PHASE_UNWINDING:
 		a.move(rowspb.Undo_UNDO_DISPATCHED)
 	case rowspb.Phase_PHASE_QUARANTINED:
-		a.move(rowspb.Undo_UNDO_QUARANTINED)
+		entryQuarantined(a)
 	default:
 		a.move(rowspb.Undo_UNDO_READY)
 	}
@@ -271,6 +277,8 @@ func (p *plan) enlist(fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action
 	if fixed.Child == "" {
 		s.meta.Held++
 	}
+	p.row.MayLetGo = p.row.MayLetGo || p.row.LastGoes && (fixed.Child != "" ||
+		fixed.Forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE)
 	p.touch()
 	return s.addAction(p.id, p.row.Actions, fixed, row)
 }

@@ -84,8 +84,9 @@ const readerOfChanges = 9
 // on asking.
 const readerOfPages = 10
 
-// readerOfHeld is the first reader that knows of conditions which are held after the commit, and
-// of effects that others than the agent report.
+// readerOfHeld is the first reader that knows of conditions which are held after the commit, of
+// effects that others than the agent report, and of unwinds that an irreversible last act does not
+// stop.
 const readerOfHeld = 11
 
 // readerOf is the version of the reader that a commit needs.

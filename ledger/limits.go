@@ -68,9 +68,9 @@ func SettleNs(settle, timeout int64) int64 {
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
 // this. A commit asks for the lowest that folds it: 11 if it has a condition that is held after
-// the commit, reports an effect, or begins the term of a holder that has AfterCommitSince and
-// EffectsSince; 10 if of one that has VerdictWantedSince and AskedOnSince; 9 if it says whether
-// someone else has changed something, or begins the term of a holder that has AskedSince,
+// the commit, reports an effect, or begins the term of a holder that has AfterCommitSince,
+// EffectsSince and LastActSince; 10 if of one that has VerdictWantedSince and AskedOnSince; 9 if it
+// says whether someone else has changed something, or begins the term of a holder that has AskedSince,
 // ReachesSince and UnchangedSince; 8 if it asks for a new key, or begins the term of a holder that
 // has CopiesSince, NumbersSince and FoundSince; 7 if of one that has TextsSince, LaterSince,
 // NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if of one that has BoundedSince
@@ -160,3 +160,8 @@ const AfterCommitSince = 18
 // EffectsSince is the version of a holder's fold from which on operators may report that an effect
 // is there.
 const EffectsSince = 18
+
+// LastActSince is the version of a holder's fold from which on an irreversible act that is the last
+// of its plan does not stop an unwind, in a plan that does not say so. A plan that was opened
+// before does not.
+const LastActSince = 18

@@ -246,10 +246,11 @@ func TestS106AnObligationIsResolvedByIdAndOutcome(t *testing.T) {
 
 func TestSkipClaimsNothingAndGoesOn(t *testing.T) {
 	t.Parallel()
+	const halt = coordinator.HaltOnUndoFailure // before there is an answer, nothing is undone
 	s := newScene(t)
 	defer s.stop(t)
-	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
-	s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book", "mail.send")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", OnUndoFailure: halt}, "room.book", "mail.send")
+	s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel", OnUndoFailure: halt}, "room.book", "mail.send")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	s.run(t, cli.ExitLook, "plan unwind p2 --reason 'no trip' --wait")
 	r := s.run(t, cli.ExitGood, "quarantine skip p1 2 --reason 'nobody read it' --actor ana")

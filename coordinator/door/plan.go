@@ -127,8 +127,11 @@ func specOf(q *Begin) coordinator.PlanSpec {
 		AfterCommit: q.AfterCommit,
 		Parent:      q.Parent, ParentAction: q.ParentAction, AttachToken: q.AttachToken,
 		ParentToken: q.ParentToken}
-	if q.OnUndoFailure == "continue" {
+	switch q.OnUndoFailure {
+	case "continue":
 		spec.OnUndoFailure = coordinator.ContinueOnUndoFailure
+	case "halt":
+		spec.OnUndoFailure = coordinator.HaltOnUndoFailure
 	}
 	if q.DoubtAtCommit == "accept" {
 		spec.DoubtAtCommit = coordinator.AcceptDoubtAtCommit

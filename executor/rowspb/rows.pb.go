@@ -875,6 +875,9 @@ type PlanRow struct {
 	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
 	Doubts        uint32                 `protobuf:"varint,90,opt,name=doubts,proto3" json:"doubts,omitempty"`                                    // committing: actions of the tree that are in doubt
 	InDoubt       []string               `protobuf:"bytes,91,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                    // what its retirement has to name
+	LastGoes      bool                   `protobuf:"varint,145,opt,name=last_goes,json=lastGoes,proto3" json:"last_goes,omitempty"`               // an irreversible last act of it, which is its owner's, lets go what it came after
+	LetGo         uint32                 `protobuf:"varint,146,opt,name=let_go,json=letGo,proto3" json:"let_go,omitempty"`                        // of the quarantined ones, those that do
+	MayLetGo      bool                   `protobuf:"varint,147,opt,name=may_let_go,json=mayLetGo,proto3" json:"may_let_go,omitempty"`             // it has an irreversible action, or a child plan
 	Reviews       []uint32               `protobuf:"varint,125,rep,packed,name=reviews,proto3" json:"reviews,omitempty"`                          // actions that wait for a verdict while the plan is open, ascending
 	EndsNs        int64                  `protobuf:"varint,130,opt,name=ends_ns,json=endsNs,proto3" json:"ends_ns,omitempty"`                     // committed: the first instant at which it gives up a condition that it holds on; 0: none
 	HeldOn        uint32                 `protobuf:"varint,131,opt,name=held_on,json=heldOn,proto3" json:"held_on,omitempty"`                     // committed: conditions that it holds after the commit
@@ -1422,6 +1425,27 @@ func (x *PlanRow) GetInDoubt() []string {
 		return x.InDoubt
 	}
 	return nil
+}
+
+func (x *PlanRow) GetLastGoes() bool {
+	if x != nil {
+		return x.LastGoes
+	}
+	return false
+}
+
+func (x *PlanRow) GetLetGo() uint32 {
+	if x != nil {
+		return x.LetGo
+	}
+	return 0
+}
+
+func (x *PlanRow) GetMayLetGo() bool {
+	if x != nil {
+		return x.MayLetGo
+	}
+	return false
 }
 
 func (x *PlanRow) GetReviews() []uint32 {
@@ -2608,6 +2632,8 @@ type ActionRow struct {
 	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
 	Progress            *Progress                 `protobuf:"bytes,122,opt,name=progress,proto3" json:"progress,omitempty"`                                                   // what the worker of the attempt in flight has said last; none: nothing
 	Told                bool                      `protobuf:"varint,135,opt,name=told,proto3" json:"told,omitempty"`                                                          // its outcome is the word of an operator; its agent's own still counts
+	UndoneAfter         bool                      `protobuf:"varint,145,opt,name=undone_after,json=undoneAfter,proto3" json:"undone_after,omitempty"`                         // since its plan's unwind began, something that came after it was undone
+	LetsGo              bool                      `protobuf:"varint,146,opt,name=lets_go,json=letsGo,proto3" json:"lets_go,omitempty"`                                        // quarantined: it is irreversible and the last, and lets go what it came after
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3094,6 +3120,20 @@ func (x *ActionRow) GetProgress() *Progress {
 func (x *ActionRow) GetTold() bool {
 	if x != nil {
 		return x.Told
+	}
+	return false
+}
+
+func (x *ActionRow) GetUndoneAfter() bool {
+	if x != nil {
+		return x.UndoneAfter
+	}
+	return false
+}
+
+func (x *ActionRow) GetLetsGo() bool {
+	if x != nil {
+		return x.LetsGo
 	}
 	return false
 }
@@ -4251,7 +4291,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xac\x15\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\x81\x16\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4336,7 +4376,11 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\funwinding_ns\x18B \x01(\x03R\vunwindingNs\x12/\n" +
 	"\banswered\x188 \x03(\v2\x13.sagenbaum.rows.CutR\banswered\x12\x16\n" +
 	"\x06doubts\x18Z \x01(\rR\x06doubts\x12\x19\n" +
-	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x18\n" +
+	"\bin_doubt\x18[ \x03(\tR\ainDoubt\x12\x1c\n" +
+	"\tlast_goes\x18\x91\x01 \x01(\bR\blastGoes\x12\x16\n" +
+	"\x06let_go\x18\x92\x01 \x01(\rR\x05letGo\x12\x1d\n" +
+	"\n" +
+	"may_let_go\x18\x93\x01 \x01(\bR\bmayLetGo\x12\x18\n" +
 	"\areviews\x18} \x03(\rR\areviews\x12\x18\n" +
 	"\aends_ns\x18\x82\x01 \x01(\x03R\x06endsNs\x12\x18\n" +
 	"\aheld_on\x18\x83\x01 \x01(\rR\x06heldOn\x12\x16\n" +
@@ -4445,7 +4489,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xdc\x12\n" +
+	" \x01(\tR\x06writer\"\x9a\x13\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4529,7 +4573,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\toverwrite\x18r \x01(\bR\toverwrite\x12\x15\n" +
 	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x124\n" +
 	"\bprogress\x18z \x01(\v2\x18.sagenbaum.rows.ProgressR\bprogress\x12\x13\n" +
-	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\x14\n" +
+	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\"\n" +
+	"\fundone_after\x18\x91\x01 \x01(\bR\vundoneAfter\x12\x18\n" +
+	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04note\x18\x01 \x01(\tR\x04note\x12\x0e\n" +

@@ -440,6 +440,37 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.MayLetGo {
+		i--
+		if m.MayLetGo {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.LetGo != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LetGo))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x90
+	}
+	if m.LastGoes {
+		i--
+		if m.LastGoes {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x88
+	}
 	if m.HeldOn != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HeldOn))
 		i--
@@ -2370,6 +2401,30 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.LetsGo {
+		i--
+		if m.LetsGo {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x90
+	}
+	if m.UndoneAfter {
+		i--
+		if m.UndoneAfter {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x88
 	}
 	if m.Told {
 		i--
@@ -4524,6 +4579,15 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.HeldOn != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.HeldOn))
 	}
+	if m.LastGoes {
+		n += 3
+	}
+	if m.LetGo != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.LetGo))
+	}
+	if m.MayLetGo {
+		n += 3
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5191,6 +5255,12 @@ func (m *ActionRow) SizeVT() (n int) {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Told {
+		n += 3
+	}
+	if m.UndoneAfter {
+		n += 3
+	}
+	if m.LetsGo {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -7321,6 +7391,38 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.HeldOn = uint32(value)
 			iNdEx = next
+		case 145:
+			if wireType != 0 {
+				return wrongWireType(wireType, "LastGoes")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.LastGoes = bool(v != 0)
+		case 146:
+			if wireType != 0 {
+				return wrongWireType(wireType, "LetGo")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.LetGo = uint32(value)
+			iNdEx = next
+		case 147:
+			if wireType != 0 {
+				return wrongWireType(wireType, "MayLetGo")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.MayLetGo = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -9379,6 +9481,28 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Told = bool(v != 0)
+		case 145:
+			if wireType != 0 {
+				return wrongWireType(wireType, "UndoneAfter")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.UndoneAfter = bool(v != 0)
+		case 146:
+			if wireType != 0 {
+				return wrongWireType(wireType, "LetsGo")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.LetsGo = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -196,8 +196,10 @@ func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
 	if r.percent(20) {
 		o.Concurrency = uint32(1 + r.below(2))
 	}
-	if r.percent(20) {
+	if n := r.below(100); n < 20 {
 		o.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	} else if n < 35 {
+		o.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
 	}
 	o.SecondApprover = r.percent(8)
 	if parent != nil {

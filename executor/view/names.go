@@ -10,9 +10,14 @@ func questionName(q pb.Question) string {
 	return [...]string{"", "effect", "undo", "verify", "unchanged"}[q]
 }
 
-func onUndoFailureName(o pb.OnUndoFailure) string {
-	if o == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE {
+// onUndoFailureName is what an unwind does about what a quarantined action came after. Where that
+// is not said, it depends on when the plan was opened.
+func onUndoFailureName(o pb.OnUndoFailure, lastGoes bool) string {
+	switch {
+	case o == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE:
 		return "continue"
+	case lastGoes:
+		return "halt_unless_last"
 	}
 	return "halt"
 }

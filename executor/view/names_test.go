@@ -17,5 +17,5 @@ func TestEveryValueHasAName(t *testing.T) {
 	}
 	named(pb.Class_name, func(n int32) string { return className(pb.Class(n)) })
 	named(pb.Question_name, func(n int32) string { return questionName(pb.Question(n)) })
-	named(pb.OnUndoFailure_name, func(n int32) string { return onUndoFailureName(pb.OnUndoFailure(n)) })
+	named(pb.OnUndoFailure_name, func(n int32) string { return onUndoFailureName(pb.OnUndoFailure(n), false) })
 }

@@ -174,7 +174,7 @@ func planView(p *executor.Plan) api.Plan {
 		Quarantined: int(row.Quarantined),
 		Opened:      ledger.FormatAddress(row.Opened), Orphans: orphanNames(p),
 		ToSavepoint: row.ToSavepoint, FromAction: row.FromAction,
-		OnUndoFailure:  onUndoFailureName(row.Declared.OnUndoFailure),
+		OnUndoFailure:  onUndoFailureName(row.Declared.OnUndoFailure, row.LastGoes),
 		SecondApprover: row.Declared.SecondApprover,
 		Origin:         row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
 		HeldConditions: int(row.HeldOn), HeldUntilNs: row.EndsNs,

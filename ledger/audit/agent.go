@@ -38,6 +38,8 @@ func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now,
 		declared: declared, phase: ledger.StateOpen,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
+		lastGoes: b.rules >= ledger.LastActSince &&
+			declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED,
 	}
 	b.found(p)
 	b.spent.opened("", p.phase)
@@ -110,6 +112,9 @@ func (b *book) addFailedPlan(e ledger.Entry) {
 		return
 	}
 	declared := &pb.PlanOpened{SecondApprover: k.SecondApprover}
+	if k.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
+		declared.OnUndoFailure = k.OnUndoFailure
+	}
 	for _, text := range []struct {
 		from string
 		to   *string

@@ -101,6 +101,7 @@ type plan struct {
 	actions       []*action // number n is at n-1
 	unopened      bool      // its own opening was refused
 	byHand        bool
+	lastGoes      bool   // it was opened to let go what an irreversible last act came after
 	opener        string // the process that opened it
 	writer        string // the one whose records it takes
 	writerSinceNs int64  // logical time at which that one resumed it; 0: it opened it
@@ -165,6 +166,8 @@ type action struct {
 	settled               *pb.Address
 	settledNs             int64
 	scoped                bool // it was skipped though it may have crossed
+	undoneNow             bool // since the unwind of its plan began
+	letsGo                bool // quarantined: an irreversible act that nothing was undone after
 	verdict               pb.VerdictOutcome
 	verdictBy             string
 	verdictReason         string

@@ -83,7 +83,7 @@ func (b *book) childMoved(p *plan) {
 		}
 	case ledger.StateQuarantined:
 		if a.undo == dispatched {
-			a.undo = quarantined
+			parent.toOwner(a)
 		}
 	case ledger.StateCompensated:
 		b.closeAction(parent, a, compensated, p.ended)
@@ -107,7 +107,8 @@ func (b *book) followChildren(p *plan) {
 			case ledger.StateUnwinding:
 				a.undo, again = dispatched, true
 			case ledger.StateQuarantined:
-				a.undo, again = quarantined, true
+				again = true
+				p.toOwner(a)
 			}
 		}
 	}
@@ -159,6 +160,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool
 	u := &plan{
 		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id,
 		phase:     ledger.StateCommitted,
+		lastGoes:  p.lastGoes,
 		committed: p.committed, depth: p.depth, orphans: slices.Clone(p.orphans), byHand: p.byHand,
 		opener: p.opener, writer: p.writer, writerSinceNs: p.writerSinceNs,
 		proposals: map[string]*proposal{},

@@ -193,6 +193,7 @@ func codePlan(c *coder, p *plan) {
 	sequence(c, &p.inDoubt, (*coder).text)
 	sequence(c, &p.actions, func(c *coder, a **action) { pointer(c, a, codeAction) })
 	c.flag(&p.byHand)
+	c.flag(&p.lastGoes)
 	c.flag(&p.unopened)
 	c.text(&p.opener)
 	c.text(&p.writer)
@@ -262,6 +263,13 @@ func codeChange(c *coder, a *action) {
 	number(c, &a.changeNs)
 	c.bytes(&a.found)
 	c.flag(&a.overwrite)
+	codeLast(c, a)
+}
+
+// codeLast codes whether it is the last act of its plan.
+func codeLast(c *coder, a *action) {
+	c.flag(&a.undoneNow)
+	c.flag(&a.letsGo)
 }
 
 func codeAction(c *coder, a *action) {

@@ -472,3 +472,21 @@ func suspends(revision uint64) *pb.Record {
 	return &pb.Record{Kind: &pb.Record_TenantChanged{TenantChanged: &pb.TenantChanged{Revision: revision,
 		Suspended: true, By: "ana", Reason: "not paid"}}}
 }
+
+// lastAct is a plan whose actions are undone as far as the irreversible one of them lets them be.
+func (s *scribe) lastAct(onFailure pb.OnUndoFailure, irreversible string, ids ...string) {
+	s.rules = ledger.LastActSince
+	s.begin(2)
+	open := opened(0)
+	open.GetPlanOpened().OnUndoFailure = onFailure
+	s.agent(open)
+	for _, id := range ids {
+		s.agent(append(pair(id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			if id == irreversible {
+				f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
+			}
+		}), completed(id))...)
+	}
+	s.agent(planFailed())
+	s.decideTo("action_quarantined")
+}

@@ -287,6 +287,7 @@ func noteQuarantine(b *book, c *claim) {
 		c.a.change = pb.Change_CHANGE_UNSPECIFIED
 	}
 	c.a.proposal = nil
+	c.a.letsGo = c.p.isLast(c.a)
 	b.closeAction(c.p, c.a, quarantined, c.Address)
 	b.page(c.p, c.a, api.PageQuarantined, c.Address)
 }

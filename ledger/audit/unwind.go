@@ -19,9 +19,49 @@ func (p *plan) letsGo(a *action) bool {
 	case resolved:
 		return !a.resolution.GetHalt()
 	case quarantined:
-		return p.declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+		return a.letsGo ||
+			p.declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	default:
 		return false
+	}
+}
+
+// isLast: what an irreversible act came after is undone as if it had passed, since nothing that
+// came after it was undone in this unwind. Its plan has not said halt, and it is no pivot. Of a
+// child plan, all that is left has to be such acts.
+func (p *plan) isLast(a *action) bool {
+	if !p.lastGoes || p.undoneAfter(a) {
+		return false
+	}
+	if a.child == nil {
+		f := a.forward
+		return f.GetClass() == pb.Class_CLASS_IRREVERSIBLE && !f.GetPivot()
+	}
+	return !a.child.rewinding && len(a.child.openClaims()) == 0 &&
+		!slices.ContainsFunc(a.child.actions, func(x *action) bool {
+			return !x.isSettled() && (x.undo != quarantined || !x.letsGo)
+		})
+}
+
+// undoneAfter: something that came after an action, at any remove, was undone in this unwind.
+func (p *plan) undoneAfter(a *action) bool {
+	after := map[uint32]bool{a.n: true}
+	for _, later := range p.actions[a.n:] {
+		if slices.ContainsFunc(later.before, func(n uint32) bool { return after[n] }) {
+			if later.undoneNow {
+				return true
+			}
+			after[later.n] = true
+		}
+	}
+	return false
+}
+
+// toOwner gives the entry of a child plan to the child's owner.
+func (p *plan) toOwner(entry *action) {
+	entry.undo, entry.letsGo = quarantined, p.isLast(entry)
+	if entry.letsGo && entry.child.count(compensated, resolved) > 0 {
+		entry.undoneNow = true
 	}
 }
 
@@ -130,6 +170,9 @@ func (b *book) closeAction(p *plan, a *action, undo string, at *pb.Address) {
 	if undo == resolved {
 		p.byHand = true
 	}
+	if p.unwound() && (undo == compensated || undo == resolved) {
+		a.undoneNow = true
+	}
 }
 
 // noteUnwind begins an unwind: for a lease that fired, or as a part of its parent's.
@@ -167,6 +210,7 @@ func noteUnwind(b *book, c *claim) {
 	b.setPhase(p, ledger.StateUnwinding)
 	part := p.part(to)
 	for _, a := range p.actions {
+		a.undoneNow = false
 		if a.undo == held && part[a.n] {
 			a.undo = owed
 		}

@@ -51,7 +51,7 @@ type Plan struct {
 	// FromAction: unwinding: this action and what came after it, then open again.
 	FromAction    string      `json:"from_action,omitempty"`
 	Savepoints    []Savepoint `json:"savepoints,omitempty"`
-	OnUndoFailure string      `json:"on_undo_failure"` // halt, continue
+	OnUndoFailure string      `json:"on_undo_failure"` // halt_unless_last, halt, continue
 	// Proposals: about orphans, until a second operator says the same.
 	Proposals      []Proposal `json:"proposals,omitempty"`
 	SecondApprover bool       `json:"second_approver,omitempty"`

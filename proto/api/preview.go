@@ -34,8 +34,12 @@ type Preview struct {
 	Steps       []PreviewStep `json:"steps"`
 	Refused     string        `json:"refused,omitempty"`     // why it could not even start
 	Outstanding []string      `json:"outstanding,omitempty"` // what would be left for the owner
-	Omitted     int           `json:"omitted,omitempty"`     // further steps
-	Undoable    *Undoable     `json:"undoable,omitempty"`    // of Action, if the plan has it
+	// Stops: irreversible acts at which it stops until their owner has answered, since others came
+	// after them, or the plan says that it halts: what they came after waits. Those of child plans as
+	// plan/action; at most 256.
+	Stops    []string  `json:"stops,omitempty"`
+	Omitted  int       `json:"omitted,omitempty"`  // further steps
+	Undoable *Undoable `json:"undoable,omitempty"` // of Action, if the plan has it
 }
 
 // Undoable says whether one action can be undone now, until when, and how exactly.

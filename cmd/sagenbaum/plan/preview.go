@@ -68,6 +68,7 @@ func endsWell(v api.Preview) bool {
 //	                      amount=1200 payment="pi_1"
 //	2      2  quarantine  mail.send                           irreversible  -         -
 //	                      to travel: irreversible: mail.send has no inverse
+//	stops at irreversible acts: 2
 //	left until its owner has answered: 1
 //	would: 1 semantic, 1 to its owner travel · 0 in doubt · ends quarantined
 func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
@@ -103,6 +104,9 @@ func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 	}
 	if v.Omitted > 0 {
 		fmt.Fprintf(w, "and %d further steps\n", v.Omitted)
+	}
+	if len(v.Stops) > 0 {
+		fmt.Fprintln(w, "stops at irreversible acts: "+cli.Clip(strings.Join(v.Stops, ", "), 200))
 	}
 	if behind := waitsBehind(v); behind != "" {
 		fmt.Fprintln(w, "left until its owner has answered: "+behind)

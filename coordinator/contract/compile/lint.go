@@ -90,6 +90,10 @@ var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", 
 
 // warnings says what is allowed and rarely meant.
 func (l *linter) warnings(c contract.Contract) {
+	if c.Class == contract.Irreversible && !c.Review {
+		l.warn("class", "in the middle of a plan an irreversible act stops an unwind: what it came "+
+			"after waits for the owner", "let it be the last act of its plan, or add review: true")
+	}
 	if c.Class != contract.Compensable || c.Inverse == nil {
 		return
 	}

@@ -77,3 +77,14 @@ func TestTheAdviceOfLintIsRight(t *testing.T) {
 		}
 	}
 }
+
+// TestAnActInTheMiddleIsWarnedOf: nothing undoes it, and no one was asked before.
+func TestAnActInTheMiddleIsWarnedOf(t *testing.T) {
+	const act = head + "capability: a.b\nclass: irreversible\n"
+	if got := lint(t, act); !strings.Contains(got, "warning: class: in the middle of a plan") {
+		t.Errorf("lint says %q", got)
+	}
+	if got := lint(t, act+"review: true\n"); got != "" {
+		t.Errorf("lint says %q of an act that a supervisor decides about", got)
+	}
+}

@@ -28,7 +28,8 @@ func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		if f.Name() == "trace" || slices.Contains(but, f.Name()) ||
-			was.Has(f) == is.Has(f) && (!was.Has(f) || was.Get(f).Equal(is.Get(f))) {
+			was.Has(f) == is.Has(f) && (!was.Has(f) || was.Get(f).Equal(is.Get(f))) ||
+			f.Name() == "on_undo_failure" && saidNoHalt(recorded, now) {
 			continue
 		}
 		name, ok := names[f.Name()]
@@ -38,6 +39,13 @@ func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference
 		return Difference{name, text(f, was.Get(f)), text(f, is.Get(f))}, true
 	}
 	return Difference{}, false
+}
+
+// saidNoHalt reports whether a plan that is to halt was opened without a word of it: versions of
+// before that was a choice recorded nothing for it.
+func saidNoHalt(recorded, now *pb.PlanOpened) bool {
+	return recorded.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED &&
+		now.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
 }
 
 // text is a value as an error quotes it.

@@ -25,6 +25,9 @@ func TestCompareNamesWhatDiffers(t *testing.T) {
 		{&pb.PlanOpened{SecondApprover: true}, &pb.PlanOpened{}, "", Difference{"plan.second_approver", `"true"`, `"false"`}},
 		{&pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT}, &pb.PlanOpened{}, "",
 			Difference{"plan.on_undo_failure", `"ON_UNDO_FAILURE_HALT"`, `"ON_UNDO_FAILURE_UNSPECIFIED"`}},
+		{&pb.PlanOpened{}, &pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT}, "", Difference{}},
+		{&pb.PlanOpened{}, &pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE}, "",
+			Difference{"plan.on_undo_failure", `"ON_UNDO_FAILURE_UNSPECIFIED"`, `"ON_UNDO_FAILURE_CONTINUE"`}},
 	} {
 		got, differs := Compare(c.was, c.is, c.but)
 		if got != c.want || differs != (c.want.Field != "") {

@@ -63,6 +63,16 @@ func (b Preview) body(p *Page) component {
 				escaped(out, b.Preview.Omitted)
 				out.markup(" further steps</p>")
 			}
+			if len(b.Preview.Stops) > 0 {
+				out.markup("<p class=\"note\">")
+				escaped(out, "It stops at irreversible acts: ")
+				out.markup(" ")
+				for i, name := range b.Preview.Stops {
+					escaped(out, comma(i))
+					strong(name)(out)
+				}
+				out.markup("</p>")
+			}
 			if len(b.Preview.Outstanding) > 0 {
 				out.markup("<p class=\"note\">")
 				escaped(out, "Left for the owner: ")
