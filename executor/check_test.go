@@ -86,6 +86,9 @@ func CheckRows(t testing.TB, kv rows.KV) error {
 // checkDoubts recounts what the commit of a root waits for: each of these, and no other,
 // is asked about or its owner's.
 func checkDoubts(s *State, p *plan) (err error) {
+	if p.row.Phase == rowspb.Phase_PHASE_COMMITTING && p.row.Signal != rowspb.Signal_SIGNAL_NONE {
+		return nil // it does not wait any more: it is being undone
+	}
 	doubts := uint32(0)
 	p.retirable(func(q *plan, a *action) bool {
 		if waits := p.row.Phase == rowspb.Phase_PHASE_COMMITTING && unanswered(a); waits {
@@ -460,7 +463,8 @@ func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 	case *pb.Record_CompensationSkipped:
 		c.blind[key] = true
 	case *pb.Record_ForwardCompleted:
-		c.late[key] = c.blind[key]
+		barred := refusesLate(a) && a.row.Blind && a.row.Undo != rowspb.Undo_UNDO_SKIPPED // its undo is final
+		c.late[key] = c.blind[key] && !barred
 	case *pb.Record_CompensationSucceeded:
 		c.succeeded[a.keyOf(k.CompensationSucceeded.Attempt)]++
 	case *pb.Record_CompensationFailed:
@@ -591,6 +595,9 @@ func (c *OrderCheck) compensated(s *State, p *plan) error {
 		// its owner has said so to a commit
 		case a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE && a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
 		case late && a.row.Undo == rowspb.Undo_UNDO_SKIPPED: // its duty is an action like others
+		case a.fixed.DutyOf != 0 && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && lastDuty(s, a) != a.fixed.Id:
+		case a.fixed.Compensation.GetUnchanged() != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED &&
+			(c.gone[key] || c.effect[key] == pb.Presence_PRESENCE_ABSENT): // someone else has removed it
 		case done != 1:
 			return fmt.Errorf("compensated, and %s was undone %d times (I22)", a.fixed.Id, done)
 		}
@@ -599,6 +606,16 @@ func (c *OrderCheck) compensated(s *State, p *plan) error {
 		return fmt.Errorf("compensated, with orphans %v (I22)", p.row.Orphans)
 	}
 	return nil
+}
+
+// lastDuty is the id of the last duty of the action that a is a duty of.
+func lastDuty(s *State, a *action) (id string) {
+	for n := a.fixed.DutyOf + 1; n <= a.plan.row.Actions; n++ {
+		if d := s.action(a.plan.id, n); d.fixed.DutyOf == a.fixed.DutyOf {
+			id = d.fixed.Id
+		}
+	}
+	return id
 }
 
 // later returns everything that came after action n, near or far.

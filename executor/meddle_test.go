@@ -120,8 +120,14 @@ func (s *schedule) disturb(r *rand.Rand) {
 // finish answers everything well until nothing is left for anybody.
 func (s *schedule) finish() {
 	s.t.Helper()
-	s.answers = map[string][]string{}
 	s.worker = s.answer
+	s.finishAll()
+}
+
+// finishAll is finish with the workers that there are, to which all goes well from now on.
+func (s *schedule) finishAll() {
+	s.t.Helper()
+	s.answers = map[string][]string{}
 	for range 200 {
 		s.now += 100 * second
 		var answers []Answer
