@@ -153,6 +153,8 @@ var catalogue = []mutant{
 		"case turnsByRecord(p.row):\n\t\treturn turnedBefore(p)", ""},
 	{"a commit leaves its held set", "executor/child.go",
 		"s.meta.Held -= uint64(count)\n\treturn count", "return count"},
+	{"a child that was let go is a part still", "executor/child.go",
+		"if c.row.ParentEntry != n && s.meta.HolderFold >= ledger.PartsSince {", "if false {"},
 	{"a child's held set is not retired with its root", "executor/child.go",
 		"c.disarm()\n\t\t\tc.row.Retired, c.row.EndedNs = true, s.meta.TimeNs",
 		"c.disarm()\n\t\t\tc.row.EndedNs = s.meta.TimeNs"},
