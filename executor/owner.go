@@ -331,16 +331,9 @@ func waitingSince(p *plan) string {
 // lastGoes reports whether the irreversible last act of a plan that opens now lets go what it
 // came after.
 func (s *State) lastGoes(declared *pb.PlanOpened) bool {
-	return s.meta.HolderFold >= ledger.LastActSince &&
-		declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED
-}
-
-// saidHalt keeps the word of a refused opening that its plan halts.
-func saidHalt(declared *pb.PlanOpened) (halt pb.OnUndoFailure) {
-	if declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
-		halt = declared.OnUndoFailure
-	}
-	return halt
+	said := declared.GetOnUndoFailure()
+	return s.meta.HolderFold >= ledger.LastActSince && (said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||
+		said == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)
 }
 
 // isLastAct reports whether an action that becomes its owner's lets go what it came after. A pivot
@@ -356,10 +349,22 @@ func entryQuarantined(a *action) {
 	c, parent := a.plan.s.plan(a.fixed.Child).row, a.plan.row
 	a.row.LetsGo = parent.LastGoes && !a.row.UndoneAfter && !c.Rewinding && !orphaned(c) &&
 		c.LetGo == c.Unsettled
-	a.move(rowspb.Undo_UNDO_QUARANTINED)
-	if a.row.LetsGo && c.Compensated+c.Resolved > 0 {
-		undoneNow(a)
+	if a.row.LetsGo && undidSome(a.plan.s.plan(a.fixed.Child)) {
+		undoneNow(a) // before what it lets go begins
 	}
+	a.move(rowspb.Undo_UNDO_QUARANTINED)
+}
+
+// undidSome reports whether the unwind that a plan is in has undone something.
+func undidSome(p *plan) bool {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		undone := a.row.Undo == rowspb.Undo_UNDO_COMPENSATED || a.row.Undo == rowspb.Undo_UNDO_RESOLVED
+		if undone && laterThan(a.row.Settled, p.row.Unwinding) {
+			return true
+		}
+	}
+	return false
 }
 
 // reachOwner counts an action that becomes its owner's, and leaveOwner one that is it no more.

@@ -136,6 +136,7 @@ func plantTree(t *testing.T, programs *triggers.Cache, r *rand.Rand, root *model
 
 func (w *planted) open(p *modelPlan, open *pb.Record) {
 	w.t.Helper()
+	open.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 	if p.goOn {
 		open.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	}
