@@ -6,6 +6,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -131,12 +132,31 @@ func TestWhatAnUnwindStopsAtIsNamed(t *testing.T) {
 		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+", "b"},
 		{"open:last a a+ b:irr b+ c c+ c=late fail turn", "b"},
 		{"open:last a a+ b:irr b+ c c+ fail turn", "b"},
+		{"open:halt a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit", "q/y"},
+		{"open:last a a+ q/open:continue^ q/x q/x+ q/y:irr q/y+ q/commit", ""},
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit b b+", "q/y"},
+		{"open:last a a+ q/open:last^ q/y:irr q/y+ q/commit b b+", "q/y"},
+		{"open:last a a+ q/open:last^ q/y:irr+pivot q/y+ q/commit", "q/y"},
+		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit", "b"},
+		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/fail turn", "b"},
+		{"open:last a a+ b:irr b+ c c+ commit turn", "b"},
+		{"open:last a a+ q/open:last^ q/x:irr q/x+ q/y q/y+ q/commit commit turn", "q/x"},
 	} {
 		s := newSchedule(t)
 		s.play(c.setup)
 		shown, err := view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p"}, s.now)
 		if got := strings.Join(shown.Stops, " "); err != nil || got != c.want {
 			t.Errorf("%s: stops at %q, want %q (%v)", c.setup, got, c.want, err)
+		}
+		if s.show("p").State == "committed" {
+			s.play("undo: turn")
+			continue
+		}
+		s.word("fail")
+		s.turn()
+		a := s.actionOf("p", "a")
+		if stops := len(shown.Stops) > 0; stops != (a.Row.Undo == rowspb.Undo_UNDO_OWED) && a.Row.Undo != rowspb.Undo_UNDO_QUARANTINED {
+			t.Errorf("%s: stops at %q, and then: %s", c.setup, shown.Stops, s.outcome())
 		}
 	}
 }

@@ -349,22 +349,10 @@ func entryQuarantined(a *action) {
 	c, parent := a.plan.s.plan(a.fixed.Child).row, a.plan.row
 	a.row.LetsGo = parent.LastGoes && !a.row.UndoneAfter && !c.Rewinding && !orphaned(c) &&
 		c.LetGo == c.Unsettled
-	if a.row.LetsGo && undidSome(a.plan.s.plan(a.fixed.Child)) {
+	if a.row.LetsGo && c.UndoneNow > 0 {
 		undoneNow(a) // before what it lets go begins
 	}
 	a.move(rowspb.Undo_UNDO_QUARANTINED)
-}
-
-// undidSome reports whether the unwind that a plan is in has undone something.
-func undidSome(p *plan) bool {
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		a := p.action(n)
-		undone := a.row.Undo == rowspb.Undo_UNDO_COMPENSATED || a.row.Undo == rowspb.Undo_UNDO_RESOLVED
-		if undone && laterThan(a.row.Settled, p.row.Unwinding) {
-			return true
-		}
-	}
-	return false
 }
 
 // reachOwner counts an action that becomes its owner's, and leaveOwner one that is it no more.
@@ -388,7 +376,10 @@ func leaveOwner(a *action) {
 // of them.
 func undoneNow(a *action) {
 	p := a.plan
-	if !p.row.MayLetGo || !ordered(p.row) {
+	if !ordered(p.row) {
+		return
+	}
+	if p.row.UndoneNow++; !p.row.MayLetGo {
 		return
 	}
 	for left := []*action{a}; len(left) > 0; {
