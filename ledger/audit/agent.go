@@ -135,7 +135,10 @@ func noteVerdict(b *book, c *claim) {
 	if isRetired(c.p) && b.rules >= ledger.ReachesSince {
 		if root != nil {
 			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
+			return
 		}
+		b.lookAction(c.p, a)
+		noteReads(b, c.p)
 		return
 	}
 	if findLease(a.leases, leaseVerdict) == nil {
