@@ -679,8 +679,8 @@ func TestManyWindowsThatCloseAtOnce(t *testing.T) {
 	s.play("turn")
 	s.now = epoch0 + int64(time.Hour)
 	held := []uint64{s.state.Meta().Conditions}
-	for range 3 {
-		s.play("fact:b=1")
+	for i := range 3 {
+		s.play(fmt.Sprintf("z%d/open", i))
 		held = append(held, s.state.Meta().Conditions)
 	}
 	if want := []uint64{150, 86, 22, 0}; !slices.Equal(held, want) {

@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/binary"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/leases"
@@ -370,15 +371,27 @@ func endsAt(p *plan) {
 	p.touch()
 }
 
-// endingsMax bounds the plans that give up conditions before one record, so that no record is slow
-// when many windows close at once; the others do so before the next ones, in the order of the
-// instants and of their names.
+// endingsMax bounds the plans that give up conditions before one record, so that records are not
+// slow when many windows close at once; the others do so before the next ones, in the order of the
+// instants and of their names. Before a fact changes all do, and before a record about a plan that
+// one does: what comes after a window undoes nothing.
 const endingsMax = 64
 
 // endLeases gives up the conditions of committed plans whose windows have closed by now. Each is
 // asked once more, as of its last instant: what came true then is undone all the same.
 func (s *fold) endLeases() {
-	for range endingsMax {
+	if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
+		return
+	}
+	r := s.e.Record
+	if p := s.plan(r.Plan); p != nil && p.row.EndsNs != 0 && p.row.EndsNs <= s.meta.TimeNs {
+		s.endOf(p)
+	}
+	most := endingsMax
+	if r.GetFactAsserted() != nil || r.GetFactRetracted() != nil {
+		most = math.MaxInt
+	}
+	for range most {
 		if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
 			return
 		}

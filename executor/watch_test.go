@@ -179,3 +179,38 @@ func TestAVerdictTurnsWhatIsHeldAfterTheCommit(t *testing.T) {
 		s.wantRefolded()
 	}
 }
+
+// TestWhatComesAfterManyWindowsUndoesNothing: they close at one instant, more than are given up
+// before one record, and the next record would turn the conditions of those that are left.
+func TestWhatComesAfterManyWindowsUndoesNothing(t *testing.T) {
+	for _, c := range []struct{ condition, late string }{
+		{`elapsed(action.at, duration("1m")) && facts["k"] == 1`, "fact:k=1"},
+		{`facts["k"] == 1`, "fact:k=1"},
+		{`!("j" in facts)`, "forget:j"},
+		{`verdict.outcome == "allow"`, "p65/judge:b=allow"},
+	} {
+		s := newSchedule(t)
+		s.play("fact:j=1")
+		for i := range 66 {
+			id := fmt.Sprintf("p%02d", i)
+			s.play(id + "/open")
+			s.must(s.agent(id, pair("b", func(f *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+				k.ValidUntilNs = epoch0 + int64(time.Hour)
+				k.Triggers = append(k.Triggers, &pb.Trigger{Name: "x", AfterCommit: true, Condition: c.condition})
+			})...))
+			s.play(id + "/b+ " + id + "/commit")
+		}
+		s.play("turn")
+		s.now = epoch0 + int64(time.Hour) + int64(time.Minute)
+		s.play(c.late + " turn fact:z=1 turn fact:z=2 turn")
+		for i := range 66 {
+			if id := fmt.Sprintf("p%02d~1", i); s.planOf(id) != nil {
+				t.Fatalf("%s, %s: %s is %s", c.condition, c.late, id, s.show(id).State)
+			}
+		}
+		if held := s.state.Meta().Conditions; held != 0 {
+			t.Errorf("%s, %s: %d conditions are held", c.condition, c.late, held)
+		}
+		s.wantRefolded()
+	}
+}

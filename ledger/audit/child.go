@@ -369,13 +369,18 @@ func noteNext(b *book, p *plan) {
 	b.noteAsking(p)
 }
 
-// endingsMax is how many plans give up what they hold before one record.
+// endingsMax is how many plans give up what they hold before one record that changes no fact.
 const endingsMax = 64
 
-// endHeld gives up what ends before the record that comes now. A condition on the clock is asked
-// once more, as of its last instant.
-func endHeld(b *book) {
-	for done := 0; done < endingsMax && len(b.endings) > 0 && b.endings[0].ns <= b.now; {
+// endHeld gives up what ends before the record that comes now: of its own plan first, and of all
+// before a fact changes. A condition on the clock is asked once more, as of its last instant.
+func endHeld(b *book, r *pb.Record) {
+	if ns, ok := b.ends[r.Plan]; ok && ns <= b.now {
+		delete(b.ends, r.Plan)
+		endOf(b, b.plan(r.Plan))
+	}
+	all := r.GetFactAsserted() != nil || r.GetFactRetracted() != nil
+	for done := 0; (all || done < endingsMax) && len(b.endings) > 0 && b.endings[0].ns <= b.now; {
 		if e := heap.Pop(&b.endings).(ending); b.ends[e.plan] == e.ns {
 			delete(b.ends, e.plan)
 			endOf(b, b.plan(e.plan))

@@ -137,7 +137,7 @@ func (b *book) begin(e ledger.Entry) *claim {
 	b.tick(e)
 	b.at = e.Address
 	b.records++
-	endHeld(b)
+	endHeld(b, e.Record)
 	c := b.claim(e)
 	c.writes()
 	return c
