@@ -384,7 +384,7 @@ func (s *fold) endLeases() {
 		return
 	}
 	r := s.e.Record
-	if p := s.plan(r.Plan); p != nil && p.row.EndsNs != 0 && p.row.EndsNs <= s.meta.TimeNs {
+	if p := s.plan(r.GetPlan()); p != nil && p.row.EndsNs != 0 && p.row.EndsNs <= s.meta.TimeNs {
 		s.endOf(p)
 	}
 	most := endingsMax

@@ -375,7 +375,7 @@ const endingsMax = 64
 // endHeld gives up what ends before the record that comes now: of its own plan first, and of all
 // before a fact changes. A condition on the clock is asked once more, as of its last instant.
 func endHeld(b *book, r *pb.Record) {
-	if ns, ok := b.ends[r.Plan]; ok && ns <= b.now {
+	if ns, ok := b.ends[r.GetPlan()]; ok && ns <= b.now {
 		delete(b.ends, r.Plan)
 		endOf(b, b.plan(r.Plan))
 	}
