@@ -128,6 +128,7 @@ const (
 	codeBlocked    = "blocked"     // a supervisor blocked it before it ran
 	codeRedirected = "redirected"  // a supervisor redirected it before it ran
 	codeNoVerdict  = "no_verdict"  // no supervisor said a word in time
+	codeUndone     = "undone"      // undone with a part of its plan before it ran
 
 	codeInterrupted = "interrupted" // the process ended while the forward may have been under way
 )

@@ -135,6 +135,8 @@ func (a *action) stillOpen(ctx context.Context) error {
 			pause.For(bounded, askDelay)
 		case a.refuses(answer, &err):
 			return err
+		case a.waited() && a.wentWith(answer):
+			return nil // start says it
 		case answer.State == ledger.StateOpen:
 			p.mu.Lock()
 			a.open, p.confirmed = asked, true

@@ -48,6 +48,8 @@ func (r *Recorded) Is(target error) bool {
 		return target == ErrBlocked
 	case codeNoVerdict:
 		return target == ErrNoVerdict
+	case codeUndone:
+		return target == ErrPartUndone
 	case codeNotStarted:
 		return target == ErrUnwinding
 	case codeInterrupted, codePanic:

@@ -375,8 +375,8 @@ func killedAgent(t *testing.T, l *live, n int, rule, plan string, request bool) 
 	code, said := l.lives(t, provider.URL, plan, rule, hit, &killed)
 	c.check(t, fmt.Sprintf("%s killed at %d: exit %d %s", plan, n, code, said), code, rule, killed)
 	for _, refused := range l.shown(plan).Refused {
-		// What was killed after its commit was stored, and before it was folded, is looked up as open.
-		if refused.Kind != "plan_resumed" || !strings.HasSuffix(refused.Reason, "is committed and is not resumed") {
+		// What was killed after the end of its plan was stored, and before it was folded, is looked up as open.
+		if refused.Kind != "plan_resumed" || !strings.HasSuffix(refused.Reason, " and is not resumed") {
 			t.Errorf("the ledger has refused %+v", refused)
 		}
 	}

@@ -112,6 +112,8 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 		return err
 	case err != nil:
 		return nil // asked again
+	case a.wentWith(answer):
+		return nil // start says it
 	case answer.Verdict != "":
 		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason,
 			By: answer.VerdictBy})
@@ -122,6 +124,25 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 		return refusedBy(answer, "action", "an action that the plan still allows")
 	}
 	return nil
+}
+
+// wentWith reports whether an action that waited for its verdict was undone meanwhile with a part of
+// its plan, which goes on: its forward is not called any more, whoever allows it.
+func (a *action) wentWith(answer api.OutcomeAnswer) bool {
+	p := a.plan
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, part := range undoneAfter(answer, 0) {
+		from := p.actions[part.Action]
+		if from == nil || a.state != actionRegistered || !a.pair.before(part.At) ||
+			!p.reached(part.Action)(a) {
+			continue
+		}
+		_ = a.refuse(codeUndone, &PartUndone{Plan: p.id, Action: part.Action, Reason: part.Reason,
+			Parts: []UndonePart{{Number: part.Number, Action: part.Action, Reason: part.Reason}}})
+		return true
+	}
+	return false
 }
 
 // barred returns why a registered action must not start, after recording that it

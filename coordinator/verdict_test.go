@@ -94,6 +94,51 @@ func TestS77AVerdictBeforeTheBoundaryDecides(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsForAVerdictIsUndoneWithAPartOfItsPlan: the news of that may be lost, and someone may
+// have allowed it before, or allow it since. Its forward is not called.
+func TestWhatWaitsForAVerdictIsUndoneWithAPartOfItsPlan(t *testing.T) {
+	undone := api.OutcomeAnswer{State: ledger.StateOpen, Parts: 1, FromAction: "a", PartReason: "a fact",
+		Undone: []api.UndonePart{{Number: 1, Action: "a", Reason: "a fact", At: 1000}}}
+	for how, allow := range map[string]func(*testing.T, *executor, string){
+		"it is asked for": func(_ *testing.T, e *executor, _ string) { e.say(undone) },
+		"it was allowed before": func(_ *testing.T, e *executor, _ string) {
+			answer := undone
+			answer.Verdict = "allow"
+			e.say(answer)
+		},
+		"it hears that it is allowed": func(t *testing.T, e *executor, plan string) {
+			e.say(undone)
+			e.notify(t, api.Notice{Plan: plan, State: ledger.StateOpen, Action: "a", Verdict: "allow"})
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
+				p := begin(t, start(t, store, e), PlanSpec{})
+				done := make(chan error, 1)
+				go func() {
+					_, err := p.Do(t.Context(), reviewed("a"), never(t))
+					done <- err
+				}()
+				elapse(time.Minute)
+				allow(t, e, p.ID())
+				err := <-done
+				var part *PartUndone
+				if !errors.As(err, &part) || part.Action != "a" || part.Reason != "a fact" {
+					t.Fatalf("got %v", err)
+				}
+				elapse(LingerMax)
+				wantLines(t, store, pairOfA, "forward_failed/a")
+				if code := find(t, store, "forward_failed/a").GetForwardFailed().Code; code != "undone" {
+					t.Errorf("code %s", code)
+				}
+				_, again := p.Do(t.Context(), reviewed("a"), never(t)) // it stays what it is
+				wantIs(t, again, ErrPartUndone)
+			})
+		})
+	}
+}
+
 func TestS77AContractWithReviewWaitsForEachAction(t *testing.T) {
 	in(t, func(t *testing.T) {
 		own := contracts()[0]

@@ -253,6 +253,9 @@ func (s *fold) applyVerdict() Result {
 			return refused("%s", why)
 		}
 	}
+	if why := s.notCalled(a, k); why != "" {
+		return refused("%s", why)
+	}
 	s.about(a).judged(k)
 	switch {
 	case undoes:
@@ -270,6 +273,19 @@ func (s *fold) applyVerdict() Result {
 		a.evaluateAction(s.e.Address)
 	}
 	return effective
+}
+
+// notCalled says why a supervisor does not allow an action any more, or "": it was undone with its
+// plan or a part of that, or is being undone, before its forward was called. The plan may be open
+// again, and what its agent did now would be no one's.
+func (s *State) notCalled(a *action, k *pb.VerdictGiven) string {
+	if k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW || !a.fixed.Forward.GetReview() ||
+		a.row.Outcome != rowspb.Outcome_OUTCOME_UNKNOWN || a.row.Undo == rowspb.Undo_UNDO_HELD ||
+		a.asksForCommit() || s.meta.HolderFold < ledger.StillHeldSince {
+		return ""
+	}
+	return "verdict_given.outcome: allow, and action " + a.fixed.Id + " is " + undoName(a.row.Undo) +
+		": its forward is not called any more"
 }
 
 // reachesCommitted reports whether a verdict undoes what is committed.

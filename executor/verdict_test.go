@@ -10,6 +10,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -214,4 +215,32 @@ func TestVerdictsOnOneOfTwo(t *testing.T) {
 	}
 	t.Log(seen)
 	some(t, seen, "committed0", "committed2", "compensated1", "compensated2", "open0")
+}
+
+// TestOnlyWhatIsStillHeldIsAllowed: an action that was undone before its forward was called, with a
+// part of its plan, is not called any more, whatever its agent has missed.
+func TestOnlyWhatIsStillHeldIsAllowed(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"open b:own b+ d:review+probe d.probe=absent fact:b=1 turn !judge:d=allow",
+			"open: b=compensated d=skipped [b]"},
+		{"open b:own b+ d:review d=late fact:b=1 turn !judge:d=allow", "unwinding: b=owed d=dispatched []"},
+		{"open b:own b+ d:review fact:b=1 turn !judge:d=allow d- turn",
+			"open: b=compensated d=compensated [d b]"},
+		{"open b b+ d:review fail !judge:d=allow", ""},
+		// As ever: what is held, what has run, and a word against it.
+		{"open d:review judge:d=allow d+", "open: d=held []"},
+		{"open b:own b+ d:review judge:d=allow d+ fact:b=1 turn judge:d=allow", "open: b=compensated d=compensated [d b]"},
+		{"open b:own b+ d:review fact:b=1 turn judge:d=block", ""},
+		{"open d:review d? commit judge:d=allow", ""},
+	} {
+		s := newSchedule(t)
+		s.play(c.line)
+		if got := s.outcome(); c.want != "" && got != c.want {
+			t.Errorf("%s: %s, want %s", c.line, got, c.want)
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.underHolder(ledger.StillHeldSince - 1)
+	s.play("open b:own b+ d:review+probe d.probe=absent fact:b=1 turn judge:d=allow")
 }

@@ -161,6 +161,10 @@ const AfterCommitSince = 18
 // is there.
 const EffectsSince = 18
 
+// StillHeldSince is the version of a holder's fold from which on a supervisor allows only what is
+// still held: an action that was undone before its forward was called is not called any more.
+const StillHeldSince = 18
+
 // PartsSince is the version of a holder's fold from which on a child plan that its parent has let go
 // is no part of what the parent is a part of.
 const PartsSince = 18

@@ -148,9 +148,10 @@ func TestAFlippedBitInTheStreamIsFoundBeforeAnyDispatchAndRepairedFromTheTiles(t
 	crashed := copied(t, base.dir)
 	base.stopServer()
 	full := begun(120_000, 8) // of a stream with so small a bound, a block is full at 32 kB
-	if block, err := os.ReadFile(full.blocks()[0]); err != nil || !compressed(block) {
-		t.Fatalf("the first block is not compressed: %v", err)
-	}
+	full.eventually("the server has compressed the first block", func() bool {
+		block, err := os.ReadFile(full.blocks()[0])
+		return err == nil && compressed(block)
+	})
 	full.stopServer()
 	places, found := flips(t), map[string]int{}
 	for i := range places {

@@ -159,6 +159,8 @@ var clauseCases = []struct {
 	{"I6.part", partAsked(ledger.StateOpen), func(s *scene) { s.a.undo = compensated }},
 	{"I15.busy", undoAsked, child(ledger.StateUnwinding)},
 	{"I20.window", undoAsked, func(s *scene) { s.a.closesNs, s.l.book.now = 5, 5 }},
+	{"I36.allowed", allows, func(s *scene) { s.a.undo = skipped }},
+	{"I36.allowed", allows, func(s *scene) { s.a.undo = owed }},
 	{"I5.reached", judgesCommitted, func(s *scene) { s.p.undoneAs = "p~1" }},
 	{"I15.reached", judgesCommitted, child(ledger.StateUnwinding)},
 	{"I20.reached", judgesCommitted, func(s *scene) { s.a.closesNs, s.l.book.now = 5, 5 }},

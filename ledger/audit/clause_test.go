@@ -192,6 +192,13 @@ func judgesCommitted(s *scene) {
 	s.b.undo, s.l.book.rules = held, ledger.ReachesSince
 }
 
+// allows is a supervisor who allows what waits for that.
+func allows(s *scene) {
+	s.says(ledger.ClassVerdict, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_VerdictGiven{
+		VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW}}})
+	s.a.forward.Review, s.a.outcome, s.l.book.rules = true, unheardOf, ledger.StillHeldSince
+}
+
 // partAsked is an operator who wants action a undone, and what came after it.
 func partAsked(phase string) func(*scene) {
 	return func(s *scene) {

@@ -188,6 +188,13 @@ func (c *claim) insideWindows(p *plan, to back) judgement {
 
 // reachClauses say when a verdict counts on an action of a committed plan, which is undone for it.
 var reachClauses = []clause{
+	{"I36.allowed", "A supervisor allows what is still held, if its forward waits for that.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetVerdictGiven(), c.a
+			waits := k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && a.forward.GetReview() &&
+				a.outcome == unheardOf && c.b.rules >= ledger.StillHeldSince
+			return unless(!waits || a.undo == held, "action %s is %s", a.id, a.undo)
+		}},
 	forVerdict("I5.reached", "For a verdict a committed plan is undone once.",
 		func(c *claim, root *plan, _ back) judgement { return undoneOnce(root) }),
 	forVerdict("I15.reached",

@@ -178,6 +178,8 @@ var catalogue = []mutant{
 	{"a retraction wakes no lease", "executor/fact.go",
 		"s.factChanged(key, s.memory.Retract(key, row, s.e.Address, s.meta.TimeNs))",
 		"_ = s.memory.Retract(key, row, s.e.Address, s.meta.TimeNs)"},
+	{"what was undone is allowed", "executor/apply_people.go",
+		"if why := s.notCalled(a, k); why != \"\" {", "if why := s.notCalled(a, k); why == \"-\" {"},
 	{"a verdict wakes no lease", "executor/apply_people.go",
 		"a.reconsider()\n\t\ta.evaluateAction(s.e.Address)", "_ = a.evaluateAction"},
 	{"the depth of a cascade is not counted", "executor/cascade.go",
