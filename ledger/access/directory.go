@@ -30,6 +30,8 @@ type Directory struct {
 	byKey   map[string]User
 	stamp   fileStamp
 	changed chan struct{} // closed at the next change; nil: no one waits for it
+
+	used uses
 }
 
 // fileStamp tells whether a file is another one than the one that was read.
@@ -47,6 +49,7 @@ type usersFile struct {
 // *ledger.Refused where the file has what no user can be, or others may write it.
 func OpenDirectory(path string) (*Directory, error) {
 	d := &Directory{path: path}
+	d.used.read(d.usedPath())
 	_, err := d.Refresh()
 	return d, err
 }

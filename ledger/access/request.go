@@ -19,6 +19,8 @@ type Request struct {
 // Answer answers a Request. No answer has a secret: a key is made where its seed is kept.
 type Answer struct {
 	Users []User `json:"users,omitempty"` // all of them, or the one that was added or changed
+	// Used is when users were last seen to use their keys, by ID and to the minute.
+	Used map[string]time.Time `json:"used,omitempty"`
 	// Servers and CA are what the credentials of a user need beside its seed.
 	Servers string `json:"server,omitempty"`
 	CA      string `json:"ca,omitempty"`
@@ -66,7 +68,7 @@ func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 		if _, err := d.Refresh(); err != nil {
 			answer.Stale = err.Error()
 		}
-		answer.Users = d.Users()
+		answer.Users, answer.Used = d.Users(), d.LastUses()
 		return answer
 	default:
 		err = ledger.Refuse("verb", verb+" is none", "user.add, user.ls, user.rotate or user.rm")

@@ -84,5 +84,6 @@ func (d *Directory) Authenticate(token string, now time.Time) (User, error) {
 	if err != nil || public.Verify(signed(claims), signature) != nil {
 		return User{}, ErrToken
 	}
+	d.used.note(u.Key, now)
 	return u, nil
 }
