@@ -208,7 +208,7 @@ func (d *Directory) Rotate(tenant, name, key string, expires time.Time) (u User,
 			return nil, ledger.Refuse("key", "a user has it", "a new key")
 		}
 		u = users[i]
-		u.Key = key
+		u.Key, u.Revoked = key, nil // all tokens of the key before are refused
 		if !expires.IsZero() {
 			u.Expires = expires
 		}

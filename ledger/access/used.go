@@ -17,15 +17,17 @@ const usedEvery = time.Minute
 // uses are when keys were last used, beside the file of users: nothing is decided by them, so a
 // file that is lost or damaged is one that knows nothing.
 type uses struct {
-	mu    sync.Mutex
-	at    map[string]time.Time // by key
-	dirty bool                 // the file lacks some of them
-	saved time.Time            // when it was written last
+	mu     sync.Mutex
+	at     map[string]time.Time // by key
+	tokens map[string][]Token   // by the key that has signed them; at most tokensMax of each
+	dirty  bool                 // the file lacks some of them
+	saved  time.Time            // when it was written last
 }
 
 // usedFile is what the file has.
 type usedFile struct {
-	Used map[string]time.Time `json:"used"`
+	Used   map[string]time.Time `json:"used"`
+	Tokens map[string][]Token   `json:"tokens,omitempty"`
 }
 
 func (d *Directory) usedPath() string { return d.path + ".used" }
@@ -33,7 +35,7 @@ func (d *Directory) usedPath() string { return d.path + ".used" }
 func (s *uses) read(path string) {
 	var file usedFile
 	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &file) == nil {
-		s.at = file.Used
+		s.at, s.tokens = file.Used, file.Tokens
 	}
 }
 
@@ -110,7 +112,8 @@ func (s *uses) text(users []User, now time.Time) ([]byte, error) {
 		known[u.Key] = true
 	}
 	maps.DeleteFunc(s.at, func(key string, _ time.Time) bool { return !known[key] })
+	maps.DeleteFunc(s.tokens, func(key string, _ []Token) bool { return !known[key] })
 	s.dirty, s.saved = false, now
-	text, err := json.Marshal(usedFile{s.at})
+	text, err := json.Marshal(usedFile{s.at, s.tokens})
 	return append(text, '\n'), err
 }

@@ -36,7 +36,7 @@ elsewhere: 'user export' writes their configuration.`,
   sagenbaum user ls
   sagenbaum user rm coder`,
 	}, newAdd(s, f), newLs(s, f), newShow(s, f), newRotate(s, f), newRm(s, f), newExport(s, f),
-		newToken(s), newCallout(s))
+		newToken(s, f), newCallout(s))
 	group.PersistentFlags().StringVar(&f.file, "file", "",
 		"`FILE` of users for servers that run elsewhere, instead of those of the embedded server")
 	group.PersistentFlags().StringVar(&f.operator, "operator", "",
@@ -78,7 +78,8 @@ func (p *place) ask(ctx context.Context, s *cli.Settings, verb string,
 // unsure says of a change without an answer that it may have been made.
 func unsure(verb string, err error) error {
 	var f *cli.Failure
-	if verb == api.UserLs || !errors.As(err, &f) || f.Code != cli.ExitNoServer {
+	if verb == api.UserLs || verb == api.UserTokens || !errors.As(err, &f) ||
+		f.Code != cli.ExitNoServer {
 		return err
 	}
 	return cli.Fail(f.Code, "sagenbaum user ls shows whether it was done; whose new key is lost gets "+
