@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
@@ -139,9 +138,11 @@ func (d *Directory) Tokens(tenant, name string) ([]Token, error) {
 			all[i].Revoked = r.At
 		}
 	}
-	slices.SortFunc(all, func(a, b Token) int {
-		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.ID, b.ID))
-	})
+	for i := range all { // they are few
+		for j := i; j > 0 && all[j].Used.After(all[j-1].Used); j-- {
+			all[j], all[j-1] = all[j-1], all[j]
+		}
+	}
 	return all, nil
 }
 

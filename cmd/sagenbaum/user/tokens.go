@@ -13,40 +13,47 @@ import (
 )
 
 func newTokenLs(s *cli.Settings, p *place) *cobra.Command {
-	return cli.List[access.Token]{
-		Command: &cobra.Command{
-			Use:   "ls NAME",
-			Short: "List the tokens of a user that were shown to the server, and those that are revoked",
-			Long: `List the tokens of a user that were shown to the server, and those that are revoked.
+	return &cobra.Command{
+		Use:   "ls NAME",
+		Short: "List the tokens of a user that were shown to the server, and those that are revoked",
+		Long: `List the tokens of a user that were shown to the server, and those that are revoked.
 Of a user with very many, those that were used last are told. A token that no one
 has used yet is known to no server.`,
-			Example: "  sagenbaum user token ls coder",
-			Args:    cli.Exactly("NAME"),
-		},
-		Offline: true, Name: "token", Filter: `token.id == "4zq7k2mdx5rwtb3e"`, Doing: "list tokens",
-		Ask: func(in cli.Listing) ([]access.Token, string, error) {
-			u, err := p.find(in.Ctx, s, in.Args[0])
+		Example: "  sagenbaum user token ls coder",
+		Args:    cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u, err := p.find(cmd.Context(), s, args[0])
 			if err != nil {
-				return nil, "", err
+				return err
 			}
-			a, err := p.ask(in.Ctx, s, api.UserTokens, access.Request{User: u})
-			return a.Tokens, "", err
-		},
-		Data:  func(all []access.Token, _ string) any { return map[string]any{"tokens": all} },
-		Empty: "no token of this user was shown to the server",
-		Table: cli.Table{Head: []string{"TOKEN", "MADE", "EXPIRES", "USED", "REVOKED"}},
-		Row: func(t *cli.Table, token access.Token) {
-			expires := instantText(token.Expires)
-			switch {
-			case token.Expires.IsZero():
-				expires = "with the user"
-			case !time.Now().Before(token.Expires):
-				expires = "expired"
+			a, err := p.ask(cmd.Context(), s, api.UserTokens, access.Request{User: u})
+			if err != nil {
+				return err
 			}
-			t.Add(token.ID, instantText(token.Made), expires, instantText(token.Used),
-				instantText(token.Revoked))
+			tokens := append([]access.Token{}, a.Tokens...) // an empty list is []
+			return s.Print(cmd, map[string]any{"tokens": tokens}, func() { writeTokens(cmd, tokens) })
 		},
-	}.New(s)
+	}
+}
+
+func writeTokens(cmd *cobra.Command, tokens []access.Token) {
+	if len(tokens) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no token of this user was shown to the server")
+		return
+	}
+	t := cli.Table{Head: []string{"TOKEN", "MADE", "EXPIRES", "USED", "REVOKED"}}
+	for _, token := range tokens {
+		expires := instantText(token.Expires)
+		switch {
+		case token.Expires.IsZero():
+			expires = "with the user"
+		case !time.Now().Before(token.Expires):
+			expires = "expired"
+		}
+		t.Add(token.ID, instantText(token.Made), expires, instantText(token.Used),
+			instantText(token.Revoked))
+	}
+	t.Write(cmd.OutOrStdout())
 }
 
 func instantText(at time.Time) string {
