@@ -226,7 +226,7 @@ func TestOnlyWhatIsStillHeldIsAllowed(t *testing.T) {
 		{"open b:own b+ d:review d=late fact:b=1 turn !judge:d=allow", "unwinding: b=owed d=dispatched []"},
 		{"open b:own b+ d:review fact:b=1 turn !judge:d=allow d- turn",
 			"open: b=compensated d=compensated [d b]"},
-		{"open b b+ d:review fail !judge:d=allow", ""},
+		{"open b b+ d:review d=late fail turn !judge:d=allow", ""},
 		// As ever: what is held, what has run, and a word against it.
 		{"open d:review judge:d=allow d+", "open: d=held []"},
 		{"open b:own b+ d:review judge:d=allow d+ fact:b=1 turn judge:d=allow", "open: b=compensated d=compensated [d b]"},

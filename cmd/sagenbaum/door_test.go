@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger/access"
@@ -104,5 +105,45 @@ func TestAnAgentOfAnotherLanguageOutlivesAKillOfItsHost(t *testing.T) {
 	if c, err := access.ReadCredentials(file); err != nil || len(token.Stdout) < 100 || c.Token == token.Stdout {
 		t.Errorf("user token says %q: %v", token.Stdout, err)
 	}
+	oneTokenEnds(t, s, file, strings.TrimSpace(token.Stdout),
+		strings.TrimPrefix(strings.TrimSpace(token.Stderr), "token "))
 	s.End(t)
+}
+
+// oneTokenEnds revokes a token of the user tripper by its id, and no other.
+func oneTokenEnds(t *testing.T, s *cmdtest.Served, file, token, id string) {
+	t.Helper()
+	c, err := access.ReadCredentials(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(token string) string {
+		c.Token = token
+		text, err := c.Format()
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(t.TempDir(), "with.creds")
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	s.Ask(t, "default", "user", "token", "revoke", "tripper", "x").Wants(t, "no id", cli.ExitFailed,
+		"is no id of a token", "user token ls tripper")
+	s.Ask(t, "default", "user", "token", "revoke", "tripper", id).Wants(t, "an id that no one has shown",
+		cli.ExitFailed, "was shown", "--unseen")
+	s.Ask(t, "default", "user", "token", "revoke", "other", id).Wants(t, "no user", cli.ExitFailed,
+		"there is no user")
+	if status, a := askDoor(t, with(token), "plan.get", `{"plan":"p1"}`); status != http.StatusOK {
+		t.Fatalf("%d %v", status, a)
+	}
+	s.Ask(t, "default", "user", "token", "ls", "tripper").Wants(t, "ls", cli.ExitGood, id)
+	s.Ask(t, "default", "user", "token", "revoke", "tripper", id).Wants(t, "revoke", cli.ExitGood, "revoked")
+	if status, a := askDoor(t, with(token), "plan.get", `{"plan":"p1"}`); status != http.StatusUnauthorized {
+		t.Errorf("a revoked token: %d %v", status, a)
+	}
+	if status, a := askDoor(t, file, "plan.get", `{"plan":"p1"}`); status != http.StatusOK {
+		t.Errorf("another token of the same user: %d %v", status, a)
+	}
 }

@@ -74,6 +74,69 @@ func TestWhatWaitsEndsWithItsUser(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsEndsWithItsToken: one token is revoked by its id, and what waits with it ends without
+// a pulse; what waits with another token of the same user goes on.
+func TestWhatWaitsEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	creds, err := access.ReadCredentials(l.users.File("tripper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaked, err := creds.Sign(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan struct{}, 100)
+	l.web = door.NewWeb(door.WebConfig{Users: judging{l.users.Directory, func(token string) (access.User, error) {
+		u, err := l.users.Authenticate(token, time.Now())
+		came <- struct{}{}
+		return u, err
+	}}})
+	t.Cleanup(l.web.Close)
+	l.web.Pulse(1000 * time.Hour)
+	defer l.web.Attach(l.door)()
+	l.http.Config.Handler = l.web.Handler()
+	open := func(token string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			l.http.URL+"/v1/default/tripper/plans/p/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		stream, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stream.Body.Close() })
+		<-came
+		return stream
+	}
+	ends, stays := open(leaked), open(creds.Token)
+	ended := make(chan error, 1)
+	go func() { // ends with the stream, or with the test
+		_, err := io.Copy(io.Discard, stays.Body)
+		ended <- err
+	}()
+	if _, err := l.users.Revoke(tenant, "tripper", creds.TokenID(leaked), false, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, ends.Body); err != nil {
+		t.Errorf("the stream: %v", err)
+	}
+	path := "/v1/" + tenant + "/tripper/plan.get"
+	if status, body := l.send(leaked, path, "application/json", `{"plan":"p"}`); status != http.StatusUnauthorized {
+		t.Errorf("a revoked token: %d %v", status, body)
+	}
+	l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)
+	select {
+	case err := <-ended:
+		t.Errorf("what waits with another token has ended: %v", err)
+	default:
+	}
+}
+
 // TestWhoShowsTooManyTokensIsSlowedDown, with one line in the log that counts them; a good token
 // from the same address is let in, and another address has tries of its own.
 func TestWhoShowsTooManyTokensIsSlowedDown(t *testing.T) {

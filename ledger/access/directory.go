@@ -30,6 +30,8 @@ type Directory struct {
 	byKey   map[string]User
 	stamp   fileStamp
 	changed chan struct{} // closed at the next change; nil: no one waits for it
+
+	used uses
 }
 
 // fileStamp tells whether a file is another one than the one that was read.
@@ -47,6 +49,7 @@ type usersFile struct {
 // *ledger.Refused where the file has what no user can be, or others may write it.
 func OpenDirectory(path string) (*Directory, error) {
 	d := &Directory{path: path}
+	d.used.read(d.usedPath())
 	_, err := d.Refresh()
 	return d, err
 }
@@ -205,7 +208,7 @@ func (d *Directory) Rotate(tenant, name, key string, expires time.Time) (u User,
 			return nil, ledger.Refuse("key", "a user has it", "a new key")
 		}
 		u = users[i]
-		u.Key = key
+		u.Key, u.Revoked = key, nil // all tokens of the key before are refused
 		if !expires.IsZero() {
 			u.Expires = expires
 		}

@@ -125,7 +125,8 @@ func published() (all []string) {
 		all = append(all, "$JS.API."+call)
 	}
 	return append(all, "server.user.add", "server.user.ls",
-		"server.user.rotate", "server.user.rm", "server.tenant.ls", "server.tenant.erased", "server.tenant.show",
+		"server.user.rotate", "server.user.rm", "server.user.tokens",
+		"server.user.revoke", "server.tenant.ls", "server.tenant.erased", "server.tenant.show",
 		"server.tenant.add", "server.tenant.limits", "server.tenant.suspend", "server.tenant.resume",
 		"_INBOX.a1.x", "_INBOX.other.x", "_R_.x",
 		"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.JSZ",

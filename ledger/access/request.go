@@ -11,14 +11,20 @@ import (
 )
 
 // Request is what is asked about users on api.ServerSubject: user.add takes all of User,
-// user.rotate its Tenant, Name, Key and Expires, user.rm its Tenant and Name, user.ls nothing.
+// user.rotate its Tenant, Name, Key and Expires, user.rm its Tenant and Name, user.ls nothing,
+// user.tokens its Tenant and Name, and user.revoke Token and Unseen beside these.
 type Request struct {
 	User
+	Token  string `json:"token,omitempty"`  // id of the token that is revoked
+	Unseen bool   `json:"unseen,omitempty"` // also if it was not shown to the server yet
 }
 
 // Answer answers a Request. No answer has a secret: a key is made where its seed is kept.
 type Answer struct {
-	Users []User `json:"users,omitempty"` // all of them, or the one that was added or changed
+	Users  []User  `json:"users,omitempty"`  // all of them, or the one that was added or changed
+	Tokens []Token `json:"tokens,omitempty"` // of one user
+	// Used is when users were last seen to use their keys, by ID and to the minute.
+	Used map[string]time.Time `json:"used,omitempty"`
 	// Servers and CA are what the credentials of a user need beside its seed.
 	Servers string `json:"server,omitempty"`
 	CA      string `json:"ca,omitempty"`
@@ -61,20 +67,43 @@ func (d *Directory) Serve(verb string, body []byte, tenants []string) Answer {
 		} else {
 			err = d.Remove(r.Tenant, r.Name)
 		}
+	case api.UserTokens, api.UserRevoke:
+		return d.serveTokens(verb, r, tenants)
 	case api.UserLs:
 		answer := Answer{}
 		if _, err := d.Refresh(); err != nil {
 			answer.Stale = err.Error()
 		}
-		answer.Users = d.Users()
+		answer.Users, answer.Used = d.Users(), d.LastUses()
 		return answer
 	default:
-		err = ledger.Refuse("verb", verb+" is none", "user.add, user.ls, user.rotate or user.rm")
+		err = ledger.Refuse("verb", verb+" is none", "user.add, user.ls, user.rotate, "+
+			"user.rm, user.tokens or user.revoke")
 	}
 	if err != nil {
 		return failed(err)
 	}
 	return Answer{Users: []User{r.User}}
+}
+
+// serveTokens carries out what is asked about the tokens of a user.
+func (d *Directory) serveTokens(verb string, r Request, tenants []string) Answer {
+	if tenants == nil { // no door asks this directory
+		return failed(ledger.Refuse("users", "they are those of servers that run elsewhere, which "+
+			"take no token", "the users of an embedded server"))
+	}
+	if verb == api.UserRevoke {
+		u, err := d.Revoke(r.Tenant, r.Name, r.Token, r.Unseen, time.Now())
+		if err != nil {
+			return failed(err)
+		}
+		return Answer{Users: []User{u}}
+	}
+	all, err := d.Tokens(r.Tenant, r.Name)
+	if err != nil {
+		return failed(err)
+	}
+	return Answer{Tokens: all}
 }
 
 // LocalUser is the name of the user that an embedded server makes at its first start.

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,13 +15,17 @@ import (
 )
 
 // A token is how a user shows over HTTP who it is: its tenant and name, signed with its key. The
-// server needs to keep nothing of it, and it ends with the user, with its key, and at its own
-// time. Whoever has it can do what the user may over HTTP, and nothing over NATS.
+// server needs to keep nothing of it, and it ends with the user, with its key, at its own time, and
+// when it is revoked by its id. Whoever has it can do what the user may over HTTP, and nothing over
+// NATS.
 
 // ErrToken means that a token is none, or is not good any more.
 var ErrToken = errors.New("the token is not good")
 
 const tokenPrefix = "sbt1_"
+
+// onceChars are the random characters of a token: 50 bits, among those of one user.
+const onceChars = 10
 
 // signed is what the signature of a token is made over. No server can have a client sign it as
 // its nonce: that is text.
@@ -31,6 +36,8 @@ type claimed struct {
 	Tenant  string `json:"t"`
 	Name    string `json:"n"`
 	Expires int64  `json:"x,omitempty"` // unix seconds; 0: with the user
+	Made    int64  `json:"m,omitempty"` // unix seconds; 0: an earlier version has made it
+	Once    string `json:"r,omitempty"` // random: no two tokens are one
 }
 
 // asksDoor reports whether the user may ask a door for anything.
@@ -48,7 +55,8 @@ func (c Credentials) Sign(expires time.Time) (string, error) {
 	if err != nil {
 		return "", ledger.Refuse("creds", "the seed is none: "+err.Error(), "a seed of a user")
 	}
-	said := claimed{Tenant: c.Tenant, Name: c.Name}
+	said := claimed{Tenant: c.Tenant, Name: c.Name, Made: time.Now().Unix(),
+		Once: rand.Text()[:onceChars]}
 	if !expires.IsZero() {
 		said.Expires = expires.Unix()
 	}
@@ -84,5 +92,22 @@ func (d *Directory) Authenticate(token string, now time.Time) (User, error) {
 	if err != nil || public.Verify(signed(claims), signature) != nil {
 		return User{}, ErrToken
 	}
+	id := tokenID(u.Key, claims)
+	if _, ended := u.revoked(id); ended {
+		return User{}, ErrToken
+	}
+	d.used.noteToken(u.Key, said.token(id), now)
 	return u, nil
+}
+
+// token is what is told of a token with these claims.
+func (c claimed) token(id string) Token {
+	t := Token{ID: id}
+	if c.Made != 0 {
+		t.Made = time.Unix(c.Made, 0).UTC()
+	}
+	if c.Expires != 0 {
+		t.Expires = time.Unix(c.Expires, 0).UTC()
+	}
+	return t
 }

@@ -83,6 +83,8 @@ type User struct {
 	// Expires is when the user is refused and its connections are closed; zero: never.
 	Expires time.Time `json:"expires,omitzero"`
 	Created time.Time `json:"created,omitzero"`
+	// Revoked are tokens of Key that are refused; see Directory.Revoke.
+	Revoked []Revoked `json:"revoked_tokens,omitempty"`
 }
 
 // capabilitiesMax bounds the capabilities of one user.
@@ -115,6 +117,9 @@ func (u User) Check() error {
 	case u.Provision && u.Role != Host:
 		return ledger.Refuse("provision", "only hosts may be given the rights of a provisioner",
 			"role host, or role provisioner")
+	}
+	if err := u.checkRevoked(); err != nil {
+		return err
 	}
 	return u.checkCapabilities()
 }

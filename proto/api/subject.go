@@ -62,6 +62,8 @@ const (
 	UserLs     = "user.ls"
 	UserRotate = "user.rotate"
 	UserRm     = "user.rm"
+	UserTokens = "user.tokens"
+	UserRevoke = "user.revoke"
 )
 
 // NoticeSubject is where the holder tells an agent what became of its plan:

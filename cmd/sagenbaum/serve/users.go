@@ -315,7 +315,7 @@ func (v *serving) answerUsers(verb string, body []byte, log *slog.Logger) any {
 	if v.authority != nil {
 		done.CA = string(v.authority.PEM)
 	}
-	if verb != api.UserLs {
+	if verb != api.UserLs && verb != api.UserTokens {
 		log.Info("users", "verb", verb, "error", done.Error, "users", idsOf(done.Users))
 	}
 	return done

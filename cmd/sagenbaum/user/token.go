@@ -13,7 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-func newToken(s *cli.Settings) *cobra.Command {
+func newToken(s *cli.Settings, p *place) *cobra.Command {
 	expires := ""
 	cmd := &cobra.Command{
 		Use:   "token",
@@ -22,9 +22,12 @@ func newToken(s *cli.Settings) *cobra.Command {
 here with the key of the user, and no server is asked or told. It ends with the
 user, with its key, and at its own time; whoever has it can do over HTTP what the
 user may. The credentials of an agent, a source or a supervisor have one already,
-which ends with the user.`,
-		Example: "  sagenbaum user token --creds coder.creds --expires 12h",
-		Args:    cli.Exactly(),
+which ends with the user. The id of the token, which is no secret, is printed to
+stderr: 'user token revoke' ends that one token.`,
+		Example: `  sagenbaum user token --creds coder.creds --expires 12h
+  sagenbaum user token ls coder
+  sagenbaum user token revoke coder 4zq7k2mdx5rwtb3e`,
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			until, err := expiry(expires, time.Now())
 			if err != nil {
@@ -50,9 +53,13 @@ which ends with the user.`,
 			if err == nil {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
 			}
+			if err == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "  token %s\n", creds.TokenID(token))
+			}
 			return err
 		},
 	}
+	cmd.AddCommand(newTokenLs(s, p), newTokenRevoke(s, p))
 	cmd.Flags().StringVar(&expires, "expires", "", "`TIME` after which the token is refused: 90d, "+
 		"12h, or a date; default with the user")
 	return cmd

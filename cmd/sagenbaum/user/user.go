@@ -36,7 +36,7 @@ elsewhere: 'user export' writes their configuration.`,
   sagenbaum user ls
   sagenbaum user rm coder`,
 	}, newAdd(s, f), newLs(s, f), newShow(s, f), newRotate(s, f), newRm(s, f), newExport(s, f),
-		newToken(s), newCallout(s))
+		newToken(s, f), newCallout(s))
 	group.PersistentFlags().StringVar(&f.file, "file", "",
 		"`FILE` of users for servers that run elsewhere, instead of those of the embedded server")
 	group.PersistentFlags().StringVar(&f.operator, "operator", "",
@@ -78,7 +78,8 @@ func (p *place) ask(ctx context.Context, s *cli.Settings, verb string,
 // unsure says of a change without an answer that it may have been made.
 func unsure(verb string, err error) error {
 	var f *cli.Failure
-	if verb == api.UserLs || !errors.As(err, &f) || f.Code != cli.ExitNoServer {
+	if verb == api.UserLs || verb == api.UserTokens || !errors.As(err, &f) ||
+		f.Code != cli.ExitNoServer {
 		return err
 	}
 	return cli.Fail(f.Code, "sagenbaum user ls shows whether it was done; whose new key is lost gets "+
@@ -252,15 +253,20 @@ func (d *describing) limits(cmd *cobra.Command) {
 // listed is a user as it is told.
 type listed struct {
 	access.User
-	Expired bool     `json:"expired"`
+	Expired bool `json:"expired"`
+	// LastUsed is when the server has last seen it use its key, to the minute; zero: not yet, or
+	// its server is another one.
+	LastUsed time.Time `json:"last_used,omitzero"`
+
 	Account string   `json:"account"`
 	Inbox   string   `json:"inbox"`
 	Publish []string `json:"publish,omitempty"`
 	Listen  []string `json:"subscribe,omitempty"`
 }
 
-func listing(u access.User) listed {
-	return listed{User: u, Expired: u.Expired(time.Now()), Account: u.Account(), Inbox: u.Inbox()}
+func listing(u access.User, used map[string]time.Time) listed {
+	return listed{User: u, Expired: u.Expired(time.Now()), LastUsed: used[u.ID()],
+		Account: u.Account(), Inbox: u.Inbox()}
 }
 
 func newLs(s *cli.Settings, p *place) *cobra.Command {
@@ -276,17 +282,17 @@ func newLs(s *cli.Settings, p *place) *cobra.Command {
 			a, err := p.ask(in.Ctx, s, api.UserLs, access.Request{})
 			stale = a.Stale
 			for _, u := range a.Users {
-				all = append(all, listing(u))
+				all = append(all, listing(u, a.Used))
 			}
 			return all, "", err
 		},
 		Data:  func(all []listed, _ string) any { return map[string]any{"users": all} },
 		Empty: "no users\n  next: sagenbaum user add NAME --role agent --out NAME.creds",
-		Table: cli.Table{Head: []string{"USER", "TENANT", "ROLE", "MAY", "EXPIRES"},
+		Table: cli.Table{Head: []string{"USER", "TENANT", "ROLE", "MAY", "EXPIRES", "USED"},
 			Elastic: []string{"MAY"}},
 		Row: func(t *cli.Table, u listed) {
 			t.Add(u.Name, tenantText(u.Tenant), string(u.Role), cli.Dash(rights(u.User)),
-				expiresText(u))
+				expiresText(u), usedText(u))
 		},
 		More: func([]listed) string {
 			if stale == "" {
@@ -332,23 +338,43 @@ func expiresText(u listed) string {
 	return render.DueText(u.Expires.UnixNano(), time.Now())
 }
 
+func usedText(u listed) string {
+	if u.LastUsed.IsZero() {
+		return "-"
+	}
+	return cli.Relative(u.LastUsed.UnixNano(), time.Now())
+}
+
 // find asks for one user.
 func (p *place) find(ctx context.Context, s *cli.Settings, name string) (access.User, error) {
+	u, _, err := p.look(ctx, s, name)
+	return u, err
+}
+
+// look is find, with all that the server has answered.
+func (p *place) look(ctx context.Context, s *cli.Settings, name string) (access.User,
+	access.Answer, error) {
 	a, err := p.ask(ctx, s, api.UserLs, access.Request{})
 	if err != nil {
-		return access.User{}, err
+		return access.User{}, a, err
 	}
+	u, err := choose(a.Users, s.Tenant, name)
+	return u, a, err
+}
+
+// choose is the user of a name in a tenant, or of all tenants where there is no other.
+func choose(users []access.User, tenant, name string) (access.User, error) {
 	var elsewhere []string
-	for _, u := range a.Users {
+	for _, u := range users {
 		switch {
-		case u.Name == name && u.Tenant == s.Tenant:
+		case u.Name == name && u.Tenant == tenant:
 			return u, nil
 		case u.Name == name:
 			elsewhere = append(elsewhere, u.Tenant)
 		}
 	}
 	if len(elsewhere) == 1 && elsewhere[0] == access.AllTenants {
-		for _, u := range a.Users {
+		for _, u := range users {
 			if u.Name == name {
 				return u, nil
 			}
@@ -358,8 +384,8 @@ func (p *place) find(ctx context.Context, s *cli.Settings, name string) (access.
 	if len(elsewhere) > 0 {
 		hint = "--tenant " + strings.Join(elsewhere, " or ")
 	}
-	return access.User{}, cli.Fail(cli.ExitFailed, hint, "there is no user %.80q of tenant %s", name,
-		s.Tenant)
+	return access.User{}, cli.Fail(cli.ExitFailed, hint, "there is no user %.80q of tenant %.80s",
+		name, tenant)
 }
 
 func newShow(s *cli.Settings, p *place) *cobra.Command {
@@ -369,18 +395,18 @@ func newShow(s *cli.Settings, p *place) *cobra.Command {
 		Example: "  sagenbaum user show coder",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			u, err := p.find(cmd.Context(), s, args[0])
+			u, a, err := p.look(cmd.Context(), s, args[0])
 			if err != nil {
 				return err
 			}
-			v, may := listing(u), u.Permissions()
+			v, may := listing(u, a.Used), u.Permissions()
 			v.Publish, v.Listen = may.Publish, may.Subscribe
 			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), v)
 			}
 			lines := [][2]string{{"user", u.Name}, {"role", string(u.Role)},
 				{"tenant", tenantText(u.Tenant)}, {"may", rights(u)}, {"expires", expiresText(v)},
-				{"key", u.Key}, {"account", v.Account}, {"inbox", v.Inbox}}
+				{"used", usedText(v)}, {"key", u.Key}, {"account", v.Account}, {"inbox", v.Inbox}}
 			for _, subject := range may.Publish {
 				lines = append(lines, [2]string{"publish", subject})
 			}

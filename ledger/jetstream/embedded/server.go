@@ -128,6 +128,7 @@ func Start(cfg Config) (*Server, error) {
 	s.stop = sync.OnceFunc(func() {
 		if s.gate != nil {
 			close(s.gate.stop)
+			<-s.gate.ended
 		}
 		s.natsd.Shutdown()
 		s.natsd.WaitForShutdown()

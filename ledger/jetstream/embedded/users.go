@@ -35,13 +35,14 @@ type gate struct {
 	mu       sync.Mutex
 	admitted map[string]access.User // by key; what they were when the first of them came in
 	stop     chan struct{}          // closed: sweep ends
+	ended    chan struct{}          // closed when sweep has ended
 }
 
 func newGate(cfg Config) *gate {
 	return &gate{users: cfg.Users, log: cfg.Logger, user: "sagenbaum-" + rand.Text(),
 		password: rand.Text(), tenant: cfg.Tenant, connections: cfg.Connections, erased: cfg.Erased,
 		admitted: map[string]access.User{},
-		stop:     make(chan struct{})}
+		stop:     make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Check implements natsd.Authentication.
@@ -80,6 +81,7 @@ func (g *gate) Check(c natsd.ClientAuthentication) bool {
 	if _, in := g.admitted[u.Key]; !in { // otherwise sweep still has to look at those who are in
 		g.admitted[u.Key] = u
 	}
+	g.users.NoteUse(u.Key, time.Now())
 	p := u.Permissions()
 	c.RegisterUser(&natsd.User{
 		Username: u.ID(), Account: account, ConnectionDeadline: u.Expires,
@@ -245,15 +247,46 @@ const SweepEvery = 300 * time.Millisecond
 // sweep closes the connections of users that are not what they were when they came in, until
 // stop is closed: what was removed, or has another key or other rights.
 func (g *gate) sweep() {
+	defer close(g.ended)
 	said := "" // what was wrong with the file of users when the log was told; empty: nothing is
+	noted := time.Now()
 	for {
 		select {
 		case <-g.stop:
+			g.noteUses(time.Time{})
 			return
 		case <-time.After(SweepEvery):
 		}
 		said = g.refresh(said)
 		g.compare()
+		if now := time.Now(); now.Sub(noted) >= usesEvery {
+			noted = now
+			g.noteUses(now)
+		}
+	}
+}
+
+// usesEvery is how often it is kept who has used a connection.
+const usesEvery = time.Minute
+
+// noteUses keeps when each user who is connected was last heard, and writes it with what else was
+// noted. A connection that only answers the server's pings is not used. now is zero at the end.
+func (g *gate) noteUses(now time.Time) {
+	g.mu.Lock()
+	anyone := len(g.admitted) > 0
+	g.mu.Unlock()
+	if anyone {
+		all, err := g.natsd.Connz(&natsd.ConnzOptions{Username: true, Limit: connectionsMax})
+		if err != nil {
+			g.log.Warn("cannot find who is connected", "error", err)
+			return
+		}
+		for _, c := range all.Conns {
+			g.users.NoteUse(c.AuthorizedUser, c.LastActivity)
+		}
+	}
+	if err := g.users.SaveUses(now); err != nil {
+		g.log.Warn("cannot keep when users were last seen", "error", err)
 	}
 }
 

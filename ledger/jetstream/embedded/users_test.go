@@ -339,3 +339,25 @@ func TestADamagedFileOfUsersIsLoggedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Who has connected is known as having used its key, also after the server has ended and another
+// has read its file; who has not is not.
+func TestAServerKeepsWhoHasUsedItsKey(t *testing.T) {
+	users := testenv.Users(t, access.User{Name: "a", Role: access.Source, Tenant: "t"},
+		access.User{Name: "idle", Role: access.Source, Tenant: "t"})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
+	before := time.Now().Truncate(time.Second)
+	conn, err := nats.Connect(server.URL(), users.As("a")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	server.Close()
+	again, err := access.OpenDirectory(filepath.Join(filepath.Dir(users.File("a")), "users"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := again.LastUses(); len(got) != 1 || got["t.a"].Before(before) {
+		t.Errorf("%v, not since %v", got, before)
+	}
+}
