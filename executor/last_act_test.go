@@ -70,6 +70,13 @@ func TestALastActOfAChildLetsItsParentGo(t *testing.T) {
 			"quarantined: a=compensated plan:q=quarantined [x a]", "quarantined: x=compensated y=quarantined"},
 		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/commit fail turn q/resolve:y turn",
 			"resolved: a=compensated plan:q=resolved [x a]", "resolved: x=compensated y=resolved"},
+		// What the entry of one child lets go is that of another, which waits for its owner already.
+		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/fail turn r/open^ r/u r/u+ r/v:irr r/v+ r/fail turn fail turn",
+			"quarantined: a=owed plan:q=quarantined plan:r=quarantined [x u]", "quarantined: x=compensated y=quarantined"},
+		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/fail turn r/open^ r/u r/u+ r/v:irr r/v+ r/commit fail turn",
+			"quarantined: a=owed plan:q=quarantined plan:r=quarantined [x u]", "quarantined: x=compensated y=quarantined"},
+		{"open a a+ q/open^ q/y:irr q/y+ q/fail turn r/open^ r/u r/u+ r/v:irr r/v+ r/fail turn fail turn",
+			"quarantined: a=owed plan:q=quarantined plan:r=quarantined [u]", "quarantined: y=quarantined"},
 	} {
 		s := newSchedule(t)
 		s.play(c.setup)

@@ -356,10 +356,10 @@ func entryQuarantined(a *action) {
 	c, parent := a.plan.s.plan(a.fixed.Child).row, a.plan.row
 	a.row.LetsGo = parent.LastGoes && !a.row.UndoneAfter && !c.Rewinding && !orphaned(c) &&
 		c.LetGo == c.Unsettled
-	a.move(rowspb.Undo_UNDO_QUARANTINED)
 	if a.row.LetsGo && c.Compensated+c.Resolved > 0 {
-		undoneNow(a)
+		undoneNow(a) // first: what it lets go may be an entry that goes to its owner at once
 	}
+	a.move(rowspb.Undo_UNDO_QUARANTINED)
 }
 
 // reachOwner counts an action that becomes its owner's, and leaveOwner one that is it no more.
