@@ -247,6 +247,7 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 	}
 	switch plan.OnUndoFailure {
 	case HaltUnlessLast:
+		opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 	case ContinueOnUndoFailure:
 		opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	case HaltOnUndoFailure:

@@ -85,7 +85,7 @@ func TestC1EachKindOfFailure(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
 			s := newScript(t)
-			s.play("open:halt a a+ y<a y+")
+			s.play("open a a+ y<a y+")
 			s.failing(f.marks)
 			s.play(f.happens)
 			preview := s.preview("p", "")

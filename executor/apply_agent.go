@@ -119,7 +119,7 @@ func (s *fold) openRefused() {
 	}
 	p := s.openPlan(&pb.PlanOpened{
 		Label: usableText(declared.Label), Owner: usableText(declared.Owner),
-		SecondApprover: declared.SecondApprover, OnUndoFailure: saidHalt(declared),
+		SecondApprover: declared.SecondApprover,
 	})
 	s.signal(p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, back{})
 }

@@ -277,6 +277,9 @@ func (s *fold) unwindStarted(p *plan, k *pb.UnwindStarted) Result {
 		if why := s.childDue(p, k.ParentPlan); why != "" {
 			return void("plan %s does not unwind with plan %s: %s", p.id, k.ParentPlan, why)
 		}
+		if p.row.Retired {
+			takeBack(p)
+		}
 		p.row.Rewinding, p.row.Target, p.row.FromAction = false, 0, ""
 		p.row.Firing = s.plan(k.ParentPlan).row.Firing
 		if p.row.Reason == "" {

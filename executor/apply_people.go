@@ -266,6 +266,8 @@ func (s *fold) applyVerdict() Result {
 		a.watch()
 		a.reconsider()
 		a.evaluateAction(s.e.Address)
+	case p.row.HeldOn > 0: // what is held after the commit may read it
+		a.evaluateAction(s.e.Address)
 	}
 	return effective
 }

@@ -188,7 +188,7 @@ func (s *fold) childDue(p *plan, parentID string) string {
 	switch {
 	case parent.row.Phase != rowspb.Phase_PHASE_UNWINDING || a.row.Undo != rowspb.Undo_UNDO_READY:
 		return "its turn has not come"
-	case !armed(p.row):
+	case !armed(p.row) && !mistaken(p):
 		return "it is " + stateName(p.row)
 	case !samePlace(s.e.Record.Cause, unwindCause(parent), s.e):
 		return "not for " + ledger.FormatAddress(s.e.Record.Cause)
@@ -197,12 +197,27 @@ func (s *fold) childDue(p *plan, parentID string) string {
 	}
 }
 
-// descendants calls each for every child plan below p, with its entry's plan
-// first, until it returns false.
+// mistaken reports whether a part of a plan that is being undone was given up with a plan that it
+// is no part of, as holders of before PartsSince did where a plan between the two was let go.
+func mistaken(p *plan) bool { return p.row.Retired && p.s.meta.HolderFold >= ledger.PartsSince }
+
+// takeBack has a part hold its set again that was given up by mistake.
+func takeBack(p *plan) {
+	p.row.Retired, p.row.EndedNs = false, 0
+	p.s.meta.Held += uint64(p.registrations())
+	p.touch()
+}
+
+// descendants calls each for every child plan below p that is still a part of it, with its entry's
+// plan first, until it returns false. To holders of before PartsSince a child that was let go was a
+// part, too.
 func (p *plan) descendants(each func(*plan) bool) bool {
 	s := p.s
 	for _, n := range p.row.Children {
 		c := s.plan(p.action(n).fixed.Child)
+		if c.row.ParentEntry != n && s.meta.HolderFold >= ledger.PartsSince {
+			continue
+		}
 		if !each(c) || !c.descendants(each) {
 			return false
 		}

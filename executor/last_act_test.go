@@ -6,6 +6,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -14,24 +15,24 @@ import (
 
 // lastActs are schedules of irreversible acts, at the end of their plan and before it.
 var lastActs = []struct{ name, setup, want string }{
-	{"an irreversible last act stops nothing", "open a a+ b b+ c:irr c+ fail turn",
+	{"an irreversible last act stops nothing", "open:last a a+ b b+ c:irr c+ fail turn",
 		"quarantined: a=compensated b=compensated c=quarantined [b a]"},
-	{"nor do several", "open a a+ b:irr b+ c:irr c+ fail turn",
+	{"nor do several", "open:last a a+ b:irr b+ c:irr c+ fail turn",
 		"quarantined: a=compensated b=quarantined c=quarantined [a]"},
-	{"nor one that only failed acts came after", "open a a+ b:irr b+ c c- fail turn",
+	{"nor one that only failed acts came after", "open:last a a+ b:irr b+ c c- fail turn",
 		"quarantined: a=compensated b=quarantined c=skipped [a]"},
-	{"one before others that are undone does", "open a a+ b:irr b+ c c+ d:irr d+ fail turn",
+	{"one before others that are undone does", "open:last a a+ b:irr b+ c c+ d:irr d+ fail turn",
 		"quarantined: a=owed b=quarantined c=compensated d=quarantined [c]"},
-	{"in another branch it stops nothing", "open a a+ b<a:irr b+ c<a c+ fail turn",
+	{"in another branch it stops nothing", "open:last a a+ b<a:irr b+ c<a c+ fail turn",
 		"quarantined: a=compensated b=quarantined c=compensated [c a]"},
-	{"what an earlier unwind has undone does not count", "open a a+ b:irr b+ save:s c c+ back:s turn fail turn",
+	{"what an earlier unwind has undone does not count", "open:last a a+ b:irr b+ save:s c c+ back:s turn fail turn",
 		"quarantined: a=compensated b=quarantined c=compensated [c a]"},
 	{"the last act of a plan that says halt", "open:halt a a+ b:irr b+ fail turn", "quarantined: a=owed b=quarantined []"},
-	{"an irreversible pivot", "open a a+ b:irr+pivot b+ fail turn", "quarantined: a=owed b=quarantined []"},
-	{"and its owner's answer", "open a a+ b:irr b+ fail turn resolve:b turn", "resolved: a=compensated b=resolved [a]"},
-	{"which comes first and says halt", "open:1 a a+ b:irr b+ a=late fail turn halt:b tell:a#1=done turn",
+	{"an irreversible pivot", "open:last a a+ b:irr+pivot b+ fail turn", "quarantined: a=owed b=quarantined []"},
+	{"and its owner's answer", "open:last a a+ b:irr b+ fail turn resolve:b turn", "resolved: a=compensated b=resolved [a]"},
+	{"which comes first and says halt", "open:last+1 a a+ b:irr b+ a=late fail turn halt:b tell:a#1=done turn",
 		"resolved: a=compensated b=resolved []"},
-	{"what joins after it is undone first", "open a a+ b:irr b+ a=late fail turn c c+ turn tell:a#1=done turn",
+	{"what joins after it is undone first", "open:last a a+ b:irr b+ a=late fail turn c c+ turn tell:a#1=done turn",
 		"quarantined: a=compensated b=quarantined c=compensated [c]"},
 }
 
@@ -51,32 +52,40 @@ func TestALastActStopsNothing(t *testing.T) {
 // TestALastActOfAChildLetsItsParentGo says what becomes of p and of its child q.
 func TestALastActOfAChildLetsItsParentGo(t *testing.T) {
 	for _, c := range []struct{ setup, p, q string }{
-		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/commit fail turn",
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit fail turn",
 			"quarantined: a=compensated plan:q=quarantined [x a]", "quarantined: x=compensated y=quarantined"},
 		// What was undone in the child came after what is irreversible in the parent.
-		{"open a a+ b:irr b+ q/open^ q/x q/x+ q/y:irr q/y+ q/commit fail turn",
+		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit fail turn",
 			"quarantined: a=owed b=quarantined plan:q=quarantined [x]", "quarantined: x=compensated y=quarantined"},
-		{"open a a+ b:irr b+ q/open^ q/y:irr q/y+ q/commit fail turn",
+		{"open:last a a+ b:irr b+ q/open:last^ q/y:irr q/y+ q/commit fail turn",
 			"quarantined: a=compensated b=quarantined plan:q=quarantined [a]", "quarantined: y=quarantined"},
 		// In the middle of the child, or with its word on it, it stops the parent.
-		{"open a a+ q/open^ q/x:irr q/x+ q/y q/y+ q/commit fail turn",
+		{"open:last a a+ q/open:last^ q/x:irr q/x+ q/y q/y+ q/commit fail turn",
 			"quarantined: a=owed plan:q=quarantined [y]", "quarantined: x=quarantined y=compensated"},
-		{"open a a+ q/open:halt^ q/y:irr q/y+ q/commit fail turn",
+		{"open:last a a+ q/open:halt^ q/y:irr q/y+ q/commit fail turn",
 			"quarantined: a=owed plan:q=quarantined []", "quarantined: y=quarantined"},
-		{"open a a+ q/open^ q/y:irr q/y+ q/commit b b+ fail turn",
+		{"open:last a a+ q/open:last^ q/y:irr q/y+ q/commit b b+ fail turn",
 			"quarantined: a=owed plan:q=quarantined b=compensated [b]", "quarantined: y=quarantined"},
 		// It waited for its owner before its parent unwound.
-		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/fail turn fail turn",
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/fail turn fail turn",
 			"quarantined: a=compensated plan:q=quarantined [x a]", "quarantined: x=compensated y=quarantined"},
-		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/commit fail turn q/resolve:y turn",
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit fail turn q/resolve:y turn",
 			"resolved: a=compensated plan:q=resolved [x a]", "resolved: x=compensated y=resolved"},
-		// What the entry of one child lets go is that of another, which waits for its owner already.
-		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/fail turn r/open^ r/u r/u+ r/v:irr r/v+ r/fail turn fail turn",
-			"quarantined: a=owed plan:q=quarantined plan:r=quarantined [x u]", "quarantined: x=compensated y=quarantined"},
-		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/fail turn r/open^ r/u r/u+ r/v:irr r/v+ r/commit fail turn",
-			"quarantined: a=owed plan:q=quarantined plan:r=quarantined [x u]", "quarantined: x=compensated y=quarantined"},
-		{"open a a+ q/open^ q/y:irr q/y+ q/fail turn r/open^ r/u r/u+ r/v:irr r/v+ r/fail turn fail turn",
-			"quarantined: a=owed plan:q=quarantined plan:r=quarantined [u]", "quarantined: y=quarantined"},
+		// Several children end before their parent does: the second entry to be its owner's stands on what
+		// the first has undone.
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/fail turn r/open:last^ r/u r/u+ r/v:irr r/v+ " +
+			"r/fail turn fail turn", "quarantined: a=owed plan:q=quarantined plan:r=quarantined [x u]",
+			"quarantined: x=compensated y=quarantined"},
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/fail turn r/open:last^ r/u r/u+ r/v:irr r/v+ " +
+			"r/commit fail turn", "quarantined: a=owed plan:q=quarantined plan:r=quarantined [x u]",
+			"quarantined: x=compensated y=quarantined"},
+		// A child that goes on itself stops its parent no more than one that does not.
+		{"open:last a a+ q/open:continue^ q/x q/x+ q/y:irr q/y+ q/commit fail turn",
+			"quarantined: a=compensated plan:q=quarantined [x a]", "quarantined: x=compensated y=quarantined"},
+		// What an earlier unwind of the child has undone does not count, as in one plan.
+		{"open:last a a+ b:irr b+ q/open:last^ q/save:s q/x q/x+ q/back:s turn q/y:irr q/y+ q/commit fail turn",
+			"quarantined: a=compensated b=quarantined plan:q=quarantined [x a]",
+			"quarantined: x=compensated y=quarantined"},
 	} {
 		s := newSchedule(t)
 		s.play(c.setup)
@@ -89,40 +98,49 @@ func TestALastActOfAChildLetsItsParentGo(t *testing.T) {
 	}
 }
 
-// TestALastActStopsWhatOpenedBefore: a plan goes by the holder under which it was opened.
-func TestALastActStopsWhatOpenedBefore(t *testing.T) {
-	for version, want := range map[uint32]string{
-		ledger.LastActSince - 1: "quarantined: a=owed b=quarantined []",
-		ledger.LastActSince:     "quarantined: a=compensated b=quarantined [a]",
-	} {
-		s := newSchedule(t)
-		s.underHolder(version)
-		s.play("open a a+ b:irr b+")
-		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
-			Term: 3, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}}))
-		s.play("fail turn")
-		if got := s.outcome(); got != want {
-			t.Errorf("opened under fold %d: %s, want %s", version, got, want)
-		}
+// TestAnEarlierHolderDoesNotKnowOfLastActs: it refuses a plan that says so, and lets those halt that
+// say nothing, also once a later one has taken over.
+func TestAnEarlierHolderDoesNotKnowOfLastActs(t *testing.T) {
+	s := newSchedule(t)
+	s.underHolder(ledger.LastActSince - 1)
+	s.play("!q/open:last open a a+ b:irr b+ r/open:continue r/q:irr")
+	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 3, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}}))
+	s.play("fail turn")
+	if got := s.outcome(); got != "quarantined: a=owed b=quarantined []" {
+		t.Error(got)
 	}
+	if got := s.show("q"); got.State != ledger.StateFailed || got.OnUndoFailure != "halt" {
+		t.Errorf("the plan that was refused: %+v", got)
+	}
+	s.wantRefolded()
 }
 
 // TestWhatAnUnwindStopsAtIsNamed before it begins.
 func TestWhatAnUnwindStopsAtIsNamed(t *testing.T) {
 	for _, c := range []struct{ setup, want string }{
-		{"open a a+ b:irr b+", ""},
-		{"open a a+ b:irr b+ c c-", ""},
-		{"open a:irr a+ b b+", ""},
-		{"open a a+ b:irr b+ c c+ d:irr d+", "b"},
+		{"open:last a a+ b:irr b+", ""},
+		{"open:last a a+ b:irr b+ c c-", ""},
+		{"open:last a:irr a+ b b+", ""},
+		{"open:last a a+ b:irr b+ c c+ d:irr d+", "b"},
 		{"open:halt a a+ b:irr b+", "b"},
 		{"open:continue a a+ b:irr b+ c c+", ""},
-		{"open a a+ b:irr+pivot b+", "b"},
-		{"open a a+ b:irr b? c c?", "b"},
-		{"open a a+ b:irr b+ save:s c c+ back:s turn", ""},
-		{"open a a+ q/open^ q/x q/x+ q/y:irr q/y+ q/z q/z+", "q/y"},
-		{"open a a+ b:irr b+ q/open^ q/x q/x+", "b"},
-		{"open a a+ b:irr b+ c c+ c=late fail turn", "b"},
-		{"open a a+ b:irr b+ c c+ fail turn", "b"},
+		{"open:last a a+ b:irr+pivot b+", "b"},
+		{"open:last a a+ b:irr b? c c?", "b"},
+		{"open:last a a+ b:irr b+ save:s c c+ back:s turn", ""},
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/z q/z+", "q/y"},
+		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+", "b"},
+		{"open:last a a+ b:irr b+ c c+ c=late fail turn", "b"},
+		{"open:last a a+ b:irr b+ c c+ fail turn", "b"},
+		{"open:halt a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit", "q/y"},
+		{"open:last a a+ q/open:continue^ q/x q/x+ q/y:irr q/y+ q/commit", ""},
+		{"open:last a a+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit b b+", "q/y"},
+		{"open:last a a+ q/open:last^ q/y:irr q/y+ q/commit b b+", "q/y"},
+		{"open:last a a+ q/open:last^ q/y:irr+pivot q/y+ q/commit", "q/y"},
+		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/commit", "b"},
+		{"open:last a a+ b:irr b+ q/open:last^ q/x q/x+ q/y:irr q/y+ q/fail turn", "b"},
+		{"open:last a a+ b:irr b+ c c+ commit turn", "b"},
+		{"open:last a a+ q/open:last^ q/x:irr q/x+ q/y q/y+ q/commit commit turn", "q/x"},
 	} {
 		s := newSchedule(t)
 		s.play(c.setup)
@@ -130,24 +148,31 @@ func TestWhatAnUnwindStopsAtIsNamed(t *testing.T) {
 		if got := strings.Join(shown.Stops, " "); err != nil || got != c.want {
 			t.Errorf("%s: stops at %q, want %q (%v)", c.setup, got, c.want, err)
 		}
+		if s.show("p").State == "committed" {
+			s.play("undo: turn")
+			continue
+		}
+		s.word("fail")
+		s.turn()
+		a := s.actionOf("p", "a")
+		if stops := len(shown.Stops) > 0; stops != (a.Row.Undo == rowspb.Undo_UNDO_OWED) && a.Row.Undo != rowspb.Undo_UNDO_QUARANTINED {
+			t.Errorf("%s: stops at %q, and then: %s", c.setup, shown.Stops, s.outcome())
+		}
 	}
 }
 
-// TestARefusedOpeningThatSaysHaltHalts: its plan is undone all the same, as it was declared.
-func TestARefusedOpeningThatSaysHaltHalts(t *testing.T) {
-	for said, want := range map[pb.OnUndoFailure]string{
-		pb.OnUndoFailure_ON_UNDO_FAILURE_HALT:        "quarantined: a=owed b=quarantined []",
-		pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED: "quarantined: a=compensated b=quarantined [a]",
-	} {
+// TestARefusedOpeningHalts: its plan is undone all the same, whatever it has said.
+func TestARefusedOpeningHalts(t *testing.T) {
+	for said := range pb.OnUndoFailure_name {
 		s := newSchedule(t)
 		open := opened(0)
-		open.GetPlanOpened().OnUndoFailure, open.GetPlanOpened().Concurrency = said, ledger.ConcurrencyMax+1
+		open.GetPlanOpened().OnUndoFailure, open.GetPlanOpened().Concurrency = pb.OnUndoFailure(said), ledger.ConcurrencyMax+1
 		if got := s.agent("p", open); got[0].Verdict != Refused {
 			t.Fatalf("an opening that asks for too much: %+v", got)
 		}
 		s.play("a a+ b:irr b+ turn")
-		if got := s.outcome(); got != want {
-			t.Errorf("%v: %s, want %s", said, got, want)
+		if got := s.outcome(); got != "quarantined: a=owed b=quarantined []" {
+			t.Errorf("%d: %s", said, got)
 		}
 	}
 }

@@ -331,16 +331,9 @@ func waitingSince(p *plan) string {
 // lastGoes reports whether the irreversible last act of a plan that opens now lets go what it
 // came after.
 func (s *State) lastGoes(declared *pb.PlanOpened) bool {
-	return s.meta.HolderFold >= ledger.LastActSince &&
-		declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED
-}
-
-// saidHalt keeps the word of a refused opening that its plan halts.
-func saidHalt(declared *pb.PlanOpened) (halt pb.OnUndoFailure) {
-	if declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
-		halt = declared.OnUndoFailure
-	}
-	return halt
+	said := declared.GetOnUndoFailure()
+	return s.meta.HolderFold >= ledger.LastActSince && (said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||
+		said == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)
 }
 
 // isLastAct reports whether an action that becomes its owner's lets go what it came after. A pivot
@@ -356,8 +349,8 @@ func entryQuarantined(a *action) {
 	c, parent := a.plan.s.plan(a.fixed.Child).row, a.plan.row
 	a.row.LetsGo = parent.LastGoes && !a.row.UndoneAfter && !c.Rewinding && !orphaned(c) &&
 		c.LetGo == c.Unsettled
-	if a.row.LetsGo && c.Compensated+c.Resolved > 0 {
-		undoneNow(a) // first: what it lets go may be an entry that goes to its owner at once
+	if a.row.LetsGo && c.UndoneNow > 0 {
+		undoneNow(a) // before what it lets go begins
 	}
 	a.move(rowspb.Undo_UNDO_QUARANTINED)
 }
@@ -383,7 +376,10 @@ func leaveOwner(a *action) {
 // of them.
 func undoneNow(a *action) {
 	p := a.plan
-	if !p.row.MayLetGo || !ordered(p.row) {
+	if !ordered(p.row) {
+		return
+	}
+	if p.row.UndoneNow++; !p.row.MayLetGo {
 		return
 	}
 	for left := []*action{a}; len(left) > 0; {

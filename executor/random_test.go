@@ -184,7 +184,7 @@ func randomWords(r *rand.Rand) []string {
 	opened := map[string]bool{}
 	opens := func(plan, under string) string {
 		opened[plan] = true
-		return plan + "open" + some("continue", "halt", "second", "accept", "2") + under
+		return plan + "open" + some("continue", "halt", "last", "last", "second", "accept", "2") + under
 	}
 	words := []string{opens("", "")}
 	minutes, saved, length := 0, 0, 8+r.IntN(40)

@@ -1,6 +1,9 @@
 package executor
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -262,56 +265,44 @@ func (r *rehearsal) answer(c call) {
 // stopsMax bounds the irreversible acts that Stops names.
 const stopsMax = 256
 
-// Stops names the irreversible acts of a plan at which an unwind of it, or of a part, stops until
-// their owner has answered, those of child plans as plan/action: what they came after waits. It
-// takes what is in doubt to be there.
-func (r *Reading) Stops(id, to, from string) []string {
-	s := compiling(r.s)
-	p := s.plan(id)
-	if p == nil {
-		return nil
-	}
-	part := back{to, from}
-	reached := p.reach(part, firstOf(p, part))
-	if p.row.Rewinding {
-		reached = p.reach(goesBack(p.row), p.row.Target+1)
-	}
-	names, _ := stopsOf(p, p, reached)
-	return names[:min(len(names), stopsMax)]
+// StopsAt names the irreversible acts of a plan that is being undone at which that stops until
+// their owner has answered, the latest first, those of child plans as plan/action: what they came
+// after waits.
+func (p *Plan) StopsAt() (names []string) {
+	eachStop(p.p, false, func(of *plan, a *action) bool {
+		name := a.fixed.Id
+		if of != p.p {
+			name = cmp.Or(of.row.Origin, of.id) + "/" + name
+		}
+		names = append(names, name)
+		return len(names) < stopsMax
+	})
+	return names
 }
 
-// stopsOf is Stops of a plan, the latest first, and whether anything of it would be undone.
-func stopsOf(root, p *plan, reached func(n uint32) bool) (names []string, undoes bool) {
-	undone := map[uint32]bool{} // something that came after it would be
+// eachStop calls f for each irreversible act at which the unwind of a plan stops, until it returns
+// false. All that waits for its owner in a child stops its parent, if its entry does.
+func eachStop(p *plan, all bool, f func(*plan, *action) bool) bool {
 	for n := p.row.Actions; n >= 1; n-- {
 		a := p.action(n)
-		after, its := undone[n] || ordered(p.row) && a.row.UndoneAfter, false
 		switch {
-		case !reached(n) || settled(a.row.Undo):
+		case a.row.Undo != rowspb.Undo_UNDO_QUARANTINED:
 		case a.fixed.Child != "":
-			var below []string
-			below, its = stopsOf(root, p.s.plan(a.fixed.Child), whole)
-			names = append(names, below...)
-		case !crossed(a):
-		case a.fixed.Forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE:
-			if len(a.fixed.Before) > 0 && stopsThere(a, after) {
-				names = append(names, treeName(root, p, a))
+			if !eachStop(p.s.plan(a.fixed.Child), all || holdsUp(a), f) {
+				return false
 			}
-		default:
-			its = a.fixed.Compensation.GetCapability() != ""
-		}
-		undoes = undoes || its
-		for _, m := range a.fixed.Before {
-			undone[m] = undone[m] || after || its
+		case a.fixed.Forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE && (all || holdsUp(a)):
+			if !f(p, a) {
+				return false
+			}
 		}
 	}
-	return names, undoes
+	return true
 }
 
-// stopsThere reports whether an unwind stops at an irreversible act, after which something is
-// undone or not.
-func stopsThere(a *action, after bool) bool {
-	p := a.plan.row
-	return p.Declared.GetOnUndoFailure() != pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE &&
-		(!p.LastGoes || after || a.fixed.Forward.GetPivot())
+// holdsUp reports whether something that an action came after waits for it.
+func holdsUp(a *action) bool {
+	return !passed(a.plan, a) && slices.ContainsFunc(a.fixed.Before, func(m uint32) bool {
+		return a.plan.action(m).row.Undo == rowspb.Undo_UNDO_OWED
+	})
 }

@@ -31,7 +31,8 @@ import (
 //	:settle=1m :timeout=5s :grace=2s  how long it may take to land; when its caller gives up; its grace
 //	:later  :later=5s             how long its doubt lasts before an open plan asks; a month
 //	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
-//	open:continue  open:halt  open:second  on_undo_failure; a second approver
+//	open:continue  open:halt  open:last  on_undo_failure
+//	open:second                   a second approver
 //	open:accept                   doubt_at_commit; open:settle says the default
 //	a+  a-  a?                    the forward completed, failed, is in doubt
 //	fail  cancel  commit          the agent ends the plan
@@ -274,6 +275,8 @@ func (s *schedule) open(word string) *pb.Record {
 			switch {
 			case mark == "continue":
 				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+			case mark == "last":
+				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 			case mark == "halt":
 				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
 			case mark == "second":

@@ -202,7 +202,7 @@ func (f *fates) unwind(p *modelPlan, from int) {
 			undos[a.id] = entryOf(f.states[a.child.id])
 			f.now[p.id+"/"+a.id] = slices.ContainsFunc(a.child.actions, func(c modelAction) bool {
 				return slices.ContainsFunc(append(duties(c.id), c.id), func(id string) bool {
-					return f.undos[a.child.id][id] == "compensated"
+					return f.now[a.child.id+"/"+id]
 				})
 			})
 		default:
@@ -250,7 +250,7 @@ func (f *fates) last(p *modelPlan, i int, id string) bool {
 		for _, id := range append(duties(c.id), c.id) {
 			undo := f.undos[a.child.id][id]
 			if undo != "" && undo != "compensated" && undo != "skipped" &&
-				(undo != "quarantined" || a.child.goOn || !f.last(a.child, k, id)) {
+				(undo != "quarantined" || !f.last(a.child, k, id)) {
 				return false
 			}
 		}

@@ -136,6 +136,7 @@ func plantTree(t *testing.T, programs *triggers.Cache, r *rand.Rand, root *model
 
 func (w *planted) open(p *modelPlan, open *pb.Record) {
 	w.t.Helper()
+	open.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 	if p.goOn {
 		open.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	}
@@ -528,4 +529,44 @@ func TestRandomCommittedPlansAgainstTheModel(t *testing.T) {
 		return f.states["p"]
 	})
 	some(t, seen, "too late", "compensated", "quarantined")
+}
+
+// letGoChild is a plan p that goes on after its child q was given up, with r, a child of that, let go.
+const letGoChild = "open a a+ q/open^a q/x q/x+ r/open^q.x r/b r/b+ q/y q/y+ q/fail y=stop turn q/halt:y turn z z+ "
+
+// TestAChildThatWasLetGoIsNoPart of the plan that its parent is a part of.
+func TestAChildThatWasLetGoIsNoPart(t *testing.T) {
+	for _, c := range []struct{ line, p, r string }{
+		{"s/open^r.b s/c s/c+ s/commit turn commit turn r/fail turn",
+			"committed: a=retired plan:q=resolved z=retired [c b]", "compensated"},
+		{"commit turn undo:!z turn", "committed: a=retired plan:q=resolved z=retired [z]", "open"},
+		{"r/commit commit turn", "committed: a=retired plan:q=resolved z=retired []", "committed"},
+		{"fail turn", "resolved: a=compensated plan:q=resolved z=compensated [z a]", "open"},
+	} {
+		s := newSchedule(t)
+		s.play(letGoChild + c.line)
+		if got := s.outcome(); got != c.p || s.show("r").State != c.r {
+			t.Errorf("%s: %s, r is %s", c.line, got, s.show("r").State)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestAPartThatWasGivenUpByMistakeIsUndone with its parent: holders of before PartsSince retired
+// the parts of a child that was let go with a plan that they were no part of.
+func TestAPartThatWasGivenUpByMistakeIsUndone(t *testing.T) {
+	s := newSchedule(t)
+	s.audit = nil // of that time it says what would have been right
+	s.underHolder(ledger.PartsSince - 1)
+	s.play(letGoChild + "s/open^r.b s/c s/c+ s/commit turn commit turn")
+	if got := s.show("s").Actions[0].Undo; got != "retired" {
+		t.Fatalf("c is %s", got)
+	}
+	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 3, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}}))
+	s.play("r/fail turn")
+	if got := strings.Join(s.undone, " "); got != "c b" || s.show("r").State != ledger.StateCompensated {
+		t.Fatalf("undone: %s; r is %s", got, s.show("r").State)
+	}
+	s.wantRefolded()
 }

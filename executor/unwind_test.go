@@ -40,7 +40,7 @@ var schedules = []struct{ name, setup, want string }{
 	// What cannot be undone is its owner's.
 	{"irreversible and completed (S86)", "open a a+ b:irr b+ c c+ fail turn",
 		"quarantined: a=owed b=quarantined c=compensated [c]"},
-	{"irreversible and in doubt (S87)", "open a a+ b:irr b? fail turn", "quarantined: a=compensated b=quarantined [a]"},
+	{"irreversible and in doubt (S87)", "open a a+ b:irr b? fail turn", "quarantined: a=owed b=quarantined []"},
 	{"irreversible and failed", "open a a+ b:irr b- fail turn", "compensated: a=compensated b=skipped [a]"},
 	{"the contract asks its owner when in doubt", "open a a+ b:askme b? fail turn",
 		"quarantined: a=owed b=quarantined []"},

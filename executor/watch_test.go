@@ -2,10 +2,13 @@ package executor_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -148,5 +151,31 @@ func TestWhatTurnedOutlivesTheCommitOfAChild(t *testing.T) {
 	s.play("q/commit turn")
 	if got := s.show("p").State; got != "compensated" {
 		t.Fatal(got)
+	}
+}
+
+// TestAVerdictTurnsWhatIsHeldAfterTheCommit, also where a holder has restarted between: what is kept
+// of a condition is what the rows say.
+func TestAVerdictTurnsWhatIsHeldAfterTheCommit(t *testing.T) {
+	for _, line := range []string{
+		"judge:b=allow fact:k=1 turn", "fact:k=1 judge:b=allow turn", "judge:b=allow turn fact:k=1 fact:k=2 turn",
+		"judge:b=redirect fact:k=1 judge:b=allow turn",
+	} {
+		s := newSchedule(t)
+		s.play("open")
+		s.agent("p", pair("b", func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.ValidForNs = int64(time.Hour)
+			c.Triggers = append(c.Triggers, &pb.Trigger{Name: "x", AfterCommit: true,
+				Condition: `"k" in facts && verdict.outcome == "allow"`})
+		})...)
+		s.play("b+ commit turn")
+		for word := range strings.FieldsSeq(line) {
+			s.play(word)
+			s.state = OpenWith(s.kv, "t", s, s.programs)
+		}
+		if got := s.show("p~1").State; got != ledger.StateCompensated {
+			t.Errorf("%s: %s, p~1 is %s", line, s.outcome(), got)
+		}
+		s.wantRefolded()
 	}
 }

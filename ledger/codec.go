@@ -85,8 +85,8 @@ const readerOfChanges = 9
 const readerOfPages = 10
 
 // readerOfHeld is the first reader that knows of conditions which are held after the commit, of
-// effects that others than the agent report, and of unwinds that an irreversible last act does not
-// stop.
+// effects that others than the agent report, and of holders under which an irreversible last act
+// does not stop an unwind.
 const readerOfHeld = 11
 
 // readerOf is the version of the reader that a commit needs.

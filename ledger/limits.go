@@ -161,6 +161,10 @@ const AfterCommitSince = 18
 // is there.
 const EffectsSince = 18
 
+// PartsSince is the version of a holder's fold from which on a child plan that its parent has let go
+// is no part of what the parent is a part of.
+const PartsSince = 18
+
 // LastActSince is the version of a holder's fold from which on an irreversible act that is the last
 // of its plan does not stop an unwind, in a plan that does not say so. A plan that was opened
 // before does not.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,13 +19,14 @@ import (
 // is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
 // no ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
 // something, those of before AfterCommitSince of no condition that is held after the commit, and
-// those of before EffectsSince of no effect that operators report.
+// those of before EffectsSince of no effect that operators report, those of before LastActSince of
+// no plan that halts unless it is at its last act.
 // What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince || e.unheld != nil && fold < AfterCommitSince ||
 			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) ||
-			e.hasHeld(fold) || e.isNewKind(fold)
+			e.hasHeld(fold) || e.isNewKind(fold) || e.saysLast(fold)
 	}) {
 		return entries
 	}
@@ -62,6 +64,9 @@ func (e Entry) Under(fold uint32) Entry {
 	if e.hasHeld(fold) {
 		e = e.withoutHeld(fold)
 	}
+	if said := e.Record.GetPlanOpened().GetOnUndoFailure(); e.saysLast(fold) {
+		e.Err = firstOf(e.Err, Refuse("plan_opened.on_undo_failure", fmt.Sprint(int32(said)), "halt or continue"))
+	}
 	if e.isNewKind(fold) {
 		e.Err = firstOf(e.Err, Refuse(kindEffect, "the holder of this tenant does not know of it",
 			"a holder of a later version"))
@@ -72,6 +77,12 @@ func (e Entry) Under(fold uint32) Entry {
 // isNewKind reports whether a record is of a kind that a holder with this version does not know.
 func (e Entry) isNewKind(fold uint32) bool {
 	return fold < EffectsSince && e.Record.GetEffectReported() != nil
+}
+
+// saysLast reports whether a plan opens in a way of which a holder with this version does not know.
+func (e Entry) saysLast(fold uint32) bool {
+	return fold < LastActSince &&
+		e.Record.GetPlanOpened().GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 }
 
 // saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody

@@ -440,6 +440,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.UndoneNow != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UndoneNow))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xa0
+	}
 	if m.MayLetGo {
 		i--
 		if m.MayLetGo {
@@ -4588,6 +4595,9 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.MayLetGo {
 		n += 3
 	}
+	if m.UndoneNow != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.UndoneNow))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7423,6 +7433,16 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.MayLetGo = bool(v != 0)
+		case 148:
+			if wireType != 0 {
+				return wrongWireType(wireType, "UndoneNow")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.UndoneNow = uint32(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

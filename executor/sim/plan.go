@@ -129,6 +129,8 @@ func (w *world) drawRun(n int) *planSpec {
 	}
 	if r.percent(20) {
 		p.opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	} else {
+		p.opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 	}
 	for range 2 + r.below(6) {
 		f := w.drawPlain(p).pair.forward
@@ -200,6 +202,8 @@ func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
 		o.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	} else if n < 35 {
 		o.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
+	} else if n < 90 {
+		o.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 	}
 	o.SecondApprover = r.percent(8)
 	if parent != nil {

@@ -10,8 +10,7 @@ func questionName(q pb.Question) string {
 	return [...]string{"", "effect", "undo", "verify", "unchanged"}[q]
 }
 
-// onUndoFailureName is what an unwind does about what a quarantined action came after. Where that
-// is not said, it depends on when the plan was opened.
+// onUndoFailureName is what an unwind does about what a quarantined action came after.
 func onUndoFailureName(o pb.OnUndoFailure, lastGoes bool) string {
 	switch {
 	case o == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE:

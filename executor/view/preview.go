@@ -53,7 +53,7 @@ func (r *Reader) Preview(q api.PreviewQuery, nowNs int64) (api.Preview, error) {
 		shown.Undoable = undoable.said(refused)
 		return shown, nil
 	}
-	shown.Stops = r.core.Stops(q.Plan, q.To, q.Action)
+	shown.Stops = p.StopsAt()
 	shown.End = p.State()
 	if p.Row.Phase != rowspb.Phase_PHASE_OPEN { // again: what is held is not outstanding
 		shown.Outstanding = p.Outstanding()

@@ -39,7 +39,8 @@ func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		declared: declared, phase: ledger.StateOpen,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 		lastGoes: b.rules >= ledger.LastActSince &&
-			declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED,
+			(declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||
+				declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST),
 	}
 	b.found(p)
 	b.spent.opened("", p.phase)
@@ -112,9 +113,6 @@ func (b *book) addFailedPlan(e ledger.Entry) {
 		return
 	}
 	declared := &pb.PlanOpened{SecondApprover: k.SecondApprover}
-	if k.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT {
-		declared.OnUndoFailure = k.OnUndoFailure
-	}
 	for _, text := range []struct {
 		from string
 		to   *string
@@ -137,7 +135,10 @@ func noteVerdict(b *book, c *claim) {
 	if isRetired(c.p) && b.rules >= ledger.ReachesSince {
 		if root != nil {
 			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
+			return
 		}
+		b.lookAction(c.p, a)
+		noteReads(b, c.p)
 		return
 	}
 	if findLease(a.leases, leaseVerdict) == nil {

@@ -6,7 +6,7 @@ import pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 // at one that does not.
 var lastForgeries = []forgery{
 	{"past an irreversible act in the middle", "I21", func(s *scribe) {
-		s.lastAct(pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED, "b", "a", "b", "c")
+		s.lastAct(pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST, "b", "a", "b", "c")
 		s.forge(s.dispatch("a", keyOf("a"), 1))
 	}, false},
 	{"past an irreversible last act where the plan halts", "I21", func(s *scribe) {
@@ -15,7 +15,7 @@ var lastForgeries = []forgery{
 	}, false},
 	{"an end before what an irreversible last act came after is undone", "I23", func(s *scribe) {
 		s.lazy = true
-		s.lastAct(pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED, "b", "a", "b")
+		s.lastAct(pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST, "b", "a", "b")
 		s.forge(ended(pb.PlanEnd_PLAN_END_QUARANTINED, "a", "b"))
 	}, false},
 }

@@ -60,9 +60,8 @@ func (p *plan) undoneAfter(a *action) bool {
 // toOwner gives the entry of a child plan to the child's owner.
 func (p *plan) toOwner(entry *action) {
 	entry.undo, entry.letsGo = quarantined, p.isLast(entry)
-	if entry.letsGo && entry.child.count(compensated, resolved) > 0 {
-		entry.undoneNow = true
-	}
+	entry.undoneNow = entry.undoneNow || entry.letsGo &&
+		slices.ContainsFunc(entry.child.actions, func(a *action) bool { return a.undoneNow })
 }
 
 // missing counts for each action (by its index) how many that came after it are not clear:

@@ -29,7 +29,7 @@ func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference
 		f := fields.Get(i)
 		if f.Name() == "trace" || slices.Contains(but, f.Name()) ||
 			was.Has(f) == is.Has(f) && (!was.Has(f) || was.Get(f).Equal(is.Get(f))) ||
-			f.Name() == "on_undo_failure" && saidNoHalt(recorded, now) {
+			f.Name() == "on_undo_failure" && saidNothing(recorded, now) {
 			continue
 		}
 		name, ok := names[f.Name()]
@@ -41,11 +41,12 @@ func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference
 	return Difference{}, false
 }
 
-// saidNoHalt reports whether a plan that is to halt was opened without a word of it: versions of
-// before that was a choice recorded nothing for it.
-func saidNoHalt(recorded, now *pb.PlanOpened) bool {
+// saidNothing reports whether a plan was opened before there was a choice between the two ways to
+// halt: it halts, as it did, also for code that says nothing today.
+func saidNothing(recorded, now *pb.PlanOpened) bool {
 	return recorded.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED &&
-		now.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
+		(now.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT ||
+			now.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)
 }
 
 // text is a value as an error quotes it.

@@ -241,6 +241,9 @@ const (
 	OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED OnUndoFailure = 0 // halt
 	OnUndoFailure_ON_UNDO_FAILURE_HALT        OnUndoFailure = 1 // they stay as they are until its owner has answered
 	OnUndoFailure_ON_UNDO_FAILURE_CONTINUE    OnUndoFailure = 2 // they are undone nevertheless; the plan still ends quarantined
+	// They stay, except what an irreversible act came after if nothing that came after that act was
+	// undone. Holders of before LastActSince refuse it.
+	OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST OnUndoFailure = 3
 )
 
 // Enum value maps for OnUndoFailure.
@@ -249,11 +252,13 @@ var (
 		0: "ON_UNDO_FAILURE_UNSPECIFIED",
 		1: "ON_UNDO_FAILURE_HALT",
 		2: "ON_UNDO_FAILURE_CONTINUE",
+		3: "ON_UNDO_FAILURE_HALT_UNLESS_LAST",
 	}
 	OnUndoFailure_value = map[string]int32{
-		"ON_UNDO_FAILURE_UNSPECIFIED": 0,
-		"ON_UNDO_FAILURE_HALT":        1,
-		"ON_UNDO_FAILURE_CONTINUE":    2,
+		"ON_UNDO_FAILURE_UNSPECIFIED":      0,
+		"ON_UNDO_FAILURE_HALT":             1,
+		"ON_UNDO_FAILURE_CONTINUE":         2,
+		"ON_UNDO_FAILURE_HALT_UNLESS_LAST": 3,
 	}
 )
 
@@ -7164,11 +7169,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x10LATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLATE_REFUSED\x10\x01\x12\x0e\n" +
 	"\n" +
-	"LATE_NEVER\x10\x02*h\n" +
+	"LATE_NEVER\x10\x02*\x8e\x01\n" +
 	"\rOnUndoFailure\x12\x1f\n" +
 	"\x1bON_UNDO_FAILURE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ON_UNDO_FAILURE_HALT\x10\x01\x12\x1c\n" +
-	"\x18ON_UNDO_FAILURE_CONTINUE\x10\x02*h\n" +
+	"\x18ON_UNDO_FAILURE_CONTINUE\x10\x02\x12$\n" +
+	" ON_UNDO_FAILURE_HALT_UNLESS_LAST\x10\x03*h\n" +
 	"\rDoubtAtCommit\x12\x1f\n" +
 	"\x1bDOUBT_AT_COMMIT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DOUBT_AT_COMMIT_SETTLE\x10\x01\x12\x1a\n" +
