@@ -127,10 +127,15 @@ func (h *host) scrub() {
 // start that follows, and is mended before the second.
 func (h *host) keepHalt(halted *ledger.Halted) {
 	c := &h.copy
-	if kept, keep := turn.KeepHalt(halted, c.createdNs); keep {
+	kept, keep := turn.KeepHalt(halted, c.createdNs)
+	if keep {
 		c.note = &kept
 	}
 	if h.w.check.lostBy != FaultRotten || len(h.w.check.mustHalt) == 0 || h.w.check.mustHalt[0] != h {
+		return
+	}
+	if !keep { // it was found when a fact was read: the scrub finds it again
+		h.w.after(second, h.startAgain)
 		return
 	}
 	switch c.restarts++; c.restarts {
