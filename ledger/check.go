@@ -191,7 +191,8 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 		}
 	}
 	if _, ok := pb.OnUndoFailure_name[int32(p.OnUndoFailure)]; !ok {
-		return Refuse("plan_opened.on_undo_failure", p.OnUndoFailure.String(), "halt, halt_unless_last or continue")
+		return Refuse("plan_opened.on_undo_failure", p.OnUndoFailure.String(),
+			"halt_unless_last, halt or continue")
 	}
 	if n := len(p.AttachDigest); n != 0 && n != sha256.Size {
 		return Refuse("plan_opened.attach_digest", fmt.Sprintf("%d bytes", n),

@@ -18,10 +18,9 @@ import (
 // those of before TextsSince refused a record for a text that people read, and took a value that
 // is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
 // no ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
-// something, those of before AfterCommitSince of no condition that is held after the commit, and
-// those of before EffectsSince of no effect that operators report, those of before LastActSince of
-// no plan that halts unless it is at its last act.
-// What is stored under them stays as it was.
+// something, those of before AfterCommitSince of no condition that is held after the commit,
+// those of before EffectsSince of no effect that operators report, and those of before LastActSince
+// of no plan that halts unless it is at its last act. What is stored under them stays as it was.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince || e.unheld != nil && fold < AfterCommitSince ||
@@ -64,8 +63,8 @@ func (e Entry) Under(fold uint32) Entry {
 	if e.hasHeld(fold) {
 		e = e.withoutHeld(fold)
 	}
-	if said := e.Record.GetPlanOpened().GetOnUndoFailure(); e.saysLast(fold) {
-		e.Err = firstOf(e.Err, Refuse("plan_opened.on_undo_failure", fmt.Sprint(int32(said)), "halt or continue"))
+	if e.saysLast(fold) {
+		e = e.withoutLast()
 	}
 	if e.isNewKind(fold) {
 		e.Err = firstOf(e.Err, Refuse(kindEffect, "the holder of this tenant does not know of it",
@@ -80,9 +79,18 @@ func (e Entry) isNewKind(fold uint32) bool {
 }
 
 // saysLast reports whether a plan opens in a way of which a holder with this version does not know.
-func (e Entry) saysLast(fold uint32) bool {
-	return fold < LastActSince &&
-		e.Record.GetPlanOpened().GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
+func (e Entry) saysLast(fold uint32) bool { return fold < LastActSince && saysLast(e.Record) }
+
+func saysLast(r *pb.Record) bool {
+	return r.GetPlanOpened().GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
+}
+
+// withoutLast is an entry as such a holder reads it: it refuses the number. In JSON it does not know
+// the name, and reads what is left of the record.
+func (e Entry) withoutLast() Entry {
+	e.Err = firstOf(e.Err, Refuse("plan_opened.on_undo_failure",
+		fmt.Sprint(int32(e.Record.GetPlanOpened().OnUndoFailure)), "halt or continue"))
+	return e
 }
 
 // saysUnchanged reports whether a record is about an undo that overwrites nothing of anybody

@@ -97,3 +97,43 @@ func TestAnAddressCoversWhatALaterVersionWrote(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlierHoldersRefuseAWordOfPlans that they do not know, and read what else the opening says:
+// their plan has failed, under its label. So they do of any word that no version knows.
+func TestEarlierHoldersRefuseAWordOfPlans(t *testing.T) {
+	const json = `{"records":[{"plan":"p1","planOpened":{"label":"l","onUndoFailure":%s}},{"plan":"p1","planCommitted":{}}]}`
+	opened := func(word pb.OnUndoFailure) []byte {
+		return encode(t, &pb.Record{Plan: "p1", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "l",
+			OnUndoFailure: word}}})
+	}
+	inJSON := func(word string) ledger.Message {
+		return message(agentSource, ledger.ContentTypeJSON, fmt.Appendf(nil, json, word))
+	}
+	last := pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
+	for _, c := range []struct {
+		what    string
+		m, none ledger.Message // none has a word that this version does not know
+	}{
+		{"protobuf", message(agentSource, "", opened(last)), message(agentSource, "", opened(last+9))},
+		{"a number", inJSON("3"), inJSON("12")},
+		{"a name", inJSON(`"ON_UNDO_FAILURE_HALT_UNLESS_LAST"`), inJSON(`"ON_UNDO_FAILURE_NONE"`)},
+	} {
+		entries, unknown := decode(t, c.m), decode(t, c.none)[0]
+		if got := ledger.Under(entries, ledger.LastActSince); got[0].Err != nil {
+			t.Errorf("%s: %v", c.what, got[0].Err)
+		}
+		for _, fold := range []uint32{1, ledger.TextsSince, ledger.LastActSince - 1} {
+			got, want := ledger.Under(entries, fold), unknown.Under(fold)
+			if got[0].Err == nil || want.Err == nil ||
+				got[0].Record.GetPlanOpened().GetLabel() != want.Record.GetPlanOpened().GetLabel() {
+				t.Errorf("%s, under fold version %d: %v, %v; want %v, %v", c.what, fold, got[0].Err, got[0].Record,
+					want.Err, want.Record)
+			}
+			for _, rest := range got[1:] {
+				if rest.Err != nil || rest.Record == nil {
+					t.Errorf("%s, under fold version %d: the record after it is %v", c.what, fold, rest.Err)
+				}
+			}
+		}
+	}
+}

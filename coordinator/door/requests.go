@@ -16,7 +16,7 @@ type Begin struct {
 	AfterCommit    []string          `json:"after_commit" doc:"those of triggers that are held after the commit, too, until the first undo window of the plan closes"`
 	Labels         map[string]string `json:"labels" doc:"what conditions read as plan.labels"`
 	Concurrency    int               `json:"concurrency" doc:"undos at once, at most 1024; default 8"`
-	OnUndoFailure  string            `json:"on_undo_failure" enum:"halt,continue" doc:"what an unwind does about what a quarantined action came after; default halt, but not for an irreversible last act"`
+	OnUndoFailure  string            `json:"on_undo_failure" enum:"halt_unless_last,halt,continue" doc:"what an unwind does about what a quarantined action came after; default halt_unless_last: it stays, but not what an irreversible last act came after"`
 	SecondApprover bool              `json:"second_approver" doc:"an owner's answer counts when a second operator has given the same"`
 	DoubtAtCommit  string            `json:"doubt_at_commit" enum:"settle,accept" doc:"what a commit does about actions in doubt; default settle"`
 	Parent         string            `json:"parent" doc:"the plan that this one is a part of"`

@@ -146,6 +146,9 @@ func TestAPlanThatIsBegunAgainIsTheSame(t *testing.T) {
 	at := `{"plan":"q","deadline_at":"2100-01-01T00:00:00Z"}`
 	for range 2 {
 		l.good(l.post, "tripper", "plan.begin", begin)
+		l.good(l.post, "tripper", "plan.begin", strings.Replace(begin, `"owner"`, `"on_undo_failure":"halt_unless_last","owner"`, 1))
+		l.refused(l.post, "tripper", "plan.begin",
+			strings.Replace(begin, `"owner"`, `"on_undo_failure":"halt","owner"`, 1), 422, "on_undo_failure")
 		l.good(l.post, "tripper", "plan.begin", at)
 		for field, change := range map[string][2]string{"label": {"trip", "walk"}, "owner": {"me", "you"},
 			"deadline": {"2h", "3h"}, "concurrency": {"3", "4"}, "labels": {`"b"`, `"c"`}, "triggers": {"false", "true"},

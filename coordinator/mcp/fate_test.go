@@ -89,6 +89,30 @@ func TestAnUndoThatStopsHalfWayNamesEachCall(t *testing.T) {
 	}
 }
 
+// TestACallThatCannotBeUndoneStopsAnUndo, also as the last one, unless its plan was begun otherwise:
+// a later call may stand on what a tool without a contract did.
+func TestACallThatCannotBeUndoneStopsAnUndo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true, Unknown: mcp.RecordUnknown}, nil, config)
+	for said, want := range map[string]string{
+		"": "undone [], stands [2 1]", "halt": "undone [], stands [2 1]",
+		"halt_unless_last": "undone [1], stands [2]", "continue": "undone [1], stands [2]",
+	} {
+		if said != "" {
+			c.reports("plan_begin", map[string]any{"on_undo_failure": said})
+		}
+		c.does("add", map[string]any{"text": "one"})
+		c.does("send", map[string]any{"text": "letter"})
+		c.reports("plan_fail", nil).wants(t, "on_undo_failure "+said, "quarantined: "+want+", can []")
+	}
+	if r := c.call("plan_begin", map[string]any{"on_undo_failure": "stop"}); !r.IsError ||
+		!strings.Contains(said(r), "on_undo_failure") {
+		t.Errorf("plan_begin with a word that there is not: %s", said(r))
+	}
+}
+
 // Whoever has ended a plan, its tools say so, at every gateway, and the next call begins another.
 func TestAPlanThatHasEndedStaysReadable(t *testing.T) {
 	t.Parallel()
@@ -112,6 +136,7 @@ func TestAPlanThatHasEndedStaysReadable(t *testing.T) {
 		"compensated: undone [1], stands [], can []", "wrong")
 	read("undone by a person", plan, "compensated: undone [1], stands [], can []")
 
+	c.reports("plan_begin", map[string]any{"on_undo_failure": "halt_unless_last"})
 	failed := adds()
 	if failed == plan {
 		t.Error("a call has joined a plan that has ended")

@@ -141,7 +141,8 @@ func (p *plans) of(ctx context.Context, session *sdk.ServerSession, id string,
 	case id != "":
 		return p.resume(ctx, id)
 	}
-	return p.begin(ctx, session, coordinator.PlanSpec{Label: "MCP session"})
+	return p.begin(ctx, session, coordinator.PlanSpec{Label: "MCP session",
+		OnUndoFailure: coordinator.HaltOnUndoFailure})
 }
 
 // none says that no plan is open on a connection, and which was the last one.

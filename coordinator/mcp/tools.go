@@ -34,6 +34,7 @@ type ownInput struct {
 	Label    string `json:"label"`
 	Owner    string `json:"owner"`
 	Deadline string `json:"deadline"`
+	Failure  string `json:"on_undo_failure"`
 	Reason   string `json:"reason"`
 	Action   string `json:"action"`
 	Count    *int   `json:"count"`
@@ -54,7 +55,11 @@ var ownTools = []ownTool{
 			`"owner":{"type":"string","description":"Who answers for it when an undo needs a ` +
 			`person."},` +
 			`"deadline":{"type":"string","description":"How long it may stay open, as in 30m or 2h; ` +
-			`then it is undone."}}}`,
+			`then it is undone."},` +
+			`"on_undo_failure":{"type":"string","enum":["halt","halt_unless_last","continue"],` +
+			`"description":"What becomes of what came before a call that cannot be undone. halt, the ` +
+			`default: it stays until the owner has answered. halt_unless_last: it is undone, if the ` +
+			`call was the last. continue: it is undone."}}}`,
 		call: (*Gateway).planBegin,
 	},
 	{
@@ -162,8 +167,22 @@ func (t ownTool) read(arguments json.RawMessage, in *ownInput) error {
 	return nil
 }
 
+// onUndoFailure are the words of plan_begin. Plans of the gateway halt if nothing is said: to it a
+// tool that it does not know is irreversible, and a later call may stand on what it did.
+var onUndoFailure = map[string]coordinator.OnUndoFailure{
+	"halt":             coordinator.HaltOnUndoFailure,
+	"halt_unless_last": coordinator.HaltUnlessLast,
+	"continue":         coordinator.ContinueOnUndoFailure,
+}
+
 func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, error) {
-	spec := coordinator.PlanSpec{Label: cmp.Or(in.Label, "MCP session"), Owner: in.Owner}
+	failure, known := onUndoFailure[cmp.Or(in.Failure, "halt")]
+	if !known {
+		return nil, ledger.Refuse("on_undo_failure", strconv.Quote(in.Failure),
+			"halt, halt_unless_last or continue")
+	}
+	spec := coordinator.PlanSpec{Label: cmp.Or(in.Label, "MCP session"), Owner: in.Owner,
+		OnUndoFailure: failure}
 	if in.Deadline != "" {
 		d, err := time.ParseDuration(in.Deadline)
 		if err != nil || d <= 0 {

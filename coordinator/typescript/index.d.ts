@@ -27,7 +27,8 @@ export interface PlanSpec {
   afterCommit?: string[];
   labels?: Record<string, string>;
   concurrency?: number;
-  onUndoFailure?: "halt" | "continue";
+  /** Default "halt_unless_last": what an irreversible last act came after is undone. */
+  onUndoFailure?: "halt_unless_last" | "halt" | "continue";
   secondApprover?: boolean;
   doubtAtCommit?: "settle" | "accept";
   parent?: string;

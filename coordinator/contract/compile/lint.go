@@ -90,9 +90,9 @@ var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", 
 
 // warnings says what is allowed and rarely meant.
 func (l *linter) warnings(c contract.Contract) {
-	if c.Class == contract.Irreversible && !c.Review {
-		l.warn("class", "in the middle of a plan an irreversible act stops an unwind: what it came "+
-			"after waits for the owner", "let it be the last act of its plan, or add review: true")
+	if word := deleteWord(c.Capability); word != "" && c.Class == contract.Irreversible && !c.Review {
+		l.warn("class", "a "+word+" is seldom the last act of its plan, and before others an "+
+			"irreversible act stops an unwind", "keep what it takes away (before, inverse), or add review: true")
 	}
 	if c.Class != contract.Compensable || c.Inverse == nil {
 		return

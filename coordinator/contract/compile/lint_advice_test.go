@@ -80,9 +80,12 @@ func TestTheAdviceOfLintIsRight(t *testing.T) {
 
 // TestAnActInTheMiddleIsWarnedOf: nothing undoes it, and no one was asked before.
 func TestAnActInTheMiddleIsWarnedOf(t *testing.T) {
-	const act = head + "capability: a.b\nclass: irreversible\n"
-	if got := lint(t, act); !strings.Contains(got, "warning: class: in the middle of a plan") {
+	const act = head + "capability: a.delete\nclass: irreversible\n"
+	if got := lint(t, act); !strings.Contains(got, "warning: class: a delete is seldom the last act") {
 		t.Errorf("lint says %q", got)
+	}
+	if got := lint(t, strings.Replace(act, "delete", "send", 1)); got != "" {
+		t.Errorf("lint says %q of what is meant to be the last act", got)
 	}
 	if got := lint(t, act+"review: true\n"); got != "" {
 		t.Errorf("lint says %q of an act that a supervisor decides about", got)

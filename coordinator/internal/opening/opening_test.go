@@ -26,6 +26,10 @@ func TestCompareNamesWhatDiffers(t *testing.T) {
 		{&pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT}, &pb.PlanOpened{}, "",
 			Difference{"plan.on_undo_failure", `"ON_UNDO_FAILURE_HALT"`, `"ON_UNDO_FAILURE_UNSPECIFIED"`}},
 		{&pb.PlanOpened{}, &pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT}, "", Difference{}},
+		{&pb.PlanOpened{}, &pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST}, "", Difference{}},
+		{&pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST},
+			&pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_HALT}, "",
+			Difference{"plan.on_undo_failure", `"ON_UNDO_FAILURE_HALT_UNLESS_LAST"`, `"ON_UNDO_FAILURE_HALT"`}},
 		{&pb.PlanOpened{}, &pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE}, "",
 			Difference{"plan.on_undo_failure", `"ON_UNDO_FAILURE_UNSPECIFIED"`, `"ON_UNDO_FAILURE_CONTINUE"`}},
 	} {
