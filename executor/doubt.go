@@ -429,6 +429,9 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 	case len(k.Duplicates) == 0 && isFinal(a):
 		return "nothing follows: action " + id + " is " + undoName(a.row.Undo) + " since " +
 			ledger.FormatAddress(a.row.Settled)
+	case a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED && isOwed(a, k.ExternalRef) != "":
+		return "effect_reported.external_ref: \"" + k.ExternalRef + "\" is owed as " +
+			isOwed(a, k.ExternalRef)
 	case k.ExternalRef != "" && isNamed(a) && !knowsEffect(a, k.ExternalRef):
 		return "effect_reported.external_ref: the effect of action " + id + " is known as \"" + a.name() +
 			"\"; name what is there beside it in duplicates"

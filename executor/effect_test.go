@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,6 +126,78 @@ func TestTheAgentsOwnWordAfterAReport(t *testing.T) {
 		}
 		s.wantRefolded()
 	}
+}
+
+// atProvider has workers act at a provider that has effects of one forward, by name: a question finds
+// them all. by counts the undos of each.
+func (s *schedule) atProvider(names ...string) (by map[string]int) {
+	by = map[string]int{}
+	s.worker = func(c Command) *api.Reply {
+		name := c.ExternalRef
+		if name == "" && len(names) > 0 {
+			name = names[0]
+		}
+		found := map[string]any{"presence": "absent"}
+		switch {
+		case c.Purpose == ledger.PurposeUndo:
+			by[name]++
+			names = slices.DeleteFunc(names, func(x string) bool { return x == name })
+			return &api.Reply{Status: api.StatusDone}
+		case c.ExternalRef == "" && len(names) > 1:
+			found = map[string]any{"presence": "duplicate", "external_ref": names}
+		case slices.Contains(names, name):
+			found = map[string]any{"presence": "present", "external_ref": name}
+		}
+		output, err := json.Marshal(found)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return &api.Reply{Status: api.StatusDone, Output: output}
+	}
+	return by
+}
+
+// TestAnEffectThatIsOwedIsUndoneOnce: what a probe has found to be an extra effect, neither a report
+// nor the agent's own word makes the action's own.
+func TestAnEffectThatIsOwedIsUndoneOnce(t *testing.T) {
+	const both, extra = "map[x7:1 x8:1]", "map[x8:1]"
+	for _, c := range []struct{ script, undone string }{
+		{"open a:probe a? turn @10m turn !effect:a=x8 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn !effect:a=x8,x7 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn !effect:a=x8 own:a=x7 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn effect:a=x7 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn !effect:a=x8 commit turn @3h turn", extra},
+		{"open a:probe a? turn @10m turn own:a=x8 =own:a=x8 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn own:a=x8 commit turn @3h turn", extra},
+		{"open a:probe a? turn @10m turn own:a=x7 =own:a=x8 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn effect:a= =own:a=x8 fail turn @3h turn", both},
+		{"open:accept a:probe+for=240h a? turn @10m turn own:a=x8 commit turn undo: turn @3h turn", both},
+		{"open:accept a:probe+for=240h a? turn @10m turn commit turn undo: own:a=x8 turn @3h turn", both},
+		{"open a:probe turn effect:a=x7 fail turn own:a=x8 turn =own:a=x8 =own:a=x7 own:a=x9 turn", both},
+	} {
+		s := newSchedule(t)
+		by := s.atProvider("x7", "x8")
+		s.play(c.script)
+		if got := fmt.Sprint(by); got != c.undone {
+			t.Errorf("%s: %s, want %s; %s", c.script, got, c.undone, s.outcome())
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	names := s.names()
+	s.play("open a:probe a? a.probe=duplicate turn @10m turn !effect:a=extra-a own:a=extra-a fail turn")
+	if got := fmt.Sprintf("%q", *names); got != `["extra-a" ""]` {
+		t.Errorf("of an action without a name: %s", got)
+	}
+	s.wantRefolded()
+	s = newSchedule(t)
+	s.underHolder(ledger.EffectsSince - 1)
+	by := s.atProvider("x7", "x8")
+	s.play("open a:probe a? turn @10m turn own:a=x8 fail turn @3h turn")
+	if got := fmt.Sprint(by); got != "map[x8:2]" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", got)
+	}
+	s.wantRefolded()
 }
 
 // TestWhatAForwardReturnedIsOfItsOwnEffect: an undo never reads what another effect has returned.
