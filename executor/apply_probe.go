@@ -355,10 +355,17 @@ func hasBegun(a *action) bool {
 	return a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
 }
 
+// isOwners reports whether the undo of an action is its owner's, who answers for the effect that it
+// has a name of.
+func isOwners(a *action) bool {
+	return a.row.Undo == rowspb.Undo_UNDO_QUARANTINED || a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED
+}
+
 // ownWord takes what the agent says of a forward after an operator has reported its effect. No
 // failure takes the effect away. What it returned counts until the undo is first sent. If it names
 // another effect than the operator did, both are there: its own is the action's, and the reported
-// one is owed as an extra one; but once an undo has been sent for that one, the agent's is owed.
+// one is owed as an extra one; but once an undo has been sent for that one, or it is its owner's, the
+// agent's is owed.
 func (s about) ownWord() Result {
 	a, k := s.a, s.e.Record.GetForwardCompleted()
 	if k == nil || isOwed(a, k.ExternalRef) != "" {
@@ -366,7 +373,7 @@ func (s about) ownWord() Result {
 	}
 	reported := a.name()
 	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
-	begun := hasBegun(a)
+	begun := hasBegun(a) || other && isOwners(a)
 	switch {
 	case !other && begun:
 		return repeated

@@ -113,7 +113,7 @@ func (s about) duplicate(ref string) {
 		s.about(d).rewindDuty(noteExtra)
 		return
 	case rowspb.Phase_PHASE_COMMITTED:
-		s.about(d).committedDuty(noteExtra)
+		s.about(d).committedDuty(noteKept)
 		return
 	}
 	d.joinUnwind()
@@ -125,8 +125,13 @@ func (s about) duplicate(ref string) {
 	}
 }
 
-// noteExtra is why an extra effect that was found while its plan was open is undone.
-const noteExtra = "its effect is there more than once: the extra one is undone"
+// Why an extra effect that was found while its plan was open is undone, and what becomes of one of
+// a committed plan.
+const (
+	noteExtra = "its effect is there more than once: the extra one is undone"
+	noteKept  = "its effect is there more than once: the extra one stands, for its plan is committed, " +
+		"and is undone with it if that is"
+)
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".
 func (a *action) unnamed() string {

@@ -116,6 +116,8 @@ func TestTheAgentsOwnWordAfterAReport(t *testing.T) {
 		{"after the commit, while it is undone", "open a:probe+for=240h effect:a=x7 commit turn undo: turn own:a=x8 turn",
 			"x7 x8"},
 		{"after a blind undo", "open a:probe+blind a? fail turn effect:a=x7 a~1.probe=present turn own:a=x8 turn", " x7 x8"},
+		{"while its owner has it", "open a:probe+approve effect:a=x7 fail turn own:a=x8 turn retry:a retry:a~1 turn",
+			"x8 x7"},
 		{"of what the world was asked about", "open a:probe a? turn @1m turn effect:a=x7 own:a=x8 turn fail turn", "x7 x8"},
 	} {
 		s := newSchedule(t)
@@ -196,6 +198,51 @@ func TestAnEffectThatIsOwedIsUndoneOnce(t *testing.T) {
 	s.play("open a:probe a? turn @10m turn own:a=x8 fail turn @3h turn")
 	if got := fmt.Sprint(by); got != "map[x8:2]" {
 		t.Errorf("under an earlier holder it is folded as it was decided: %s", got)
+	}
+	s.wantRefolded()
+}
+
+// TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout, and not of one that the agent names meanwhile.
+func TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout(t *testing.T) {
+	for _, script := range []string{
+		"open a:probe+approve effect:a=x7 fail turn own:a=x8 turn resolve:a turn",
+		"open:second a:probe+approve effect:a=x7 effect:a@ana=x7 fail turn resolve:a own:a=x8 turn resolve:a@ana turn",
+	} {
+		s := newSchedule(t)
+		s.play(script)
+		if got := s.outcome(); got != "quarantined: a=resolved a~1=quarantined []" {
+			t.Errorf("%s: %s", script, got)
+		}
+		a, owed := s.actionOf("p", "a").Row, s.actionOf("p", "a~1").Row
+		if a.ExternalRef != "x7" || owed.ExternalRef != "x8" {
+			t.Errorf("%s: %q is resolved, and %q is owed", script, a.ExternalRef, owed.ExternalRef)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestAnOwnWordEndsTheWaitOfItsCommit, whatever a probe has found: it is no owner's then.
+func TestAnOwnWordEndsTheWaitOfItsCommit(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:probe b a? b? a.probe=duplicate commit turn own:a=x7 =effect:a= turn own:b= turn")
+	if got := s.outcome(); got != "committed: a=retired b=retired []" {
+		t.Error(got)
+	}
+	s.wantRefolded()
+}
+
+// TestAnExtraEffectOfACommittedPlanStands, and its owner's page says so.
+func TestAnExtraEffectOfACommittedPlanStands(t *testing.T) {
+	s := newSchedule(t)
+	names := s.names()
+	s.play("open q/open^ q/a:probe q/effect:a=x7 q/commit turn q/own:a=x8 turn")
+	said := slices.ContainsFunc(s.state.Pages(), func(p Page) bool { return strings.Contains(p.Reason, "stands") })
+	if len(*names) > 0 || !said {
+		t.Errorf("undone are %q; pages %+v", *names, s.state.Pages())
+	}
+	s.play("fail turn")
+	if got := strings.Join(*names, " "); got != "x7 x8" {
+		t.Errorf("undone with its plan are %q", got)
 	}
 	s.wantRefolded()
 }

@@ -357,7 +357,8 @@ func (p *plan) mayAdd(a *action, r *pb.Record) judgement {
 	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && a.hasBegun():
 		return judgement{is: copied}
 	}
-	return unless(!a.hasBegun() || a.duties < extrasMax, "action %s has %d duties", a.id, a.duties)
+	begun := a.hasBegun() || p.otherEffect(a, k) && a.isOwners()
+	return unless(!begun || a.duties < extrasMax, "action %s has %d duties", a.id, a.duties)
 }
 
 // isOwed: an effect of an action is owed beside its own, by its name. The duty for a doubt about
@@ -394,12 +395,15 @@ func (a *action) hasBegun() bool {
 	return a.attempt > 0 || a.ahead != nil || a.isOut() || a.isSettled()
 }
 
+// isOwners: the undo of an action is its owner's, who answers for the effect that it has a name of.
+func (a *action) isOwners() bool { return a.undo == quarantined || a.undo == exhausted }
+
 // addsWord keeps what the agent says of a forward after an operator has reported its effect. Two
 // names are two effects, and both are owed.
 func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
 	k, output, reported := e.Record.GetForwardCompleted(), e.Record.Payload.GetOutput(), a.nameOf()
 	other := p.otherEffect(a, k)
-	if a.hasBegun() {
+	if a.hasBegun() || other && a.isOwners() {
 		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
 		b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
 			incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete, output: output,
