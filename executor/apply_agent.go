@@ -298,8 +298,12 @@ func (s about) outcomeOf() Result {
 		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT,
 			joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
 	}
-	if a.row.Told {
+	switch extra := s.meta.HolderFold >= ledger.EffectsSince &&
+		isOwed(a, s.e.Record.GetForwardCompleted().GetExternalRef()) != ""; {
+	case a.row.Told:
 		return s.ownWord()
+	case extra:
+		return s.outcomeOfExtra()
 	}
 	switch a.row.Outcome {
 	case now:
@@ -345,33 +349,6 @@ func (s about) outcomeOf() Result {
 	}
 	s.tellUndoer()
 	return effective
-}
-
-// sameOutcome reports whether r says what is known of a, whose outcome has the
-// kind of r.
-func (a *action) sameOutcome(r *pb.Record, failure string) bool {
-	k, ok := r.Kind.(*pb.Record_ForwardCompleted)
-	if !ok {
-		return a.row.Failure == failure
-	}
-	output := a.plan.s.payload(a.id).Output
-	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
-		a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
-		a.row.ReferenceIncomplete == k.ForwardCompleted.ReferenceIncomplete &&
-		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) &&
-		bytes.Equal(output, r.Payload.GetOutput())
-}
-
-func (a *action) keepOutput(output []byte) {
-	s := a.plan.s
-	if len(output) == 0 {
-		return
-	}
-	key := rows.Payloads.Key(a.id)
-	payload := s.payloadAt(key)
-	payload.Output = output
-	rows.Payloads.SetKey(s.tx, key, payload)
-	a.row.HasOutput = bindable(output)
 }
 
 // planCommitted retires the whole held set at once (S62), if the plan is still

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"cmp"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -304,4 +305,120 @@ const codeUnverified = "unverified"
 // commandRow is the command in flight, or nil.
 func (a *action) commandRow() *rowspb.CommandRow {
 	return rows.Commands.Find(a.plan.s.tx, a.id)
+}
+
+// What the agent says of an effect that is known already, or that others have told of before.
+
+// sameOutcome reports whether r says what is known of a, whose outcome has the
+// kind of r.
+func (a *action) sameOutcome(r *pb.Record, failure string) bool {
+	k, ok := r.Kind.(*pb.Record_ForwardCompleted)
+	if !ok {
+		return a.row.Failure == failure
+	}
+	output := a.plan.s.payload(a.id).Output
+	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
+		a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
+		a.row.ReferenceIncomplete == k.ForwardCompleted.ReferenceIncomplete &&
+		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) &&
+		bytes.Equal(output, r.Payload.GetOutput())
+}
+
+func (a *action) keepOutput(output []byte) {
+	s := a.plan.s
+	if len(output) == 0 {
+		return
+	}
+	key := rows.Payloads.Key(a.id)
+	payload := s.payloadAt(key)
+	payload.Output = output
+	rows.Payloads.SetKey(s.tx, key, payload)
+	a.row.HasOutput = bindable(output)
+}
+
+// outcomeOfExtra takes a completion that names an effect which is owed already: that one is undone
+// under its name, and the action's keeps the one that was found, if any. What it returned is of the
+// extra effect, so that the undo of the action does not read it.
+func (s about) outcomeOfExtra() Result {
+	if s.a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED {
+		return repeated
+	}
+	bare := &fold{State: s.State, e: s.e, beforeNs: s.beforeNs}
+	bare.e.Record = &pb.Record{Plan: s.e.Record.Plan, Action: s.e.Record.Action,
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+	return bare.about(s.a).outcomeOf()
+}
+
+// hasBegun reports whether a call of the undo of an action was made, or nothing is to be done for
+// it any more.
+func hasBegun(a *action) bool {
+	return a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
+}
+
+// isOwners reports whether the undo of an action is its owner's, who answers for the effect that it
+// has a name of.
+func isOwners(a *action) bool {
+	return a.row.Undo == rowspb.Undo_UNDO_QUARANTINED || a.row.Undo == rowspb.Undo_UNDO_EXHAUSTED
+}
+
+// ownWord takes what the agent says of a forward after an operator has reported its effect. No
+// failure takes the effect away. What it returned counts until the undo is first sent. If it names
+// another effect than the operator did, both are there: its own is the action's, and the reported
+// one is owed as an extra one; but once an undo has been sent for that one, or it is its owner's, the
+// agent's is owed.
+func (s about) ownWord() Result {
+	a, k := s.a, s.e.Record.GetForwardCompleted()
+	if k == nil || isOwed(a, k.ExternalRef) != "" {
+		return repeated
+	}
+	reported := a.name()
+	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
+	begun := hasBegun(a) || other && isOwners(a)
+	switch {
+	case !other && begun:
+		return repeated
+	case begun && a.row.Duties >= extrasMax:
+		return refused("%d duties of action %s are owed; want at most %d", a.row.Duties, a.fixed.Id,
+			extrasMax)
+	case begun: // and what it says next is told likewise
+		s.owedAnew(&rowspb.ActionRow{
+			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
+			LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
+			ReferenceIncomplete: k.ReferenceIncomplete,
+			Late:                true, Approved: a.row.Approved && !asksWhenLate(a),
+		}, noteLate)
+	default:
+		a.row.Told = false
+		s.returned(k, reported, other)
+	}
+	a.change()
+	s.tellUndoer()
+	return effective
+}
+
+// returned keeps what the agent says that a forward has returned, whose effect was reported under a
+// name: of another effect than the one that was reported, or of the same.
+func (s about) returned(k *pb.ForwardCompleted, reported string, other bool) {
+	a := s.a
+	a.says(k)
+	if k.ExternalRef == "" {
+		a.row.FoundRef = reported
+	}
+	if other {
+		dropOutput(a)
+	}
+	a.keepOutput(s.e.Record.Payload.GetOutput())
+	if other {
+		s.duplicate(reported)
+	}
+	a.evaluateAction(s.e.Address)
+}
+
+// dropOutput forgets what an operator has reported that a forward returned.
+func dropOutput(a *action) {
+	key := rows.Payloads.Key(a.id)
+	payload := a.plan.s.payloadAt(key)
+	payload.Output = nil
+	rows.Payloads.SetKey(a.plan.s.tx, key, payload)
+	a.row.HasOutput = false
 }

@@ -424,11 +424,14 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 		return "plan " + p.id + " is committed: report of plan " + p.row.UndoneAs + ", which undoes it"
 	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row):
 		return "plan " + p.id + " is committed: nothing of it is owed, and it keeps what is there"
-	case a.asksForCommit() && len(a.row.Duplicates) > 0:
+	case a.asksForCommit() && a.row.Undo != rowspb.Undo_UNDO_HELD && len(a.row.Duplicates) > 0:
 		return "action " + id + " waits for its owner: it is there more than once"
 	case len(k.Duplicates) == 0 && isFinal(a):
 		return "nothing follows: action " + id + " is " + undoName(a.row.Undo) + " since " +
 			ledger.FormatAddress(a.row.Settled)
+	case a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED && isOwed(a, k.ExternalRef) != "":
+		return "effect_reported.external_ref: \"" + k.ExternalRef + "\" is owed as " +
+			isOwed(a, k.ExternalRef)
 	case k.ExternalRef != "" && isNamed(a) && !knowsEffect(a, k.ExternalRef):
 		return "effect_reported.external_ref: the effect of action " + id + " is known as \"" + a.name() +
 			"\"; name what is there beside it in duplicates"

@@ -113,7 +113,7 @@ func (s about) duplicate(ref string) {
 		s.about(d).rewindDuty(noteExtra)
 		return
 	case rowspb.Phase_PHASE_COMMITTED:
-		s.about(d).committedDuty(noteExtra)
+		s.about(d).committedDuty(noteKept)
 		return
 	}
 	d.joinUnwind()
@@ -125,8 +125,13 @@ func (s about) duplicate(ref string) {
 	}
 }
 
-// noteExtra is why an extra effect that was found while its plan was open is undone.
-const noteExtra = "its effect is there more than once: the extra one is undone"
+// Why an extra effect that was found while its plan was open is undone, and what becomes of one of
+// a committed plan.
+const (
+	noteExtra = "its effect is there more than once: the extra one is undone"
+	noteKept  = "its effect is there more than once: the extra one stands, for its plan is committed, " +
+		"and is undone with it if that is"
+)
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".
 func (a *action) unnamed() string {
@@ -331,7 +336,7 @@ func (a *action) failedLate() {
 	}
 }
 
-// What operators report of an effect that is there more than once, and what its agent says later.
+// What operators report of an effect that is there more than once.
 
 // extrasMax bounds the duties of an action that a report may add to.
 const extrasMax = 256
@@ -379,60 +384,20 @@ func newExtras(a *action, k *pb.EffectReported) (names []string) {
 	return names
 }
 
-// ownWord takes what the agent says of a forward after an operator has reported its effect. No
-// failure takes the effect away. What it returned counts until the undo is first sent. If it names
-// another effect than the operator did, both are there: its own is the action's, and the reported
-// one is owed as an extra one; but once an undo has been sent for that one, the agent's is owed.
-func (s about) ownWord() Result {
-	a, k := s.a, s.e.Record.GetForwardCompleted()
-	if k == nil {
-		return repeated
+// isOwed is what an effect of an action, by its name, is owed as beside the action's own, or "": no
+// two undos have one name.
+func isOwed(a *action, name string) string {
+	if name == "" || name == a.name() {
+		return ""
 	}
-	reported := a.name()
-	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
-	begun := a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
-	if other && knowsEffect(a, k.ExternalRef) || !other && begun {
-		return repeated
+	for i, origin := uint32(1), a.origin(); i <= origin.row.Duties; i++ {
+		d := a.plan.s.byName(a.plan.id, dutyID(origin, i))
+		if d.name() == name && d.id != a.id && d.id.N != a.row.DoubtedAs {
+			return d.fixed.Id
+		}
 	}
-	a.row.Told = false
-	a.change()
-	if begun {
-		s.owedAnew(&rowspb.ActionRow{
-			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
-			LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
-			ReferenceIncomplete: k.ReferenceIncomplete,
-			Late:                true, Approved: a.row.Approved && !asksWhenLate(a),
-		}, noteLate)
-	} else {
-		s.returned(k, reported, other)
+	if slices.Contains(pendingExtras(a), name) {
+		return "an extra effect"
 	}
-	s.tellUndoer()
-	return effective
-}
-
-// returned keeps what the agent says that a forward has returned, whose effect was reported under a
-// name: of another effect than the one that was reported, or of the same.
-func (s about) returned(k *pb.ForwardCompleted, reported string, other bool) {
-	a := s.a
-	a.says(k)
-	if k.ExternalRef == "" {
-		a.row.FoundRef = reported
-	}
-	if other {
-		dropOutput(a)
-	}
-	a.keepOutput(s.e.Record.Payload.GetOutput())
-	if other {
-		s.duplicate(reported)
-	}
-	a.evaluateAction(s.e.Address)
-}
-
-// dropOutput forgets what an operator has reported that a forward returned.
-func dropOutput(a *action) {
-	key := rows.Payloads.Key(a.id)
-	payload := a.plan.s.payloadAt(key)
-	payload.Output = nil
-	rows.Payloads.SetKey(a.plan.s.tx, key, payload)
-	a.row.HasOutput = false
+	return ""
 }

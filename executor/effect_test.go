@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,6 +116,8 @@ func TestTheAgentsOwnWordAfterAReport(t *testing.T) {
 		{"after the commit, while it is undone", "open a:probe+for=240h effect:a=x7 commit turn undo: turn own:a=x8 turn",
 			"x7 x8"},
 		{"after a blind undo", "open a:probe+blind a? fail turn effect:a=x7 a~1.probe=present turn own:a=x8 turn", " x7 x8"},
+		{"while its owner has it", "open a:probe+approve effect:a=x7 fail turn own:a=x8 turn retry:a retry:a~1 turn",
+			"x8 x7"},
 		{"of what the world was asked about", "open a:probe a? turn @1m turn effect:a=x7 own:a=x8 turn fail turn", "x7 x8"},
 	} {
 		s := newSchedule(t)
@@ -125,6 +128,123 @@ func TestTheAgentsOwnWordAfterAReport(t *testing.T) {
 		}
 		s.wantRefolded()
 	}
+}
+
+// atProvider has workers act at a provider that has effects of one forward, by name: a question finds
+// them all. by counts the undos of each.
+func (s *schedule) atProvider(names ...string) (by map[string]int) {
+	by = map[string]int{}
+	s.worker = func(c Command) *api.Reply {
+		name := c.ExternalRef
+		if name == "" && len(names) > 0 {
+			name = names[0]
+		}
+		found := map[string]any{"presence": "absent"}
+		switch {
+		case c.Purpose == ledger.PurposeUndo:
+			by[name]++
+			names = slices.DeleteFunc(names, func(x string) bool { return x == name })
+			return &api.Reply{Status: api.StatusDone}
+		case c.ExternalRef == "" && len(names) > 1:
+			found = map[string]any{"presence": "duplicate", "external_ref": names}
+		case slices.Contains(names, name):
+			found = map[string]any{"presence": "present", "external_ref": name}
+		}
+		output, err := json.Marshal(found)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return &api.Reply{Status: api.StatusDone, Output: output}
+	}
+	return by
+}
+
+// TestAnEffectThatIsOwedIsUndoneOnce: what a probe has found to be an extra effect, neither a report
+// nor the agent's own word makes the action's own.
+func TestAnEffectThatIsOwedIsUndoneOnce(t *testing.T) {
+	const both, extra = "map[x7:1 x8:1]", "map[x8:1]"
+	for _, c := range []struct{ script, undone string }{
+		{"open a:probe a? turn @10m turn !effect:a=x8 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn !effect:a=x8,x7 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn !effect:a=x8 own:a=x7 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn effect:a=x7 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn !effect:a=x8 commit turn @3h turn", extra},
+		{"open a:probe a? turn @10m turn own:a=x8 =own:a=x8 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn own:a=x8 commit turn @3h turn", extra},
+		{"open a:probe a? turn @10m turn own:a=x7 =own:a=x8 fail turn @3h turn", both},
+		{"open a:probe a? turn @10m turn effect:a= =own:a=x8 fail turn @3h turn", both},
+		{"open:accept a:probe+for=240h a? turn @10m turn own:a=x8 commit turn undo: turn @3h turn", both},
+		{"open:accept a:probe+for=240h a? turn @10m turn commit turn undo: own:a=x8 turn @3h turn", both},
+		{"open a:probe turn effect:a=x7 fail turn own:a=x8 turn =own:a=x8 =own:a=x7 own:a=x9 turn", both},
+	} {
+		s := newSchedule(t)
+		by := s.atProvider("x7", "x8")
+		s.play(c.script)
+		if got := fmt.Sprint(by); got != c.undone {
+			t.Errorf("%s: %s, want %s; %s", c.script, got, c.undone, s.outcome())
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	names := s.names()
+	s.play("open a:probe a? a.probe=duplicate turn @10m turn !effect:a=extra-a own:a=extra-a fail turn")
+	if got := fmt.Sprintf("%q", *names); got != `["extra-a" ""]` {
+		t.Errorf("of an action without a name: %s", got)
+	}
+	s.wantRefolded()
+	s = newSchedule(t)
+	s.underHolder(ledger.EffectsSince - 1)
+	by := s.atProvider("x7", "x8")
+	s.play("open a:probe a? turn @10m turn own:a=x8 fail turn @3h turn")
+	if got := fmt.Sprint(by); got != "map[x8:2]" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", got)
+	}
+	s.wantRefolded()
+}
+
+// TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout, and not of one that the agent names meanwhile.
+func TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout(t *testing.T) {
+	for _, script := range []string{
+		"open a:probe+approve effect:a=x7 fail turn own:a=x8 turn resolve:a turn",
+		"open:second a:probe+approve effect:a=x7 effect:a@ana=x7 fail turn resolve:a own:a=x8 turn resolve:a@ana turn",
+	} {
+		s := newSchedule(t)
+		s.play(script)
+		if got := s.outcome(); got != "quarantined: a=resolved a~1=quarantined []" {
+			t.Errorf("%s: %s", script, got)
+		}
+		a, owed := s.actionOf("p", "a").Row, s.actionOf("p", "a~1").Row
+		if a.ExternalRef != "x7" || owed.ExternalRef != "x8" {
+			t.Errorf("%s: %q is resolved, and %q is owed", script, a.ExternalRef, owed.ExternalRef)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestAnOwnWordEndsTheWaitOfItsCommit, whatever a probe has found: it is no owner's then.
+func TestAnOwnWordEndsTheWaitOfItsCommit(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:probe b a? b? a.probe=duplicate commit turn own:a=x7 =effect:a= turn own:b= turn")
+	if got := s.outcome(); got != "committed: a=retired b=retired []" {
+		t.Error(got)
+	}
+	s.wantRefolded()
+}
+
+// TestAnExtraEffectOfACommittedPlanStands, and its owner's page says so.
+func TestAnExtraEffectOfACommittedPlanStands(t *testing.T) {
+	s := newSchedule(t)
+	names := s.names()
+	s.play("open q/open^ q/a:probe q/effect:a=x7 q/commit turn q/own:a=x8 turn")
+	said := slices.ContainsFunc(s.state.Pages(), func(p Page) bool { return strings.Contains(p.Reason, "stands") })
+	if len(*names) > 0 || !said {
+		t.Errorf("undone are %q; pages %+v", *names, s.state.Pages())
+	}
+	s.play("fail turn")
+	if got := strings.Join(*names, " "); got != "x7 x8" {
+		t.Errorf("undone with its plan are %q", got)
+	}
+	s.wantRefolded()
 }
 
 // TestWhatAForwardReturnedIsOfItsOwnEffect: an undo never reads what another effect has returned.

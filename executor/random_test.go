@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"cmp"
 	"encoding/json"
 	goflag "flag"
 	"fmt"
@@ -50,7 +51,8 @@ func TestRandomSchedules(t *testing.T) {
 // playRandom plays words as far as they make sense, whatever they lead to.
 func playRandom(t *testing.T, programs *triggers.Cache, words []string) {
 	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
-	here := effects{s: s, here: map[string][]string{}, told: map[string]bool{}}
+	here := effects{s: s, here: map[string][]string{}, told: map[string]bool{},
+		by: map[string]string{}}
 	s.worker = here.work
 	for _, word := range words {
 		switch {
@@ -84,7 +86,8 @@ func playRandom(t *testing.T, programs *triggers.Cache, words []string) {
 type effects struct {
 	s    *schedule
 	here map[string][]string
-	told map[string]bool // "plan/action=name" that a record has
+	told map[string]bool   // "plan/action=name" that a record has
+	by   map[string]string // "plan/action=name": the action whose undo had the name
 }
 
 // seen has the word of an operator or of an agent name what is there.
@@ -126,6 +129,7 @@ func (e *effects) work(c Command) *api.Reply {
 		name = here[0]
 	}
 	if c.Purpose == ledger.PurposeUndo {
+		e.names(c, of)
 		answer := e.s.answer(c)
 		if answer != nil && answer.Status == api.StatusDone {
 			e.here[of] = slices.DeleteFunc(here, func(x string) bool { return x == name })
@@ -144,6 +148,23 @@ func (e *effects) work(c Command) *api.Reply {
 		e.s.t.Fatal(err)
 	}
 	return &api.Reply{Status: api.StatusDone, Output: output}
+}
+
+// names wants no two undos of one plan to have one name, unless what came late was owed on its own:
+// it may be what was undone without a name.
+func (e *effects) names(c Command, of string) {
+	if c.ExternalRef == "" {
+		return
+	}
+	_, origin, _ := strings.Cut(of, "/")
+	named := of + "=" + c.ExternalRef
+	late := func(a api.Action) bool {
+		return a.DutyOf == origin && (a.Outcome != "in_doubt" || a.Presence != "present")
+	}
+	if by := cmp.Or(e.by[named], c.Action); by != c.Action && !slices.ContainsFunc(e.s.show(c.Plan).Actions, late) {
+		e.s.t.Fatalf("%s undoes %s, and so does %s: %s", c.Action, named, by, e.s.outcome())
+	}
+	e.by[named] = c.Action
 }
 
 // wantUndone wants nothing that a record names to stand where its plan says that all is undone.

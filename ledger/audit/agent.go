@@ -330,8 +330,12 @@ func noteOutcome(b *book, c *claim) {
 // becomes is the outcome of an action of the forward: the registered one, the duty for a
 // doubt about it, or its copy in the plan that undoes a committed one.
 func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
-	if p.mayBecome(a, e.Record).is != kept {
+	if mayBecome(b, p, a, e.Record).is != kept {
 		return
+	}
+	if !a.told && namesExtra(b, p, a, e.Record) { // the action's own effect has another name
+		e.Record = &pb.Record{Plan: e.Record.Plan, Action: e.Record.Action,
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
 	}
 	defer alsoBecomes(b, e, p, a)
 	if a.told {
@@ -383,17 +387,6 @@ func (a *action) returns(k *pb.ForwardCompleted, output []byte) {
 	}
 	if len(output) > 0 {
 		a.output = output
-	}
-}
-
-// alsoBecomes is becomes of the copy of an action in what undoes its committed plan.
-func alsoBecomes(b *book, e ledger.Entry, p *plan, a *action) {
-	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
-		if copied := u.named(e.Record.Action); copied != nil {
-			b.becomes(e, u, copied)
-		} else if u.takenBack(e.Record) >= 0 {
-			b.takeBack(u, e.Record)
-		}
 	}
 }
 

@@ -210,6 +210,7 @@ var clauseCases = []struct {
 	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "y" }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.foundRef = "y" }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome = completed }},
+	{"I5.named", reportsEffect, func(s *scene) { s.a.duplicates = []string{"x"} }},
 	{"I15.extra", reportsEffect, func(s *scene) {
 		s.p.phase, s.record.GetEffectReported().Duplicates = ledger.StateResolved, []string{"y"}
 	}},

@@ -274,8 +274,9 @@ var effectClauses = []clause{openedPlan, registeredAction,
 		func(c *claim) judgement {
 			ref, a := c.Record.GetEffectReported().ExternalRef, c.a
 			open := a.nameOf() == "" && a.outcome != completed
-			return unless(ref == "" || open || c.p.knowsEffect(a, ref),
-				"the effect of action %s is known as %q", a.id, a.nameOf())
+			owed := a.outcome != completed && isOwed(c.p, a, ref)
+			return unless(ref == "" || !owed && (open || c.p.knowsEffect(a, ref)),
+				"the effect of action %s is known as %q, or %q is owed", a.id, a.nameOf(), ref)
 		}},
 	{"I15.extra", "Extra effects are reported, with the name of the effect that they come beside, " +
 		"of a plan that is open or undone, and at most 256 of an action.", mayOweExtras},
@@ -352,11 +353,36 @@ func noteEffect(b *book, c *claim) {
 // mayAdd judges what the agent says of a forward after an operator has reported its effect.
 func (p *plan) mayAdd(a *action, r *pb.Record) judgement {
 	k := r.GetForwardCompleted()
-	if k == nil || p.otherEffect(a, k) && p.knowsEffect(a, k.ExternalRef) ||
-		!p.otherEffect(a, k) && a.hasBegun() {
+	switch {
+	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && a.hasBegun():
 		return judgement{is: copied}
 	}
-	return judgement{}
+	begun := a.hasBegun() || p.otherEffect(a, k) && a.isOwners()
+	return unless(!begun || a.duties < extrasMax, "action %s has %d duties", a.id, a.duties)
+}
+
+// isOwed: an effect of an action is owed beside its own, by its name. The duty for a doubt about
+// the action is of its own effect.
+func isOwed(p *plan, a *action, name string) bool {
+	if name == "" || name == a.nameOf() {
+		return false
+	}
+	origin := p.originOf(a)
+	return a.doubt == "" && slices.Contains(a.duplicates, name) ||
+		slices.ContainsFunc(p.actions, func(d *action) bool {
+			return d.dutyOf == origin.n && d.nameOf() == name && d != a && d.n != a.doubtedAs
+		})
+}
+
+// alsoBecomes is becomes of the copy of an action in what undoes its committed plan.
+func alsoBecomes(b *book, e ledger.Entry, p *plan, a *action) {
+	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
+		if copied := u.named(e.Record.Action); copied != nil {
+			b.becomes(e, u, copied)
+		} else if u.takenBack(e.Record) >= 0 {
+			b.takeBack(u, e.Record)
+		}
+	}
 }
 
 // otherEffect: an agent names another effect than an operator has reported.
@@ -369,19 +395,22 @@ func (a *action) hasBegun() bool {
 	return a.attempt > 0 || a.ahead != nil || a.isOut() || a.isSettled()
 }
 
+// isOwners: the undo of an action is its owner's, who answers for the effect that it has a name of.
+func (a *action) isOwners() bool { return a.undo == quarantined || a.undo == exhausted }
+
 // addsWord keeps what the agent says of a forward after an operator has reported its effect. Two
 // names are two effects, and both are owed.
 func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
 	k, output, reported := e.Record.GetForwardCompleted(), e.Record.Payload.GetOutput(), a.nameOf()
 	other := p.otherEffect(a, k)
-	if a.told = false; a.hasBegun() {
+	if a.hasBegun() || other && a.isOwners() {
 		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
 		b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
 			incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete, output: output,
 			late: true, approved: a.approved && !asks}, noteLate)
 		return
 	}
-	if other {
+	if a.told = false; other {
 		a.output = nil
 	}
 	a.returns(k, output)

@@ -201,21 +201,28 @@ var outcomeClauses = []clause{
 			if c.takesBack() {
 				return judgement{}
 			}
-			return c.p.mayBecome(c.a, c.Record)
+			return mayBecome(c.b, c.p, c.a, c.Record)
 		}},
 }
 
 // mayBecome judges an outcome of an action.
-func (p *plan) mayBecome(a *action, r *pb.Record) judgement {
+func mayBecome(b *book, p *plan, a *action, r *pb.Record) judgement {
 	switch now, failure := outcomeOf(r); {
 	case a.told:
 		return p.mayAdd(a, r)
+	case a.outcome == completed && namesExtra(b, p, a, r):
+		return judgement{is: copied}
 	case a.outcome == now && a.heardSame(r, failure):
 		return judgement{is: copied}
 	case a.outcome == now, a.outcome == completed, a.outcome == failed && now != completed:
 		return breaks("the outcome of action %s is %s", a.id, a.outcome)
 	}
 	return judgement{}
+}
+
+// namesExtra: a completion names an effect that is owed already beside the action's own.
+func namesExtra(b *book, p *plan, a *action, r *pb.Record) bool {
+	return b.rules >= ledger.EffectsSince && isOwed(p, a, r.GetForwardCompleted().GetExternalRef())
 }
 
 // outcomeOf is the outcome that a record tells, and why it failed.

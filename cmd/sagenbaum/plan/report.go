@@ -35,7 +35,8 @@ being undone, or was. ACTION is its number in the plan or its id.
 
 With --duplicate, which may be given again, the effect is there more than once: each
 extra one is undone at once, alone. The inverse has to read meta.external_ref, and the
-effect itself needs a name, from its agent or with --ref.
+effect itself needs a name, from its agent or with --ref. Of a resolved plan, and of a
+committed child of an open one, no extra effect can be reported.
 
 Where the plan asks for a second approver, another operator has to report the same.
 
