@@ -483,7 +483,8 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 			EffectCrossed: d.happened != nil, Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
 		})
 	compensation := inverse.GetCompensationRegistered()
-	compensation.ValidUntilNs, compensation.HandlerVersion = d.validUntilNs, d.version
+	compile.Until(compensation, d.validUntilNs)
+	compensation.HandlerVersion = d.version
 	// the handler reads all of it
 	compensation.Sealed = compensation.Sealed || d.version != "" && len(d.contract.Sensitive) > 0
 	if len(d.input) > 0 {

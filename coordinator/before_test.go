@@ -328,3 +328,35 @@ func TestAnErrorNamesAnActionWithoutAnID(t *testing.T) {
 		}
 	})
 }
+
+// TestWithoutAWindowNothingIsHeldAfterTheCommit: the contract finds an end for some inputs only, and
+// no input is refused for it.
+func TestWithoutAWindowNothingIsHeldAfterTheCommit(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		held := moving()
+		held.Before, held.Inverse.With = nil, map[string]any{"id": "=input.id"}
+		held.Triggers = map[string]string{"recalled": `"recall" in facts`, "other": `"other" in facts`}
+		held.AfterCommit = []string{"recalled"}
+		c, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1",
+			Contracts: []contract.Contract{held}}, &executor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		p := begin(t, c, PlanSpec{})
+		for _, x := range []struct {
+			id, ends string
+			held     bool
+		}{{"m1", `null`, false}, {"m2", `"2099-01-02T00:00:00Z"`, true}, {"m3", `null`, false}} {
+			input := json.RawMessage(`{"id":"e1","ends":` + x.ends + `}`)
+			if _, err := p.Do(t.Context(), Action{ID: x.id, Capability: "calendar.move", Input: input}, happens); err != nil {
+				t.Fatal(err)
+			}
+			k := find(t, store, "compensation_registered/"+x.id).GetCompensationRegistered()
+			if len(k.Triggers) != 2 || k.Triggers[0].AfterCommit || k.Triggers[1].AfterCommit != x.held {
+				t.Errorf("%s, window until %d: %v", x.id, k.ValidUntilNs, k.Triggers)
+			}
+		}
+	})
+}

@@ -450,6 +450,7 @@ func (x *compiler) call(field, capability string, with map[string]any, timeout t
 func (x *compiler) checkFits(out *Compiled) {
 	forward, inverse := out.Pair("plan", "action", "",
 		&pb.ForwardRegistered{Capability: out.Capability})
+	Until(inverse.GetCompensationRegistered(), 0) // valid_until may find none
 	source := ledger.Source{Class: ledger.ClassAgent, Plan: "plan"}
 	for _, r := range []*pb.Record{forward, inverse} {
 		var refused *ledger.Refused

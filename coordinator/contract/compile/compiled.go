@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
@@ -98,6 +101,23 @@ func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forw
 		},
 	}}
 	return forward, inverse
+}
+
+// Until sets the calendar end of the undo window of a registration, as ValidUntil has found it; 0:
+// it has none. Without any window no condition is held after the commit, as it would be for ever:
+// whether there is one may depend on the input, and no input is refused for it.
+func Until(c *pb.CompensationRegistered, ns int64) {
+	c.ValidUntilNs = ns
+	if ns != 0 || c.ValidForNs != 0 {
+		return
+	}
+	c.Triggers = slices.Clone(c.Triggers) // those of the contract stay as they are
+	for i, t := range c.Triggers {
+		if t.AfterCommit {
+			c.Triggers[i] = proto.CloneOf(t)
+			c.Triggers[i].AfterCommit = false
+		}
+	}
 }
 
 // AloneGrace is the grace that an executor has to count with: an agent that hears of no executor
