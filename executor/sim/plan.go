@@ -156,8 +156,8 @@ func (w *world) drawRun(n int) *planSpec {
 	return p
 }
 
-// drawLast makes a plan with child plans one after the other that end with an irreversible act, most
-// of which are undone before it is itself: their entries are its owner's before its unwind begins.
+// drawLast makes a plan with child plans, one after the other, that end with an irreversible act.
+// Most are undone before it is: their entries are its owner's before its unwind begins.
 func (w *world) drawLast(n int) *planSpec {
 	r := newRandom(w.options.Seed, streamLast)
 	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
