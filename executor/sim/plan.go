@@ -116,6 +116,9 @@ func (w *world) openPlans() {
 	if w.settings.runs && count < plansMax && w.options.Drop>>count&1 == 0 {
 		w.begin(w.drawRun(count))
 	}
+	if count++; w.settings.lasts && count < plansMax && w.options.Drop>>count&1 == 0 {
+		w.begin(w.drawLast(count))
+	}
 }
 
 // drawRun makes a plan of actions one after the other whose undos ask for nothing else: they
@@ -151,6 +154,38 @@ func (w *world) drawRun(n int) *planSpec {
 		f.Branch, f.After = true, []string{before}
 	}
 	return p
+}
+
+// drawLast makes a plan with child plans, one after the other, that end with an irreversible act.
+// Most are undone before it is: their entries are its owner's before its unwind begins.
+func (w *world) drawLast(n int) *planSpec {
+	r := newRandom(w.options.Seed, streamLast)
+	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
+		startNs: r.between(0, loadNs), opened: drawWord(r, "last")}
+	w.drawPlain(p).pair.forward.Branch = false
+	for range 2 + r.below(2) {
+		q := &planSpec{n: n, id: fmt.Sprintf("%s_%d", p.id, len(p.steps)), agent: p.agent,
+			parent: p, r: r, opened: drawWord(r, "part")}
+		q.opened.ParentPlan = p.id
+		if r.percent(70) {
+			w.drawPlain(q)
+		}
+		last := w.drawPlain(q)
+		last.pair.forward.Class, last.luck = pb.Class_CLASS_IRREVERSIBLE, luckGood
+		last.pair.compensation = &pb.CompensationRegistered{}
+		q.steps = append(q.steps, step{kind: pick(r, stepFail, stepFail, stepCommit)})
+		p.steps = append(p.steps, step{kind: stepChild, child: q},
+			step{kind: stepWait, waitNs: r.between(second, 20*second)})
+	}
+	p.steps = append(p.steps, step{kind: stepFail})
+	return p
+}
+
+// drawWord is the opening of a plan, more often one that its last act does not stop.
+func drawWord(r *random, label string) *pb.PlanOpened {
+	last := pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
+	return &pb.PlanOpened{Label: label, Owner: "ops", OnUndoFailure: pick(r, last, last, last, last,
+		pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE, pb.OnUndoFailure_ON_UNDO_FAILURE_HALT)}
 }
 
 // drawPlain adds an action to a plan whose undo asks for nothing else.
@@ -351,103 +386,4 @@ func drawScopes(r *random, c *pb.CompensationRegistered) {
 func scope(r *random) pb.Scope {
 	return pick(r, pb.Scope_SCOPE_UNSPECIFIED, pb.Scope_SCOPE_ACTION, pb.Scope_SCOPE_ACTION,
 		pb.Scope_SCOPE_PLAN)
-}
-
-// bindings of every undo and question: the effect by its name, by its forward's key
-// and by what the provider calls it, and what was there before.
-func bindings() []*pb.Binding {
-	return []*pb.Binding{
-		{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"},
-		{Name: "xref", Expression: "meta.external_ref"},
-		{Name: "was", Expression: "before.of"}, {Name: "id", Expression: "input.id"},
-		{Name: "why", Expression: "plan.reason"},
-	}
-}
-
-func (w *world) drawCompensation(r *random, id string,
-	f *pb.ForwardRegistered) *pb.CompensationRegistered {
-	kind := r.below(100)
-	switch {
-	case kind < 6:
-		f.Class = pb.Class_CLASS_IRREVERSIBLE
-		return &pb.CompensationRegistered{}
-	case kind < 13:
-		f.Class = pb.Class_CLASS_EFFECTLESS
-		return &pb.CompensationRegistered{}
-	}
-	c := &pb.CompensationRegistered{
-		Capability: "undo." + id, Bindings: bindings(), Attempts: uint32(1 + r.below(4)),
-		BackoffNs: r.between(200*millisecond, 3*second),
-		TimeoutNs: r.between(second, 6*second), JitterPercent: uint32(pick(r, 0, 0, 50)),
-		Fidelity: "exact",
-	}
-	f.Pivot = r.percent(4)
-	if r.percent(15) {
-		c.Triggers = []*pb.Trigger{{Name: "own", Condition: conditions[r.below(len(conditions))]}}
-	}
-	if kind < 25 { // undone in working memory
-		c.Actuator, c.Capability = ledger.ActuatorMemory, ledger.CapabilityAssert
-		c.Bindings = []*pb.Binding{{Name: ledger.ArgumentKey, Expression: "input.key"},
-			{Name: ledger.ArgumentValue, Expression: `{"n": 1}`}}
-		if r.percent(30) {
-			c.Capability, c.Bindings = ledger.CapabilityRetract, c.Bindings[:1]
-		}
-		return c
-	}
-	w.drawContract(r, id, c)
-	w.erasing.seal(c)
-	return c
-}
-
-// drawContract adds what a contract may say beside the inverse.
-func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered) {
-	call := func(name string) *pb.Call {
-		return &pb.Call{Capability: name + "." + id, Bindings: bindings(), TimeoutNs: 2 * second,
-			Attempts: uint32(1 + r.below(3)), BackoffNs: second}
-	}
-	if r.percent(35) {
-		c.Probe = &pb.Probe{Call: call("find")}
-		if w.others.percent(40) { // its forward leaves version 1
-			c.Unchanged = "probe.version == 1"
-			c.Bindings = append(c.Bindings, &pb.Binding{Name: "if_match", Expression: "probe.version"})
-		}
-	}
-	if r.percent(20) {
-		c.Verify = &pb.Verify{Call: call("check"), Ok: "verify.gone"}
-	}
-	if r.percent(25) {
-		c.Done, c.Stop = `error.code == "not_found"`, `error.code == "protected"`
-	}
-	switch n := r.below(100); {
-	case n < 25:
-		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
-	case n < 35:
-		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
-	case c.Probe != nil && n < 60:
-		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_PROBE
-	}
-	if r.percent(20) {
-		c.OnLate = pb.OnLate_ON_LATE_QUARANTINE
-	}
-	forgets := int64(0)
-	if c.Probe != nil && r.percent(40) {
-		forgets = r.between(8*second, 20*second)
-	}
-	if w.faults.Has(FaultForgetful) {
-		c.DedupeNs = forgets
-	}
-	if r.percent(12) {
-		c.ValidForNs = r.between(15*second, 90*second)
-	}
-	if r.percent(5) {
-		c.ValidUntilNs = epoch0 + r.between(30*second, 140*second)
-	}
-	c.Approve = r.percent(4)
-	c.UnservedAfterNs = w.unservedAfter(id)
-	if c.Probe != nil {
-		c.AskAfterNs = w.askAfter(id)
-	}
-	if r.percent(10) {
-		c.Page = "oncall"
-	}
 }

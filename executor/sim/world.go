@@ -37,6 +37,7 @@ const (
 	streamDoubt  = 500
 	streamKept   = 600
 	streamRun    = 700
+	streamLast   = 800
 	streamPlan   = 1000
 	streamReview = 1 << 18 // and 16 times the number of the plan
 	streamScope  = 1 << 19 // and 16 times the number of the plan
@@ -96,6 +97,7 @@ type settings struct {
 	runs      bool // there is a plan whose undos may go so
 	reviews   bool // some actions wait for a verdict
 	holds     bool // conditions are held after the commit
+	lasts     bool // there is a plan with children that end with an irreversible act
 }
 
 // Run runs one world to its end.
@@ -142,6 +144,7 @@ func newWorld(o Options) *world {
 	w.settings.ahead, w.settings.runs = pick(run, 15, 15, 3, 1, 0), run.percent(40)
 	w.settings.reviews = newRandom(o.Seed, streamReview-1).percent(20)
 	w.settings.holds = newRandom(o.Seed, streamRun-5).percent(25)
+	w.settings.lasts = newRandom(o.Seed, streamLast-1).percent(15)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
 		hosts = 2 + r.below(2)
