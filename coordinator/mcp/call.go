@@ -41,6 +41,7 @@ type request struct {
 	arguments json.RawMessage
 	params    json.RawMessage // that are passed on
 	plan, key string
+	token     any // of its progress, as the client calls it; nil: it wants none
 }
 
 // call answers tools/call.
@@ -174,6 +175,18 @@ func (g *Gateway) approve(ctx context.Context, r request) error {
 	return nil
 }
 
+// waiting tells a client that its call waits for a verdict, and where that is given. The person at
+// the client is not asked: a verdict is a supervisor's, whom the ledger knows by credentials of
+// their own, and the gateway is an agent.
+func (g *Gateway) waiting(ctx context.Context, t *tracked, r request) {
+	if !r.contract.Review || r.token == nil {
+		return
+	}
+	g.told(r.session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.token,
+		Message: fmt.Sprintf("%s waits for a supervisor's verdict, under plan %s: sagenbaum review "+
+			"ls, then sagenbaum review allow PLAN ACTION, or the console", r.shown, t.plan.ID())}))
+}
+
 // effect calls a tool under a plan, once for each key.
 func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, error) {
 	t, err := g.plans.of(ctx, r.session, r.plan, true)
@@ -268,6 +281,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return nil, err
 	}
 	run := &run{g: g, r: r}
+	g.waiting(ctx, t, r)
 	output, err := t.plan.Do(
 		ctx,
 		coordinator.Action{ID: action, Capability: capability, Input: input},

@@ -112,13 +112,17 @@ func (w *world) state(plan, want string) (state string) {
 // operates appends a record of operator ann.
 func (w *world) operates(record *pb.Record) {
 	w.t.Helper()
+	w.appends(ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ann"}, record)
+}
+
+func (w *world) appends(source ledger.Source, record *pb.Record) {
+	w.t.Helper()
 	store, err := jetstream.Open(w.t.Context(), jetstream.Config{Conn: w.conn, Tenant: "default",
 		DurableServer: w.durable})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	data, err := ledger.EncodeCommit([]*pb.Record{record})
-	source := ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ann"}
 	if err == nil {
 		_, err = store.Append(w.t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
 			Data: data})

@@ -389,6 +389,7 @@ func (g *Gateway) during(r *request) (release func(), err error) {
 		if err != nil {
 			return nil, err
 		}
+		r.token = token
 		g.progress[own] = &progress{session: r.session, token: token}
 	}
 	g.calling[r.server] = append(g.calling[r.server], r.session)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -84,5 +86,31 @@ func TestAnAnswerComesAsItsServerGaveIt(t *testing.T) {
 	if !errors.As(err, &wire) || wire.Code != -32050 || wire.Message != "it is wrong" ||
 		string(wire.Data) != `{"amount":10.10}` {
 		t.Errorf("%v: %+v", err, wire)
+	}
+}
+
+// An answer may be large, up to what one message of the protocol's SDK holds; what is larger is an
+// error of its call, and the server is there for the next one.
+func TestALargeAnswerPassesWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{}, nil, config)
+	for _, test := range []struct {
+		size   int // of what the answer has twice
+		passes bool
+	}{{1 << 20, true}, {9 << 20, false}, {1, true}} {
+		line := strings.Repeat("x", test.size)
+		if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "peek"})
+		want := `{"locked":["locked"],"notes":["` + line + `"]}`
+		switch {
+		case (err == nil) != test.passes:
+			t.Errorf("%d bytes: %v, want that it passes: %v", test.size, err, test.passes)
+		case err == nil && said(r) != want:
+			t.Errorf("%d bytes: the answer has %d, want %d as they are", test.size, len(said(r)), len(want))
+		}
 	}
 }
