@@ -126,8 +126,8 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 	return nil
 }
 
-// wentWith reports whether an action that waited for its verdict was undone meanwhile with a part of
-// its plan, which goes on: its forward is not called any more, whoever allows it.
+// wentWith reports whether an action that waited for its verdict was undone meanwhile with a part
+// of its plan, which goes on: its forward is not called any more, whoever allows it.
 func (a *action) wentWith(answer api.OutcomeAnswer) bool {
 	p := a.plan
 	p.mu.Lock()

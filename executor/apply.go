@@ -63,7 +63,7 @@ func (s *fold) about(a *action) about { return about{s, a} }
 func (s *State) Apply(e ledger.Entry) Result {
 	f := s.folding(e.Under(s.meta.HolderFold))
 	f.advance()
-	f.endLeases()
+	endLeases(f)
 	result := f.applyEntry()
 	switch result.Verdict {
 	case Effective, Repeated:

@@ -426,3 +426,10 @@ func pastDeadline(p *pb.PlanOpened, since int64) error {
 		"it had passed when the plan was opened: "+instant(p.DeadlineNs),
 		"unix nanoseconds of an instant to come, or 0 for none")
 }
+
+// tellUndoer tells what undoes a committed plan what has become known of a forward of it, too.
+func (s about) tellUndoer() {
+	if p := s.a.plan; p.row.UndoneAs != "" && s.a.fixed.DutyOf == 0 {
+		s.outcome(s.plan(p.row.UndoneAs))
+	}
+}

@@ -355,6 +355,17 @@ func hasBegun(a *action) bool {
 	return a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
 }
 
+// cannotReturn says why it is not taken what a forward has returned as a report says, or "".
+func cannotReturn(a *action, output []byte) string {
+	_, more := lacks(a)
+	if len(output) == 0 || more || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED ||
+		bytes.Equal(ledger.Compact(output), ledger.Compact(a.plan.s.payload(a.id).Output)) {
+		return ""
+	}
+	return "payload.output: what action " + a.fixed.Id + " has returned is known, or its undo was " +
+		"sent without; report without an output"
+}
+
 // isOwners reports whether the undo of an action is its owner's, who answers for the effect that it
 // has a name of.
 func isOwners(a *action) bool {
@@ -364,23 +375,24 @@ func isOwners(a *action) bool {
 // ownWord takes what the agent says of a forward after an operator has reported its effect. No
 // failure takes the effect away. What it returned counts until the undo is first sent. If it names
 // another effect than the operator did, both are there: its own is the action's, and the reported
-// one is owed as an extra one; but once an undo has been sent for that one, or it is its owner's, the
-// agent's is owed.
+// one is owed as an extra one; but once an undo has been sent for that one, or it is its owner's,
+// the agent's is owed.
 func (s about) ownWord() Result {
 	a, k := s.a, s.e.Record.GetForwardCompleted()
 	if k == nil || isOwed(a, k.ExternalRef) != "" {
 		return repeated
 	}
-	reported := a.name()
+	of := toldAs(a)
+	reported := cmp.Or(a.name(), of.name())
 	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
 	begun := hasBegun(a) || other && isOwners(a)
 	switch {
-	case !other && begun:
+	case !other && hasBegun(of):
 		return repeated
-	case begun && a.row.Duties >= extrasMax:
+	case other && begun && a.row.Duties >= extrasMax:
 		return refused("%d duties of action %s are owed; want at most %d", a.row.Duties, a.fixed.Id,
 			extrasMax)
-	case begun: // and what it says next is told likewise
+	case other && begun: // and what it says next is told likewise
 		s.owedAnew(&rowspb.ActionRow{
 			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
 			LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
@@ -390,6 +402,10 @@ func (s about) ownWord() Result {
 	default:
 		a.row.Told = false
 		s.returned(k, reported, other)
+		if of != a {
+			s.about(of).returned(k, reported, false)
+			of.change()
+		}
 	}
 	a.change()
 	s.tellUndoer()

@@ -356,3 +356,12 @@ func laterThan(a, b *pb.Address) bool {
 	}
 	return a.GetIndex() > b.GetIndex()
 }
+
+// turnedLater reports whether a condition turned true at a later record than another one. What has
+// no sequence yet is of the commit that is being decided.
+func turnedLater(a, b *rowspb.Turned) bool {
+	if new := a.At.GetSequence() == 0; new != (b.At.GetSequence() == 0) {
+		return new
+	}
+	return laterThan(a.At, b.At)
+}

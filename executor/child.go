@@ -308,15 +308,6 @@ func firstSince(root *plan) (first *plan) {
 	return first
 }
 
-// turnedLater reports whether a condition turned true at a later record than another one. What has
-// no sequence yet is of the commit that is being decided.
-func turnedLater(a, b *rowspb.Turned) bool {
-	if new := a.At.GetSequence() == 0; new != (b.At.GetSequence() == 0) {
-		return new
-	}
-	return laterThan(a.At, b.At)
-}
-
 // notFirst says which condition of a committed tree has turned true before this one, if this one
 // reads no clock, or "".
 func notFirst(p *plan, a *action, l *rowspb.LeaseRow) string {

@@ -363,17 +363,22 @@ func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
 	}
 	extra, known := newExtras(a, k), a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
-	why := cmp.Or(cannotReport(a, k, output), cannotOwe(a, k, len(extra)))
+	name, more := lacks(a)
+	adds := name && k.ExternalRef != "" || more && len(output) > 0
+	why := cmp.Or(cannotReport(a, k, output), cannotOwe(a, k, len(extra)), cannotReturn(a, output))
 	answer := &rowspb.Proposal{Answer: ledger.EffectAnswer(k, output), Actor: k.Actor}
 	switch {
 	case why != "":
 		return refused("%s", why)
-	case known && len(extra) == 0:
+	case known && len(extra) == 0 && !adds:
 		return repeated
 	case !s.about(a).seconded(answer):
 		return effective
 	}
-	if !known {
+	switch {
+	case known && adds:
+		s.about(a).reportedMore(k, output)
+	case !known:
 		told := &fold{State: s.State, e: s.e, beforeNs: s.beforeNs}
 		told.e.Record = &pb.Record{Plan: p.id, Action: a.fixed.Id, Payload: s.e.Record.Payload,
 			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{
@@ -411,6 +416,8 @@ func isNamed(a *action) bool {
 // cannotReport says why nothing can be reported of the effect of an action, or "".
 func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 	p, id := a.plan, a.fixed.Id
+	name, _ := lacks(a)
+	open := name || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED
 	switch {
 	case a.fixed.Child != "":
 		return a.fixed.Child + " is a plan of its own: report of its actions"
@@ -429,10 +436,10 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 	case len(k.Duplicates) == 0 && isFinal(a):
 		return "nothing follows: action " + id + " is " + undoName(a.row.Undo) + " since " +
 			ledger.FormatAddress(a.row.Settled)
-	case a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED && isOwed(a, k.ExternalRef) != "":
+	case open && isOwed(a, k.ExternalRef) != "":
 		return "effect_reported.external_ref: \"" + k.ExternalRef + "\" is owed as " +
 			isOwed(a, k.ExternalRef)
-	case k.ExternalRef != "" && isNamed(a) && !knowsEffect(a, k.ExternalRef):
+	case k.ExternalRef != "" && !name && isNamed(a) && !knowsEffect(a, k.ExternalRef):
 		return "effect_reported.external_ref: the effect of action " + id + " is known as \"" + a.name() +
 			"\"; name what is there beside it in duplicates"
 	}

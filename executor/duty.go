@@ -129,8 +129,8 @@ func (s about) duplicate(ref string) {
 // a committed plan.
 const (
 	noteExtra = "its effect is there more than once: the extra one is undone"
-	noteKept  = "its effect is there more than once: the extra one stands, for its plan is committed, " +
-		"and is undone with it if that is"
+	noteKept  = "its effect is there more than once: the extra one is still there, as its plan " +
+		"is committed, and is undone with it if that is"
 )
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".
@@ -400,4 +400,43 @@ func isOwed(a *action, name string) string {
 		return "an extra effect"
 	}
 	return ""
+}
+
+// toldAs is the action whose undo is of the effect that was reported of an action: that one, or the
+// duty of it that the report has made, or has told.
+func toldAs(a *action) *action {
+	if a.row.DoubtedAs != 0 {
+		return a.plan.action(a.row.DoubtedAs)
+	}
+	for i, at := uint32(1), a.row.OutcomeAt; i <= a.row.Duties; i++ {
+		d := a.plan.s.byName(a.plan.id, dutyID(a, i))
+		made := d.fixed.Registered
+		if made.GetSequence() == at.GetSequence() && made.GetIndex() == at.GetIndex() {
+			return d
+		}
+	}
+	return a
+}
+
+// lacks says what a report may still add to an earlier one until the undo of the effect is first
+// sent: what it is called, and what its forward has returned.
+func lacks(a *action) (name, output bool) {
+	if !a.row.Told || hasBegun(toldAs(a)) {
+		return false, false
+	}
+	return a.name() == "" && toldAs(a).name() == "", len(a.plan.s.payload(a.id).Output) == 0
+}
+
+// reportedMore keeps what a report adds to an earlier one.
+func (s about) reportedMore(k *pb.EffectReported, output []byte) {
+	for _, a := range slices.Compact([]*action{s.a, toldAs(s.a)}) {
+		if a.name() == "" {
+			a.row.ExternalRef = k.ExternalRef
+		}
+		if len(a.plan.s.payload(a.id).Output) == 0 {
+			a.keepOutput(output)
+		}
+		a.change()
+		a.evaluateAction(s.e.Address)
+	}
 }

@@ -202,6 +202,36 @@ func TestAnEffectThatIsOwedIsUndoneOnce(t *testing.T) {
 	s.wantRefolded()
 }
 
+// TestAReportIsAddedToUntilItsUndoIsSent: what its effect is called, and what its forward returned,
+// by its agent or by an operator. Its undo reads both.
+func TestAReportIsAddedToUntilItsUndoIsSent(t *testing.T) {
+	for _, c := range []struct{ script, sent string }{
+		{"effect:a= effect:a=x7 =effect:a=x7 fail turn", `{"of":"x7"} x7`},
+		{"effect:a= effect:a=x7,x8 turn fail turn", `{"of":""} x8, {"of":"x7"} x7`},
+		{"effect:a= effect:a=x7 !effect:a=x9 fail turn !effect:a=x9", `{"of":"x7"} x7`},
+		{"effect:a= fail turn effect:a=x7 retry:a turn", `{"of":"x7"} x7`},
+		{"a- fail turn effect:a= effect:a=x7 turn", `{"of":"x7"} x7`},
+		{"a- fail turn effect:a= turn own:a=x7 retry:a~1 turn", `{"of":"x7"} x7`},
+		{"a- fail turn effect:a= own:a=x7 =own:a=x7 turn", `{"of":"x7"} x7`},
+	} {
+		s := newSchedule(t)
+		var sent []string
+		s.worker = func(c Command) *api.Reply {
+			sent = append(sent, string(c.Arguments)+" "+c.ExternalRef)
+			return s.answer(c)
+		}
+		s.play("open:1")
+		s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+			k.Bindings = []*pb.Binding{{Name: "of", Expression: `output.?id.orValue(meta.?external_ref.orValue("") == "x8" ? "" : meta.external_ref)`}}
+		})...))
+		s.play(c.script)
+		if got := strings.Join(sent, ", "); got != c.sent {
+			t.Errorf("%s: sent %s, want %s; %s", c.script, got, c.sent, s.outcome())
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout, and not of one that the agent names meanwhile.
 func TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout(t *testing.T) {
 	for _, script := range []string{
@@ -236,7 +266,7 @@ func TestAnExtraEffectOfACommittedPlanStands(t *testing.T) {
 	s := newSchedule(t)
 	names := s.names()
 	s.play("open q/open^ q/a:probe q/effect:a=x7 q/commit turn q/own:a=x8 turn")
-	said := slices.ContainsFunc(s.state.Pages(), func(p Page) bool { return strings.Contains(p.Reason, "stands") })
+	said := slices.ContainsFunc(s.state.Pages(), func(p Page) bool { return strings.Contains(p.Reason, "is still there") })
 	if len(*names) > 0 || !said {
 		t.Errorf("undone are %q; pages %+v", *names, s.state.Pages())
 	}
@@ -354,6 +384,15 @@ func TestAReportNeedsASecondOperator(t *testing.T) {
 		t.Error(got)
 	}
 	s.wantRefolded()
+	s = newSchedule(t)
+	s.play("open:second a:probe a+ effect:a=,x8,x9")
+	if got := s.show("p").Actions[0].Proposal; !strings.HasPrefix(got, `present +"x8" +"x9" `) {
+		t.Errorf("the second one sees %s", got)
+	}
+	s.play("effect:a@ana=,x9,x8 turn")
+	if got := s.outcome(); got != "open: a=held a~1=compensated a~2=compensated [a~2 a~1]" {
+		t.Errorf("in another order: %s", got)
+	}
 	s = newSchedule(t)
 	s.play("open:second a:askme a? fail turn resolve:a resolve:a@ana turn effect:a=x7 turn")
 	if got := s.outcome(); got != "resolved: a=resolved []" {

@@ -29,7 +29,8 @@ var lastActs = []struct{ name, setup, want string }{
 		"quarantined: a=compensated b=quarantined c=compensated [c a]"},
 	{"the last act of a plan that says halt", "open:halt a a+ b:irr b+ fail turn", "quarantined: a=owed b=quarantined []"},
 	{"an irreversible pivot", "open:last a a+ b:irr+pivot b+ fail turn", "quarantined: a=owed b=quarantined []"},
-	{"and its owner's answer", "open:last a a+ b:irr b+ fail turn resolve:b turn", "resolved: a=compensated b=resolved [a]"},
+	{"and its owner's answer", "open:last a a+ b:irr b+ fail turn resolve:b turn",
+		"resolved: a=compensated b=resolved [a]"},
 	{"which comes first and says halt", "open:last+1 a a+ b:irr b+ a=late fail turn halt:b tell:a#1=done turn",
 		"resolved: a=compensated b=resolved []"},
 	{"what joins after it is undone first", "open:last a a+ b:irr b+ a=late fail turn c c+ turn tell:a#1=done turn",
@@ -154,8 +155,8 @@ func TestWhatAnUnwindStopsAtIsNamed(t *testing.T) {
 		}
 		s.word("fail")
 		s.turn()
-		a := s.actionOf("p", "a")
-		if stops := len(shown.Stops) > 0; stops != (a.Row.Undo == rowspb.Undo_UNDO_OWED) && a.Row.Undo != rowspb.Undo_UNDO_QUARANTINED {
+		a := s.actionOf("p", "a").Row.Undo
+		if stops := len(shown.Stops) > 0; stops != (a == rowspb.Undo_UNDO_OWED) && a != rowspb.Undo_UNDO_QUARANTINED {
 			t.Errorf("%s: stops at %q, and then: %s", c.setup, shown.Stops, s.outcome())
 		}
 	}

@@ -42,7 +42,7 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	for seed := *randomFrom; seed < *randomFrom+uint64(n); seed++ {
 		words := randomWords(rand.New(rand.NewPCG(seed, 1)))
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { playRandom(t, programs, words) }) && !testing.Short() {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { playRandom(t, programs, words) }) {
 			t.Errorf("go test ./executor -run TestRandomSchedules -schedule '%s'", strings.Join(words, " "))
 		}
 	}
@@ -186,21 +186,15 @@ func (e *effects) wantUndone() {
 	}
 }
 
+// randomMarks are those that a pair may have.
+var randomMarks = []string{"probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h",
+	"approve", "review", "lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held",
+	"held*", "timer=5m", "later=5s"}
+
 // randomWords is a schedule of plan p, its child q, the child r of that, and another plan s.
 func randomWords(r *rand.Rand) []string {
 	one := func(list ...string) string { return list[r.IntN(len(list))] }
-	some := func(list ...string) string { // none to three of them as marks
-		var marks []string
-		for range max(0, r.IntN(5)-1) {
-			if m := one(list...); !slices.Contains(marks, m) {
-				marks = append(marks, m)
-			}
-		}
-		if len(marks) == 0 {
-			return ""
-		}
-		return ":" + strings.Join(marks, "+")
-	}
+	some := func(list ...string) string { return marksOf(r, list) }
 	plans := []string{"", "", "", "q/", "q/", "r/", "s/"}
 	opened := map[string]bool{}
 	opens := func(plan, under string) string {
@@ -219,8 +213,7 @@ func randomWords(r *rand.Rand) []string {
 		id := one("a", "b", "c", "d")
 		switch n := r.IntN(24); {
 		case n < 7:
-			mark := some("probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h", "approve", "review",
-				"lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held", "held*", "timer=5m", "later=5s")
+			mark := some(randomMarks...)
 			if strings.Contains(mark, "held") || strings.Contains(mark, "timer") {
 				mark += "+for=2h"
 			}
@@ -259,4 +252,18 @@ func randomWords(r *rand.Rand) []string {
 		}
 	}
 	return words
+}
+
+// marksOf are none to three marks of a list, as a word has them.
+func marksOf(r *rand.Rand, list []string) string {
+	var marks []string
+	for range max(0, r.IntN(5)-1) {
+		if m := list[r.IntN(len(list))]; !slices.Contains(marks, m) {
+			marks = append(marks, m)
+		}
+	}
+	if len(marks) == 0 {
+		return ""
+	}
+	return ":" + strings.Join(marks, "+")
 }

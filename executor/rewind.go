@@ -448,10 +448,3 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 	}
 	return u
 }
-
-// tellUndoer tells what undoes a committed plan what has become known of a forward of it, too.
-func (s about) tellUndoer() {
-	if p := s.a.plan; p.row.UndoneAs != "" && s.a.fixed.DutyOf == 0 {
-		s.outcome(s.plan(p.row.UndoneAs))
-	}
-}

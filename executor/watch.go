@@ -379,7 +379,7 @@ const endingsMax = 64
 
 // endLeases gives up the conditions of committed plans whose windows have closed by now. Each is
 // asked once more, as of its last instant: what came true then is undone all the same.
-func (s *fold) endLeases() {
+func endLeases(s *fold) {
 	if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
 		return
 	}
@@ -426,23 +426,6 @@ func (s *fold) endOf(p *plan) {
 		return l.GetUntilNs() == 0
 	})
 	endsAt(p)
-}
-
-// lastLook asks a condition on the clock which is not known to have turned true, as of an instant
-// and of its last one: its holder may be late.
-func lastLook(s *fold, p *plan, a *action, l *rowspb.LeaseRow, ns int64) {
-	held := p.hold(a, l)
-	if held == nil || !held.ReadsClock() || l.TurnedNs != 0 || stopped(l) {
-		return
-	}
-	ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
-	if last := held.Evaluate(asOf(l, ns), s.memory.View()); last.Truth == triggers.True {
-		p.turn(ref, s.e.Address, true, last.Readings)
-		p.noteTurning(ref, l, last.Keys)
-		keepTurned(p, l)
-		s.index(ref, l, wakeNow, nil, false)
-		p.mark(a)
-	}
 }
 
 // releaseHeld gives up one lease that is held after the commit.

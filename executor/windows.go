@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // When a forward may still land. A caller that hangs up stops no provider: an effect
@@ -424,5 +425,22 @@ func dropLeases(p *plan, a *action, list []*rowspb.LeaseRow) {
 		if l.UntilNs == 0 {
 			p.s.index(rows.Lease{Plan: p.id, N: number(a), Name: l.Name}, l, 0, nil, false)
 		}
+	}
+}
+
+// lastLook asks a condition on the clock which is not known to have turned true, as of an instant
+// and of its last one: its holder may be late.
+func lastLook(s *fold, p *plan, a *action, l *rowspb.LeaseRow, ns int64) {
+	held := p.hold(a, l)
+	if held == nil || !held.ReadsClock() || l.TurnedNs != 0 || stopped(l) {
+		return
+	}
+	ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
+	if last := held.Evaluate(asOf(l, ns), s.memory.View()); last.Truth == triggers.True {
+		p.turn(ref, s.e.Address, true, last.Readings)
+		p.noteTurning(ref, l, last.Keys)
+		keepTurned(p, l)
+		s.index(ref, l, wakeNow, nil, false)
+		p.mark(a)
 	}
 }

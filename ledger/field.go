@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -103,11 +105,33 @@ func checkEffect(k *pb.EffectReported, output []byte) error {
 }
 
 // EffectAnswer is a report of an effect as the answer that a second operator has to give, too:
-// two are the same if they name the same effects and the same output.
+// two are the same if they name the same effects, in any order, and the same output. It begins with
+// the first names, so that the second operator sees what the first one has said.
 func EffectAnswer(k *pb.EffectReported, output []byte) string {
+	extra := slices.Sorted(slices.Values(k.GetDuplicates()))
 	h := sha256.New()
-	for _, part := range append([]string{k.GetExternalRef(), string(output)}, k.GetDuplicates()...) {
+	for _, part := range append([]string{k.GetExternalRef(), string(Compact(output))}, extra...) {
 		fmt.Fprintf(h, "%d %s,", len(part), part)
 	}
-	return "present " + hex.EncodeToString(h.Sum(nil))
+	said := "present"
+	if k.GetExternalRef() != "" {
+		said += fmt.Sprintf(" %.32q", k.GetExternalRef())
+	}
+	for i, name := range extra {
+		if i == 3 {
+			said += fmt.Sprintf(" and %d more", len(extra)-i)
+			break
+		}
+		said += fmt.Sprintf(" +%.32q", name)
+	}
+	return said + " " + hex.EncodeToString(h.Sum(nil))
+}
+
+// Compact is a JSON document without the space between its tokens; what is none stays as it is.
+func Compact(document []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, document) != nil {
+		return document
+	}
+	return b.Bytes()
 }

@@ -69,14 +69,14 @@ func SettleNs(settle, timeout int64) int64 {
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
 // this. A commit asks for the lowest that folds it: 11 if it has a condition that is held after
 // the commit, reports an effect, or begins the term of a holder that has AfterCommitSince,
-// EffectsSince and LastActSince; 10 if of one that has VerdictWantedSince and AskedOnSince; 9 if it
-// says whether someone else has changed something, or begins the term of a holder that has AskedSince,
-// ReachesSince and UnchangedSince; 8 if it asks for a new key, or begins the term of a holder that
-// has CopiesSince, NumbersSince and FoundSince; 7 if of one that has TextsSince, LaterSince,
-// NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if of one that has BoundedSince
-// and KeptSince; 4 if it says what a condition, a verdict or a request undoes, or begins the term of
-// a holder that has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that
-// goes behind another one; else 1.
+// EffectsSince, LastActSince, PartsSince and StillHeldSince; 10 if of one that has
+// VerdictWantedSince and AskedOnSince; 9 if it says whether someone else has changed something, or
+// begins the term of a holder that has AskedSince, ReachesSince and UnchangedSince; 8 if it asks
+// for a new key, or begins the term of a holder that has CopiesSince, NumbersSince and FoundSince;
+// 7 if of one that has TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one that has
+// FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition, a
+// verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
+// what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
 const ReaderVersion = 11
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
@@ -165,8 +165,8 @@ const EffectsSince = 18
 // still held: an action that was undone before its forward was called is not called any more.
 const StillHeldSince = 18
 
-// PartsSince is the version of a holder's fold from which on a child plan that its parent has let go
-// is no part of what the parent is a part of.
+// PartsSince is the version of a holder's fold from which on a child plan that its parent has let
+// go is no part of what the parent is a part of.
 const PartsSince = 18
 
 // LastActSince is the version of a holder's fold from which on an irreversible act that is the last

@@ -85,8 +85,8 @@ func saysLast(r *pb.Record) bool {
 	return r.GetPlanOpened().GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 }
 
-// withoutLast is an entry as such a holder reads it: it refuses the number. In JSON it does not know
-// the name, and reads what is left of the record.
+// withoutLast is an entry as such a holder reads it: it refuses the number. In JSON it does not
+// know the name, and reads what is left of the record.
 func (e Entry) withoutLast() Entry {
 	e.Err = firstOf(e.Err, Refuse("plan_opened.on_undo_failure",
 		fmt.Sprint(int32(e.Record.GetPlanOpened().OnUndoFailure)), "halt or continue"))

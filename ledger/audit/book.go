@@ -177,6 +177,7 @@ type action struct {
 	late                  bool
 	reported              *pb.CompensationReported
 	told                  bool // that it has happened is another's word: its agent's own counts, too
+	toldAt                *pb.Address
 	asking                pb.Question
 	asked, askedFrom      uint32
 	askedNs               int64    // epoch of the last question

@@ -260,3 +260,18 @@ type state struct {
 }
 
 func (s state) String() string { return s.p.stateOf(s.a) }
+
+// forOpen leaves out clauses where a committed plan is to be undone.
+func forOpen(clauses ...clause) (out []clause) {
+	for _, k := range clauses {
+		judge := k.judge
+		k.judge = func(c *claim) judgement {
+			if c.p.phase == ledger.StateCommitted {
+				return judgement{}
+			}
+			return judge(c)
+		}
+		out = append(out, k)
+	}
+	return out
+}

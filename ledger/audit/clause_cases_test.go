@@ -220,6 +220,9 @@ var clauseCases = []struct {
 	{"I15.extra", reportsEffect, func(s *scene) {
 		s.a.duties, s.record.GetEffectReported().Duplicates = extrasMax, []string{"y"}
 	}},
+	{"I5.output", reportsEffect, func(s *scene) {
+		s.a.outcome, s.a.externalRef, s.record.Payload = completed, "x", &pb.Payload{Output: []byte(`{"n":1}`)}
+	}},
 	{"I5.effect", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "x" }},
 	{"I19.report", reports, func(s *scene) { s.record.GetCompensationReported().Key = "k" }},
 	{"I19.token", reports, func(s *scene) { s.a.secrets = []secret{{attempt: 1, digest: []byte("d")}} }},

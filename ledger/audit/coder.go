@@ -341,14 +341,6 @@ func codeAction(c *coder, a *action) {
 	pointer(c, &a.ahead, codeAhead)
 }
 
-// codeDoubt is what was asked, or told, of the effect of an action while its plan was open.
-func codeDoubt(c *coder, a *action) {
-	number(c, &a.askNs)
-	c.flag(&a.extra)
-	c.flag(&a.told)
-	number(c, &a.doubtedAs)
-}
-
 func codeLeaseAt(c *coder, l **lease) {
 	pointer(c, l, func(c *coder, l *lease) {
 		c.text(&l.name)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -273,15 +274,24 @@ var effectClauses = []clause{openedPlan, registeredAction,
 	{"I5.named", "What is known to be there has the name that it was known by first.",
 		func(c *claim) judgement {
 			ref, a := c.Record.GetEffectReported().ExternalRef, c.a
-			open := a.nameOf() == "" && a.outcome != completed
-			owed := a.outcome != completed && isOwed(c.p, a, ref)
+			name, _ := lacks(c.p, a)
+			open := a.nameOf() == "" && a.outcome != completed || name
+			owed := (a.outcome != completed || name) && isOwed(c.p, a, ref)
 			return unless(ref == "" || !owed && (open || c.p.knowsEffect(a, ref)),
 				"the effect of action %s is known as %q, or %q is owed", a.id, a.nameOf(), ref)
 		}},
 	{"I15.extra", "Extra effects are reported, with the name of the effect that they come beside, " +
 		"of a plan that is open or undone, and at most 256 of an action.", mayOweExtras},
+	{"I5.output", "What a forward has returned is reported once, before its undo is sent.",
+		func(c *claim) judgement {
+			output, a := c.Record.Payload.GetOutput(), c.a
+			_, more := lacks(c.p, a)
+			known := bytes.Equal(ledger.Compact(output), ledger.Compact(a.output))
+			return unless(len(output) == 0 || more || known || a.outcome != completed,
+				"what action %s has returned is known, or its undo was sent", a.id)
+		}},
 	{"I5.effect", "What is known to be there is reported once.", func(c *claim) judgement {
-		return copyIf(c.a.outcome == completed && len(c.newExtras()) == 0)
+		return copyIf(c.a.outcome == completed && len(c.newExtras()) == 0 && !c.addsToReport())
 	}},
 }
 
@@ -336,13 +346,16 @@ func noteEffect(b *book, c *claim) {
 	if a.proposal = waits; !counts {
 		return
 	}
-	if !known {
+	switch {
+	case known && c.addsToReport():
+		addsReport(b, c)
+	case !known:
 		e := c.Entry
 		e.Record = &pb.Record{Plan: p.id, Action: a.id, Payload: c.Record.Payload,
 			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{
 				ExternalRef: cmp.Or(k.ExternalRef, a.nameOf())}}}
 		b.becomes(e, p, a)
-		a.told = true
+		a.told, a.toldAt = true, c.Address
 	}
 	if len(extra) > 0 {
 		b.goOn(p)
@@ -354,10 +367,10 @@ func noteEffect(b *book, c *claim) {
 func (p *plan) mayAdd(a *action, r *pb.Record) judgement {
 	k := r.GetForwardCompleted()
 	switch {
-	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && a.hasBegun():
+	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && toldAs(p, a).hasBegun():
 		return judgement{is: copied}
 	}
-	begun := a.hasBegun() || p.otherEffect(a, k) && a.isOwners()
+	begun := p.otherEffect(a, k) && (a.hasBegun() || a.isOwners())
 	return unless(!begun || a.duties < extrasMax, "action %s has %d duties", a.id, a.duties)
 }
 
@@ -387,7 +400,8 @@ func alsoBecomes(b *book, e ledger.Entry, p *plan, a *action) {
 
 // otherEffect: an agent names another effect than an operator has reported.
 func (p *plan) otherEffect(a *action, k *pb.ForwardCompleted) bool {
-	return k.ExternalRef != "" && a.nameOf() != "" && k.ExternalRef != a.nameOf()
+	reported := cmp.Or(a.nameOf(), toldAs(p, a).nameOf())
+	return k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
 }
 
 // hasBegun: a call of the undo of an action was made, or nothing is to be done for it any more.
@@ -401,9 +415,9 @@ func (a *action) isOwners() bool { return a.undo == quarantined || a.undo == exh
 // addsWord keeps what the agent says of a forward after an operator has reported its effect. Two
 // names are two effects, and both are owed.
 func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
-	k, output, reported := e.Record.GetForwardCompleted(), e.Record.Payload.GetOutput(), a.nameOf()
-	other := p.otherEffect(a, k)
-	if a.hasBegun() || other && a.isOwners() {
+	k, output, of := e.Record.GetForwardCompleted(), e.Record.Payload.GetOutput(), toldAs(p, a)
+	other, reported := p.otherEffect(a, k), cmp.Or(a.nameOf(), of.nameOf())
+	if other && (a.hasBegun() || a.isOwners()) {
 		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
 		b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
 			incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete, output: output,
@@ -413,12 +427,17 @@ func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
 	if a.told = false; other {
 		a.output = nil
 	}
-	a.returns(k, output)
-	if k.ExternalRef == "" {
-		a.foundRef = reported
+	for _, x := range slices.Compact([]*action{a, of}) {
+		x.returns(k, output)
+		if k.ExternalRef == "" {
+			x.foundRef = reported
+		}
 	}
 	if other {
 		oweExtraEffect(b, p, a, e.Address, reported)
 	}
 	b.lookAction(p, a)
+	if of != a {
+		b.lookAction(p, of)
+	}
 }

@@ -116,21 +116,6 @@ func noteAskedFacts(b *book, c *claim) {
 	}
 }
 
-// forOpen leaves out clauses where a committed plan is to be undone.
-func forOpen(clauses ...clause) (out []clause) {
-	for _, k := range clauses {
-		judge := k.judge
-		k.judge = func(c *claim) judgement {
-			if c.p.phase == ledger.StateCommitted {
-				return judgement{}
-			}
-			return judge(c)
-		}
-		out = append(out, k)
-	}
-	return out
-}
-
 // forCommitted makes a clause on what undoes a committed plan, or a part of it.
 func forCommitted(id, says string, judge func(c *claim, to back) judgement) clause {
 	return clause{id, says, func(c *claim) judgement {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"slices"
 )
 
 // The questions of an unwind, and their answers.
@@ -166,4 +167,49 @@ var doubtChapters = map[string]*chapter{
 				landedFirst(func(c *claim) int64 { return c.p.doubtBy(c.a) })}),
 		collect: noteCommitWaits,
 	},
+}
+
+// What is told of an effect after it was reported.
+
+// toldAs is the action whose undo is of the effect that was reported of an action: that one, or a
+// duty of it.
+func toldAs(p *plan, a *action) *action {
+	if a.doubtedAs != 0 {
+		return p.actions[a.doubtedAs-1]
+	}
+	for _, d := range p.actions {
+		if d.dutyOf == a.n && d.registered.GetSequence() == a.toldAt.GetSequence() &&
+			d.registered.GetIndex() == a.toldAt.GetIndex() {
+			return d
+		}
+	}
+	return a
+}
+
+// lacks says what a report may still add to an earlier one until the undo of the effect is sent.
+func lacks(p *plan, a *action) (name, output bool) {
+	of := toldAs(p, a)
+	if !a.told || of.hasBegun() {
+		return false, false
+	}
+	return a.nameOf() == "" && of.nameOf() == "", len(a.output) == 0
+}
+
+func (c *claim) addsToReport() bool {
+	name, more := lacks(c.p, c.a)
+	return name && c.Record.GetEffectReported().ExternalRef != "" ||
+		more && len(c.Record.Payload.GetOutput()) > 0
+}
+
+// addsReport keeps what a report adds to an earlier one.
+func addsReport(b *book, c *claim) {
+	for _, a := range slices.Compact([]*action{c.a, toldAs(c.p, c.a)}) {
+		if a.nameOf() == "" {
+			a.externalRef = c.Record.GetEffectReported().ExternalRef
+		}
+		if len(a.output) == 0 {
+			a.output = c.Record.Payload.GetOutput()
+		}
+		b.lookAction(c.p, a)
+	}
 }

@@ -179,3 +179,12 @@ func (s *shelved[T]) each(each func(key string, v T)) {
 func (s *shelved[T]) trial() shelved[T] {
 	return shelved[T]{values: map[string]*item[T]{}, under: s, copied: s.copied}
 }
+
+// codeDoubt is what was asked, or told, of the effect of an action while its plan was open.
+func codeDoubt(c *coder, a *action) {
+	number(c, &a.askNs)
+	c.flag(&a.extra)
+	c.flag(&a.told)
+	record(c, &a.toldAt)
+	number(c, &a.doubtedAs)
+}

@@ -92,7 +92,8 @@ var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", 
 func (l *linter) warnings(c contract.Contract) {
 	if word := deleteWord(c.Capability); word != "" && c.Class == contract.Irreversible && !c.Review {
 		l.warn("class", "a "+word+" is seldom the last act of its plan, and before others an "+
-			"irreversible act stops an unwind", "keep what it takes away (before, inverse), or add review: true")
+			"irreversible act stops an unwind", "keep what it takes away "+
+			"(before, inverse), or add review: true")
 	}
 	if c.Class != contract.Compensable || c.Inverse == nil {
 		return

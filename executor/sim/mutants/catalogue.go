@@ -211,11 +211,14 @@ var catalogue = []mutant{
 	{"an irreversible last act stops an unwind", "executor/unwind.go",
 		"return a.row.LetsGo ||", "return a.row.LetsGo && a.row.Extra ||"},
 	{"what a child has undone is marked after its entry lets go", "executor/owner.go",
-		"\tif a.row.LetsGo && c.UndoneNow > 0 {\n\t\tundoneNow(a) // before what it lets go begins\n\t}\n" +
+		"\tif a.row.LetsGo && c.UndoneNow > 0 {\n" +
+			"\t\tundoneNow(a) // before what it lets go begins\n\t}\n" +
 			"\ta.move(rowspb.Undo_UNDO_QUARANTINED)\n",
-		"\ta.move(rowspb.Undo_UNDO_QUARANTINED)\n\tif a.row.LetsGo && c.UndoneNow > 0 {\n\t\tundoneNow(a)\n\t}\n"},
+		"\ta.move(rowspb.Undo_UNDO_QUARANTINED)\n" +
+			"\tif a.row.LetsGo && c.UndoneNow > 0 {\n\t\tundoneNow(a)\n\t}\n"},
 	{"a plan that says halt does not", "executor/owner.go",
-		"(said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||\n\t\tsaid == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)",
+		"(said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||\n" +
+			"\t\t\tsaid == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)",
 		"said != pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED"},
 	{"the probe is skipped", "executor/step.go",
 		"case asks:\n\t\treturn stepProbe, \"\"", "case asks && a.row.Late:\n\t\treturn stepProbe, \"\""},
@@ -243,7 +246,8 @@ var catalogue = []mutant{
 	{"one operator's report counts where two are wanted", "executor/doubt.go",
 		"case !s.about(a).seconded(answer):", "case answer == nil:"},
 	{"a report of another effect than the known one is taken and dropped", "executor/doubt.go",
-		"case k.ExternalRef != \"\" && isNamed(a) && !knowsEffect(a, k.ExternalRef):", "case k == nil:"},
+		"case k.ExternalRef != \"\" && !name && isNamed(a) && !knowsEffect(a, k.ExternalRef):",
+		"case k == nil:"},
 	{"what is committed for good is reported of", "executor/doubt.go",
 		"case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row):", "case k == nil:"},
 	{"an unserved question is asked on at once", "executor/doubt.go",
