@@ -6,9 +6,11 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -113,6 +115,23 @@ func TestAnEarlierHolderDoesNotKnowOfLastActs(t *testing.T) {
 	}
 	if got := s.show("q"); got.State != ledger.StateFailed || got.OnUndoFailure != "halt" {
 		t.Errorf("the plan that was refused: %+v", got)
+	}
+	s.wantRefolded()
+}
+
+// TestALastActOfAPlanThatOpensBeforeItsFirstHolder: an agent may come before the executor does.
+func TestALastActOfAPlanThatOpensBeforeItsFirstHolder(t *testing.T) {
+	s := newSchedule(t)
+	w := s.world
+	w.kv, w.log, w.audited = rows.NewMemoryKV(), nil, 0
+	w.audit = audit.NewWith("t", w.programs)
+	w.state = OpenWith(w.kv, "t", w, w.programs)
+	s.play("open:last a a+ b:irr b+ fail")
+	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}}))
+	s.turn()
+	if got := s.outcome(); got != "quarantined: a=compensated b=quarantined [a]" {
+		t.Error(got)
 	}
 	s.wantRefolded()
 }

@@ -332,9 +332,8 @@ func waitingSince(p *plan) string {
 // came after.
 func (s *State) lastGoes(declared *pb.PlanOpened) bool {
 	said := declared.GetOnUndoFailure()
-	return s.meta.HolderFold >= ledger.LastActSince &&
-		(said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||
-			said == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)
+	return said == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||
+		said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE && s.meta.HolderFold >= ledger.LastActSince
 }
 
 // isLastAct reports whether an action that becomes its owner's lets go what it came after. A pivot

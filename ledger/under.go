@@ -79,7 +79,10 @@ func (e Entry) isNewKind(fold uint32) bool {
 }
 
 // saysLast reports whether a plan opens in a way of which a holder with this version does not know.
-func (e Entry) saysLast(fold uint32) bool { return fold < LastActSince && saysLast(e.Record) }
+// Where no holder has been yet, the first one does: executors are upgraded before agents.
+func (e Entry) saysLast(fold uint32) bool {
+	return fold != 0 && fold < LastActSince && saysLast(e.Record)
+}
 
 func saysLast(r *pb.Record) bool {
 	return r.GetPlanOpened().GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST

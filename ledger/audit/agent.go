@@ -38,9 +38,9 @@ func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now,
 		declared: declared, phase: ledger.StateOpen,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
-		lastGoes: b.rules >= ledger.LastActSince &&
-			(declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||
-				declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST),
+		lastGoes: declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||
+			declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE &&
+				b.rules >= ledger.LastActSince,
 	}
 	b.found(p)
 	b.spent.opened("", p.phase)

@@ -217,9 +217,8 @@ var catalogue = []mutant{
 		"\ta.move(rowspb.Undo_UNDO_QUARANTINED)\n" +
 			"\tif a.row.LetsGo && c.UndoneNow > 0 {\n\t\tundoneNow(a)\n\t}\n"},
 	{"a plan that says halt does not", "executor/owner.go",
-		"(said == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE ||\n" +
-			"\t\t\tsaid == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST)",
-		"said != pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED"},
+		"return said == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||",
+		"return said != pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED ||"},
 	{"the probe is skipped", "executor/step.go",
 		"case asks:\n\t\treturn stepProbe, \"\"", "case asks && a.row.Late:\n\t\treturn stepProbe, \"\""},
 	{"doubt is not its owner's", "executor/step.go",
