@@ -230,6 +230,9 @@ func (a *action) dispatchOf(attempt uint32) *pb.CompensationDispatched {
 // arguments can bind to.
 func hasOutput(a *action) bool { return !blind(a) && a.row.HasOutput }
 
+// saysOutput reports whether what a forward has returned may become known after its completion.
+func (s *State) saysOutput() bool { return s.meta.HolderFold >= ledger.EffectsSince }
+
 // bindable reports whether an output is more than nothing.
 func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }
 

@@ -107,7 +107,8 @@ func (e *effects) seen(word string) {
 		results = append(results, e.s.word(of+"@bob="+strings.Join(names, ","))...)
 	}
 	a := e.s.actionOf(plan, id)
-	if a == nil || a.Fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE ||
+	if a == nil || a.Fixed.Forward.Late == pb.Late_LATE_REFUSED || // its blind undo is final
+		a.Fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE ||
 		results[len(results)-1].Verdict == Refused {
 		return
 	}

@@ -336,6 +336,9 @@ var clauseCases = []struct {
 	{"I20.unchanged", dispatches, comparing(pb.Change_CHANGE_NONE, -answerCounts-1)},
 	{"I19.undo", dispatches, func(s *scene) { s.record.GetCompensationDispatched().Capability = "x" }},
 	{"I20.blind", dispatches, func(s *scene) { s.a.outcome = inDoubt }},
+	{"I20.output", dispatches, func(s *scene) {
+		s.record.GetCompensationDispatched().HasForwardOutput, s.l.book.rules = false, ledger.EffectsSince
+	}},
 	{"I29.undo", dispatches, lands},
 	{"I6.behind", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Behind.Sequence = 7 }},
 	{"I21.behind", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Behind.Index = 1 }},
@@ -361,6 +364,10 @@ var clauseCases = []struct {
 	{"I20.closes", dispatchesAhead, func(s *scene) { s.a.closesNs = aheadMaxNs }},
 	{"I19.undo", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().Key = "k" }},
 	{"I20.blind", dispatchesAhead, func(s *scene) { s.record.GetCompensationDispatched().BlindCleanup = true }},
+	{"I20.output", dispatchesAhead, func(s *scene) {
+		s.record.GetCompensationDispatched().HasForwardOutput = !s.a.hasOutput()
+		s.l.book.rules = ledger.EffectsSince
+	}},
 	{"I17.registered", dispatches, func(s *scene) { s.a.compensation = nil }},
 	{"I17.frozen", dispatches, func(s *scene) { s.record.GetCompensationDispatched().TimeoutNs++ }},
 	{"I17.frozen", dispatches, func(s *scene) { s.a.output = nil }},
