@@ -225,7 +225,7 @@ func TestWhatCameOfAnEarlierCallIsNothingNew(t *testing.T) {
 	}
 	dispatched := func(attempt uint32) *pb.Record {
 		return &pb.Record{Kind: &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{
-			Attempt: attempt, Capability: "undo.a", Key: undoKey("a")}}}
+			Attempt: attempt, Capability: "undo.a", Key: undoKey("a"), HasForwardOutput: true}}}
 	}
 	found := func(attempt uint32) *pb.Record {
 		return &pb.Record{Kind: &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{

@@ -142,7 +142,8 @@ var aheadClauses = []clause{
 
 // aheadChapter is asked of a dispatch ahead.
 var aheadChapter = &chapter{
-	counts: undone(slices.Concat(aheadClauses, clausesNamed("I19.undo", "I20.blind", "I20.output"))...),
+	counts: undone(slices.Concat(aheadClauses,
+		clausesNamed("I19.undo", "I20.blind", "I20.output"))...),
 	content: slices.DeleteFunc(slices.Clone(dispatchContent),
 		func(k clause) bool { return k.id == orderClause.id }),
 	collect: func(b *book, c *claim) {
