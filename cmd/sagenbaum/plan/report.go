@@ -116,7 +116,7 @@ func reportEffect(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action
 			return err
 		}
 	}
-	return s.Print(cmd, result, func() {
+	return cli.Look(s.Print(cmd, result, func() {
 		text := "the effect of action %s of plan %s is there, as %s says · record %d\n"
 		if result.Proposal != "" {
 			text = "action %s of plan %s waits for a second operator to report the same as %s · " +
@@ -124,7 +124,7 @@ func reportEffect(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), text, cli.Printable(action), cli.Printable(id),
 			cli.Printable(v.actor), result.Record)
-	})
+	}), result.Proposal != "")
 }
 
 // waiting is the proposal that a report is, or "": it counts.
