@@ -58,12 +58,11 @@ func (s about) misdispatched(k *pb.CompensationDispatched) string {
 	case k.Capability != c.Capability || k.Key != a.key():
 		return fmt.Sprintf("%s with key %q is not the compensation of action %s", k.Capability, k.Key,
 			a.fixed.Id)
-	// its arguments were resolved for another outcome
-	case k.BlindCleanup != blind(a), a.plan.s.saysOutput() && k.HasForwardOutput != hasOutput(a):
+	case k.BlindCleanup != blind(a): // its arguments were resolved for another outcome
 		return fmt.Sprintf("the outcome of action %s became %s before the dispatch landed", a.fixed.Id,
 			outcomeName(a.row.Outcome))
 	}
-	return ""
+	return s.unheard(k)
 }
 
 // fly notes a call that is out, and lets it be sent.

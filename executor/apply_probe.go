@@ -417,6 +417,7 @@ func (s about) ownWord() Result {
 func (s about) returned(k *pb.ForwardCompleted, reported string, other bool) {
 	a := s.a
 	a.says(k)
+	a.row.WordAt = s.e.Address.Sequence
 	if k.ExternalRef == "" {
 		a.row.FoundRef = reported
 	}

@@ -203,8 +203,10 @@ func mistaken(p *plan) bool { return p.row.Retired && p.s.meta.HolderFold >= led
 
 // takeBack has a part hold its set again that was given up by mistake.
 func takeBack(p *plan) {
+	was := armed(p.row)
 	p.row.Retired, p.row.EndedNs = false, 0
 	p.s.meta.Held += uint64(p.registrations())
+	turnsArmed(p, was)
 	p.touch()
 }
 

@@ -436,6 +436,7 @@ func (s about) reportedMore(k *pb.EffectReported, output []byte) {
 		if len(a.plan.s.payload(a.id).Output) == 0 {
 			a.keepOutput(output)
 		}
+		a.row.WordAt = s.e.Address.Sequence
 		a.change()
 		a.evaluateAction(s.e.Address)
 	}

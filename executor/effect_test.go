@@ -537,3 +537,27 @@ func wantEachUndoneOnce(t *testing.T, start, order string, words map[rune]string
 		t.Errorf("%s %s %v: %s", start, order, words, got)
 	}
 }
+
+// TestAWordBetweenADecisionAndItsRecordIsHeard: an undo that was decided for the effect that an
+// operator has reported is not sent for another that its agent names since.
+func TestAWordBetweenADecisionAndItsRecordIsHeard(t *testing.T) {
+	for _, c := range []struct{ before, word string }{
+		{"open a:probe effect:a=x7 fail", "own:a=x8"}, {"open a:probe effect:a=x7 fail turn", "own:a=x8"},
+		{"open a:probe effect:a=x7 fail", "own:a=x7"}, {"open a:probe effect:a= fail", "effect:a=x7"},
+	} {
+		s := newSchedule(t)
+		names := s.names()
+		s.play(c.before)
+		decided := s.decide(nil)
+		s.word(c.word)
+		if len(decided) > 0 {
+			s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, decided...)
+		}
+		s.turn()
+		slices.Sort(*names)
+		if twice := len(slices.Compact(slices.Clone(*names))) != len(*names); twice || s.show("p").State != "compensated" {
+			t.Errorf("%s, %s: %s, undone %v", c.before, c.word, s.outcome(), *names)
+		}
+		s.wantRefolded()
+	}
+}

@@ -230,8 +230,17 @@ func (a *action) dispatchOf(attempt uint32) *pb.CompensationDispatched {
 // arguments can bind to.
 func hasOutput(a *action) bool { return !blind(a) && a.row.HasOutput }
 
-// saysOutput reports whether what a forward has returned may become known after its completion.
-func (s *State) saysOutput() bool { return s.meta.HolderFold >= ledger.EffectsSince }
+// unheard says what a dispatch was decided without that is known by now of the effect of its
+// action, or "": after an operator's report its agent's own word may name another one, or an output.
+func (s about) unheard(k *pb.CompensationDispatched) string {
+	a, folded := s.a, s.e.Record.Folded
+	said := folded != 0 && folded < a.row.WordAt
+	if s.meta.HolderFold < ledger.EffectsSince || !said && k.HasForwardOutput == hasOutput(a) {
+		return ""
+	}
+	return "what is known of the effect of action " + a.fixed.Id +
+		" changed before the dispatch landed"
+}
 
 // bindable reports whether an output is more than nothing.
 func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }

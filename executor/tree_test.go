@@ -558,7 +558,7 @@ func TestAPartThatWasGivenUpByMistakeIsUndone(t *testing.T) {
 	s := newSchedule(t)
 	s.audit = nil // of that time it says what would have been right
 	s.underHolder(ledger.PartsSince - 1)
-	s.play(letGoChild + "s/open^r.b s/c s/c+ s/commit turn commit turn")
+	s.play(letGoChild + "s/open^r.b s/c:own s/c+ s/commit turn commit turn")
 	if got := s.show("s").Actions[0].Undo; got != "retired" {
 		t.Fatalf("c is %s", got)
 	}
@@ -567,6 +567,9 @@ func TestAPartThatWasGivenUpByMistakeIsUndone(t *testing.T) {
 	s.play("r/fail turn")
 	if got := strings.Join(s.undone, " "); got != "c b" || s.show("r").State != ledger.StateCompensated {
 		t.Fatalf("undone: %s; r is %s", got, s.show("r").State)
+	}
+	if held := s.state.Meta().Conditions; held != 0 {
+		t.Errorf("%d conditions are held", held)
 	}
 	s.wantRefolded()
 }

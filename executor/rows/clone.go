@@ -72,7 +72,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		Change: r.Change, ChangeNs: r.ChangeNs, Overwrite: r.Overwrite,
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
-		AskNs: r.AskNs, Told: r.Told, Extra: r.Extra,
+		AskNs: r.AskNs, Told: r.Told, WordAt: r.WordAt, Extra: r.Extra,
 		Progress: r.Progress,
 	}
 }

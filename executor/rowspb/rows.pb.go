@@ -2640,6 +2640,7 @@ type ActionRow struct {
 	AskNs               int64                     `protobuf:"varint,120,opt,name=ask_ns,json=askNs,proto3" json:"ask_ns,omitempty"`                                           // epoch from which on the world is asked about it while its plan is open; 0: it is not
 	Progress            *Progress                 `protobuf:"bytes,122,opt,name=progress,proto3" json:"progress,omitempty"`                                                   // what the worker of the attempt in flight has said last; none: nothing
 	Told                bool                      `protobuf:"varint,135,opt,name=told,proto3" json:"told,omitempty"`                                                          // its outcome is the word of an operator; its agent's own still counts
+	WordAt              uint64                    `protobuf:"varint,136,opt,name=word_at,json=wordAt,proto3" json:"word_at,omitempty"`                                        // sequence of the last record that named its effect, or its output, beside an operator's report
 	UndoneAfter         bool                      `protobuf:"varint,145,opt,name=undone_after,json=undoneAfter,proto3" json:"undone_after,omitempty"`                         // since its plan's unwind began, something that came after it was undone
 	LetsGo              bool                      `protobuf:"varint,146,opt,name=lets_go,json=letsGo,proto3" json:"lets_go,omitempty"`                                        // quarantined: it is irreversible and the last, and lets go what it came after
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
@@ -3130,6 +3131,13 @@ func (x *ActionRow) GetTold() bool {
 		return x.Told
 	}
 	return false
+}
+
+func (x *ActionRow) GetWordAt() uint64 {
+	if x != nil {
+		return x.WordAt
+	}
+	return 0
 }
 
 func (x *ActionRow) GetUndoneAfter() bool {
@@ -4499,7 +4507,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x9a\x13\n" +
+	" \x01(\tR\x06writer\"\xb4\x13\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4583,7 +4591,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\toverwrite\x18r \x01(\bR\toverwrite\x12\x15\n" +
 	"\x06ask_ns\x18x \x01(\x03R\x05askNs\x124\n" +
 	"\bprogress\x18z \x01(\v2\x18.sagenbaum.rows.ProgressR\bprogress\x12\x13\n" +
-	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\"\n" +
+	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\x18\n" +
+	"\aword_at\x18\x88\x01 \x01(\x04R\x06wordAt\x12\"\n" +
 	"\fundone_after\x18\x91\x01 \x01(\bR\vundoneAfter\x12\x18\n" +
 	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +

@@ -2433,6 +2433,13 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x88
 	}
+	if m.WordAt != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WordAt))
+		i--
+		dAtA[i] = 0x8
+		i--
+		dAtA[i] = 0xc0
+	}
 	if m.Told {
 		i--
 		if m.Told {
@@ -5266,6 +5273,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.Told {
 		n += 3
+	}
+	if m.WordAt != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.WordAt))
 	}
 	if m.UndoneAfter {
 		n += 3
@@ -9501,6 +9511,16 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Told = bool(v != 0)
+		case 136:
+			if wireType != 0 {
+				return wrongWireType(wireType, "WordAt")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.WordAt = uint64(value)
+			iNdEx = next
 		case 145:
 			if wireType != 0 {
 				return wrongWireType(wireType, "UndoneAfter")

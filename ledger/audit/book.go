@@ -178,6 +178,7 @@ type action struct {
 	reported              *pb.CompensationReported
 	told                  bool // that it has happened is another's word: its agent's own counts, too
 	toldAt                *pb.Address
+	wordAt                uint64 // sequence of the last that named its effect or output after that
 	asking                pb.Question
 	asked, askedFrom      uint32
 	askedNs               int64    // epoch of the last question

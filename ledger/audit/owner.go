@@ -381,6 +381,9 @@ func isOwed(p *plan, a *action, name string) bool {
 		return false
 	}
 	origin := p.originOf(a)
+	if origin.duties == 0 && len(a.duplicates) == 0 {
+		return false
+	}
 	return a.doubt == "" && slices.Contains(a.duplicates, name) ||
 		slices.ContainsFunc(p.actions, func(d *action) bool {
 			return d.dutyOf == origin.n && d.nameOf() == name && d != a && d.n != a.doubtedAs
@@ -429,6 +432,7 @@ func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
 	}
 	for _, x := range slices.Compact([]*action{a, of}) {
 		x.returns(k, output)
+		x.wordAt = e.Address.Sequence
 		if k.ExternalRef == "" {
 			x.foundRef = reported
 		}
@@ -440,4 +444,5 @@ func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
 	if of != a {
 		b.lookAction(p, of)
 	}
+	noteReads(b, p)
 }

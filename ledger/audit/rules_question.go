@@ -210,6 +210,7 @@ func addsReport(b *book, c *claim) {
 		if len(a.output) == 0 {
 			a.output = c.Record.Payload.GetOutput()
 		}
+		a.wordAt = c.Address.Sequence
 		b.lookAction(c.p, a)
 	}
 }

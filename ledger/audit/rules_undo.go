@@ -140,11 +140,14 @@ var dispatchClauses = []clause{passed,
 			return unless(c.Record.GetCompensationDispatched().BlindCleanup == c.a.isBlind(),
 				"blind_cleanup: the outcome of action %s is %s", c.a.id, c.a.outcome)
 		}},
-	{"I20.output", "An undo is dispatched with what is known of what its forward has returned.",
+	{"I20.output", "An undo is dispatched with what is known of the effect of its forward.",
 		func(c *claim) judgement {
-			return unless(c.Record.GetCompensationDispatched().HasForwardOutput == c.a.hasOutput() ||
-				c.b.rules < ledger.EffectsSince,
-				"has_forward_output: of action %s it is %v", c.a.id, c.a.hasOutput())
+			folded := c.Record.Folded
+			heard := folded == 0 || folded >= c.a.wordAt
+			same := c.Record.GetCompensationDispatched().HasForwardOutput == c.a.hasOutput()
+			return unless(heard && same || c.b.rules < ledger.EffectsSince,
+				"decided on the records up to %d: of action %s more was said at %d",
+				folded, c.a.id, c.a.wordAt)
 		}},
 	{"I29.undo", "No blind undo is final before its forward can land no more.",
 		landedFirst(settlesBy)},

@@ -186,5 +186,6 @@ func codeDoubt(c *coder, a *action) {
 	c.flag(&a.extra)
 	c.flag(&a.told)
 	record(c, &a.toldAt)
+	number(c, &a.wordAt)
 	number(c, &a.doubtedAs)
 }
