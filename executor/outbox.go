@@ -230,8 +230,8 @@ func (a *action) dispatchOf(attempt uint32) *pb.CompensationDispatched {
 // arguments can bind to.
 func hasOutput(a *action) bool { return !blind(a) && a.row.HasOutput }
 
-// unheard says what a dispatch was decided without that is known by now of the effect of its
-// action, or "": after an operator's report its agent's own word may name another one, or an output.
+// unheard says that something has become known of the effect of an action since its dispatch was
+// decided, or "": after an operator's report its agent may name another effect, or an output.
 func (s about) unheard(k *pb.CompensationDispatched) string {
 	a, folded := s.a, s.e.Record.Folded
 	said := folded != 0 && folded < a.row.WordAt
