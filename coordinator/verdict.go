@@ -134,7 +134,7 @@ func (a *action) wentWith(answer api.OutcomeAnswer) bool {
 	defer p.mu.Unlock()
 	for _, part := range undoneAfter(answer, 0) {
 		from := p.actions[part.Action]
-		if from == nil || a.state != actionRegistered || !a.pair.before(part.At) ||
+		if from == nil || part.At == 0 || a.state != actionRegistered || !a.pair.before(part.At) ||
 			!p.reached(part.Action)(a) {
 			continue
 		}

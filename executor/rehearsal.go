@@ -300,9 +300,25 @@ func eachStop(p *plan, all bool, f func(*plan, *action) bool) bool {
 	return true
 }
 
-// holdsUp reports whether something that an action came after waits for it.
+// holdsUp reports whether something that an action came after waits for it, also beyond what has
+// passed itself and is not clear: that holds back what it came after.
 func holdsUp(a *action) bool {
-	return !passed(a.plan, a) && slices.ContainsFunc(a.fixed.Before, func(m uint32) bool {
-		return a.plan.action(m).row.Undo == rowspb.Undo_UNDO_OWED
-	})
+	if passed(a.plan, a) {
+		return false
+	}
+	seen := map[uint32]bool{}
+	for left := slices.Clone(a.fixed.Before); len(left) > 0; {
+		m := left[len(left)-1]
+		left = left[:len(left)-1]
+		b := a.plan.action(m)
+		switch {
+		case seen[m]:
+		case b.row.Undo == rowspb.Undo_UNDO_OWED:
+			return true
+		case passed(a.plan, b):
+			left = append(left, b.fixed.Before...)
+		}
+		seen[m] = true
+	}
+	return false
 }
