@@ -201,7 +201,7 @@ func actionOf(plan api.Plan, name string) (string, error) {
 		}
 	}
 	return "", cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
-		"compensation_requested.from_action: plan %s has no action %q", plan.Plan, name)
+		"plan %s has no action %q", plan.Plan, name)
 }
 
 // hasSavepoint refuses a savepoint that a plan does not have.
