@@ -69,13 +69,8 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	}
 	t.Cleanup(server.Close)
 	connect := func(user string) *nats.Conn {
-		conn, err := nats.Connect(server.URL(), append(users.As(user),
-			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(conn.Close)
-		return conn
+		return users.Connect(server.URL(), user,
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
 	}
 	root, err := server.Connect()
 	if err != nil {

@@ -48,16 +48,9 @@ func serveWorker(t *testing.T) (agent, worker, root *nats.Conn, store *jetstream
 		t.Fatal(err)
 	}
 	t.Cleanup(root.Close)
-	agent, err = nats.Connect(server.URL(), append(users.As("a1"),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(agent.Close)
-	if worker, err = nats.Connect(server.URL(), users.As("w1")...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(worker.Close)
+	agent = users.Connect(server.URL(), "a1",
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+	worker = users.Connect(server.URL(), "w1")
 	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default",
 		DurableServer: server.DurableID()})
 	if err != nil {

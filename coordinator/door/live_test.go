@@ -174,13 +174,7 @@ func (l *live) crash() {
 
 func (l *live) as(user string) *nats.Conn {
 	l.t.Helper()
-	conn, err := nats.Connect(l.server.URL(), append(l.users.As(user),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.t.Cleanup(conn.Close)
-	return conn
+	return l.users.Connect(l.server.URL(), user, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 }
 
 func (l *live) token(user string) string {

@@ -41,11 +41,7 @@ func wire(t *testing.T, change func(*Config)) *wired {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	conn, err := nats.Connect(server.URL(), users.As("w1")...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := users.Connect(server.URL(), "w1")
 	executor, err := server.Connect(nats.CustomInboxPrefix("reply.default"), nats.UseOldRequestStyle())
 	if err != nil {
 		t.Fatal(err)

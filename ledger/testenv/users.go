@@ -57,3 +57,23 @@ func (c *Crew) As(name string) []nats.Option {
 	}
 	return options
 }
+
+// connects is how often a connection is tried that is not there: a machine on which many tests run
+// at once may need longer than a client or a server waits for the first words of the other.
+const connects = 20
+
+// Connect connects a user, until the test ends.
+func (c *Crew) Connect(url, name string, options ...nats.Option) *nats.Conn {
+	c.t.Helper()
+	options = append(c.As(name), options...)
+	for try := 1; ; try++ {
+		conn, err := nats.Connect(url, options...)
+		if err == nil {
+			c.t.Cleanup(conn.Close)
+			return conn
+		}
+		if try == connects {
+			c.t.Fatal(err)
+		}
+	}
+}

@@ -136,10 +136,7 @@ func TestAVerdictThatTheHostMayNotWrite(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	must(t, err)
 	t.Cleanup(server.Close)
-	conn, err := nats.Connect(server.URL(), append(users.As("coder"),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
-	must(t, err)
-	t.Cleanup(conn.Close)
+	conn := users.Connect(server.URL(), "coder", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	s.detach()
 	s.detach = s.console.Attach(s.host, conn)
 	v := visit(t, s)
