@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -66,12 +67,12 @@ func (root *plan) inDoubt() (names []string) {
 	return names
 }
 
-// treeName is an action as its root names it.
+// treeName is an action as its root names it: in what undoes a committed tree, as that does.
 func treeName(root, p *plan, a *action) string {
 	if p == root {
 		return a.fixed.Id
 	}
-	return p.id + "/" + a.fixed.Id
+	return cmp.Or(p.row.Origin, p.id) + "/" + a.fixed.Id
 }
 
 // mustSettle reports whether the commit of a root has to wait.

@@ -417,7 +417,7 @@ func isNamed(a *action) bool {
 func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 	p, id := a.plan, a.fixed.Id
 	name, _ := lacks(a)
-	open := name || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED
+	open, owedAs := name || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED, isOwed(a, k.ExternalRef)
 	switch {
 	case a.fixed.Child != "":
 		return a.fixed.Child + " is a plan of its own: report of its actions"
@@ -436,9 +436,8 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 	case len(k.Duplicates) == 0 && isFinal(a):
 		return "nothing follows: action " + id + " is " + undoName(a.row.Undo) + " since " +
 			ledger.FormatAddress(a.row.Settled)
-	case open && isOwed(a, k.ExternalRef) != "":
-		return "effect_reported.external_ref: \"" + k.ExternalRef + "\" is owed as " +
-			isOwed(a, k.ExternalRef)
+	case open && owedAs != "":
+		return "effect_reported.external_ref: \"" + k.ExternalRef + "\" is owed as " + owedAs
 	case k.ExternalRef != "" && !name && isNamed(a) && !knowsEffect(a, k.ExternalRef):
 		return "effect_reported.external_ref: the effect of action " + id + " is known as \"" + a.name() +
 			"\"; name what is there beside it in duplicates"

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -23,6 +24,16 @@ const DutySign = "~"
 // dutyID is what the i-th duty of an action is called.
 func dutyID(origin *action, i uint32) string {
 	return fmt.Sprintf("%s%s%d", origin.fixed.Id, DutySign, i)
+}
+
+// dutiesOf are those of a registered action, in the order in which they came.
+func dutiesOf(origin *action) iter.Seq[*action] {
+	return func(yield func(*action) bool) {
+		p, i := origin.plan, uint32(1)
+		for i <= origin.row.Duties && yield(p.s.byName(p.id, dutyID(origin, i))) {
+			i++
+		}
+	}
 }
 
 // origin is the registered action that a duty comes from; of any other, itself.
@@ -145,9 +156,8 @@ func (a *action) unnamed() string {
 // owedTo reports whether an extra effect is a duty already: a later probe may find it
 // still there.
 func (a *action) owedTo(ref string) bool {
-	origin := a.origin()
-	for i := uint32(1); i <= origin.row.Duties; i++ {
-		if d := a.plan.s.byName(a.plan.id, dutyID(origin, i)); d.name() == ref {
+	for d := range dutiesOf(a.origin()) {
+		if d.name() == ref {
 			return true
 		}
 	}
@@ -390,8 +400,7 @@ func isOwed(a *action, name string) string {
 	if name == "" || name == a.name() {
 		return ""
 	}
-	for i, origin := uint32(1), a.origin(); i <= origin.row.Duties; i++ {
-		d := a.plan.s.byName(a.plan.id, dutyID(origin, i))
+	for d := range dutiesOf(a.origin()) {
 		if d.name() == name && d.id != a.id && d.id.N != a.row.DoubtedAs {
 			return d.fixed.Id
 		}
@@ -408,10 +417,8 @@ func toldAs(a *action) *action {
 	if a.row.DoubtedAs != 0 {
 		return a.plan.action(a.row.DoubtedAs)
 	}
-	for i, at := uint32(1), a.row.OutcomeAt; i <= a.row.Duties; i++ {
-		d := a.plan.s.byName(a.plan.id, dutyID(a, i))
-		made := d.fixed.Registered
-		if made.GetSequence() == at.GetSequence() && made.GetIndex() == at.GetIndex() {
+	for d := range dutiesOf(a) {
+		if sameAddress(d.fixed.Registered, a.row.OutcomeAt) {
 			return d
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // lastActs are schedules of irreversible acts, at the end of their plan and before it.
-var lastActs = []struct{ name, setup, want string }{
+var lastActs = []scheduled{
 	{"an irreversible last act stops nothing", "open:last a a+ b b+ c:irr c+ fail turn",
 		"quarantined: a=compensated b=compensated c=quarantined [b a]"},
 	{"nor do several", "open:last a a+ b:irr b+ c:irr c+ fail turn",
@@ -39,18 +39,7 @@ var lastActs = []struct{ name, setup, want string }{
 		"quarantined: a=compensated b=quarantined c=compensated [c]"},
 }
 
-func TestALastActStopsNothing(t *testing.T) {
-	for _, c := range lastActs {
-		t.Run(c.name, func(t *testing.T) {
-			s := newSchedule(t)
-			s.play(c.setup)
-			if got := s.outcome(); got != c.want {
-				t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
-			}
-			s.wantRefolded()
-		})
-	}
-}
+func TestALastActStopsNothing(t *testing.T) { playAll(t, lastActs) }
 
 // TestALastActOfAChildLetsItsParentGo says what becomes of p and of its child q.
 func TestALastActOfAChildLetsItsParentGo(t *testing.T) {

@@ -349,7 +349,7 @@ func entryQuarantined(a *action) {
 	c, parent := a.plan.s.plan(a.fixed.Child).row, a.plan.row
 	a.row.LetsGo = parent.LastGoes && !a.row.UndoneAfter && !c.Rewinding && !orphaned(c) &&
 		c.LetGo == c.Unsettled
-	if a.row.LetsGo && c.UndoneNow > 0 {
+	if a.row.LetsGo && c.UndoneNow {
 		undoneNow(a) // before what it lets go begins
 	}
 	a.move(rowspb.Undo_UNDO_QUARANTINED)
@@ -379,7 +379,7 @@ func undoneNow(a *action) {
 	if !ordered(p.row) {
 		return
 	}
-	if p.row.UndoneNow++; !p.row.MayLetGo {
+	if p.row.UndoneNow = true; !p.row.MayLetGo {
 		return
 	}
 	for left := []*action{a}; len(left) > 0; {

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -262,7 +261,7 @@ func (r *rehearsal) answer(c call) {
 	r.d.propose(rec)
 }
 
-// stopsMax bounds the irreversible acts that Stops names.
+// stopsMax bounds the irreversible acts that StopsAt names.
 const stopsMax = 256
 
 // StopsAt names the irreversible acts of a plan that is being undone at which that stops until
@@ -270,11 +269,7 @@ const stopsMax = 256
 // after waits.
 func (p *Plan) StopsAt() (names []string) {
 	eachStop(p.p, false, func(of *plan, a *action) bool {
-		name := a.fixed.Id
-		if of != p.p {
-			name = cmp.Or(of.row.Origin, of.id) + "/" + name
-		}
-		names = append(names, name)
+		names = append(names, treeName(p.p, of, a))
 		return len(names) < stopsMax
 	})
 	return names

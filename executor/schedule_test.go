@@ -70,6 +70,24 @@ type schedule struct {
 	plan    string // that the word is about
 }
 
+// scheduled is a schedule, and what becomes of plan p.
+type scheduled struct{ name, setup, want string }
+
+// playAll plays schedules, each as a test of its own, and folds them again.
+func playAll(t *testing.T, list []scheduled) {
+	t.Helper()
+	for _, c := range list {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play(c.setup)
+			if got := s.outcome(); got != c.want {
+				t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
+			}
+			s.wantRefolded()
+		})
+	}
+}
+
 func newSchedule(t *testing.T) *schedule {
 	s := &schedule{world: newWorld(t), answers: map[string][]string{}, plan: "p"}
 	s.worker = s.answer

@@ -217,7 +217,7 @@ func (p *plan) startUnwind() {
 	if p.row.Turned = nil; !p.row.Rewinding { // else it waits for the plan to be open again
 		p.row.Behind = nil
 	}
-	p.row.UnwindingNs, p.row.UndoneNow = s.meta.TimeNs, 0
+	p.row.UnwindingNs, p.row.UndoneNow = s.meta.TimeNs, false
 	p.phase(rowspb.Phase_PHASE_UNWINDING)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := p.action(n)

@@ -16,7 +16,7 @@ import (
 
 // schedules are one line each: what happens, and what becomes of plan p. In
 // brackets is what workers undid, in that order. See schedule for the words.
-var schedules = []struct{ name, setup, want string }{
+var schedules = []scheduled{
 	// How far an unwind reaches.
 	{"known failure starts before the failed action (S12)", "open a a+ b b+ c c- fail turn",
 		"compensated: a=compensated b=compensated c=skipped [b a]"},
@@ -484,16 +484,7 @@ var schedules = []struct{ name, setup, want string }{
 
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	for _, c := range schedules {
-		t.Run(c.name, func(t *testing.T) {
-			s := newSchedule(t)
-			s.play(c.setup)
-			if got := s.outcome(); got != c.want {
-				t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
-			}
-			s.wantRefolded()
-		})
-	}
+	playAll(t, schedules)
 }
 
 func TestADeadlineUndoesWithoutTheAgent(t *testing.T) {

@@ -3,7 +3,6 @@ package executor
 import (
 	"encoding/binary"
 	"iter"
-	"math"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/leases"
@@ -380,33 +379,41 @@ const endingsMax = 64
 // endLeases gives up the conditions of committed plans whose windows have closed by now. Each is
 // asked once more, as of its last instant: what came true then is undone all the same.
 func endLeases(s *fold) {
-	if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
+	if !s.endsBy(s.meta.EndsNs) {
 		return
 	}
 	r := s.e.Record
-	if p := s.plan(r.GetPlan()); p != nil && p.row.EndsNs != 0 && p.row.EndsNs <= s.meta.TimeNs {
+	if p := s.plan(r.GetPlan()); p != nil && s.endsBy(p.row.EndsNs) {
 		s.endOf(p)
 	}
-	most := endingsMax
-	if r.GetFactAsserted() != nil || r.GetFactRetracted() != nil {
-		most = math.MaxInt
-	}
-	for range most {
-		if s.meta.EndsNs == 0 || s.meta.EndsNs > s.meta.TimeNs {
+	all := r.GetFactAsserted() != nil || r.GetFactRetracted() != nil
+	for done := 0; all || done < endingsMax; done++ {
+		p := nextEnding(s)
+		if p == nil {
 			return
 		}
-		s.meta.EndsNs = 0
-		prefix := rows.Endings.Prefix()
-		var plan string
-		for k := range s.tx.Scan(prefix, rows.After(prefix)) {
-			s.meta.EndsNs, plan = int64(binary.BigEndian.Uint64(k[1:])), string(k[9:])
-			break
-		}
-		if plan == "" || s.meta.EndsNs > s.meta.TimeNs {
-			return
-		}
-		s.endOf(s.plan(plan))
+		s.endOf(p)
 	}
+}
+
+// endsBy reports whether an end, 0 for none, has come by now.
+func (s *State) endsBy(ns int64) bool { return ns != 0 && ns <= s.meta.TimeNs }
+
+// nextEnding is the plan that is the next to give up conditions, if it is to do so by now; nil:
+// none is. It keeps when the next one does.
+func nextEnding(s *fold) *plan {
+	if !s.endsBy(s.meta.EndsNs) {
+		return nil
+	}
+	s.meta.EndsNs = 0
+	prefix := rows.Endings.Prefix()
+	for k := range s.tx.Scan(prefix, rows.After(prefix)) {
+		if s.meta.EndsNs = int64(binary.BigEndian.Uint64(k[1:])); s.endsBy(s.meta.EndsNs) {
+			return s.plan(string(k[9:]))
+		}
+		break
+	}
+	return nil
 }
 
 // endOf gives up what a committed plan has held until now, but for what has turned true and what

@@ -14,6 +14,22 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
+// judged serves requests by a door of its own, whose pulse never comes; it returns a channel that has
+// one for each token that was looked at.
+func (l *live) judged() <-chan struct{} {
+	came := make(chan struct{}, 100)
+	l.web = door.NewWeb(door.WebConfig{Users: judging{l.users.Directory, func(token string) (access.User, error) {
+		u, err := l.users.Authenticate(token, time.Now())
+		came <- struct{}{}
+		return u, err
+	}}})
+	l.t.Cleanup(l.web.Close)
+	l.web.Pulse(1000 * time.Hour)
+	l.t.Cleanup(l.web.Attach(l.door))
+	l.http.Config.Handler = l.web.Handler()
+	return came
+}
+
 // TestWhatWaitsEndsWithItsUser: a stream and a request that waits end when the directory says that
 // the user was removed, and not at a pulse, which never comes here. Those of others go on.
 func TestWhatWaitsEndsWithItsUser(t *testing.T) {
@@ -21,16 +37,7 @@ func TestWhatWaitsEndsWithItsUser(t *testing.T) {
 	l := newLive(t)
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
 	l.good(l.post, "other", "plan.begin", `{"plan":"q"}`)
-	came := make(chan struct{}, 100)
-	l.web = door.NewWeb(door.WebConfig{Users: judging{l.users.Directory, func(token string) (access.User, error) {
-		u, err := l.users.Authenticate(token, time.Now())
-		came <- struct{}{}
-		return u, err
-	}}})
-	t.Cleanup(l.web.Close)
-	l.web.Pulse(1000 * time.Hour)
-	defer l.web.Attach(l.door)()
-	l.http.Config.Handler = l.web.Handler()
+	came := l.judged()
 	type answer struct {
 		status int
 		body   map[string]any
@@ -88,16 +95,7 @@ func TestWhatWaitsEndsWithItsToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	came := make(chan struct{}, 100)
-	l.web = door.NewWeb(door.WebConfig{Users: judging{l.users.Directory, func(token string) (access.User, error) {
-		u, err := l.users.Authenticate(token, time.Now())
-		came <- struct{}{}
-		return u, err
-	}}})
-	t.Cleanup(l.web.Close)
-	l.web.Pulse(1000 * time.Hour)
-	defer l.web.Attach(l.door)()
-	l.http.Config.Handler = l.web.Handler()
+	came := l.judged()
 	open := func(token string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 			l.http.URL+"/v1/default/tripper/plans/p/events", nil)

@@ -878,7 +878,7 @@ type PlanRow struct {
 	LastGoes      bool                   `protobuf:"varint,145,opt,name=last_goes,json=lastGoes,proto3" json:"last_goes,omitempty"`               // an irreversible last act of it, which is its owner's, lets go what it came after
 	LetGo         uint32                 `protobuf:"varint,146,opt,name=let_go,json=letGo,proto3" json:"let_go,omitempty"`                        // of the quarantined ones, those that do
 	MayLetGo      bool                   `protobuf:"varint,147,opt,name=may_let_go,json=mayLetGo,proto3" json:"may_let_go,omitempty"`             // it has an irreversible action, or a child plan
-	UndoneNow     uint32                 `protobuf:"varint,148,opt,name=undone_now,json=undoneNow,proto3" json:"undone_now,omitempty"`            // actions that were undone since its unwind began
+	UndoneNow     bool                   `protobuf:"varint,148,opt,name=undone_now,json=undoneNow,proto3" json:"undone_now,omitempty"`            // something of it was undone since its unwind began
 	Reviews       []uint32               `protobuf:"varint,125,rep,packed,name=reviews,proto3" json:"reviews,omitempty"`                          // actions that wait for a verdict while the plan is open, ascending
 	EndsNs        int64                  `protobuf:"varint,130,opt,name=ends_ns,json=endsNs,proto3" json:"ends_ns,omitempty"`                     // committed: the first instant at which it gives up a condition that it holds on; 0: none
 	HeldOn        uint32                 `protobuf:"varint,131,opt,name=held_on,json=heldOn,proto3" json:"held_on,omitempty"`                     // committed: conditions that it holds after the commit
@@ -1449,11 +1449,11 @@ func (x *PlanRow) GetMayLetGo() bool {
 	return false
 }
 
-func (x *PlanRow) GetUndoneNow() uint32 {
+func (x *PlanRow) GetUndoneNow() bool {
 	if x != nil {
 		return x.UndoneNow
 	}
-	return 0
+	return false
 }
 
 func (x *PlanRow) GetReviews() []uint32 {
@@ -4398,7 +4398,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
 	"may_let_go\x18\x93\x01 \x01(\bR\bmayLetGo\x12\x1e\n" +
 	"\n" +
-	"undone_now\x18\x94\x01 \x01(\rR\tundoneNow\x12\x18\n" +
+	"undone_now\x18\x94\x01 \x01(\bR\tundoneNow\x12\x18\n" +
 	"\areviews\x18} \x03(\rR\areviews\x12\x18\n" +
 	"\aends_ns\x18\x82\x01 \x01(\x03R\x06endsNs\x12\x18\n" +
 	"\aheld_on\x18\x83\x01 \x01(\rR\x06heldOn\x12\x16\n" +

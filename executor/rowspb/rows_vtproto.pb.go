@@ -440,8 +440,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.UndoneNow != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UndoneNow))
+	if m.UndoneNow {
+		i--
+		if m.UndoneNow {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
 		i--
 		dAtA[i] = 0x9
 		i--
@@ -4602,8 +4607,8 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.MayLetGo {
 		n += 3
 	}
-	if m.UndoneNow != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.UndoneNow))
+	if m.UndoneNow {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7451,8 +7456,9 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			if err != nil {
 				return err
 			}
-			m.UndoneNow = uint32(value)
+			v := int(value)
 			iNdEx = next
+			m.UndoneNow = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -263,21 +263,30 @@ func WriteSecret(path string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(dir, ".new-") // mode 0600
+	if err := replaceFile(path, text, (*os.File).Sync); err != nil {
+		return err
+	}
+	if folder, err := os.Open(dir); err == nil {
+		_ = folder.Sync() // not every system can
+		folder.Close()
+	}
+	return nil
+}
+
+// replaceFile puts a file that only its owner may read in the place of another one, once finish has
+// seen to it.
+func replaceFile(path string, text []byte, finish func(*os.File) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
+	err = errors.Join(err, finish(file), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
-	}
-	if folder, err := os.Open(dir); err == nil {
-		_ = folder.Sync() // not every system can
-		folder.Close()
 	}
 	return nil
 }

@@ -138,11 +138,7 @@ func (d *Directory) Tokens(tenant, name string) ([]Token, error) {
 			all[i].Revoked = r.At
 		}
 	}
-	for i := range all { // they are few
-		for j := i; j > 0 && all[j].Used.After(all[j-1].Used); j-- {
-			all[j], all[j-1] = all[j-1], all[j]
-		}
-	}
+	slices.SortStableFunc(all, func(a, b Token) int { return b.Used.Compare(a.Used) })
 	return all, nil
 }
 

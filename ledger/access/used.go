@@ -2,10 +2,8 @@ package access
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -85,18 +83,7 @@ func (d *Directory) SaveUses(now time.Time) error {
 		return err
 	}
 	// It is not synced: what a machine that goes down loses of it is the last minute.
-	file, err := os.CreateTemp(filepath.Dir(d.path), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), d.usedPath())
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
+	return replaceFile(d.usedPath(), text, func(*os.File) error { return nil })
 }
 
 // text is what the file shall have; nil: it has it, or was written a moment ago. A write that

@@ -26,38 +26,22 @@ var heldForgeries = []forgery{
 		s.forge(s.firesOn("b", "held"))
 	}, false},
 	{"a condition fires beside a child plan that is undone", "I15", func(s *scribe) {
-		of := func(records ...*pb.Record) {
-			for _, r := range records {
-				r.Plan = "q"
-			}
-			s.agent(records...)
-		}
 		s.since("held", true, func() {
-			q := opened(0)
-			q.GetPlanOpened().ParentPlan = "p"
-			of(q)
-			of(pair("c")...)
-			of(&pb.Record{Action: "c", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{}}},
+			s.openChild()
+			s.child(pair("c")...)
+			s.child(&pb.Record{Action: "c", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{}}},
 				planFailed())
 			s.decide()
 		})
-		of(completed("c"))
+		s.child(completed("c"))
 		s.decideTo("compensation_dispatched")
 		s.write(sensor, asserted("b", "1"))
 		s.forge(s.firesOn("b", "held"))
 	}, false},
 	{"a condition fires that turned true after another one of its tree", "I12", func(s *scribe) {
-		of := func(records ...*pb.Record) {
-			for _, r := range records {
-				r.Plan = "q"
-			}
-			s.agent(records...)
-		}
 		s.since("held", true, func() {
-			q := opened(0)
-			q.GetPlanOpened().ParentPlan = "p"
-			of(q)
-			of(append(pair("c", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			s.openChild()
+			s.child(append(pair("c", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 				c.ValidForNs = int64(time.Minute)
 				c.Triggers = []*pb.Trigger{{Name: "held", Condition: `facts["c"] == 1`, AfterCommit: true}}
 			}), completed("c"), planCommitted())...)

@@ -178,8 +178,7 @@ func toldAs(p *plan, a *action) *action {
 		return p.actions[a.doubtedAs-1]
 	}
 	for _, d := range p.actions {
-		if d.dutyOf == a.n && d.registered.GetSequence() == a.toldAt.GetSequence() &&
-			d.registered.GetIndex() == a.toldAt.GetIndex() {
+		if d.dutyOf == a.n && sameAddress(d.registered, a.toldAt) {
 			return d
 		}
 	}

@@ -94,6 +94,22 @@ func (s *scribe) agent(records ...*pb.Record) {
 	s.write(agentA, records...)
 }
 
+// child writes records of plan q as its agent, and openChild opens it as a child of plan p.
+func (s *scribe) child(records ...*pb.Record) {
+	s.t.Helper()
+	for _, r := range records {
+		r.Plan = "q"
+	}
+	s.agent(records...)
+}
+
+func (s *scribe) openChild() {
+	s.t.Helper()
+	q := opened(0)
+	q.GetPlanOpened().ParentPlan = "p"
+	s.child(q)
+}
+
 // forge writes records as a holder would, whatever they say.
 func (s *scribe) forge(records ...*pb.Record) {
 	s.t.Helper()

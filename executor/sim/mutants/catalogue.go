@@ -211,11 +211,11 @@ var catalogue = []mutant{
 	{"an irreversible last act stops an unwind", "executor/unwind.go",
 		"return a.row.LetsGo ||", "return a.row.LetsGo && a.row.Extra ||"},
 	{"what a child has undone is marked after its entry lets go", "executor/owner.go",
-		"\tif a.row.LetsGo && c.UndoneNow > 0 {\n" +
+		"\tif a.row.LetsGo && c.UndoneNow {\n" +
 			"\t\tundoneNow(a) // before what it lets go begins\n\t}\n" +
 			"\ta.move(rowspb.Undo_UNDO_QUARANTINED)\n",
 		"\ta.move(rowspb.Undo_UNDO_QUARANTINED)\n" +
-			"\tif a.row.LetsGo && c.UndoneNow > 0 {\n\t\tundoneNow(a)\n\t}\n"},
+			"\tif a.row.LetsGo && c.UndoneNow {\n\t\tundoneNow(a)\n\t}\n"},
 	{"a plan that says halt does not", "executor/owner.go",
 		"return said == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||",
 		"return said != pb.OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED ||"},
@@ -294,7 +294,7 @@ var catalogue = []mutant{
 	{"a condition is held until the last undo window closes", "executor/windows.go",
 		"first[m] = min(first[m], first[n])", "_ = m"},
 	{"a condition is held on when its undo window has closed", "executor/watch.go",
-		"\tfor range most {\n", "\tfor range most - most {\n"},
+		"for done := 0; all || done < endingsMax; done++ {", "for done := 0; all && done < 0; done++ {"},
 	{"a condition undoes all of a committed plan", "executor/rewind.go",
 		"if l.OfAction {\n\t\t_, part = a.committedAs(true)\n\t}\n\tif root != p {",
 		"if root != p {"},
