@@ -84,9 +84,7 @@ func examineRole(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
 	}
 	c.Denied.Store(before)
 	if len(wide) > 0 {
-		return warn(check, "have each server include what this prints, and no other user or permission, "+
-			"and read it again, by nats-server --signal reload: sagenbaum user export --file users "+
-			"(docs/guide/tenants.md)",
+		return warn(check, exportNext+"; which users it concerns: sagenbaum doctor --accounts nats.conf",
 			"this user may do more than role %s: %s", s.Self.Role, strings.Join(wide, ", "))
 	}
 	return ok(check, "user %s may do what the table gives to role %s, as far as was tried",

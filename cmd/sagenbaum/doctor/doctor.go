@@ -45,7 +45,7 @@ func skipped(check, next, format string, args ...any) Finding {
 
 // Command is `sagenbaum doctor` with all below it.
 func Command(s *cli.Settings) *cobra.Command {
-	var plan string
+	var plan, accounts, users string
 	var old time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -59,31 +59,57 @@ the plans that are part of it, each quarantined action with what its owner can
 answer, every attempt of an undo, and the records that were refused. Exit code 1
 when something in it is quarantined.
 
+With --accounts it reads the configuration of a NATS server instead, and asks no
+server: whether its accounts and users are what the table of roles has, which
+'sagenbaum user export' writes and people then edit. With --users FILE each user is
+held against that file, and otherwise against the role that it is nearest to.
+
 It only reads: a second look changes nothing and finds the same.`,
 		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant " +
 			"default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < " +
-			"/tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
+			"/tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7\n  sagenbaum doctor " +
+			"--accounts nats.conf --users users",
 		Args: cli.Exactly(),
-		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
-			if cmd.Flags().Changed("plan") {
-				return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
-			}
-			findings := examine(cmd.Context(), c, time.Now(), old)
-			findings = append(findings, examineAccess(cmd.Context(), c, s)...)
-			err := s.Print(cmd, map[string][]Finding{"checks": findings},
-				func() { writeFindings(cmd, s.Pen(cmd), findings) })
-			for _, f := range findings {
-				if err == nil && f.State != "ok" && f.State != "skip" {
-					return cli.ErrLook
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch given := cmd.Flags().Changed; {
+			case given("accounts") && given("plan"):
+				return cli.Fail(cli.ExitUsage, "one of them", "--accounts and --plan do not go together")
+			case given("users") && !given("accounts"):
+				return cli.Fail(cli.ExitUsage, "--accounts FILE", "--users is held against a configuration")
+			case given("accounts"):
+				findings, err := examineAccounts(accounts, users, time.Now())
+				if err != nil {
+					return err
 				}
+				return tell(cmd, s, findings)
 			}
-			return err
-		}),
+			return s.With(func(c *cli.Client) error {
+				if cmd.Flags().Changed("plan") {
+					return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
+				}
+				findings := examine(cmd.Context(), c, time.Now(), old)
+				return tell(cmd, s, append(findings, examineAccess(cmd.Context(), c, s)...))
+			})
+		},
 	}
+	cmd.Flags().StringVar(&accounts, "accounts", "", "check this `FILE`, the nats.conf of a server, instead")
+	cmd.Flags().StringVar(&users, "users", "", "with --accounts: the `FILE` of user export --file")
 	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
 	cmd.Flags().DurationVar(&old, "old", oldDefault,
 		"warn of open plans without a deadline that are older than this `TIME`")
 	return cmd
+}
+
+// tell prints findings; the error says whether one is to be looked at.
+func tell(cmd *cobra.Command, s *cli.Settings, findings []Finding) error {
+	err := s.Print(cmd, map[string][]Finding{"checks": findings},
+		func() { writeFindings(cmd, s.Pen(cmd), findings) })
+	for _, f := range findings {
+		if err == nil && f.State != "ok" && f.State != "skip" {
+			return cli.ErrLook
+		}
+	}
+	return err
 }
 
 func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {

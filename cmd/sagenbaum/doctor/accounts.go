@@ -1,0 +1,287 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// exportNext is what mends most of a configuration.
+const exportNext = "have each server include what this prints, and no other user, permission or " +
+	"import, and read it again, by nats-server --signal reload: sagenbaum user export --file users " +
+	"(docs/guide/tenants.md)"
+
+// account is an account of a configuration.
+type account struct {
+	embedded.ConfAccount
+}
+
+// named is how a user is told from others; never by what is secret.
+func named(of string, u embedded.ConfUser) string {
+	name := u.Name
+	if u.Key != "" {
+		name = u.Key
+		if guess, _, ok := access.Guess(of, u.Permissions); ok && guess.Name != "" {
+			name = guess.Name + " (" + u.Key[:8] + "...)"
+		}
+	}
+	if name == "" {
+		name = "whoever has the token"
+	}
+	return of + " " + name
+}
+
+// ours reports whether an account has users of the table of roles.
+func (a account) ours() bool {
+	if a.Name == embedded.GlobalAccount {
+		return false
+	}
+	return slices.ContainsFunc(access.Roles(), func(r access.Role) bool {
+		_, ok := access.Widest(a.Name, "", r)
+		return ok
+	})
+}
+
+// client reports whether an account is for clients of tenants.
+func (a account) client() bool {
+	_, ok := access.Widest(a.Name, "", access.Operator)
+	return ok
+}
+
+// knownUsers are users by their keys; nil: not given.
+type knownUsers map[string]access.User
+
+// examineAccounts holds the accounts and users of a nats.conf against the table of roles. users is
+// the file of user export, where it is given: then each user is held against its own role and
+// options, and otherwise against the widest user of the role that it is nearest to.
+func examineAccounts(file, users string, now time.Time) ([]Finding, error) {
+	conf, err := embedded.ReadConf(file)
+	switch {
+	case os.IsNotExist(err):
+		return nil, cli.Fail(cli.ExitUsage, "--accounts with the nats.conf of a server", "there is no file %s", file)
+	case err != nil:
+		return []Finding{broken("accounts", "mend it; nats-server -t -c "+file+" says the same", "%s cannot be read: %v",
+			file, err)}, nil
+	}
+	var known knownUsers
+	if users != "" {
+		if _, err := os.Stat(users); err != nil {
+			return nil, cli.Fail(cli.ExitUsage, "--users with the file of user export --file", "%v", err)
+		}
+		d, err := access.OpenDirectory(users)
+		if err != nil {
+			return nil, cli.Failed("read "+users, err)
+		}
+		known = knownUsers{}
+		for _, u := range d.Users() {
+			known[u.Key] = u
+		}
+	}
+	return judgeAccounts(conf, known, now), nil
+}
+
+// judgeAccounts looks at each kind of trouble in the order in which it is mended.
+func judgeAccounts(conf embedded.Conf, known knownUsers, now time.Time) []Finding {
+	if conf.Operator {
+		return []Finding{skipped("accounts", "sagenbaum user export --format jwt writes them", "not checked: "+
+			"accounts and users are in JWTs, and not in this file")}
+	}
+	var all []account
+	hub, users := false, 0
+	for _, a := range conf.Accounts {
+		all = append(all, account{a})
+		users, hub = users+len(a.Users), hub || a.Name == access.HubAccount
+	}
+	if !hub {
+		return []Finding{broken("accounts", exportNext, "there is no account %s: hosts and clients are not kept apart, "+
+			"and no user has a role", access.HubAccount)}
+	}
+	findings := []Finding{ok("accounts", "%s in %s", cli.CountOf(users, "user"),
+		cli.CountOf(len(all)-1, "account"))}
+	if conf.Anonymous != "" {
+		findings[0] = broken("accounts", "take no_auth_user out of the configuration", "everyone gets in without "+
+			"credentials, as user %s", conf.Anonymous)
+	}
+	return append(findings, judgeRoles(all, known, now), judgePasswords(all, conf.System), judgeResponses(all),
+		judgeStreams(all), judgeImports(all))
+}
+
+// judgeRoles finds the users that may do everything in their account, and those that may do more
+// than their role.
+func judgeRoles(all []account, known knownUsers, now time.Time) Finding {
+	const check = "roles"
+	var powerful, wide []string
+	users := 0
+	for _, a := range all {
+		for _, u := range a.Users {
+			if !a.ours() {
+				continue
+			}
+			users++
+			who, more := named(a.Name, u), known.wider(a.Name, u, now)
+			switch everything := []string{">"}; {
+			case slices.Equal(u.Publish, everything) && slices.Equal(u.Subscribe, everything):
+				powerful = append(powerful, who+": everything in its account")
+			case more != "":
+				wide = append(wide, who+": "+more)
+			}
+		}
+	}
+	f := ok(check, "%s may do what the table of roles gives", cli.CountOf(users, "user"))
+	switch {
+	case len(powerful) > 0:
+		f = broken(check, exportNext, "%s without a role may do everything in the account, %s may do more than the role",
+			cli.CountOf(len(powerful), "user"), cli.CountOf(len(wide), "other"))
+	case len(wide) > 0:
+		f = warn(check, exportNext, "%s may do more than the role gives", cli.CountOf(len(wide), "user"))
+	}
+	f.Details = append(powerful, wide...)
+	return f
+}
+
+// wider says what a user may do that it should not; empty: nothing.
+func (known knownUsers) wider(account string, u embedded.ConfUser, now time.Time) string {
+	if known == nil {
+		role, more, _ := access.Guess(account, u.Permissions)
+		if len(more) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("more than role %s: %s", role.Role, strings.Join(more, ", "))
+	}
+	is, found := known[u.Key]
+	switch {
+	case !found:
+		return "it is not in the file of users"
+	case is.Account() != account:
+		return fmt.Sprintf("role %s belongs to account %s", is.Role, is.Account())
+	case is.Expired(now):
+		return "it has expired at " + is.Expires.UTC().Format(time.RFC3339)
+	}
+	if more := u.Permissions.Wider(is.Permissions()); len(more) > 0 {
+		return fmt.Sprintf("more than role %s: %s", is.Role, strings.Join(more, ", "))
+	}
+	return ""
+}
+
+// placeholders are parts of passwords that no one has chosen.
+var placeholders = []string{"change", "replace", "placeholder", "example", "password", "secret", "s3cr3t", "s3cret",
+	"todo", "xxx", "admin", "<", "1234"}
+
+// judgePasswords finds users with a password: those of the table have keys, of which the file has
+// the public half only.
+func judgePasswords(all []account, system string) Finding {
+	const check = "passwords"
+	var plain, guessed []string
+	for _, a := range all {
+		for _, u := range a.Users {
+			low := strings.ToLower(u.Password)
+			switch made := slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(low, p) }); {
+			case u.Key != "" || strings.HasPrefix(u.Password, "$2"): // a hash
+			case made || low == "" || low == strings.ToLower(u.Name) || low == strings.ToLower(a.Name):
+				what := named(a.Name, u) + ": a placeholder"
+				if a.Name == system {
+					what += ", and it sees and steers all servers"
+				}
+				guessed = append(guessed, what)
+			default:
+				plain = append(plain, named(a.Name, u))
+			}
+		}
+	}
+	const next = "give them keys instead: sagenbaum user add --file users, then user export --file users; the file " +
+		"has the public half only (docs/guide/tenants.md)"
+	f := ok(check, "no user has a password in plain text")
+	switch {
+	case len(guessed) > 0:
+		f = broken(check, next, "%s with a password that is a placeholder, %s with another in plain text",
+			cli.CountOf(len(guessed), "user"), cli.CountOf(len(plain), "user"))
+	case len(plain) > 0:
+		f = warn(check, next, "%s with a password in plain text", cli.CountOf(len(plain), "user"))
+	}
+	f.Details = append(guessed, plain...)
+	return f
+}
+
+// judgeResponses finds allow_responses: whoever has it may publish to any subject that a message to
+// itself names as its reply.
+func judgeResponses(all []account) Finding {
+	const check = "responses"
+	var clients []string
+	for _, a := range all {
+		for _, u := range a.Users {
+			if u.Responses && a.client() {
+				clients = append(clients, named(a.Name, u))
+			}
+		}
+	}
+	if len(clients) == 0 {
+		return ok(check, "no client has allow_responses")
+	}
+	f := broken(check, "take allow_responses out: the table names the subjects of replies. "+exportNext,
+		"%s may publish to any subject by allow_responses", cli.CountOf(len(clients), "client"))
+	f.Details = clients
+	return f
+}
+
+// judgeStreams finds accounts of clients that have JetStream.
+func judgeStreams(all []account) Finding {
+	const check = "jetstream"
+	var names []string
+	for _, a := range all {
+		if a.JetStream && a.client() {
+			names = append(names, a.Name)
+		}
+	}
+	if len(names) > 0 {
+		return broken(check, "take jetstream out of them, and reload the servers; streams of yours belong into an "+
+			"account of their own", "accounts of clients have JetStream: %s", strings.Join(names, ", "))
+	}
+	return ok(check, "accounts of clients have no JetStream")
+}
+
+// judgeImports finds what accounts take from the hub beyond the table, and what accounts of clients
+// take from others.
+func judgeImports(all []account) Finding {
+	const check = "imports"
+	var more []string
+	for _, a := range all {
+		var services, streams []string
+		if a.client() {
+			tenant := strings.TrimPrefix(a.Name, access.TenantAccount(""))
+			if a.Name == access.OperatorsAccount {
+				tenant = access.AllTenants
+			}
+			for _, s := range access.Imports(tenant) {
+				if s.Stream {
+					streams = append(streams, s.Subject)
+				} else {
+					services = append(services, s.Subject)
+				}
+			}
+		}
+		table := access.Permissions{Publish: services, Subscribe: streams}
+		for _, i := range a.Imports {
+			takes, kind := access.Permissions{Publish: []string{i.Subject}}, "service "
+			if i.Stream {
+				takes, kind = access.Permissions{Subscribe: []string{i.Subject}}, "stream "
+			}
+			foreign := i.From != access.HubAccount
+			if foreign && a.client() || !foreign && len(takes.Wider(table)) > 0 {
+				more = append(more, a.Name+": "+kind+i.Subject+" of "+i.From)
+			}
+		}
+	}
+	if len(more) == 0 {
+		return ok(check, "no account imports more than the table has")
+	}
+	f := broken(check, exportNext, "%s more than the table has", cli.CountOf(len(more), "import"))
+	f.Details = more
+	return f
+}
