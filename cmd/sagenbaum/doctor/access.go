@@ -84,7 +84,7 @@ func examineRole(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
 	}
 	c.Denied.Store(before)
 	if len(wide) > 0 {
-		return warn(check, exportNext+"; which users it concerns: sagenbaum doctor --accounts nats.conf",
+		return warn(check, exportNext,
 			"this user may do more than role %s: %s", s.Self.Role, strings.Join(wide, ", "))
 	}
 	return ok(check, "user %s may do what the table gives to role %s, as far as was tried",

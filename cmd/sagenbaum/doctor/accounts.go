@@ -62,13 +62,14 @@ type knownUsers map[string]access.User
 // the file of user export, where it is given: then each user is held against its own role and
 // options, and otherwise against the widest user of the role that it is nearest to.
 func examineAccounts(file, users string, now time.Time) ([]Finding, error) {
+	if _, err := os.Stat(file); err != nil {
+		return nil, cli.Fail(cli.ExitUsage, "--accounts with the nats.conf of a server",
+			"cannot read %s: %v", file, err)
+	}
 	conf, err := embedded.ReadConf(file)
-	switch {
-	case os.IsNotExist(err):
-		return nil, cli.Fail(cli.ExitUsage, "--accounts with the nats.conf of a server", "there is no file %s", file)
-	case err != nil:
-		return []Finding{broken("accounts", "mend it; nats-server -t -c "+file+" says the same", "%s cannot be read: %v",
-			file, err)}, nil
+	if err != nil {
+		return []Finding{broken("accounts", "mend it; nats-server -t -c "+file+" says the same",
+			"%s cannot be read: %v", file, err)}, nil
 	}
 	var known knownUsers
 	if users != "" {
@@ -90,8 +91,8 @@ func examineAccounts(file, users string, now time.Time) ([]Finding, error) {
 // judgeAccounts looks at each kind of trouble in the order in which it is mended.
 func judgeAccounts(conf embedded.Conf, known knownUsers, now time.Time) []Finding {
 	if conf.Operator {
-		return []Finding{skipped("accounts", "sagenbaum user export --format jwt writes them", "not checked: "+
-			"accounts and users are in JWTs, and not in this file")}
+		return []Finding{skipped("accounts", "sagenbaum user export --format jwt writes them",
+			"not checked: accounts and users are in JWTs, and not in this file")}
 	}
 	var all []account
 	hub, users := false, 0
@@ -100,17 +101,17 @@ func judgeAccounts(conf embedded.Conf, known knownUsers, now time.Time) []Findin
 		users, hub = users+len(a.Users), hub || a.Name == access.HubAccount
 	}
 	if !hub {
-		return []Finding{broken("accounts", exportNext, "there is no account %s: hosts and clients are not kept apart, "+
-			"and no user has a role", access.HubAccount)}
+		return []Finding{broken("accounts", exportNext, "there is no account %s: hosts and "+
+			"clients are not kept apart, and no user has a role", access.HubAccount)}
 	}
 	findings := []Finding{ok("accounts", "%s in %s", cli.CountOf(users, "user"),
 		cli.CountOf(len(all)-1, "account"))}
 	if conf.Anonymous != "" {
-		findings[0] = broken("accounts", "take no_auth_user out of the configuration", "everyone gets in without "+
-			"credentials, as user %s", conf.Anonymous)
+		findings[0] = broken("accounts", "take no_auth_user out of the configuration",
+			"everyone gets in without credentials, as user %s", conf.Anonymous)
 	}
-	return append(findings, judgeRoles(all, known, now), judgePasswords(all, conf.System), judgeResponses(all),
-		judgeStreams(all), judgeImports(all))
+	return append(findings, judgeRoles(all, known, now), judgePasswords(all, conf.System),
+		judgeResponses(all), judgeStreams(all), judgeImports(all))
 }
 
 // judgeRoles finds the users that may do everything in their account, and those that may do more
@@ -137,8 +138,8 @@ func judgeRoles(all []account, known knownUsers, now time.Time) Finding {
 	f := ok(check, "%s may do what the table of roles gives", cli.CountOf(users, "user"))
 	switch {
 	case len(powerful) > 0:
-		f = broken(check, exportNext, "%s without a role may do everything in the account, %s may do more than the role",
-			cli.CountOf(len(powerful), "user"), cli.CountOf(len(wide), "other"))
+		f = broken(check, exportNext, "%s without a role may do everything in the account, %s may do "+
+			"more than the role", cli.CountOf(len(powerful), "user"), cli.CountOf(len(wide), "other"))
 	case len(wide) > 0:
 		f = warn(check, exportNext, "%s may do more than the role gives", cli.CountOf(len(wide), "user"))
 	}
@@ -171,8 +172,8 @@ func (known knownUsers) wider(account string, u embedded.ConfUser, now time.Time
 }
 
 // placeholders are parts of passwords that no one has chosen.
-var placeholders = []string{"change", "replace", "placeholder", "example", "password", "secret", "s3cr3t", "s3cret",
-	"todo", "xxx", "admin", "<", "1234"}
+var placeholders = []string{"change", "replace", "placeholder", "example", "password", "secret",
+	"s3cr3t", "s3cret", "todo", "xxx", "admin", "<", "1234"}
 
 // judgePasswords finds users with a password: those of the table have keys, of which the file has
 // the public half only.
@@ -182,7 +183,10 @@ func judgePasswords(all []account, system string) Finding {
 	for _, a := range all {
 		for _, u := range a.Users {
 			low := strings.ToLower(u.Password)
-			switch made := slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(low, p) }); {
+			made := slices.ContainsFunc(placeholders, func(p string) bool {
+				return strings.Contains(low, p)
+			})
+			switch {
 			case u.Key != "" || strings.HasPrefix(u.Password, "$2"): // a hash
 			case made || low == "" || low == strings.ToLower(u.Name) || low == strings.ToLower(a.Name):
 				what := named(a.Name, u) + ": a placeholder"
@@ -195,8 +199,8 @@ func judgePasswords(all []account, system string) Finding {
 			}
 		}
 	}
-	const next = "give them keys instead: sagenbaum user add --file users, then user export --file users; the file " +
-		"has the public half only (docs/guide/tenants.md)"
+	const next = "give them keys instead: sagenbaum user add --file users, then user export " +
+		"--file users; the file has the public half only (docs/guide/tenants.md)"
 	f := ok(check, "no user has a password in plain text")
 	switch {
 	case len(guessed) > 0:
@@ -224,7 +228,8 @@ func judgeResponses(all []account) Finding {
 	if len(clients) == 0 {
 		return ok(check, "no client has allow_responses")
 	}
-	f := broken(check, "take allow_responses out: the table names the subjects of replies. "+exportNext,
+	f := broken(check, "take allow_responses out, the table names the subjects of "+
+		"replies: "+exportNext,
 		"%s may publish to any subject by allow_responses", cli.CountOf(len(clients), "client"))
 	f.Details = clients
 	return f
@@ -240,8 +245,9 @@ func judgeStreams(all []account) Finding {
 		}
 	}
 	if len(names) > 0 {
-		return broken(check, "take jetstream out of them, and reload the servers; streams of yours belong into an "+
-			"account of their own", "accounts of clients have JetStream: %s", strings.Join(names, ", "))
+		return broken(check, "take jetstream out of them, and reload the servers; streams of "+
+			"yours belong into an account of their own", "accounts of clients have "+
+			"JetStream: %s", strings.Join(names, ", "))
 	}
 	return ok(check, "accounts of clients have no JetStream")
 }

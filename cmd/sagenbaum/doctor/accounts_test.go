@@ -96,7 +96,8 @@ var edited = []edit{
 	{"an auditor who acts", `"admin.t1.ledger.sign"`, `"admin.t1.>"`, "roles", "warn",
 		"more than role auditor: publish admin.t1.>", true, nil},
 	{"all inboxes", `"_INBOX.meter.>"`, `"_INBOX.>"`, "roles", "warn", "subscribe _INBOX.>", false, nil},
-	{"another tenant", `"_INBOX.phone.>", "page.t2.>"`, `"_INBOX.phone.>", "page.*.>"`, "roles", "warn", "more than role pager: subscribe page.*.>", false, nil},
+	{"another tenant", `"_INBOX.phone.>", "page.t2.>"`, `"_INBOX.phone.>", "page.*.>"`, "roles",
+		"warn", "more than role pager: subscribe page.*.>", false, nil},
 	{"a client with JetStream", `"key.t1.plain"`, `"key.t1.plain", "$JS.API.>"`, "roles", "warn",
 		"publish $JS.API.>", false, nil},
 	{"a host that removes", `"$JS.API.INFO"`, `"$JS.API.>"`, "roles", "warn", "publish $JS.API.>", false, nil},
@@ -130,8 +131,8 @@ var edited = []edit{
 	{"an application that imports", "accounts {", "accounts {\n  APP { imports: [ { stream: { account: SAGENBAUM, " +
 		"subject: \"notice.*.*.*\" } } ] }", "imports", "FAIL", "APP: stream notice.*.*.*", false,
 		[]string{"accounts: [OPERATORS", "accounts: [APP, OPERATORS"}},
-	{"everyone", "accounts {", "no_auth_user: zed\naccounts {\n  APP { users: [ { user: zed, password: \"$2a$11$abcdefghijklmnopqrstuv\" } ] }",
-		"accounts", "FAIL", "everyone gets in", false, nil},
+	{"everyone", "accounts {", "no_auth_user: zed\naccounts {\n  APP { users: [ " +
+		"{ user: zed, password: \"$2a$11$abcdefghijklmnopqrstuv\" } ] }", "accounts", "FAIL", "everyone gets in", false, nil},
 	{"no hub", "SAGENBAUM", "HUB", "accounts", "FAIL", "there is no account SAGENBAUM", false, nil},
 	{"no configuration", "accounts {", "accounts", "accounts", "FAIL", "cannot be read", false, nil},
 	{"JWTs", "accounts {", "operator: op.jwt\naccounts {", "accounts", "skip", "in JWTs", false, nil},

@@ -92,7 +92,8 @@ It only reads: a second look changes nothing and finds the same.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&accounts, "accounts", "", "check this `FILE`, the nats.conf of a server, instead")
+	cmd.Flags().StringVar(&accounts, "accounts", "",
+		"check this `FILE`, the nats.conf of a server, instead")
 	cmd.Flags().StringVar(&users, "users", "", "with --accounts: the `FILE` of user export --file")
 	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
 	cmd.Flags().DurationVar(&old, "old", oldDefault,

@@ -50,8 +50,8 @@ const GlobalAccount = "$G"
 // places are where an error is in the text that is made of a configuration.
 var places = regexp.MustCompile(`(?m)^:1:\d+: `)
 
-// ReadConf reads the accounts and users of a nats.conf, with what it includes. Nothing else of it is
-// looked at, so no file that it names must be there.
+// ReadConf reads the accounts and users of a nats.conf, with what it includes. Nothing else of it
+// is looked at, so no other file that it names must be there.
 func ReadConf(file string) (c Conf, err error) {
 	all, err := conf.ParseFile(file)
 	if err != nil {
@@ -106,7 +106,8 @@ func ReadConf(file string) (c Conf, err error) {
 		user(u.Account, ConfUser{Name: u.Username, Password: u.Password}, u.Permissions)
 	}
 	if options.Username != "" || options.Authorization != "" {
-		user(nil, ConfUser{Name: options.Username, Password: options.Password + options.Authorization}, nil)
+		user(nil, ConfUser{Name: options.Username,
+			Password: options.Password + options.Authorization}, nil)
 	}
 	slices.SortFunc(c.Accounts, func(a, b ConfAccount) int { return strings.Compare(a.Name, b.Name) })
 	return c, nil

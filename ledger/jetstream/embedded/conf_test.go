@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
@@ -20,10 +21,9 @@ func readConf(t *testing.T, files map[string]string) (embedded.Conf, error) {
 	return embedded.ReadConf(filepath.Join(dir, "nats.conf"))
 }
 
-// TestAConfigurationIsReadAsTheServerReadsIt: with what it includes, its variables, other spellings
-// and defaults, and without the files that it names.
-func TestAConfigurationIsReadAsTheServerReadsIt(t *testing.T) {
-	c, err := readConf(t, map[string]string{
+// spelled are files with all that is read, written in ways that a server takes.
+func spelled(key string) map[string]string {
+	return map[string]string{
 		"nats.conf": `port: 4222
 tls { cert_file: "/nowhere/server.pem", key_file: "/nowhere/server.key" }
 jetstream { store_dir: "/nowhere" }
@@ -36,7 +36,7 @@ Accounts {
     JetStream: enabled
     exports: [ { service: "q.>" }, { stream: "s.>" } ]
     users: [
-      { nkey: UCP6FP74XGIPE4VDKOLAHZ4DOHWJHAXVUVOMZNPHOQVM23IUIKVRUUDO,
+      { nkey: ` + key + `,
         permission: { pub: "a.>", sub: { allow: ["b.*", "c workers"], deny: "d" } } }
       { user: ann, pass: $WORD, permissions: { publish: { deny: "x" }, allow_responses: true } }
       { user: bare, password: "" , permissions: { publish: { allow: [] } } }
@@ -50,7 +50,17 @@ Accounts {
     imports: [ { Service: { account: A, subject: "q.b" }, to: "other" }, { stream: { account: A, subject: "s.*" } } ] }
   C { jetstream { max_mem: 1M } }
   SYS { users: [ { user: sys, password: changeme } ] }
-}`})
+}`}
+}
+
+// TestAConfigurationIsReadAsTheServerReadsIt: with what it includes, its variables, other spellings
+// and defaults, and without the files that it names.
+func TestAConfigurationIsReadAsTheServerReadsIt(t *testing.T) {
+	u := access.User{Name: "k", Role: access.Agent, Tenant: "t"}
+	if _, err := access.NewCredentials(&u); err != nil {
+		t.Fatal(err)
+	}
+	c, err := readConf(t, spelled(u.Key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +82,9 @@ Accounts {
 	if is.String() != accounts || c.System != "SYS" || c.Anonymous != "bare" || c.Operator {
 		t.Errorf("accounts %s, want %s: %+v", is.String(), accounts, c)
 	}
-	want := map[string]string{"ann": "> | > | hush responses", "bare": "> | > | ", "mute": " |  | p",
+	want := map[string]string{"ann": " | > | hush responses", "bare": "> | > | ", "mute": " |  | p",
 		"echo": " | e | p responses", "bob": "b.out | b.in | p", "sys": "> | > | changeme",
-		"UCP6FP74XGIPE4VDKOLAHZ4DOHWJHAXVUVOMZNPHOQVM23IUIKVRUUDO": "a.> | b.*,c workers | "}
+		u.Key: "a.> | b.*,c workers | "}
 	for _, a := range c.Accounts {
 		for _, u := range a.Users {
 			got := strings.Join(u.Publish, ",") + " | " + strings.Join(u.Subscribe, ",") + " | " + u.Password
