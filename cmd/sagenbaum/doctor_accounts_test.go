@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nkeys"
+
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
@@ -76,5 +78,50 @@ func TestTheAdviceOnAConfigurationIsFollowed(t *testing.T) {
 		"--accounts " + conf + " --plan p": "do not go together", "--users " + users: "next: --accounts FILE",
 		"--accounts " + conf + " --users nowhere": "nowhere"} {
 		cmdtest.Run(t, append([]string{"doctor"}, strings.Fields(args)...)...).Wants(t, args, cli.ExitUsage, says, "next:")
+	}
+}
+
+// TestWhatIsWrittenForServersIsInOrder: what user export writes for a callout, and each server's
+// configuration of a cluster, with the users that were given and without.
+func TestWhatIsWrittenForServersIsInOrder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "cluster")
+	config := []string{"cluster", "config", folder}
+	cmdtest.Run(t, append(config, "--server", "n1=192.0.2.1", "--server", "n2=192.0.2.2", "--server", "n3=192.0.2.3",
+		"--host", "a", "--host", "b", "--tenant", "shop")...).Wants(t, "cluster config", cli.ExitGood)
+	users := filepath.Join(folder, "users")
+	for i, u := range []string{"coder --role agent --tenant shop --run", "git --role worker --tenant shop --serve git.>",
+		"ana --role operator --tenant shop --reveal", "phone --role pager --tenant shop", "out --role callout"} {
+		args := append([]string{"user", "add", "--file", users, "--out", filepath.Join(dir, string(rune('a'+i))+".creds")},
+			strings.Fields(u)...)
+		cmdtest.Run(t, args...).Wants(t, u, cli.ExitGood)
+	}
+	cmdtest.Run(t, config...).Wants(t, "cluster config", cli.ExitGood)
+	issuer, err := nkeys.CreateAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := issuer.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := cmdtest.Run(t, "user", "export", "--file", users, "--issuer", key)
+	exported.Wants(t, "user export", cli.ExitGood)
+	files := []string{filepath.Join(dir, "callout.conf")}
+	if err := os.WriteFile(files[0], []byte(exported.Stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range []string{"n1", "n2", "n3"} {
+		files = append(files, filepath.Join(folder, server, "nats.conf"))
+	}
+	for _, file := range files {
+		for _, known := range [][]string{nil, {"--users", users}} {
+			r := cmdtest.Run(t, append([]string{"doctor", "--accounts", file}, known...)...)
+			r.Wants(t, file, cli.ExitGood)
+			if strings.Count(r.Stdout, "ok   ") != 6 || !strings.Contains(r.Stdout, "users may do what the table") {
+				t.Errorf("%s: %s", file, r.Stdout)
+			}
+		}
 	}
 }

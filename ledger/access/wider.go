@@ -75,9 +75,8 @@ func (p Permissions) name() string {
 	return ""
 }
 
-// Guess is the widest user that permissions in an account are nearest to, and the ones that it does
-// not have. ok is false where the account has no
-// roles.
+// Guess is the widest user that permissions in an account are nearest to, and those of them that it
+// does not have. ok is false where the account has no roles.
 func Guess(account string, p Permissions) (nearest User, wider []string, ok bool) {
 	missing, name := 0, p.name()
 	for _, role := range Roles() {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,37 +22,35 @@ const exportNext = "have each server include what this prints, and no other user
 // account is an account of a configuration.
 type account struct {
 	embedded.ConfAccount
+	as string // its name in the table: whatever the account of the servers is called
 }
 
 // named is how a user is told from others; never by what is secret.
-func named(of string, u embedded.ConfUser) string {
+func (a account) named(u embedded.ConfUser) string {
 	name := u.Name
 	if u.Key != "" {
 		name = u.Key
-		if guess, _, ok := access.Guess(of, u.Permissions); ok && guess.Name != "" {
+		if guess, _, ok := access.Guess(a.as, u.Permissions); ok && guess.Name != "" {
 			name = guess.Name + " (" + u.Key[:8] + "...)"
 		}
 	}
 	if name == "" {
 		name = "whoever has the token"
 	}
-	return of + " " + name
+	return a.Name + " " + name
 }
 
-// ours reports whether an account has users of the table of roles.
-func (a account) ours() bool {
-	if a.Name == embedded.GlobalAccount {
-		return false
-	}
+// ours reports whether an account of this name has users of the table of roles.
+func ours(account string) bool {
 	return slices.ContainsFunc(access.Roles(), func(r access.Role) bool {
-		_, ok := access.Widest(a.Name, "", r)
+		_, ok := access.Widest(account, "", r)
 		return ok
 	})
 }
 
 // client reports whether an account is for clients of tenants.
 func (a account) client() bool {
-	_, ok := access.Widest(a.Name, "", access.Operator)
+	_, ok := access.Widest(a.as, "", access.Operator)
 	return ok
 }
 
@@ -91,27 +90,66 @@ func examineAccounts(file, users string, now time.Time) ([]Finding, error) {
 // judgeAccounts looks at each kind of trouble in the order in which it is mended.
 func judgeAccounts(conf embedded.Conf, known knownUsers, now time.Time) []Finding {
 	if conf.Operator {
-		return []Finding{skipped("accounts", "sagenbaum user export --format jwt writes them",
-			"not checked: accounts and users are in JWTs, and not in this file")}
+		return []Finding{skipped("accounts", "compare with what sagenbaum user export --format jwt "+
+			"writes", "not checked: accounts and users are in JWTs, and not in this file")}
 	}
 	var all []account
-	hub, users := false, 0
+	hub := false
 	for _, a := range conf.Accounts {
-		all = append(all, account{a})
-		users, hub = users+len(a.Users), hub || a.Name == access.HubAccount
+		as := a.Name
+		if a.Name == conf.System && !ours(a.Name) {
+			as = access.SystemAccount
+		}
+		all = append(all, account{a, as})
+		hub = hub || a.Name == access.HubAccount
 	}
 	if !hub {
 		return []Finding{broken("accounts", exportNext, "there is no account %s: hosts and "+
 			"clients are not kept apart, and no user has a role", access.HubAccount)}
 	}
-	findings := []Finding{ok("accounts", "%s in %s", cli.CountOf(users, "user"),
-		cli.CountOf(len(all)-1, "account"))}
-	if conf.Anonymous != "" {
-		findings[0] = broken("accounts", "take no_auth_user out of the configuration",
-			"everyone gets in without credentials, as user %s", conf.Anonymous)
+	return []Finding{judgeEntry(conf, all), judgeRoles(all, known, now), judgePasswords(conf, all),
+		judgeResponses(all), judgeStreams(all), judgeImports(all)}
+}
+
+// judgeEntry finds who gets in by something else than a user of the table.
+func judgeEntry(conf embedded.Conf, all []account) Finding {
+	const check = "accounts"
+	users, outside := 0, 0
+	harmless := true // who gets in without credentials reaches no tenant
+	for _, a := range all {
+		users += len(a.Users)
+		if a.Name == embedded.GlobalAccount {
+			outside = len(a.Users)
+		}
+		for _, u := range a.Users {
+			harmless = harmless && !(ours(a.as) && slices.Contains(conf.Anonymous, u.Key+u.Name))
+		}
 	}
-	return append(findings, judgeRoles(all, known, now), judgePasswords(all, conf.System),
-		judgeResponses(all), judgeStreams(all), judgeImports(all))
+	anonymous := strings.Join(conf.Anonymous, ", ")
+	switch {
+	case conf.System != access.SystemAccount && ours(conf.System):
+		return broken(check, exportNext, "account %s is the account of the servers, too: its users see "+
+			"and steer them", conf.System)
+	case anonymous != "" && !harmless:
+		return broken(check, "take no_auth_user out of the configuration",
+			"everyone gets in without credentials, as user %s", anonymous)
+	case conf.Callout != "" && conf.Callout != access.CalloutAccount:
+		return broken(check, "have it print the auth_callout, too: sagenbaum user export --file users "+
+			"--issuer KEY (docs/guide/tenants.md)", "account %s decides who connects, as whom: want "+
+			"account %s", conf.Callout, access.CalloutAccount)
+	case anonymous != "":
+		return warn(check, "take no_auth_user out of the configuration",
+			"everyone gets in without credentials, as user %s, who reaches no tenant", anonymous)
+	case outside > 0:
+		return ok(check, "%s in %s; %d of them in no account, where they reach no tenant",
+			cli.CountOf(users, "user"), cli.CountOf(len(all)-1, "account"), outside)
+	}
+	return ok(check, "%s in %s", cli.CountOf(users, "user"), cli.CountOf(len(all)-1, "account"))
+}
+
+// everything reports whether permissions leave out nothing.
+func everything(subjects []string) bool {
+	return slices.Contains(subjects, ">") || slices.Contains(subjects, "*.>")
 }
 
 // judgeRoles finds the users that may do everything in their account, and those that may do more
@@ -121,17 +159,19 @@ func judgeRoles(all []account, known knownUsers, now time.Time) Finding {
 	var powerful, wide []string
 	users := 0
 	for _, a := range all {
+		if !ours(a.as) {
+			continue
+		}
+		for _, leaf := range a.Leaves {
+			powerful = append(powerful, a.Name+" "+leaf+": everything in its account")
+		}
 		for _, u := range a.Users {
-			if !a.ours() {
-				continue
-			}
 			users++
-			who, more := named(a.Name, u), known.wider(a.Name, u, now)
-			switch everything := []string{">"}; {
-			case slices.Equal(u.Publish, everything) && slices.Equal(u.Subscribe, everything):
-				powerful = append(powerful, who+": everything in its account")
+			switch more := known.wider(a.as, u, now); {
+			case everything(u.Publish) && everything(u.Subscribe):
+				powerful = append(powerful, a.named(u)+": everything in its account")
 			case more != "":
-				wide = append(wide, who+": "+more)
+				wide = append(wide, a.named(u)+": "+more)
 			}
 		}
 	}
@@ -172,30 +212,31 @@ func (known knownUsers) wider(account string, u embedded.ConfUser, now time.Time
 }
 
 // placeholders are parts of passwords that no one has chosen.
-var placeholders = []string{"change", "replace", "placeholder", "example", "password", "secret",
-	"s3cr3t", "s3cret", "todo", "xxx", "admin", "<", "1234"}
+var placeholders = regexp.MustCompile(`(?i)change|replace|placeholder|example|password|secret|` +
+	`s3cr3t|s3cret|todo|xxx|admin|1234|^<.*>$`)
+
+// hashes are how servers know that a password is a hash.
+var hashes = regexp.MustCompile(`^\$2[abxy]\$\d{2}\$`)
 
 // judgePasswords finds users with a password: those of the table have keys, of which the file has
 // the public half only.
-func judgePasswords(all []account, system string) Finding {
+func judgePasswords(conf embedded.Conf, all []account) Finding {
 	const check = "passwords"
 	var plain, guessed []string
 	for _, a := range all {
 		for _, u := range a.Users {
-			low := strings.ToLower(u.Password)
-			made := slices.ContainsFunc(placeholders, func(p string) bool {
-				return strings.Contains(low, p)
-			})
+			mapped := conf.Mapped && u.Password == "" // its certificate says who it is
 			switch {
-			case u.Key != "" || strings.HasPrefix(u.Password, "$2"): // a hash
-			case made || low == "" || low == strings.ToLower(u.Name) || low == strings.ToLower(a.Name):
-				what := named(a.Name, u) + ": a placeholder"
-				if a.Name == system {
+			case u.Key != "" || mapped || hashes.MatchString(u.Password):
+			case placeholders.MatchString(u.Password) || u.Password == "" ||
+				strings.EqualFold(u.Password, u.Name) || strings.EqualFold(u.Password, a.Name):
+				what := a.named(u) + ": a placeholder"
+				if a.as == access.SystemAccount {
 					what += ", and it sees and steers all servers"
 				}
 				guessed = append(guessed, what)
 			default:
-				plain = append(plain, named(a.Name, u))
+				plain = append(plain, a.named(u))
 			}
 		}
 	}
@@ -221,7 +262,7 @@ func judgeResponses(all []account) Finding {
 	for _, a := range all {
 		for _, u := range a.Users {
 			if u.Responses && a.client() {
-				clients = append(clients, named(a.Name, u))
+				clients = append(clients, a.named(u))
 			}
 		}
 	}
@@ -252,35 +293,34 @@ func judgeStreams(all []account) Finding {
 	return ok(check, "accounts of clients have no JetStream")
 }
 
-// judgeImports finds what accounts take from the hub beyond the table, and what accounts of clients
-// take from others.
+// judgeImports finds what accounts of the table take beyond it, what others take from them, and
+// what passes from one name to another: what a user may publish is decided by the first.
 func judgeImports(all []account) Finding {
 	const check = "imports"
+	as := map[string]string{}
+	for _, a := range all {
+		as[a.Name] = a.as
+	}
 	var more []string
 	for _, a := range all {
-		var services, streams []string
-		if a.client() {
-			tenant := strings.TrimPrefix(a.Name, access.TenantAccount(""))
-			if a.Name == access.OperatorsAccount {
-				tenant = access.AllTenants
-			}
-			for _, s := range access.Imports(tenant) {
-				if s.Stream {
-					streams = append(streams, s.Subject)
-				} else {
-					services = append(services, s.Subject)
-				}
+		if ours(a.as) {
+			for _, m := range a.Mappings {
+				more = append(more, a.Name+": mapping of "+m)
 			}
 		}
-		table := access.Permissions{Publish: services, Subscribe: streams}
+		table := a.takes()
 		for _, i := range a.Imports {
-			takes, kind := access.Permissions{Publish: []string{i.Subject}}, "service "
+			kind, takes := "service ", access.Permissions{Publish: []string{i.Subject}}
 			if i.Stream {
-				takes, kind = access.Permissions{Subscribe: []string{i.Subject}}, "stream "
+				kind, takes = "stream ", access.Permissions{Subscribe: []string{i.Subject}}
 			}
-			foreign := i.From != access.HubAccount
-			if foreign && a.client() || !foreign && len(takes.Wider(table)) > 0 {
-				more = append(more, a.Name+": "+kind+i.Subject+" of "+i.From)
+			told := a.Name + ": " + kind + i.Subject + " of " + i.From
+			switch {
+			case !ours(a.as) && !ours(as[i.From]): // between applications
+			case i.From != access.HubAccount || len(takes.Wider(table)) > 0:
+				more = append(more, told)
+			case i.To != i.Subject:
+				more = append(more, told+", as "+i.To)
 			}
 		}
 	}
@@ -290,4 +330,23 @@ func judgeImports(all []account) Finding {
 	f := broken(check, exportNext, "%s more than the table has", cli.CountOf(len(more), "import"))
 	f.Details = more
 	return f
+}
+
+// takes are the subjects that the table has an account take from the hub.
+func (a account) takes() (table access.Permissions) {
+	if !a.client() {
+		return table
+	}
+	tenant := strings.TrimPrefix(a.as, access.TenantAccount(""))
+	if a.as == access.OperatorsAccount {
+		tenant = access.AllTenants
+	}
+	for _, s := range access.Imports(tenant) {
+		if s.Stream {
+			table.Subscribe = append(table.Subscribe, s.Subject)
+		} else {
+			table.Publish = append(table.Publish, s.Subject)
+		}
+	}
+	return table
 }

@@ -28,17 +28,30 @@ func spelled(key string) map[string]string {
 tls { cert_file: "/nowhere/server.pem", key_file: "/nowhere/server.key" }
 jetstream { store_dir: "/nowhere" }
 no_auth_user: bare
+websocket { port: 1, no_auth_user: web }
+mqtt { No_Auth_User: bare }
+LeafNodes { remotes: [ { url: "nats://far", account: C, credentials: "/nowhere" } ]
+  authorization { account: B, users: [ { user: x, password: y, account: B } ] } }
+authorization { timeout: 90 }
 include accounts.conf`,
 		"accounts.conf": `WORD: hush
 system_account: SYS
 Accounts {
+  HASH: $2a$11$abcdefghijklmnopqrstuv
+  READS: { publish: "r.out", subscribe: "r.in" }
   A {
     JetStream: enabled
+    PORT: "p.x"
+    default_permissions: { publish: $PORT, subscribe: "p.y" }
     exports: [ { service: "q.>" }, { stream: "s.>" } ]
     users: [
       { nkey: ` + key + `,
         permission: { pub: "a.>", sub: { allow: ["b.*", "c workers"], deny: "d" } } }
       { user: ann, pass: $WORD, permissions: { publish: { deny: "x" }, allow_responses: true } }
+      { user: eve, password: $HASH, permissions: $READS }
+      { user: self, password: $user, permissions: $default_permissions }
+      { user: less, password: p, permissions: { publish: { allow: ["q.a", "r"], deny: ["q.>"] },
+        subscribe: { allow: ["q.a", "q.b"], deny: ["q.a", "q.b others"] } } }
       { user: bare, password: "" , permissions: { publish: { allow: [] } } }
       { user: mute, password: p, permissions: { publish: { deny: ">" }, subscribe: { deny: ">" } } }
       { user: echo, password: p, permissions: { subscribe: "e", allow_responses: { max: 1 } } }
@@ -47,7 +60,9 @@ Accounts {
   B { jetstream: disabled
     default_permissions: { publish: "b.out", subscribe: "b.in" }
     users: [ { user: bob, password: p } ]
-    imports: [ { Service: { account: A, subject: "q.b" }, to: "other" }, { stream: { account: A, subject: "s.*" } } ] }
+    Maps { "b.m": "q.b" }
+    imports: [ { Service: { account: A, subject: "q.b" }, to: "other" }, { stream: { account: A, subject: "s.*" } }
+      { stream: { account: A, subject: "s.x" }, prefix: "here" } ] }
   C { jetstream { max_mem: 1M } }
   SYS { users: [ { user: sys, password: changeme } ] }
 }`}
@@ -71,19 +86,22 @@ func TestAConfigurationIsReadAsTheServerReadsIt(t *testing.T) {
 			is.WriteString(" jetstream")
 		}
 		for _, i := range a.Imports {
-			is.WriteString(" " + i.From + ":" + i.Subject)
+			is.WriteString(" " + i.From + ":" + i.Subject + ">" + i.To)
 			if i.Stream {
 				is.WriteString("!")
 			}
 		}
-		is.WriteString("\n")
+		is.WriteString(strings.Join(append(append([]string{""}, a.Mappings...), a.Leaves...), " ") + "\n")
 	}
-	const accounts = "$G\nA jetstream\nB A:q.b A:s.*!\nC jetstream\nSYS\n"
-	if is.String() != accounts || c.System != "SYS" || c.Anonymous != "bare" || c.Operator {
+	const accounts = "$G\nA jetstream\nB A:q.b>other A:s.*>s.*! A:s.x>here.s.x! b.m " +
+		"leafnodes.authorization leafnodes.authorization.users\nC jetstream leafnodes.remotes\nSYS\n"
+	if is.String() != accounts || c.System != "SYS" || strings.Join(c.Anonymous, " ") != "bare web" || c.Operator {
 		t.Errorf("accounts %s, want %s: %+v", is.String(), accounts, c)
 	}
 	want := map[string]string{"ann": " | > | hush responses", "bare": "> | > | ", "mute": " |  | p",
-		"echo": " | e | p responses", "bob": "b.out | b.in | p", "sys": "> | > | changeme",
+		"echo": " | e | p responses",
+		"eve":  "r.out | r.in | $2a$11$abcdefghijklmnopqrstuv", "self": "p.x | p.y | self", "less": "r | q.b | p",
+		"bob": "b.out | b.in | p", "sys": "> | > | changeme",
 		u.Key: "a.> | b.*,c workers | "}
 	for _, a := range c.Accounts {
 		for _, u := range a.Users {
@@ -106,6 +124,19 @@ func TestAConfigurationIsReadAsTheServerReadsIt(t *testing.T) {
 func TestConfigurationsOfOtherKindsAreTold(t *testing.T) {
 	if c, err := readConf(t, map[string]string{"nats.conf": `operator: op.jwt`}); err != nil || !c.Operator {
 		t.Errorf("%+v %v", c, err)
+	}
+	if c, err := readConf(t, map[string]string{"nats.conf": `ROOT_OPERATOR: op.jwt`}); err != nil || !c.Operator {
+		t.Errorf("%+v %v", c, err)
+	}
+	if c, err := readConf(t, map[string]string{"nats.conf": "accounts { A {} }\nACCOUNTS { B {} }"}); err != nil ||
+		len(c.Accounts) != 3 {
+		t.Errorf("%+v %v", c, err)
+	}
+	for text, mapped := range map[string]bool{"true": true, "false": false} {
+		c, err := readConf(t, map[string]string{"nats.conf": `tls { verify_and_map: ` + text + ` }`})
+		if err != nil || c.Mapped != mapped || c.System != "$SYS" {
+			t.Errorf("%s: %+v %v", text, c, err)
+		}
 	}
 	c, err := readConf(t, map[string]string{"nats.conf": `authorization { token: hush }`})
 	if err != nil || len(c.Accounts) != 1 || len(c.Accounts[0].Users) != 1 ||
