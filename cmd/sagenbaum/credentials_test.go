@@ -140,6 +140,7 @@ func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 		{"", "tenant limits shop --open-plans 0", cli.ExitUsage, "want 1 to 100000000 plans", "tenant limits --help"},
 	}, usersThatCannotBe...))
 	wantRefused(t, s, tenantsThatCannotBe)
+	wantKept(t, s, agent, clerk)
 	if _, err := os.Stat(bundle); !os.IsNotExist(err) {
 		t.Errorf("an export without rights has left a file: %v", err)
 	}
@@ -227,4 +228,29 @@ func TestCredentialsOfAnotherRoleAreRefusedAtOnce(t *testing.T) {
 		args := append([]string{"serve", "--data", cmdtest.DataDir(t), "--console", "off", "--nats", nowhere}, c.args...)
 		cmdtest.Run(t, args...).Wants(t, strings.Join(c.args, " "), cli.ExitNotAllowed, c.want, "next: --")
 	}
+}
+
+// wantKept holds that no user is made or given another key whose credentials would take the place of
+// those of another, or of another file. Its own are replaced.
+func wantKept(t *testing.T, s *cmdtest.Served, agent, clerk string) {
+	t.Helper()
+	notes := filepath.Join(s.Dir, "notes.txt")
+	must(t, os.WriteFile(notes, []byte("buy milk\n"), 0o600))
+	for file, has := range map[string]string{agent: "agent agent of tenant default", notes: "other things",
+		clerk: "operator clerk of tenant shop"} {
+		before, err := os.ReadFile(file)
+		must(t, err)
+		wantRefused(t, s, []refusedLine{
+			{"", "user add second --role agent --out " + file, cli.ExitFailed, has + ", maybe their only copy",
+				"--out with another file"},
+			{"", "user rotate late --out " + file, cli.ExitFailed, has, "--out with another file"},
+		})
+		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+			t.Errorf("%s was %s, and is %s: %v", file, before, after, err)
+		}
+	}
+	s.Ask(t, "default", "user", "rotate", "agent", "--out", agent).Wants(t, "its own file", cli.ExitGood)
+	empty := filepath.Join(s.Dir, "empty")
+	must(t, os.WriteFile(empty, nil, 0o600))
+	s.Ask(t, "default", "user", "rotate", "agent", "--out", empty).Wants(t, "an empty file", cli.ExitGood)
 }

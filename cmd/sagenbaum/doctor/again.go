@@ -44,8 +44,9 @@ func noAnswer(err error) bool {
 // case. All that it returns is of one look.
 func examined(ctx context.Context, look func() []Finding) []Finding {
 	findings, end := look(), time.Now().Add(patience)
-	for pause := patience / 16; slices.ContainsFunc(findings, func(f Finding) bool { return f.passing }) &&
-		cli.Pause(ctx, pause); pause *= 2 {
+	passes := func(f Finding) bool { return f.passing }
+	pause := patience / 16
+	for ; slices.ContainsFunc(findings, passes) && cli.Pause(ctx, pause); pause *= 2 {
 		if findings = look(); !time.Now().Before(end) {
 			break
 		}

@@ -22,11 +22,13 @@ func TestWhatMayPassIsLookedAtAgain(t *testing.T) {
 		least, most int
 		state       string
 	}{
-		"lasting":        {func(int) []Finding { return []Finding{lasting} }, 0, 1, 1, "FAIL"},
-		"well":           {func(int) []Finding { return []Finding{ok("a", "").mayPass(true)} }, 0, 1, 1, "ok"},
-		"passing":        {func(int) []Finding { return []Finding{passing} }, 0, 3, 8, "FAIL"},
-		"a long look":    {func(int) []Finding { return []Finding{passing} }, time.Minute, 2, 2, "FAIL"},
-		"passed at last": {func(n int) []Finding { return []Finding{[]Finding{passing, passing, ok("b", "")}[n]} }, 0, 3, 3, "ok"},
+		"lasting":     {func(int) []Finding { return []Finding{lasting} }, 0, 1, 1, "FAIL"},
+		"well":        {func(int) []Finding { return []Finding{ok("a", "").mayPass(true)} }, 0, 1, 1, "ok"},
+		"passing":     {func(int) []Finding { return []Finding{passing} }, 0, 3, 8, "FAIL"},
+		"a long look": {func(int) []Finding { return []Finding{passing} }, time.Minute, 2, 2, "FAIL"},
+		"passed at last": {func(n int) []Finding {
+			return []Finding{[]Finding{passing, passing, ok("b", "")}[n]}
+		}, 0, 3, 3, "ok"},
 		"lasting beside": {func(n int) []Finding { return [][]Finding{{lasting, passing}, {lasting}}[n] }, 0, 2, 2, "FAIL"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
