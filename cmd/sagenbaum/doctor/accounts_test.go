@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
@@ -233,5 +234,31 @@ func TestTheDoctorFindsWhatPeopleDoToAnExport(t *testing.T) {
 				e.holds(t, findings, list != "")
 			}
 		})
+	}
+}
+
+// TestAUserOfTheFileIsHeldAgainstItself: where it is, until when, and what it may do.
+func TestAUserOfTheFileIsHeldAgainstItself(t *testing.T) {
+	now := time.Now()
+	u := access.User{Name: "phone", Role: access.Pager, Tenant: "t2", Key: "U1", Expires: now.Add(time.Hour)}
+	known := knownUsers{u.Key: u}
+	is := embedded.ConfUser{Key: u.Key, Permissions: u.Permissions()}
+	more := is
+	more.Publish = append(more.Publish, "page.t2.x")
+	for _, c := range []struct {
+		account string
+		user    embedded.ConfUser
+		at      time.Time
+		says    string
+	}{
+		{"C_t2", is, now, ""},
+		{"C_t1", is, now, "role pager belongs to account C_t2"},
+		{"C_t2", is, now.Add(2 * time.Hour), "it has expired at"},
+		{"C_t2", more, now, "more than role pager: publish page.t2.x"},
+		{"C_t2", embedded.ConfUser{Key: "U2"}, now, "it is not in the file of users"},
+	} {
+		if told := known.wider(c.account, c.user, c.at); !strings.HasPrefix(told, c.says) || (told == "") != (c.says == "") {
+			t.Errorf("%+v: %q", c, told)
+		}
 	}
 }
