@@ -213,7 +213,7 @@ func refuse(out http.ResponseWriter, e *Error) {
 // unauthorized is the refusal of a request whose token is not good, or that has none.
 func unauthorized(r *http.Request, err error) *Error {
 	e := &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Field: "authorization",
-		Problem: "the token is of no user that may ask a door of this server: it is none, or its " +
+		Problem: "the token is of no user that may ask a door of this server: it is no token, or its " +
 			"user was removed, or has another key or role", Want: "a token of sagenbaum user token; " +
 			"which users there are: sagenbaum user ls", Stored: StoredNothing}
 	if r.Header.Get("Authorization") == "" {

@@ -120,7 +120,7 @@ func TestAConfigurationIsReadAsTheServerReadsIt(t *testing.T) {
 	}
 }
 
-// TestConfigurationsOfOtherKindsAreTold: JWTs, one password for all, and what is none.
+// TestConfigurationsOfOtherKindsAreTold: JWTs, one password for all, and what cannot be read.
 func TestConfigurationsOfOtherKindsAreTold(t *testing.T) {
 	if c, err := readConf(t, map[string]string{"nats.conf": `operator: op.jwt`}); err != nil || !c.Operator {
 		t.Errorf("%+v %v", c, err)
