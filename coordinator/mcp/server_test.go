@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,6 +205,14 @@ func (s *notesServer) good() {
 		result := text(string(raw))
 		result.StructuredContent = json.RawMessage(raw)
 		return result, err
+	})
+	s.tool("tell", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
+		told := []note{}
+		for _, line := range lines(s.file) {
+			told = append(told, note{Text: line})
+		}
+		raw, err := json.Marshal(map[string]any{"notes": told, "at": rand.Text()})
+		return text(string(raw)), err
 	})
 	s.tool("look", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
 		return text("looked"), nil
