@@ -25,11 +25,14 @@ const asServer = "SAGENBAUM_TEST_AS_MCP_SERVER"
 func TestMain(m *testing.M) {
 	if file := os.Getenv(asServer); file != "" {
 		if there(file + brokenSuffix) {
+			fmt.Fprintln(os.Stderr, "notes are broken")
 			os.Exit(4)
 		}
+		fmt.Fprintln(os.Stderr, "notes begin")
 		if err := serveNotes(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
+		fmt.Fprintln(os.Stderr, "notes end")
 		return
 	}
 	if file := os.Getenv(asRawServer); file != "" {

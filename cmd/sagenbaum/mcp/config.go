@@ -28,8 +28,9 @@ type entry struct {
 	globals *pflag.FlagSet
 	env     map[string]string // that its client gives the gateway
 
-	url     string // it is reached there, and not started
-	problem error  // why there is no server in it
+	sources []string // files that it is from
+	url     string   // it is reached there, and not started
+	problem error    // why there is no server in it
 }
 
 // servers are those of the command line, or of a client's configuration.
@@ -127,6 +128,9 @@ func readFile(name string) (entries []entry, err error) {
 	slices.Sort(names)
 	for _, server := range names {
 		entries = append(entries, file.Servers[server].entries(name, server)...)
+	}
+	for i := range entries {
+		entries[i].sources = append(entries[i].sources, name)
 	}
 	return entries, nil
 }

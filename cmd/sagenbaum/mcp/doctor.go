@@ -130,6 +130,7 @@ func (o *options) examine(cmd *cobra.Command, s *cli.Settings, args []string) ([
 				other)
 		}
 		undos[undo] = e.name
+		p.examineHost()
 		p.examineConnection(cmd, undo)
 		p.examineState()
 		findings = append(findings, p.findings...)
