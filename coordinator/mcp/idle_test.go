@@ -94,6 +94,26 @@ func TestAnIdleWorkerStartsItsServerWhenAnUndoNeedsIt(t *testing.T) {
 	}
 }
 
+// An undo waits for a week until something serves it: who undoes may come with the next session.
+func TestAnUndoThatNothingServesWaitsForAWeek(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	plan := planOf(w.gateway(mcp.Config{}, nil, config).call("add", map[string]any{"text": "a"}))
+	found := false
+	for _, r := range w.records(plan) {
+		if undo := r.GetCompensationRegistered(); undo != nil {
+			found = true
+			if after := time.Duration(undo.UnservedAfterNs); after != 7*24*time.Hour {
+				t.Errorf("it waits for %s", after)
+			}
+		}
+	}
+	if !found {
+		t.Error("no undo is registered")
+	}
+}
+
 // Where the server does not start, an undo waits for it: it is not the owner's at once.
 func TestAnUndoWaitsForAServerThatDoesNotStart(t *testing.T) {
 	t.Parallel()

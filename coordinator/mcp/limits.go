@@ -45,6 +45,7 @@ const (
 	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
 
 	undoAttempts = 5
+	undoUnserved = 7 * 24 * time.Hour   // that an undo waits for a gateway, worker or host
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server

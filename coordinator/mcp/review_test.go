@@ -170,6 +170,17 @@ func (w *world) allows() {
 // attempts counts the dispatches of the undos of a plan.
 func (w *world) attempts(plan string) (n int) {
 	w.t.Helper()
+	for _, r := range w.records(plan) {
+		if r.GetCompensationDispatched() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// records are those of a plan so far.
+func (w *world) records(plan string) (list []*pb.Record) {
+	w.t.Helper()
 	store, err := jetstream.Open(w.t.Context(), jetstream.Config{Conn: w.conn, Tenant: "default",
 		DurableServer: w.durable})
 	if err != nil {
@@ -188,15 +199,15 @@ func (w *world) attempts(plan string) (n int) {
 			w.t.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.Record.Plan == plan && e.Record.GetCompensationDispatched() != nil {
-				n++
+			if e.Record.Plan == plan {
+				list = append(list, e.Record)
 			}
 		}
 		if message.Sequence == head.Last {
 			break
 		}
 	}
-	return n
+	return list
 }
 
 // The undo of another plan needs no second attempt because of a call that waits for a verdict.

@@ -217,6 +217,9 @@ func folder(argument string) (string, bool) {
 // Name is what the configuration calls the server.
 func (s *Server) Name() string { return s.config.Name }
 
+// State is the folder of its images, trash and locks.
+func (s *Server) State() string { return s.config.State }
+
 // Introduced is what a server that was started calls itself.
 func (s *Server) Introduced() string { return s.pack.Server }
 

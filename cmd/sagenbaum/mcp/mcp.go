@@ -90,6 +90,14 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
+	o.remember(config.Servers, args, logger)
+	asking, stop := context.WithCancel(ctx)
+	asked := make(chan struct{})
+	go func() { // ends with the gateway
+		defer close(asked)
+		sayUnserved(asking, s, config.Servers, logger)
+	}()
+	defer func() { stop(); <-asked }()
 	if o.listen != "" {
 		return listen(cmd, gateway, o.listen)
 	}

@@ -3,8 +3,10 @@
 package mcp
 
 import (
+	"bufio"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
 // Gateway and server are killed. The server that is started again with the client's configuration
@@ -78,4 +81,76 @@ func TestAHostUndoesWhatAGatewayThatWasKilledHasDone(t *testing.T) {
 	}
 	cmdtest.Run(t, "serve", "--data", t.TempDir(), "--mcp", file, "--nats", again.URL).Wants(t, "serve --nats",
 		cli.ExitUsage, "--mcp is for the embedded server")
+}
+
+// After kill -9 of a gateway the next command and the next gateway, of whichever server, say what to
+// start, and that undoes it.
+func TestWhatAGatewayThatWasKilledHasDoneIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	dir, state := t.TempDir(), t.TempDir()
+	command := filesServer(t, dir)
+	start := treeOf(t, dir)
+	s := cmdtest.ServeFor(t, t.TempDir())
+	client, gateway := mcpClient(t, s, state, append([]string{"--"}, command...)...)
+	plan, _ := mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "new"),
+		"content": "new"}).Meta["sagenbaum/plan"].(string)
+	if err := gateway.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Close()
+	undo := s.Ask(t, "default", "undo", "--last", "1", "--reason", "wrong", "--yes", "--wait-timeout", "1ms")
+	if undo.Code != cli.ExitLook || !strings.Contains(undo.Stdout, "no worker serves mcp.filesystem-") ||
+		!strings.Contains(undo.Stdout, "next: sagenbaum serve --mcp FILE") {
+		t.Errorf("undo says %+v", undo)
+	}
+	next := cmdtest.Sagenbaum(t, "mcp", "--server", s.URL, "--state", state, "--", command[0],
+		strings.Replace(command[1], "server-filesystem", "server-memory", 1))
+	said := make(chan string, 1)
+	in, err := next.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := next.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			if strings.Contains(lines.Text(), "nothing serves them") {
+				said <- lines.Text()
+			}
+		}
+		close(said)
+	}()
+	if line := <-said; !strings.Contains(line, plan) || !strings.Contains(line, "sagenbaum mcp worker --state "+state+
+		" -- "+command[0]+" "+command[1]+" "+dir) {
+		t.Errorf("the next gateway says %q", line)
+	}
+	_ = in.Close()
+	for range said {
+	}
+	_ = next.Wait()
+	for _, g := range started.List(state) {
+		if strings.HasPrefix(g.Undo, "mcp.filesystem-") {
+			worker := cmdtest.Sagenbaum(t, slices.Insert(slices.Clone(g.Worker[1:]), 2, "--server", s.URL)...)
+			worker.Stderr = t.Output()
+			if err := worker.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = worker.Process.Signal(os.Interrupt)
+				_ = worker.Wait()
+			})
+		}
+	}
+	cmdtest.Eventually(t, "it is undone", func() (string, bool) {
+		r := s.Ask(t, "default", "plan", "show", plan, "-o", "json")
+		return r.Stdout, strings.Contains(strings.ReplaceAll(r.Stdout, " ", ""), `"state":"compensated"`)
+	})
+	if now := treeOf(t, dir); now != start {
+		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
+	}
 }
