@@ -42,6 +42,7 @@ func TestAHostUndoesWhatAGatewayThatWasKilledHasDone(t *testing.T) {
 	if plan == "" {
 		t.Fatalf("no plan in %v", result.Meta)
 	}
+	recorded(t, s, plan, 2)
 	if err := gateway.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +84,16 @@ func TestAHostUndoesWhatAGatewayThatWasKilledHasDone(t *testing.T) {
 		cli.ExitUsage, "--mcp is for the embedded server")
 }
 
+// recorded waits until so many calls of a plan are known to have happened: what a gateway that is
+// killed has not recorded yet is in doubt, and is not undone before the call can no longer land.
+func recorded(t *testing.T, s *cmdtest.Served, plan string, calls int) {
+	t.Helper()
+	cmdtest.Eventually(t, "they are recorded", func() (string, bool) {
+		r := s.Ask(t, "default", "plan", "show", plan, "-o", "json")
+		return r.Stdout, strings.Count(strings.ReplaceAll(r.Stdout, " ", ""), `"outcome":"completed"`) == calls
+	})
+}
+
 // After kill -9 of a gateway the next command and the next gateway, of whichever server, say what to
 // start, and that undoes it.
 func TestWhatAGatewayThatWasKilledHasDoneIsNotForgotten(t *testing.T) {
@@ -94,6 +105,7 @@ func TestWhatAGatewayThatWasKilledHasDoneIsNotForgotten(t *testing.T) {
 	client, gateway := mcpClient(t, s, state, append([]string{"--"}, command...)...)
 	plan, _ := mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "new"),
 		"content": "new"}).Meta["sagenbaum/plan"].(string)
+	recorded(t, s, plan, 1)
 	if err := gateway.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
