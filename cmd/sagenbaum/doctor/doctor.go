@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -266,7 +268,7 @@ func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 					render.TriesText(w.Tries)).mayPass(sent))
 		case !w.Working:
 			findings = append(findings,
-				warn("worker", "start a worker for "+w.Capability,
+				warn("worker", cmp.Or(started.Next(w.Capability), "start a worker for "+w.Capability),
 					"%s for plan %s waits, no worker in %s", w.Capability, w.Plan,
 					render.TriesText(w.Tries)).mayPass(sent))
 		case since >= workingLong:

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -319,7 +321,8 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	case len(answer.Workers) == 0:
 		f = ok("capability", "nothing is held that a worker would undo")
 	case len(gone) > 0:
-		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)",
+		f = warn("capability", cmp.Or(started.Next(gone[0].Capability),
+			"start a worker for "+gone[0].Capability+" (docs/workers.md)"),
 			"no worker serves %s that would undo what is held%s", capabilities(len(gone)), listened)
 	case len(unknown) > 0:
 		f = ok("capability",
