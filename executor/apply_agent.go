@@ -300,6 +300,8 @@ func (s about) outcomeOf() Result {
 	}
 	switch extra := s.meta.HolderFold >= ledger.EffectsSince &&
 		isOwed(a, s.e.Record.GetForwardCompleted().GetExternalRef()) != ""; {
+	case staysOut(a):
+		return repeated // the plan that it is committed with has the word
 	case a.row.Told:
 		return s.ownWord()
 	case extra:

@@ -322,6 +322,7 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open a a+ commit turn", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=1h a? commit turn @2h", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=9h a? commit turn undo: turn", "a", "x", "report of plan p~1, which undoes it"},
+		{leavesOut + "b? commit turn undo:!a turn", "p~1/b", "x", "was not asked to be undone: it is committed"},
 		{"open a a+ fail turn", "a", "", "nothing follows: action a is compensated since 7"},
 		{"open a:refused a? fail turn", "a", "x", "nothing follows: action a is compensated"},
 		{"open a:askme a? fail turn lost:a turn", "a", "x", "nothing follows: action a is resolved"},
@@ -337,7 +338,12 @@ func TestWhatCannotBeReported(t *testing.T) {
 		s := newSchedule(t)
 		s.play(c.script)
 		names := strings.Split(c.names, ",")
-		if r := s.effect("ops", c.action, names[0], names[1:]...); r.Verdict != Refused ||
+		plan, action, of := strings.Cut(c.action, "/")
+		if !of {
+			plan, action = "p", c.action
+		}
+		s.plan = plan
+		if r := s.effect("ops", action, names[0], names[1:]...); r.Verdict != Refused ||
 			!strings.Contains(r.Reason, c.reason) {
 			t.Errorf("%s, and then %s: %+v, want %q", c.script, c.names, r, c.reason)
 		}
@@ -349,6 +355,39 @@ func TestWhatCannotBeReported(t *testing.T) {
 	if r := s.effect("ops", "a", "x"); r.Verdict != Refused || !strings.Contains(r.Reason, "does not know of it") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// leavesOut opens a plan of which the undo of a leaves out b.
+const leavesOut = "open:accept a:for=1h a+ b<:probe+for=1h "
+
+// TestWhatTheUndoOfAPartLeavesOutStays, whatever becomes known of it, and whoever says so.
+func TestWhatTheUndoOfAPartLeavesOutStays(t *testing.T) {
+	const part = "commit turn undo:!a turn "
+	for play, undone := range map[string]string{
+		"b? " + part + "b+":                "a",
+		"b? " + part + "own:b=x8":          "a",
+		"b? " + part + "b-":                "a",
+		"b? " + part + "!p~1/effect:b=x8":  "a",
+		part + "b?":                        "a",
+		part + "b+":                        "a",
+		part + "b-":                        "a",
+		"effect:b=x7 " + part + "own:b=x8": "a",
+		"b? b.probe=duplicate @10m " + part + "own:b=x9": "b~1 a",
+	} {
+		s := newSchedule(t)
+		s.play(leavesOut + play + " turn @30m turn @9h turn")
+		if got := strings.Join(s.undone, " "); got != undone || s.show("p~1").State != ledger.StateCompensated {
+			t.Errorf("%s: %s, %s", play, got, s.undos("p~1"))
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.underHolder(ledger.LeftOutSince - 1)
+	s.play(leavesOut + "b? " + part + "b+ turn")
+	if got := strings.Join(s.undone, " "); got != "a b~1" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", got)
+	}
+	s.wantRefolded()
 }
 
 // TestOnlyAnOperatorReports: a worker's or an agent's record says nothing.

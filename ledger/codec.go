@@ -89,11 +89,17 @@ const readerOfPages = 10
 // does not stop an unwind.
 const readerOfHeld = 11
 
+// readerOfLeftOut is the first reader that knows of holders under which the undo of a part of a
+// committed plan leaves out the rest, whatever becomes known of that.
+const readerOfLeftOut = 12
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:
+			version = max(version, readerOfLeftOut)
 		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r),
 			r.GetEffectReported() != nil:
 			version = max(version, readerOfHeld)

@@ -259,10 +259,12 @@ var effectClauses = []clause{openedPlan, registeredAction,
 			return unless(len(c.Record.Payload.GetOutput()) == 0 || !c.a.compensation.GetSealed(),
 				"the output of action %s is sealed", c.a.id)
 		}},
-	{"I15.effect", "An effect is reported while its plan holds its undo, or of what undoes it.",
+	{"I15.effect", "An effect is reported while its plan holds its undo, or of what undoes it; not " +
+		"of what the undo of a part leaves out.",
 		func(c *claim) judgement {
 			committed := c.p.phase == ledger.StateCommitted && !c.p.holdsLeases()
-			return unless(c.p.undoneAs == "" && !committed, "plan %s is %s", c.p.id, c.p.status())
+			return unless(c.p.undoneAs == "" && !committed && !staysOut(c.b, c.p, c.a),
+				"plan %s is %s, or leaves action %s out", c.p.id, c.p.status(), c.a.id)
 		}},
 	{"I23.effect", "What was undone, or is its owner's, is not reported to be there.",
 		func(c *claim) judgement {
