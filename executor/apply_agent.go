@@ -380,6 +380,7 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 		root := p.root()
 		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
 	}
+	p.descendants(func(c *plan) bool { holdsAgain(s, c); return true })
 	var late *plan
 	p.descendants(func(c *plan) bool {
 		if keeps(c.row) && turnsByRecord(c.row) {

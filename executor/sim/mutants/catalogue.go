@@ -311,8 +311,6 @@ var catalogue = []mutant{
 		"closes = min(closes, now+min(c.ValidForNs, epochMax-now))", "_ = now"},
 	{"what is cut short after the commit goes with its window", "executor/watch.go",
 		" || l.Cascade == rowspb.Cascade_CASCADE_CUT {", " {"},
-	{"what the undo of a part leaves out is undone for a late word", "executor/apply_people.go",
-		"return leftOut(a) && a.plan.s.meta.HolderFold >=", "return leftOut(a) && 0 >"},
 	{"a committed plan that is undone holds its conditions on", "executor/rewind.go",
 		"\tletGo(p)\n", ""},
 

@@ -54,6 +54,12 @@ var shell = map[string][]mutant{
 			"time.Since(n.plain[l.subject]) >= PlainKept", "n.plain[l.subject].IsZero()"},
 	},
 	"executor": { // what too few worlds of the simulator come to
+		{"what the undo of a part leaves out is undone for a late word", "executor/apply_people.go",
+			"return leftOut(a) && a.plan.s.meta.HolderFold >=", "return leftOut(a) && 0 >"},
+		{"what was given up by mistake is taken for committed", "executor/apply.go",
+			"if p != nil && mistaken(p) && s.meta.HolderFold >=", "if p == nil && 0 >"},
+		{"a commit leaves out what was given up by mistake", "executor/apply_agent.go",
+			"holdsAgain(s, c); return true", "return c != nil"},
 		{"what is there is kept whatever its size", "executor/step.go",
 			"if len(found) == 0 || len(found) > ledger.FoundMax {", "if len(found) == 0 {"},
 		{"what is not told is there no more", "executor/step.go",
