@@ -28,6 +28,7 @@ type Entry struct {
 	json    bool       // it is a record in JSON
 	strict  *earlier   // what holders of before TextsSince read instead; nil: the same
 	unheld  *earlier   // and those of before AfterCommitSince
+	first   *earlier   // and whoever reads it before there is a holder, where strict is not nil
 	// Partial says of a worker's record that Err is about a field that does not say what was done:
 	// Record is without it, and counts under a holder of PartialSince.
 	Partial bool
