@@ -232,6 +232,47 @@ func TestAReportIsAddedToUntilItsUndoIsSent(t *testing.T) {
 	}
 }
 
+// TestWhatAForwardReturnedCountsUntilItsUndoIsSent: also while the world is asked before that. What
+// it says of another effect is owed beside it, as when the undo is out.
+func TestWhatAForwardReturnedCountsUntilItsUndoIsSent(t *testing.T) {
+	for _, c := range []struct {
+		ref, sent string
+		fold      uint32
+	}{
+		{"x7", `{"of":"mine"} x7`, FoldVersion},
+		{"x7", `{"of":""} x7`, ledger.ReturnedSince - 1},
+		{"x8", `{"of":""} x7`, FoldVersion},
+	} {
+		s := newSchedule(t)
+		s.underHolder(c.fold)
+		var sent []string
+		s.worker = func(c Command) *api.Reply {
+			if c.Purpose == ledger.PurposeUndo {
+				sent = append(sent, string(c.Arguments)+" "+c.ExternalRef)
+			}
+			return s.answer(c)
+		}
+		s.play("open")
+		s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+			k.Bindings = []*pb.Binding{{Name: "of", Expression: `output.?id.orValue(meta.external_ref == "" ? "" : "")`}}
+			k.Probe, k.Unchanged = &pb.Probe{Call: &pb.Call{Capability: "probe.a", Attempts: 2}}, "probe.same"
+		})...))
+		told := &pb.EffectReported{ExternalRef: "x7", Reason: "seen", Actor: "ops"}
+		s.must(s.by("ops", "a", &pb.Record{Kind: &pb.Record_EffectReported{EffectReported: told}}))
+		s.play("fail a.probe=late turn")
+		own := completed("a")
+		own.Payload, own.GetForwardCompleted().ExternalRef = &pb.Payload{Output: []byte(`{"id":"mine"}`)}, c.ref
+		if got := s.agent("p", own)[0].Verdict; (got == Effective) != (c.fold == FoldVersion) {
+			t.Errorf("under fold version %d the own word of %s is %v", c.fold, c.ref, got)
+		}
+		s.play("settle:a=same turn")
+		if got := strings.Join(sent, ", "); got != c.sent {
+			t.Errorf("under fold version %d, of %s: sent %s, want %s; %s", c.fold, c.ref, got, c.sent, s.outcome())
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout, and not of one that the agent names meanwhile.
 func TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout(t *testing.T) {
 	for _, script := range []string{

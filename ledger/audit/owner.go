@@ -276,7 +276,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 	{"I5.named", "What is known to be there has the name that it was known by first.",
 		func(c *claim) judgement {
 			ref, a := c.Record.GetEffectReported().ExternalRef, c.a
-			name, _ := lacks(c.p, a)
+			name, _ := lacks(c.b, c.p, a)
 			open := a.nameOf() == "" && a.outcome != completed || name
 			owed := (a.outcome != completed || name) && isOwed(c.p, a, ref)
 			return unless(ref == "" || !owed && (open || c.p.knowsEffect(a, ref)),
@@ -287,7 +287,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 	{"I5.output", "What a forward has returned is reported once, before its undo is sent.",
 		func(c *claim) judgement {
 			output, a := c.Record.Payload.GetOutput(), c.a
-			_, more := lacks(c.p, a)
+			_, more := lacks(c.b, c.p, a)
 			known := bytes.Equal(ledger.Compact(output), ledger.Compact(a.output))
 			return unless(len(output) == 0 || more || known || a.outcome != completed,
 				"what action %s has returned is known, or its undo was sent", a.id)
@@ -366,10 +366,10 @@ func noteEffect(b *book, c *claim) {
 }
 
 // mayAdd judges what the agent says of a forward after an operator has reported its effect.
-func (p *plan) mayAdd(a *action, r *pb.Record) judgement {
+func mayAdd(b *book, p *plan, a *action, r *pb.Record) judgement {
 	k := r.GetForwardCompleted()
 	switch {
-	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && toldAs(p, a).hasBegun():
+	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && isSent(b, toldAs(p, a)):
 		return judgement{is: copied}
 	}
 	begun := p.otherEffect(a, k) && (a.hasBegun() || a.isOwners())

@@ -56,6 +56,8 @@ var shell = map[string][]mutant{
 	"executor": { // what too few worlds of the simulator come to
 		{"what the undo of a part leaves out is undone for a late word", "executor/apply_people.go",
 			"return leftOut(a) && a.plan.s.meta.HolderFold >=", "return leftOut(a) && 0 >"},
+		{"what an agent says while the world is asked is dropped", "executor/apply_probe.go",
+			"return hasBegun(a) && !asks", "return hasBegun(a) || asks"},
 		{"what was given up by mistake is taken for committed", "executor/apply.go",
 			"if p != nil && mistaken(p) && s.meta.HolderFold >=", "if p == nil && 0 >"},
 		{"a commit leaves out what was given up by mistake", "executor/apply_agent.go",
