@@ -116,7 +116,7 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 			"they catch up by themselves: run doctor again (docs/guide/cluster.md)",
 			"%d of %d servers that keep the ledger do not keep up", len(away), n)
 		f.Details = away
-		return f
+		return f.mayPass(true)
 	}
 	return ok("replicas", "%d servers of cluster %s keep the ledger, all current", n,
 		info.Cluster.Name)
@@ -335,5 +335,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 		}
 		f.Details = append(f.Details, detail)
 	}
-	return f
+	return f.mayPass(slices.ContainsFunc(gone, func(w api.Worker) bool { // it may be starting again
+		return now.Sub(time.Unix(0, w.HeardNs)) < time.Minute
+	}))
 }

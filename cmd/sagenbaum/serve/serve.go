@@ -216,7 +216,7 @@ func (v *serving) check() error {
 	for i, tenant := range v.tenants {
 		if !ledger.ValidToken(tenant) {
 			return cli.Fail(cli.ExitUsage, "--tenant of "+ledger.TokenWanted,
-				"%q is no tenant", tenant)
+				"%.80q is no tenant", tenant)
 		}
 		for _, other := range v.tenants[:i] {
 			if other == tenant {
