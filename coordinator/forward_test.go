@@ -267,3 +267,40 @@ func TestNothingIsAskedAfterAnOutageWithoutForwards(t *testing.T) {
 		mustDo(t, p, write("b"))
 	})
 }
+
+// What a forward writes is its caller's again once Do has returned, whatever has ended meanwhile.
+func TestDoReturnsNoSoonerThanItsForward(t *testing.T) {
+	for name, end := range map[string]func(p *Plan, cancel func()){
+		"its context":     func(_ *Plan, cancel func()) { cancel() },
+		"its plan":        func(p *Plan, _ func()) { _ = p.Fail(context.Background(), "no room") },
+		"its coordinator": func(p *Plan, _ func()) { _ = p.c.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				p := begin(t, start(t, memory(), nil), PlanSpec{})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				finish, returned := make(chan struct{}), make(chan bool, 1)
+				go func() {
+					done := false
+					_, _ = p.Do(ctx, write("a"), func(ctx context.Context, c Call) (Outcome, error) {
+						<-finish
+						done = true
+						return happens(ctx, c)
+					})
+					returned <- done
+				}()
+				synctest.Wait()
+				end(p, cancel)
+				elapse(time.Hour)
+				if len(returned) != 0 {
+					t.Fatal("it has returned while its forward runs")
+				}
+				close(finish)
+				if !<-returned {
+					t.Error("it has returned without its forward")
+				}
+			})
+		})
+	}
+}

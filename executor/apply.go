@@ -160,6 +160,9 @@ func (s *fold) applyOnce(id ledger.RecordID) Result {
 }
 
 func (s *fold) applyRecord() Result {
+	if r := s.e.Record; r.GetPlan() != "" && r.GetPlanOpened() == nil {
+		holdsAgain(s, s.plan(r.Plan))
+	}
 	switch s.e.Source.Class {
 	case ledger.ClassAgent:
 		if err := s.unusable(); err != nil {
@@ -388,4 +391,35 @@ func (s *fold) outOfRange() error {
 		err = ledger.CheckSpans(s.e.Pair)
 	}
 	return err
+}
+
+// What was given up by mistake.
+
+// mistaken reports whether a part of a plan that is not committed was given up with a plan that it
+// is no part of, as holders of before PartsSince did where a plan between the two was let go.
+func mistaken(p *plan) bool {
+	return p.row.Retired && child(p.row) && !committedRoot(p) &&
+		p.s.meta.HolderFold >= ledger.PartsSince
+}
+
+// committedRoot reports whether the plan is committed that another one is committed with.
+func committedRoot(p *plan) bool { return p.root().row.Phase == rowspb.Phase_PHASE_COMMITTED }
+
+// holdsAgain takes back a part that was given up by mistake, before anything is made of what a
+// record says of it, or of the commit of its root. What its conditions would have read meanwhile,
+// they have not seen.
+func holdsAgain(s *fold, p *plan) {
+	if p != nil && mistaken(p) && s.meta.HolderFold >= ledger.TakenBackSince {
+		takeBack(p)
+		p.evaluateActions(p.row.Watchers, s.e.Address)
+	}
+}
+
+// takeBack has a part hold its set again that was given up by mistake.
+func takeBack(p *plan) {
+	was := armed(p.row)
+	p.row.Retired, p.row.EndedNs = false, 0
+	p.s.meta.Held += uint64(p.registrations())
+	turnsArmed(p, was)
+	p.touch()
 }

@@ -300,6 +300,8 @@ func (s about) outcomeOf() Result {
 	}
 	switch extra := s.meta.HolderFold >= ledger.EffectsSince &&
 		isOwed(a, s.e.Record.GetForwardCompleted().GetExternalRef()) != ""; {
+	case staysOut(a):
+		return repeated // the plan that it is committed with has the word
 	case a.row.Told:
 		return s.ownWord()
 	case extra:
@@ -378,6 +380,7 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 		root := p.root()
 		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
 	}
+	p.descendants(func(c *plan) bool { holdsAgain(s, c); return true })
 	var late *plan
 	p.descendants(func(c *plan) bool {
 		if keeps(c.row) && turnsByRecord(c.row) {

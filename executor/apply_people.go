@@ -417,11 +417,23 @@ func undoesToo(p *plan, part back) bool {
 		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) {
 			continue
 		}
-		if c := u.action(n).row; c.Undo == rowspb.Undo_UNDO_SKIPPED && c.Settled == nil {
-			return false // it was not asked to be undone
+		if leftOut(u.action(n)) {
+			return false
 		}
 	}
 	return true
+}
+
+// leftOut reports whether an action of a plan that undoes a part of a committed one is what that
+// was not asked to undo: no record has settled it there.
+func leftOut(a *action) bool {
+	return a.plan.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && a.row.Settled == nil
+}
+
+// staysOut reports whether such an action stays as its plan was committed, whatever becomes
+// known of its forward. Holders of before LeftOutSince undid what became known of it late.
+func staysOut(a *action) bool {
+	return leftOut(a) && a.plan.s.meta.HolderFold >= ledger.LeftOutSince
 }
 
 // verdictText is the reason of what a verdict on an action undoes.

@@ -355,6 +355,14 @@ func hasBegun(a *action) bool {
 	return a.row.Attempt > 0 || a.row.Ahead != nil || flying(a.row.Undo) || settled(a.row.Undo)
 }
 
+// isSent is hasBegun, but for an undo before whose first attempt the world is asked: that reads
+// what becomes known until then. Holders of before ReturnedSince made no such difference.
+func isSent(a *action) bool {
+	asks := a.row.Attempt == 0 && a.row.Ahead == nil && flying(a.row.Undo) &&
+		a.plan.s.meta.HolderFold >= ledger.ReturnedSince
+	return hasBegun(a) && !asks
+}
+
 // cannotReturn says why it is not taken what a forward has returned as a report says, or "".
 func cannotReturn(a *action, output []byte) string {
 	_, more := lacks(a)
@@ -387,7 +395,7 @@ func (s about) ownWord() Result {
 	other := k.ExternalRef != "" && reported != "" && k.ExternalRef != reported
 	begun := hasBegun(a) || other && isOwners(a)
 	switch {
-	case !other && hasBegun(of):
+	case !other && isSent(of):
 		return repeated
 	case other && begun && a.row.Duties >= extrasMax:
 		return refused("%d duties of action %s are owed; want at most %d", a.row.Duties, a.fixed.Id,

@@ -197,19 +197,6 @@ func (s *fold) childDue(p *plan, parentID string) string {
 	}
 }
 
-// mistaken reports whether a part of a plan that is being undone was given up with a plan that it
-// is no part of, as holders of before PartsSince did where a plan between the two was let go.
-func mistaken(p *plan) bool { return p.row.Retired && p.s.meta.HolderFold >= ledger.PartsSince }
-
-// takeBack has a part hold its set again that was given up by mistake.
-func takeBack(p *plan) {
-	was := armed(p.row)
-	p.row.Retired, p.row.EndedNs = false, 0
-	p.s.meta.Held += uint64(p.registrations())
-	turnsArmed(p, was)
-	p.touch()
-}
-
 // descendants calls each for every child plan below p that is still a part of it, with its entry's
 // plan first, until it returns false. To holders of before PartsSince a child that was let go was a
 // part, too.

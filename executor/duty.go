@@ -428,7 +428,7 @@ func toldAs(a *action) *action {
 // lacks says what a report may still add to an earlier one until the undo of the effect is first
 // sent: what it is called, and what its forward has returned.
 func lacks(a *action) (name, output bool) {
-	if !a.row.Told || hasBegun(toldAs(a)) {
+	if !a.row.Told || isSent(toldAs(a)) {
 		return false, false
 	}
 	return a.name() == "" && toldAs(a).name() == "", len(a.plan.s.payload(a.id).Output) == 0

@@ -232,6 +232,47 @@ func TestAReportIsAddedToUntilItsUndoIsSent(t *testing.T) {
 	}
 }
 
+// TestWhatAForwardReturnedCountsUntilItsUndoIsSent: also while the world is asked before that. What
+// it says of another effect is owed beside it, as when the undo is out.
+func TestWhatAForwardReturnedCountsUntilItsUndoIsSent(t *testing.T) {
+	for _, c := range []struct {
+		ref, sent string
+		fold      uint32
+	}{
+		{"x7", `{"of":"mine"} x7`, FoldVersion},
+		{"x7", `{"of":""} x7`, ledger.ReturnedSince - 1},
+		{"x8", `{"of":""} x7`, FoldVersion},
+	} {
+		s := newSchedule(t)
+		s.underHolder(c.fold)
+		var sent []string
+		s.worker = func(c Command) *api.Reply {
+			if c.Purpose == ledger.PurposeUndo {
+				sent = append(sent, string(c.Arguments)+" "+c.ExternalRef)
+			}
+			return s.answer(c)
+		}
+		s.play("open")
+		s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+			k.Bindings = []*pb.Binding{{Name: "of", Expression: `output.?id.orValue(meta.external_ref == "" ? "" : "")`}}
+			k.Probe, k.Unchanged = &pb.Probe{Call: &pb.Call{Capability: "probe.a", Attempts: 2}}, "probe.same"
+		})...))
+		told := &pb.EffectReported{ExternalRef: "x7", Reason: "seen", Actor: "ops"}
+		s.must(s.by("ops", "a", &pb.Record{Kind: &pb.Record_EffectReported{EffectReported: told}}))
+		s.play("fail a.probe=late turn")
+		own := completed("a")
+		own.Payload, own.GetForwardCompleted().ExternalRef = &pb.Payload{Output: []byte(`{"id":"mine"}`)}, c.ref
+		if got := s.agent("p", own)[0].Verdict; (got == Effective) != (c.fold == FoldVersion) {
+			t.Errorf("under fold version %d the own word of %s is %v", c.fold, c.ref, got)
+		}
+		s.play("settle:a=same turn")
+		if got := strings.Join(sent, ", "); got != c.sent {
+			t.Errorf("under fold version %d, of %s: sent %s, want %s; %s", c.fold, c.ref, got, c.sent, s.outcome())
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout, and not of one that the agent names meanwhile.
 func TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout(t *testing.T) {
 	for _, script := range []string{
@@ -322,6 +363,7 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open a a+ commit turn", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=1h a? commit turn @2h", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=9h a? commit turn undo: turn", "a", "x", "report of plan p~1, which undoes it"},
+		{leavesOut + "b? commit turn undo:!a turn", "p~1/b", "x", "was not asked to be undone: it is committed"},
 		{"open a a+ fail turn", "a", "", "nothing follows: action a is compensated since 7"},
 		{"open a:refused a? fail turn", "a", "x", "nothing follows: action a is compensated"},
 		{"open a:askme a? fail turn lost:a turn", "a", "x", "nothing follows: action a is resolved"},
@@ -337,7 +379,12 @@ func TestWhatCannotBeReported(t *testing.T) {
 		s := newSchedule(t)
 		s.play(c.script)
 		names := strings.Split(c.names, ",")
-		if r := s.effect("ops", c.action, names[0], names[1:]...); r.Verdict != Refused ||
+		plan, action, of := strings.Cut(c.action, "/")
+		if !of {
+			plan, action = "p", c.action
+		}
+		s.plan = plan
+		if r := s.effect("ops", action, names[0], names[1:]...); r.Verdict != Refused ||
 			!strings.Contains(r.Reason, c.reason) {
 			t.Errorf("%s, and then %s: %+v, want %q", c.script, c.names, r, c.reason)
 		}
@@ -349,6 +396,39 @@ func TestWhatCannotBeReported(t *testing.T) {
 	if r := s.effect("ops", "a", "x"); r.Verdict != Refused || !strings.Contains(r.Reason, "does not know of it") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// leavesOut opens a plan of which the undo of a leaves out b.
+const leavesOut = "open:accept a:for=1h a+ b<:probe+for=1h "
+
+// TestWhatTheUndoOfAPartLeavesOutStays, whatever becomes known of it, and whoever says so.
+func TestWhatTheUndoOfAPartLeavesOutStays(t *testing.T) {
+	const part = "commit turn undo:!a turn "
+	for play, undone := range map[string]string{
+		"b? " + part + "b+":                "a",
+		"b? " + part + "own:b=x8":          "a",
+		"b? " + part + "b-":                "a",
+		"b? " + part + "!p~1/effect:b=x8":  "a",
+		part + "b?":                        "a",
+		part + "b+":                        "a",
+		part + "b-":                        "a",
+		"effect:b=x7 " + part + "own:b=x8": "a",
+		"b? b.probe=duplicate @10m " + part + "own:b=x9": "b~1 a",
+	} {
+		s := newSchedule(t)
+		s.play(leavesOut + play + " turn @30m turn @9h turn")
+		if got := strings.Join(s.undone, " "); got != undone || s.show("p~1").State != ledger.StateCompensated {
+			t.Errorf("%s: %s, %s", play, got, s.undos("p~1"))
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.underHolder(ledger.LeftOutSince - 1)
+	s.play(leavesOut + "b? " + part + "b+ turn")
+	if got := strings.Join(s.undone, " "); got != "a b~1" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", got)
+	}
+	s.wantRefolded()
 }
 
 // TestOnlyAnOperatorReports: a worker's or an agent's record says nothing.

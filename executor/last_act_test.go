@@ -108,21 +108,28 @@ func TestAnEarlierHolderDoesNotKnowOfLastActs(t *testing.T) {
 	s.wantRefolded()
 }
 
-// TestALastActOfAPlanThatOpensBeforeItsFirstHolder: an agent may come before the executor does.
-func TestALastActOfAPlanThatOpensBeforeItsFirstHolder(t *testing.T) {
-	s := newSchedule(t)
-	w := s.world
-	w.kv, w.log, w.audited = rows.NewMemoryKV(), nil, 0
-	w.audit = audit.NewWith("t", w.programs)
-	w.state = OpenWith(w.kv, "t", w, w.programs)
-	s.play("open:last a a+ b:irr b+ fail")
-	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
-		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}}))
-	s.turn()
-	if got := s.outcome(); got != "quarantined: a=compensated b=quarantined [a]" {
-		t.Error(got)
+// TestWhatComesBeforeTheFirstHolder counts as under one of this version: an agent may come before the
+// executor does.
+func TestWhatComesBeforeTheFirstHolder(t *testing.T) {
+	for _, c := range []struct{ before, after, want string }{
+		{"open:last a a+ b:irr b+ fail", "turn", "quarantined: a=compensated b=quarantined [a]"},
+		{"open a a+ b:held*+for=1h b+ commit", "turn fact:b=1 turn", "committed: a=retired b=retired [b a]"},
+		{"open a:probe a? effect:a=x7,x8 fail", "turn", "compensated: a=compensated a~1=compensated [a~1 a]"},
+	} {
+		s := newSchedule(t)
+		w := s.world
+		w.kv, w.log, w.audited = rows.NewMemoryKV(), nil, 0
+		w.audit = audit.NewWith("t", w.programs)
+		w.state = OpenWith(w.kv, "t", w, w.programs)
+		s.play(c.before)
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+			Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}}))
+		s.play(c.after)
+		if got := s.outcome(); got != c.want {
+			t.Errorf("%s, and then %s: %s, want %s", c.before, c.after, got, c.want)
+		}
+		s.wantRefolded()
 	}
-	s.wantRefolded()
 }
 
 // TestWhatAnUnwindStopsAtIsNamed before it begins.

@@ -39,7 +39,7 @@ import (
 //	stop                          an operator cancels it
 //	save:s  back:s                the agent sets a savepoint, goes back to it
 //	undo  undo:s                  an operator has the plan undone, back to a savepoint
-//	q/...                         the same about plan q; q/open^a: a child of plan p under action a, q/open^ of p
+//	q/...  p~1/...                about plan q, or what undoes p; q/open^a: a child of p under a, q/open^ of p
 //	turn  @5s                     decide and let workers answer; the same at 5 s
 //	a=stop  a=fail,lost,done      what the worker of a's undo answers, call by call;
 //	                              lost: no answer in time, late: a report will follow
@@ -177,7 +177,7 @@ func (s *schedule) play(line string) {
 
 func (s *schedule) word(word string) []Result {
 	s.t.Helper()
-	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(plan) {
+	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(strings.TrimSuffix(plan, "~1")) {
 		s.plan = plan
 		defer func() { s.plan = "p" }()
 		word = rest

@@ -573,3 +573,37 @@ func TestAPartThatWasGivenUpByMistakeIsUndone(t *testing.T) {
 	}
 	s.wantRefolded()
 }
+
+// TestAPartThatWasGivenUpByMistakeIsNotCommitted, whoever says something of it before its root ends:
+// a verdict undoes it with its root, a report of it is taken, and the commit of its root retires it.
+func TestAPartThatWasGivenUpByMistakeIsNotCommitted(t *testing.T) {
+	for _, c := range []struct {
+		play, undone, r string
+		fold            uint32
+	}{
+		{"s/judge:c=block turn", "c", ledger.StateOpen, FoldVersion},
+		{"s/judge:c=block* turn", "c b", ledger.StateCompensated, FoldVersion},
+		{"s/effect:d=x7 r/fail turn", "d c b", ledger.StateCompensated, FoldVersion},
+		{"fact:c=1 s/judge:c=allow turn", "c", ledger.StateOpen, FoldVersion},
+		{"r/commit turn !r/fail turn", "", ledger.StateCommitted, FoldVersion},
+		{"fact:c=1 !r/commit turn", "c", ledger.StateOpen, FoldVersion},
+		{"fact:c=1 r/cancel turn", "c b", ledger.StateCompensated, FoldVersion},
+		{"!s/effect:d=x7 r/fail turn", "c b", ledger.StateCompensated, ledger.TakenBackSince - 1},
+	} {
+		s := newSchedule(t)
+		s.audit = nil // of that time it says what would have been right
+		s.underHolder(ledger.PartsSince - 1)
+		s.play(letGoChild + "s/open^r.b s/c:own s/c+ s/d s/d- s/commit turn commit turn")
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+			Term: 3, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: c.fold}}}))
+		before := s.state.Meta().Held
+		s.play(c.play)
+		if got := strings.Join(s.undone, " "); got != c.undone || s.show("r").State != c.r || s.planOf("r~1") != nil {
+			t.Errorf("%s: undone are %q, r is %s, s %s", c.play, got, s.show("r").State, s.undos("s"))
+		}
+		if held := s.state.Meta().Held; c.r != ledger.StateOpen && held != 0 {
+			t.Errorf("%s: %d are held, %d before", c.play, held, before)
+		}
+		s.wantRefolded()
+	}
+}

@@ -28,6 +28,7 @@ type Entry struct {
 	json    bool       // it is a record in JSON
 	strict  *earlier   // what holders of before TextsSince read instead; nil: the same
 	unheld  *earlier   // and those of before AfterCommitSince
+	first   *earlier   // and whoever reads it before there is a holder, where strict is not nil
 	// Partial says of a worker's record that Err is about a field that does not say what was done:
 	// Record is without it, and counts under a holder of PartialSince.
 	Partial bool
@@ -89,11 +90,17 @@ const readerOfPages = 10
 // does not stop an unwind.
 const readerOfHeld = 11
 
+// readerOfLeftOut is the first reader that knows of holders under which the undo of a part of a
+// committed plan leaves out the rest, whatever becomes known of that.
+const readerOfLeftOut = 12
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:
+			version = max(version, readerOfLeftOut)
 		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r),
 			r.GetEffectReported() != nil:
 			version = max(version, readerOfHeld)

@@ -278,6 +278,10 @@ func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	if got := encode(t, term)[1]; got != 11 {
 		t.Errorf("the first term of this version needs reader %d, want 11", got)
 	}
+	term.GetTermStarted().FoldVersion = ledger.LeftOutSince
+	if got := encode(t, term)[1]; got != 12 {
+		t.Errorf("the first term of the version after it needs reader %d, want 12", got)
+	}
 	for _, records := range [][]*pb.Record{{forward("x1"), undo}, {opened}} {
 		m := message(agentSource, "", encode(t, records...))
 		if m.Data[1] != 11 {
@@ -292,6 +296,7 @@ func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
 		}{
 			{m, ledger.AfterCommitSince, false, true}, {m, ledger.AfterCommitSince - 1, true, true},
 			{hidden, ledger.AfterCommitSince, false, true}, {hidden, ledger.AfterCommitSince - 1, false, false},
+			{m, 0, false, true}, {hidden, 0, false, true}, // before the first holder
 		} {
 			entries := ledger.Under(decode(t, c.message), c.fold)
 			for _, e := range entries {
@@ -335,9 +340,9 @@ func TestAHiddenConditionAfterTheCommitRefusesNothingUnderEarlierHolders(t *test
 		hidden := message(agentSource, "", encode(t, c.records...))
 		hidden.Data[1] = 1
 		entries := decode(t, hidden)
-		for _, fold := range []uint32{1, ledger.TextsSince, ledger.AfterCommitSince - 1, ledger.AfterCommitSince} {
+		for _, fold := range []uint32{0, 1, ledger.TextsSince, ledger.AfterCommitSince - 1, ledger.AfterCommitSince} {
 			for i, e := range ledger.Under(entries, fold) {
-				refused, alone := c.refused || fold >= ledger.AfterCommitSince, entries[i].Under(fold)
+				refused, alone := c.refused || fold >= ledger.AfterCommitSince || fold == 0, entries[i].Under(fold)
 				if (e.Err != nil) != refused || (alone.Err != nil) != refused {
 					t.Errorf("%s, under fold version %d: %v, %v", c.what, fold, e.Err, alone.Err)
 				}

@@ -67,8 +67,9 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 11 if it has a condition that is held after
-// the commit, reports an effect, or begins the term of a holder that has AfterCommitSince,
+// this. A commit asks for the lowest that folds it: 12 if it begins the term of a holder that has
+// LeftOutSince, ReturnedSince and TakenBackSince; 11 if it has a condition that is held after the
+// commit, reports an effect, or begins the term of a holder that has AfterCommitSince,
 // EffectsSince, LastActSince, PartsSince and StillHeldSince; 10 if of one that has
 // VerdictWantedSince and AskedOnSince; 9 if it says whether someone else has changed something, or
 // begins the term of a holder that has AskedSince, ReachesSince and UnchangedSince; 8 if it asks
@@ -77,7 +78,7 @@ func SettleNs(settle, timeout int64) int64 {
 // FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition, a
 // verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
 // what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
-const ReaderVersion = 11
+const ReaderVersion = 12
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -173,3 +174,15 @@ const PartsSince = 18
 // of its plan does not stop an unwind, in a plan that does not say so. A plan that was opened
 // before does not.
 const LastActSince = 18
+
+// LeftOutSince is the version of a holder's fold from which on what the undo of a part of a
+// committed plan leaves out stays there, whatever becomes known of its forward.
+const LeftOutSince = 19
+
+// TakenBackSince is the version of a holder's fold from which on a part that one of before
+// PartsSince gave up by mistake is held again as soon as anything is said of it.
+const TakenBackSince = 19
+
+// ReturnedSince is the version of a holder's fold from which on what an agent says of an effect
+// that an operator has reported counts also while the world is asked before the first attempt.
+const ReturnedSince = 19

@@ -21,9 +21,11 @@ import (
 // something, those of before AfterCommitSince of no condition that is held after the commit,
 // those of before EffectsSince of no effect that operators report, and those of before LastActSince
 // of no plan that halts unless it is at its last act. What is stored under them stays as it was.
+// Fold 0 is for what comes before a tenant's first holder; see knows.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
-		return e.strict != nil && fold < TextsSince || e.unheld != nil && fold < AfterCommitSince ||
+		return e.strict != nil && fold < TextsSince ||
+			e.unheld != nil && !knows(fold, AfterCommitSince) ||
 			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) ||
 			e.hasHeld(fold) || e.isNewKind(fold) || e.saysLast(fold)
 	}) {
@@ -38,11 +40,14 @@ func Under(entries []Entry, fold uint32) []Entry {
 
 // Under is Under of one entry.
 func (e Entry) Under(fold uint32) Entry {
-	if e.unheld != nil && fold < AfterCommitSince {
+	if e.unheld != nil && !knows(fold, AfterCommitSince) {
 		e.Record, e.Err, e.Pair = e.unheld.record, e.unheld.err, e.unheld.pair
 	}
-	if e.strict != nil && fold < TextsSince {
-		e.Record, e.Err, e.Pair = e.strict.record, e.strict.err, e.strict.pair
+	if strict := e.strict; strict != nil && fold < TextsSince {
+		if fold == 0 && e.first != nil {
+			strict = e.first
+		}
+		e.Record, e.Err, e.Pair = strict.record, strict.err, strict.pair
 		e.Partial = false
 	}
 	if e.hasUnknownID(fold) {
@@ -73,15 +78,20 @@ func (e Entry) Under(fold uint32) Entry {
 	return e
 }
 
+// knows reports whether a fold knows of what came with a version of reader 11: conditions that are
+// held after the commit, effects that are reported, and last acts. What comes to a tenant before
+// its first holder is read as if that one does, as executors are upgraded before agents; if it does
+// not, it has refused what later ones find to count.
+func knows(fold, since uint32) bool { return fold == 0 || fold >= since }
+
 // isNewKind reports whether a record is of a kind that a holder with this version does not know.
 func (e Entry) isNewKind(fold uint32) bool {
-	return fold < EffectsSince && e.Record.GetEffectReported() != nil
+	return !knows(fold, EffectsSince) && e.Record.GetEffectReported() != nil
 }
 
 // saysLast reports whether a plan opens in a way of which a holder with this version does not know.
-// Where no holder has been yet, the first one does: executors are upgraded before agents.
 func (e Entry) saysLast(fold uint32) bool {
-	return fold != 0 && fold < LastActSince && saysLast(e.Record)
+	return !knows(fold, LastActSince) && saysLast(e.Record)
 }
 
 func saysLast(r *pb.Record) bool {
@@ -172,7 +182,7 @@ func holdsAfter(r *pb.Record) bool {
 // hasHeld reports whether an entry, or the other half of its pair, has such a condition under a
 // holder that does not know of it.
 func (e Entry) hasHeld(fold uint32) bool {
-	return fold < AfterCommitSince && (holdsAfter(e.Record) || holdsAfter(e.Pair))
+	return !knows(fold, AfterCommitSince) && (holdsAfter(e.Record) || holdsAfter(e.Pair))
 }
 
 // withoutHeld is an entry as a holder with this version reads it: what is wrong with the condition
@@ -203,7 +213,7 @@ func refusesHeld(err error) bool {
 // hidesHeld reports whether an entry was refused for such a condition, which its message hides from
 // readers that do not know of it.
 func (e Entry) hidesHeld() bool {
-	return e.hasHeld(0) && !e.json && e.Reader < readerOfHeld && refusesHeld(e.Err)
+	return e.hasHeld(1) && !e.json && e.Reader < readerOfHeld && refusesHeld(e.Err)
 }
 
 func clearHeld(r *pb.Record) *pb.Record {
@@ -237,8 +247,9 @@ func pairUp(entries []Entry) {
 		checkPairs(entries)
 		return
 	}
-	old := Under(entries, 0)
+	old, first := Under(entries, 1), slices.Clone(Under(entries, 0))
 	checkPairs(old)
+	checkPairs(first)
 	var unheld []Entry
 	if slices.ContainsFunc(entries, Entry.hidesHeld) {
 		unheld = Under(entries, AfterCommitSince-1)
@@ -247,6 +258,7 @@ func pairUp(entries []Entry) {
 	checkPairs(entries)
 	for i := range entries {
 		entries[i].strict = &earlier{old[i].Record, old[i].Err, old[i].Pair}
+		entries[i].first = &earlier{first[i].Record, first[i].Err, first[i].Pair}
 		if unheld != nil {
 			entries[i].unheld = &earlier{unheld[i].Record, unheld[i].Err, unheld[i].Pair}
 		}
@@ -256,7 +268,7 @@ func pairUp(entries []Entry) {
 // mayPairOtherwise reports whether earlier holders read more out of an entry than a sound record,
 // or less. They do not see an id in protobuf, which has no part in a pair.
 func (e Entry) mayPairOtherwise() bool {
-	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) || e.hasHeld(0) ||
+	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) || e.hasHeld(1) ||
 		e.hasUnknownID(0) && (e.json || e.Err != nil)
 }
 

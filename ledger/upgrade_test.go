@@ -119,8 +119,10 @@ func TestEarlierHoldersRefuseAWordOfPlans(t *testing.T) {
 		{"a name", inJSON(`"ON_UNDO_FAILURE_HALT_UNLESS_LAST"`), inJSON(`"ON_UNDO_FAILURE_NONE"`)},
 	} {
 		entries, unknown := decode(t, c.m), decode(t, c.none)[0]
-		if got := ledger.Under(entries, ledger.LastActSince); got[0].Err != nil {
-			t.Errorf("%s: %v", c.what, got[0].Err)
+		for _, fold := range []uint32{0, ledger.LastActSince} { // 0: before the first holder
+			if got := ledger.Under(entries, fold); got[0].Err != nil {
+				t.Errorf("%s, under fold version %d: %v", c.what, fold, got[0].Err)
+			}
 		}
 		for _, fold := range []uint32{1, ledger.TextsSince, ledger.LastActSince - 1} {
 			got, want := ledger.Under(entries, fold), unknown.Under(fold)

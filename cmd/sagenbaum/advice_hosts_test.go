@@ -102,9 +102,9 @@ func TestTheAdviceOnSeveralHostsIsFollowed(t *testing.T) {
 	a = hosts.start(t, url, "host-a")
 	ask.Content(t, lossy)
 
-	b.Kill9(t)
-	f = ask.Advised(t, "executor")
-	if !strings.Contains(f.Next, "in a few seconds: a host that stands by takes over") {
+	b.Kill9(t) // the other takes over while the doctor looks again, as a rule
+	f = ask.Findings(t)["executor"]
+	if f.State != "ok" && !strings.Contains(f.Next, "in a few seconds: a host that stands by takes over") {
 		t.Errorf("%+v", f)
 	}
 	ask.Content(t, lossy)

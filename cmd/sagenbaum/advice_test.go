@@ -53,10 +53,18 @@ var advised = map[string][]string{
 
 	"entry":     {"TestTheAdviceOnAnOpenServerIsFollowed", "TestTheAdviceOnAWideRoleIsFollowed"},
 	"role":      {"TestTheAdviceOnAWideRoleIsFollowed"},
+	"accounts":  onConf,
+	"roles":     onConf,
+	"passwords": onConf,
+	"responses": onConf,
+	"jetstream": onConf,
+	"imports":   onConf,
 	"arguments": {"TestProgramsThatShowSecretsAreFound"},
 	"seed":      {"TestTheDoctorSeesAgentsOfItsOwnServer"},
 	"users":     {"TestTheAdviceOnDamagedUsersIsFollowed"},
 }
+
+var onConf = []string{"TestTheAdviceOnAConfigurationIsFollowed"}
 
 var here = []string{"TestTheDoctorsAdviceIsFollowed"}
 

@@ -33,7 +33,7 @@ var wrongLines = []struct{ line, hint string }{
 	{"serve --sign-after -1s", "--sign-after 10s"},
 	{"serve --page-escalate 0s", "--page-escalate 15m"},
 	{"serve --metrics x", "--metrics 127.0.0.1:9464"},
-	{"plan ls --tenant a.b", "a tenant of"},
+	{"plan ls --tenant a.b", "--tenant: 1 to 64"},
 	{"plan ls --timeout 0s", "--timeout 5s"},
 	{"plan cancel p --actor a.b", "--actor NAME"},
 	{"quarantine resolve p 1", "--reason"},

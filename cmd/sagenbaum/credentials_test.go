@@ -36,13 +36,73 @@ var usersThatCannotBe = []refusedLine{
 	{"", "user add x --role host", cli.ExitFailed, "not for users of an embedded server", "agent, worker"},
 }
 
+// kept is what no refused line may change: the file of users, and what is in the ledgers. Their
+// hosts write down the limits of a tenant first, and later sign checkpoints by themselves.
+func kept(t *testing.T, s *cmdtest.Served) string {
+	t.Helper()
+	users, err := os.ReadFile(filepath.Join(s.Dir, "auth", "users"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := string(users)
+	for _, tenant := range []string{"default", "shop"} {
+		cmdtest.Eventually(t, "the limits of "+tenant, func() (string, bool) {
+			r := s.Ask(t, tenant, "ledger", "tail", "--since", "0", "-o", "json")
+			r.Wants(t, "ledger tail", cli.ExitGood)
+			if !strings.Contains(r.Stdout, `"revision":`) {
+				return r.Stdout, false
+			}
+			for line := range strings.Lines(r.Stdout) {
+				if !strings.Contains(line, `"checkpoint_signed"`) {
+					all += line
+				}
+			}
+			return "", true
+		})
+	}
+	return all
+}
+
+// wantRefused runs lines: each is refused with its code, its text and a next step, and after each
+// all is as it was.
+func wantRefused(t *testing.T, s *cmdtest.Served, lines []refusedLine) {
+	t.Helper()
+	before := kept(t, s)
+	for _, c := range lines {
+		args := append(strings.Fields(c.line), "--server", s.URL)
+		if c.creds != "" {
+			args = append(args, "--creds", c.creds)
+		}
+		r := cmdtest.Run(t, args...)
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) || !strings.Contains(r.Stderr, "next: ") ||
+			!strings.Contains(r.Stderr, c.next) || len(r.Stderr) > 1000 || r.Stdout != "" {
+			t.Errorf("%.80s: code %d, %.600s%.200s", c.line, r.Code, r.Stderr, r.Stdout)
+		}
+		if after := kept(t, s); after != before {
+			t.Fatalf("%.80s has changed\n%s\nto\n%s", c.line, before, after)
+		}
+	}
+}
+
+// tenantsThatCannotBe have a name of 10,000 characters.
+var tenantsThatCannotBe = []refusedLine{
+	{"", "tenant show " + longName, cli.ExitUsage, "is no tenant", "sagenbaum tenant ls"},
+	{"", "tenant add " + longName, cli.ExitUsage, "cannot be a tenant", "1 to 64 letters"},
+	{"", "tenant limits " + longName + " --facts 1", cli.ExitUsage, "cannot be a tenant", "1 to 64 letters"},
+	{"", "tenant erase " + longName + " --reason x --confirm x", cli.ExitUsage, "is no tenant", "sagenbaum tenant ls"},
+	{"", "status --tenant " + longName, cli.ExitUsage, "is no tenant", "next: --tenant: 1 to 64 letters"},
+	{"", "user add x --role agent --tenant " + longName, cli.ExitUsage, "is no tenant", "next: --tenant: 1 to 64 letters"},
+	{"", "user export --with " + longName, cli.ExitUsage, "is no tenant", "next: --with: 1 to 64 letters"},
+}
+
+var longName = strings.Repeat("a", 10_000)
+
 // TestCredentialsThatMayNotAreToldTheNextStep: those of another tenant, of another role, expired,
 // revoked, with an old key, and users, tenants and limits that cannot be. Nothing is changed by any.
 func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 	t.Parallel()
 	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
 	s.Ask(t, "default", "tenant", "add", "shop").Wants(t, "a tenant", cli.ExitGood)
-	before := s.Ask(t, "default", "user", "ls", "-o", "json").Stdout
 	agent, gone := s.User(t, "agent", "agent"), s.User(t, "gone", "agent")
 	clerk := filepath.Join(s.Dir, "clerk.creds")
 	added := s.Ask(t, "shop", "user", "add", "clerk", "--role", "operator")
@@ -50,50 +110,39 @@ func TestCredentialsThatMayNotAreToldTheNextStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := filepath.Join(s.Dir, "late.creds")
-	s.Brief(t, "late", "--role", "agent", "--out", late)
+	s.Brief(t, "late", "--role", "operator", "--out", late)
 	s.Ask(t, "default", "user", "rm", "gone").Wants(t, "rm", cli.ExitGood)
-	rotated := s.User(t, "rotated", "agent")
+	rotated := s.User(t, "rotated", "source")
 	s.Ask(t, "default", "user", "rotate", "rotated").Wants(t, "rotate", cli.ExitGood)
 	cmdtest.Eventually(t, "an expired user", func() (string, bool) {
 		r := cmdtest.Run(t, "status", "--server", s.URL, "--creds", late)
 		return r.Stderr, strings.Contains(r.Stderr, "does not let us in")
 	})
-	long := strings.Repeat("a", 10_000)
-	for _, c := range append([]refusedLine{
+	bundle := filepath.Join(s.Dir, "x.bundle")
+	wantRefused(t, s, append([]refusedLine{
 		{clerk, "plan ls --tenant default", cli.ExitNotAllowed,
+			"operator clerk is of tenant shop, and not of default", "--tenant shop, or credentials of tenant default"},
+		{clerk, "plan cancel p1 --reason x --tenant default", cli.ExitNotAllowed,
 			"operator clerk is of tenant shop, and not of default", "--tenant shop, or credentials of tenant default"},
 		{clerk, "tenant limits shop --facts 1 --actor clerk", cli.ExitNotAllowed, "role operator gives clerk",
 			"sagenbaum user show clerk"},
-		{agent, "ledger export -f x.bundle", cli.ExitNotAllowed, "not what role agent gives agent",
+		{agent, "ledger export -f " + bundle, cli.ExitNotAllowed, "not what role agent gives agent",
 			"sagenbaum user show agent"},
+		{agent, "user export", cli.ExitNotAllowed, "role agent gives agent", "credentials that may do this"},
 		{agent, "tenant erase default --reason x --confirm default", cli.ExitNotAllowed, "role agent gives agent",
 			"credentials that may do this"},
 		{agent, "user ls", cli.ExitNotAllowed, "role agent gives agent", "credentials that may do this"},
 		{gone, "status", cli.ExitNotAllowed, "revoked", "sagenbaum user ls"},
 		{late, "status", cli.ExitNotAllowed, "expired", "sagenbaum user rotate"},
+		{late, "plan cancel p1 --reason x", cli.ExitNotAllowed, "expired", "sagenbaum user rotate"},
 		{rotated, "status", cli.ExitNotAllowed, "revoked", "sagenbaum user rotate"},
+		{rotated, "fact put k 1", cli.ExitNotAllowed, "revoked", "sagenbaum user rotate"},
 		{"", "tenant limits shop --open-plans 0", cli.ExitUsage, "want 1 to 100000000 plans", "tenant limits --help"},
-		{"", "tenant add " + long, cli.ExitUsage, "cannot be a tenant", "1 to 64 letters"},
-	}, usersThatCannotBe...) {
-		args := append(strings.Fields(c.line), "--server", s.URL)
-		if c.creds != "" {
-			args = append(args, "--creds", c.creds)
-		}
-		r := cmdtest.Run(t, args...)
-		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) || !strings.Contains(r.Stderr, "next: ") ||
-			!strings.Contains(r.Stderr, c.next) || len(r.Stderr) > 1000 {
-			t.Errorf("%.80s: code %d, %.600s", c.line, r.Code, r.Stderr)
-		}
-	}
-	for _, name := range []string{"agent", "late", "rotated"} {
-		s.Ask(t, "default", "user", "rm", name).Wants(t, "rm "+name, cli.ExitGood)
-	}
-	s.Ask(t, "shop", "user", "rm", "clerk").Wants(t, "rm clerk", cli.ExitGood)
-	if after := s.Ask(t, "default", "user", "ls", "-o", "json").Stdout; after != before {
-		t.Errorf("users were %s, and are %s", before, after)
-	}
-	if r := s.Ask(t, "default", "tenant", "show", "shop"); strings.Contains(r.Stdout, "facts        1 ") {
-		t.Errorf("a limit was changed: %s", r.Stdout)
+	}, usersThatCannotBe...))
+	wantRefused(t, s, tenantsThatCannotBe)
+	wantKept(t, s, agent, clerk)
+	if _, err := os.Stat(bundle); !os.IsNotExist(err) {
+		t.Errorf("an export without rights has left a file: %v", err)
 	}
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
@@ -179,4 +228,29 @@ func TestCredentialsOfAnotherRoleAreRefusedAtOnce(t *testing.T) {
 		args := append([]string{"serve", "--data", cmdtest.DataDir(t), "--console", "off", "--nats", nowhere}, c.args...)
 		cmdtest.Run(t, args...).Wants(t, strings.Join(c.args, " "), cli.ExitNotAllowed, c.want, "next: --")
 	}
+}
+
+// wantKept holds that no user is made or given another key whose credentials would take the place of
+// those of another, or of another file. Its own are replaced.
+func wantKept(t *testing.T, s *cmdtest.Served, agent, clerk string) {
+	t.Helper()
+	notes := filepath.Join(s.Dir, "notes.txt")
+	must(t, os.WriteFile(notes, []byte("buy milk\n"), 0o600))
+	for file, has := range map[string]string{agent: "agent agent of tenant default", notes: "other things",
+		clerk: "operator clerk of tenant shop"} {
+		before, err := os.ReadFile(file)
+		must(t, err)
+		wantRefused(t, s, []refusedLine{
+			{"", "user add second --role agent --out " + file, cli.ExitFailed, has + ", maybe their only copy",
+				"--out with another file"},
+			{"", "user rotate late --out " + file, cli.ExitFailed, has, "--out with another file"},
+		})
+		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+			t.Errorf("%s was %s, and is %s: %v", file, before, after, err)
+		}
+	}
+	s.Ask(t, "default", "user", "rotate", "agent", "--out", agent).Wants(t, "its own file", cli.ExitGood)
+	empty := filepath.Join(s.Dir, "empty")
+	must(t, os.WriteFile(empty, nil, 0o600))
+	s.Ask(t, "default", "user", "rotate", "agent", "--out", empty).Wants(t, "an empty file", cli.ExitGood)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -148,7 +149,36 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	applied.Store(1)
+	if f := doctor.ExamineFold(t.Context(), c, api.Status{Last: 9}); f.Text != "1 of 9 commits folded after 2s" ||
+		!strings.Contains(f.Next, "it has folded 1 commit more") {
+		t.Errorf("%+v", f)
+	}
 	if f := doctor.ExamineFold(t.Context(), c, api.Status{}); f.State != "ok" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// While a host takes over, and while one has so much to do that the ledger is always further than
+// what it has folded, the doctor finds nothing: it looks again, and waits for what was there.
+func TestTheDoctorWaitsForWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Uint64
+	url := answering(t, map[string]func([]byte) any{"status": func([]byte) any {
+		n := asked.Add(1)
+		v := api.Status{Tenant: "default", Mode: api.ModeHolding, Applied: 10 * n, Last: 10*n + 25, Holder: "h"}
+		if n == 1 {
+			v.Mode = api.ModeStandby
+		}
+		return api.StatusAnswer{Status: v}
+	}})
+	all := cmdtest.Run(t, "doctor", "--server", url, "-o", "json").Checks(t)
+	for _, check := range []string{"executor", "fold"} {
+		i := slices.IndexFunc(all, func(f doctor.Finding) bool { return f.Check == check })
+		if i < 0 || all[i].State != "ok" {
+			t.Errorf("%s: %+v", check, all)
+		}
+	}
+	if n := asked.Load(); n < 4 {
+		t.Errorf("the host was asked %d times", n)
 	}
 }

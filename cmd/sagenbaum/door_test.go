@@ -31,6 +31,12 @@ func askDoor(t *testing.T, creds, verb, body string) (int, map[string]any) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+c.Token)
+	return answerOf(t, r)
+}
+
+// answerOf is what a door answers to a request.
+func answerOf(t *testing.T, r *http.Request) (int, map[string]any) {
+	t.Helper()
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +48,7 @@ func askDoor(t *testing.T, creds, verb, body string) (int, map[string]any) {
 		err = json.Unmarshal(text, &answer)
 	}
 	if err != nil {
-		t.Fatalf("%s: %q: %v", verb, text, err)
+		t.Fatalf("%s: %q: %v", r.URL, text, err)
 	}
 	return response.StatusCode, answer
 }

@@ -51,7 +51,7 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
   sagenbaum serve                 # run it
   sagenbaum plan ls               # look at plans`,
 	},
-		serve.Command(s), demo.Command(s, again), plan.Command(s), quarantine.Command(s),
+		serve.Command(s, mcp.Host), demo.Command(s, again), plan.Command(s), quarantine.Command(s),
 		review.Command(s), undocmd.Command(s), contract.Command(s), trigger.Command(s), fact.Command(s),
 		memory.Command(s), ledgercmd.Command(s), key.Command(s), rebuild.Command(s),
 		worker.Command(s), mcp.Command(s), host.Command(s), console.Command(s), tenant.Command(s),

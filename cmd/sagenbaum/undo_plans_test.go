@@ -66,6 +66,9 @@ func TestUndoTakesPlansByWhatTheyAre(t *testing.T) {
 		a.Plans[0].Unwound.Record >= a.Plans[1].Unwound.Record {
 		t.Errorf("undone: %+v", a)
 	}
+	if r := s.run(t, cli.ExitGood, "undo --last 9 --dry-run"); strings.Contains(r.Stdout, "no worker") {
+		t.Errorf("these are served: %s", r.Stdout)
+	}
 	says(t, s.run(t, cli.ExitGood, "undo --last 9 --reason 'wrong town' --yes"),
 		"p2  open, of agent traveller, opened ", "would: ", "p2 compensated · record", "p1 compensated",
 		"not p4: it is compensated")

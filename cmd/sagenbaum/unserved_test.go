@@ -63,6 +63,11 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r = s.run(t, cli.ExitGood, "undo --plan p1 --dry-run")
+	says(t, r, "no worker serves lone.free now: what it undoes waits until one does")
+	if strings.Contains(r.Stdout, "next:") {
+		t.Errorf("what to start for it is not known: %s", r.Stdout)
+	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --actor ana")
 	cmdtest.Eventually(t, "it waits", func() (string, bool) {
 		r := s.Ask(t, "default", "plan", "show", "p1")

@@ -210,6 +210,22 @@ func refuse(out http.ResponseWriter, e *Error) {
 	_, _ = out.Write(append(failed(e), '\n'))
 }
 
+// unauthorized is the refusal of a request whose token is not good, or that has none.
+func unauthorized(r *http.Request, err error) *Error {
+	e := &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Field: "authorization",
+		Problem: "the token is of no user that may ask a door of this server: it is no token, or its " +
+			"user was removed, or has another key or role", Want: "a token of sagenbaum user token; " +
+			"which users there are: sagenbaum user ls", Stored: StoredNothing}
+	if r.Header.Get("Authorization") == "" {
+		e.Problem, e.Want = "the token is missing", "Authorization: Bearer TOKEN, with a token of "+
+			"sagenbaum user token"
+	}
+	if over := (*access.TokenOver)(nil); errors.As(err, &over) {
+		e.Problem, e.Want = over.Why, over.Want
+	}
+	return e
+}
+
 func forbidden(problem string) *Error {
 	return &Error{Status: http.StatusForbidden, Code: "forbidden", Field: "name", Problem: problem,
 		Want: "the tenant and the name of the user, and a verb of its role", Stored: StoredNothing}
@@ -248,9 +264,7 @@ func (w *Web) allowed(r *http.Request, who Caller, verb string) error {
 		u, err = w.cfg.Users.Authenticate(strings.TrimSpace(token), time.Now())
 	}
 	if err != nil {
-		return &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Field: "authorization",
-			Problem: "the token is missing, or not good", Want: "Authorization: Bearer TOKEN, with a " +
-				"token of sagenbaum user token", Stored: StoredNothing}
+		return unauthorized(r, err)
 	}
 	if !u.Publishes(api.DoorSubject(who.Tenant, who.Name, verb)) {
 		return forbidden(fmt.Sprintf("user %s of tenant %s, with role %s, may not ask %s as %s of "+

@@ -276,19 +276,22 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 			"its own (_meta %s) is made in any case.", e.Action, t.plan.ID(), keyMeta), nil
 	}
 	t.markAgain(ctx) // before the lock, for which others wait
-	unlock, err := r.server.guard.take(ctx)
-	if err != nil {
-		return nil, err
+	run := &run{g: g, r: r, turn: turn{guard: r.server.guard}}
+	if !r.contract.Review {
+		if err := run.turn.take(ctx); err != nil {
+			return nil, err
+		}
 	}
-	run := &run{g: g, r: r}
 	g.waiting(ctx, t, r)
 	output, err := t.plan.Do(
-		ctx,
+		context.WithValue(ctx, wholeKey{}, ctx),
 		coordinator.Action{ID: action, Capability: capability, Input: input},
 		run.forward,
 	)
-	run.settled(unlock)
-	g.forgetBefore(t.plan.ID())
+	run.settled(run.turn.end)
+	if run.ran || ctx.Err() == nil { // else it may be called again with its key, and is not asked
+		g.forgetBefore(t.plan.ID())
+	}
 	return g.settle(t, run, print, output, g.explained(ctx, t, err))
 }
 
@@ -334,6 +337,7 @@ func (r request) recorded() (json.RawMessage, error) {
 type run struct {
 	g      *Gateway
 	r      request
+	turn   turn
 	action string
 	result *sdk.CallToolResult // what the server said
 	err    error               // or why it said nothing
@@ -364,6 +368,9 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	u.ran, u.action = true, call.Action
 	r := u.r
 	before := u.g.before(call)
+	if u.err = u.begin(ctx, before); u.err != nil {
+		return coordinator.Outcome{}, u.err
+	}
 	params := r.params
 	if r.contract.Key != "" {
 		var err error
@@ -435,7 +442,7 @@ func (u *run) failure(vars triggers.BindingVars, before, after json.RawMessage) 
 			return coordinator.NotTaken(err)
 		}
 	}
-	same, failed := u.r.server.unchanged(before, after)
+	same, failed := u.r.server.unchanged(before, after, u.r.server.settled)
 	if failed != nil {
 		u.g.logger.Warn("what a failed call has left is not known", "tool", u.r.shown, "error", failed)
 	}
@@ -450,15 +457,19 @@ func (u *run) failure(vars triggers.BindingVars, before, after json.RawMessage) 
 // and what is there now are compared, where both are known.
 func (u *run) refused(ctx context.Context, before json.RawMessage) error {
 	after := u.after(ctx, triggers.BindingVars{Input: object(u.r.arguments), Before: before})
-	same, err := u.r.server.unchanged(before, after)
+	same, err := u.r.server.unchanged(before, after, u.r.server.settled)
 	if u.r.contract.After != nil && (err != nil || !same) {
 		return u.err
 	}
 	return coordinator.NotTaken(u.err)
 }
 
-// unchanged reports whether all is as it was: two images of files, or any answers.
-func (s *Server) unchanged(before, after json.RawMessage) (bool, error) {
+// settled is files.SettleFailed.
+func (s *Server) settled(x, y files.Image) (bool, error) { return s.files.SettleFailed(x, y) }
+
+// unchanged reports whether all is as it was: two images of files that are alike, or any answers.
+func (s *Server) unchanged(before, after json.RawMessage,
+	alike func(x, y files.Image) (bool, error)) (bool, error) {
 	if len(before) == 0 || len(after) == 0 {
 		return false, nil
 	}
@@ -469,7 +480,7 @@ func (s *Server) unchanged(before, after json.RawMessage) (bool, error) {
 	if err := errors.Join(json.Unmarshal(before, &x), json.Unmarshal(after, &y)); err != nil {
 		return false, err
 	}
-	return s.files.SettleFailed(x, y)
+	return alike(x, y)
 }
 
 // settle says what became of a call, to the client and to the list of effects.

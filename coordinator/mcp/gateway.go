@@ -21,7 +21,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
-	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Unknown says what becomes of tools without a contract.
@@ -235,7 +234,7 @@ func (g *Gateway) answer(s *Server, name string, t Tool) coordinator.Answer {
 		if err := json.Unmarshal(question.Arguments, &with); err != nil {
 			return nil, err
 		}
-		before, err := s.ask(ctx, *t.Before, triggers.BindingVars{Input: with.Input})
+		before, err := s.askFor(ctx, t, with.Input)
 		if err == nil {
 			err = t.fits(name, with.Input, before)
 		}
@@ -249,7 +248,8 @@ func (g *Gateway) answer(s *Server, name string, t Tool) coordinator.Answer {
 	}
 }
 
-// forgetBefore lets go of what was asked before the calls of a plan that were not made.
+// forgetBefore lets go of what was asked before the calls of a plan that were not made. One that
+// its client has given up while it waited for a verdict may be made still, until then.
 func (g *Gateway) forgetBefore(plan string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

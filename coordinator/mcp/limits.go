@@ -18,6 +18,12 @@ const (
 	// SessionIdle is after how long without a request a client over HTTP has gone.
 	SessionIdle = 30 * time.Minute
 
+	// IdleMax is how long a worker may keep a server that no undo needs.
+	IdleMax = 24 * time.Hour
+
+	startPause    = 100 * time.Millisecond // after a start in vain, which doubles
+	startPauseMax = 10 * time.Second       // up to this
+
 	readersMax = 1024     // compiled expressions that are remembered
 	recipeMax  = 3 << 10  // bytes of a recipe, which is one argument of the registration
 	inputMax   = 12 << 10 // bytes of an input or output in a record; larger texts become digests
@@ -39,6 +45,7 @@ const (
 	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
 
 	undoAttempts = 5
+	undoUnserved = 7 * 24 * time.Hour   // that an undo waits for a gateway, worker or host
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server

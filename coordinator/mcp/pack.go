@@ -334,7 +334,7 @@ func (t Tool) contract(server *Server, name string) (contract.Contract, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Settle, c.ValidFor = server.config.Settle, t.ValidFor
+	c.Settle, c.ValidFor, c.UnservedAfter = server.config.Settle, t.ValidFor, undoUnserved
 	c.OnInDoubt = cmp.Or(t.OnInDoubt, contract.InDoubtCompensate)
 	c.Inverse = &contract.Inverse{Call: server.Undo(), Attempts: undoAttempts,
 		With: map[string]any{"recipe": string(recipe), "input": "=input", "before": "=before"}}

@@ -440,6 +440,7 @@ func (p *plans) letGo(t *tracked) {
 	}
 	t.mu.Unlock()
 	delete(p.byID, t.plan.ID())
+	p.g.forgetBefore(t.plan.ID())
 	t.plan.Forget()
 }
 

@@ -81,6 +81,7 @@ type Server struct {
 	front    *Gateway // gets what the server says by itself; nil for a worker
 	calls    *calls
 	named    atomic.Int64 // calls that were given a name
+	rest     rest         // of a server that runs while it is needed
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
@@ -215,6 +216,9 @@ func folder(argument string) (string, bool) {
 
 // Name is what the configuration calls the server.
 func (s *Server) Name() string { return s.config.Name }
+
+// State is the folder of its images, trash and locks.
+func (s *Server) State() string { return s.config.State }
 
 // Introduced is what a server that was started calls itself.
 func (s *Server) Introduced() string { return s.pack.Server }
@@ -370,24 +374,30 @@ func (s *Server) Close() {
 	session, child := s.session, s.child
 	s.closed = true
 	s.mu.Unlock()
-	if session != nil {
-		ended := make(chan error, 1)
-		go func() { ended <- session.Close() }() // ends with the child at the latest
-		late := time.NewTimer(2 * closeTime)
-		defer late.Stop()
-		var err error
-		select {
-		case err = <-ended:
-			endGroup(child)
-		case <-late.C: // it waits for a call that the server does not answer
-			endGroup(child)
-			err = <-ended
-		}
-		if err != nil {
-			s.logger.Debug("the server did not end well", "server", s.config.Name, "error", err)
-		}
-	}
+	s.stop(session, child)
 	s.guard.close()
+}
+
+// stop ends a session and the child that it is with; nil: there is none.
+func (s *Server) stop(session *sdk.ClientSession, child *exec.Cmd) {
+	if session == nil {
+		return
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- session.Close() }() // ends with the child at the latest
+	late := time.NewTimer(2 * closeTime)
+	defer late.Stop()
+	var err error
+	select {
+	case err = <-ended:
+		endGroup(child)
+	case <-late.C: // it waits for a call that the server does not answer
+		endGroup(child)
+		err = <-ended
+	}
+	if err != nil {
+		s.logger.Debug("the server did not end well", "server", s.config.Name, "error", err)
+	}
 }
 
 // Tools lists the tools of the server.

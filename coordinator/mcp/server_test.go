@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,11 +25,14 @@ const asServer = "SAGENBAUM_TEST_AS_MCP_SERVER"
 func TestMain(m *testing.M) {
 	if file := os.Getenv(asServer); file != "" {
 		if there(file + brokenSuffix) {
+			fmt.Fprintln(os.Stderr, "notes are broken")
 			os.Exit(4)
 		}
+		fmt.Fprintln(os.Stderr, "notes begin")
 		if err := serveNotes(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
+		fmt.Fprintln(os.Stderr, "notes end")
 		return
 	}
 	if file := os.Getenv(asRawServer); file != "" {
@@ -204,6 +208,14 @@ func (s *notesServer) good() {
 		result := text(string(raw))
 		result.StructuredContent = json.RawMessage(raw)
 		return result, err
+	})
+	s.tool("tell", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
+		told := []note{}
+		for _, line := range lines(s.file) {
+			told = append(told, note{Text: line})
+		}
+		raw, err := json.Marshal(map[string]any{"notes": told, "at": rand.Text()})
+		return text(string(raw)), err
 	})
 	s.tool("look", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
 		return text("looked"), nil

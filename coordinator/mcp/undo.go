@@ -38,7 +38,12 @@ func (e *stopped) Code() string { return e.code }
 func (s *Server) undo(ctx context.Context, c api.Command) (worker.Result, error) {
 	var in undoArguments
 	var recipe Recipe
-	err := json.Unmarshal(c.Arguments, &in)
+	rest, err := s.needed(ctx)
+	if err != nil {
+		return worker.Result{}, err
+	}
+	defer rest()
+	err = json.Unmarshal(c.Arguments, &in)
 	if err == nil {
 		err = json.Unmarshal([]byte(in.Recipe), &recipe)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// keptFor is how long images and trash are kept: the undo window of the packs, and a day.
-const keptFor = 31 * 24 * time.Hour
+// KeptFor is how long images and trash are kept: the undo window of the packs, and a day.
+const KeptFor = 31 * 24 * time.Hour
 
 // WorkerConfig is what NewWorker needs.
 type WorkerConfig struct {
@@ -23,6 +23,10 @@ type WorkerConfig struct {
 	Name    string     // required
 	Servers []*Server  // required; NewWorker starts them, Close ends them
 	Logger  *slog.Logger
+
+	// Idle has each server started when an undo needs it, and ended once none has for this time.
+	// Up to IdleMax; 0: they run until Close.
+	Idle time.Duration
 }
 
 // Worker undoes what gateways of its servers have done. It is safe for concurrent use. Close it.
@@ -31,13 +35,16 @@ type Worker struct {
 	servers []*Server
 }
 
-// NewWorker starts the servers, which finds their packs, and serves their undos. Images and trash
-// that are older than every undo window are removed. Errors: *ledger.Refused, those of a server
-// that does not start, and as of worker.New.
+// NewWorker starts the servers, unless they are idle, which finds their packs, and serves their
+// undos. Images and trash that are older than every undo window are removed when a server starts.
+// Errors: *ledger.Refused, those of a server that does not start, and as of worker.New.
 func NewWorker(ctx context.Context, config WorkerConfig) (*Worker, error) {
 	if len(config.Servers) == 0 || len(config.Servers) > ServersMax {
 		return nil, ledger.Refuse("config.servers", fmt.Sprint(len(config.Servers)),
 			fmt.Sprintf("1 to %d servers", ServersMax))
+	}
+	if err := ledger.CheckSpan("config.idle", config.Idle, IdleMax); err != nil {
+		return nil, err
 	}
 	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	work, err := worker.New(worker.Config{Conn: config.Conn, Tenant: config.Tenant, Name: config.Name,
@@ -47,10 +54,9 @@ func NewWorker(ctx context.Context, config WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{work: work, servers: config.Servers}
 	for _, s := range config.Servers {
-		err := s.Start(ctx)
-		if err == nil && s.files != nil {
-			if old := s.files.Prune(keptFor); old != nil {
-				logger.Warn("old images stay", "server", s.Name(), "error", old)
+		if s.rest.after = config.Idle; config.Idle == 0 {
+			if err = s.Start(ctx); err == nil {
+				s.prune()
 			}
 		}
 		if err == nil {

@@ -209,13 +209,17 @@ func (c *checker) checkEffects(v api.Plan) {
 	committed := v.State == ledger.StateCommitted
 	for _, f := range c.audit.ledger.Effects(v.Plan) {
 		s := c.w.workers.specs[aboutOf(planOf(v.Plan), f.Action)]
-		if s == nil || s.lied || f.Kept || c.clocksWrong() {
+		if s == nil || s.lied || c.clocksWrong() {
 			continue
 		}
 		known := f.Outcome == "completed"
 		for _, e := range c.w.provider.forward[s.key] {
 			switch {
 			case e.extra || e.byOwner || e.unseen:
+			case f.Kept && known && !e.stands:
+				c.fail("I15", 0, "plan %s keeps %s of action %s, and it was undone", v.Plan, e.ref,
+					f.Action)
+			case f.Kept:
 			case gone && e.stands:
 				c.fail("I29", 0, "plan %s is %s, and %s of action %s is there", v.Plan, v.State,
 					e.ref, f.Action)

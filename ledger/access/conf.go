@@ -71,10 +71,13 @@ func (c Configuration) check() error {
 			"an nkey that begins with A")
 	}
 	for i, tenant := range c.Tenants {
-		if !ledger.ValidToken(tenant) || slices.Contains(c.Tenants[:i], tenant) {
-			return ledger.Refuse(fmt.Sprintf("tenants[%d]", i),
-				fmt.Sprintf("%.80q is no tenant, or is there twice", tenant),
+		if !ledger.ValidToken(tenant) {
+			return ledger.Refuse(fmt.Sprintf("tenants[%d]", i), fmt.Sprintf("%.80q is no tenant", tenant),
 				ledger.TokenWanted)
+		}
+		if slices.Contains(c.Tenants[:i], tenant) {
+			return ledger.Refuse(fmt.Sprintf("tenants[%d]", i), tenant+" is there twice",
+				"each tenant once")
 		}
 	}
 	for i, u := range c.Users {

@@ -72,8 +72,20 @@ func (c Credentials) Sign(expires time.Time) (string, error) {
 	return tokenPrefix + claims + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-// Authenticate finds the user who has signed a token. The error is ErrToken, and no more: who
-// guesses learns nothing.
+// TokenOver is the error of a token that was good. It is ErrToken, too.
+type TokenOver struct {
+	Why  string // as in: the token has ended at 2026-01-02T03:04:05Z
+	Want string // the next step
+}
+
+// Error implements error.
+func (e *TokenOver) Error() string { return e.Why + ": want " + e.Want }
+
+// Is implements the interface of errors.Is.
+func (e *TokenOver) Is(target error) bool { return target == ErrToken }
+
+// Authenticate finds the user who has signed a token. The error is ErrToken, from which a guess
+// learns nothing; of what a user has signed it says why it is over: a *TokenOver.
 func (d *Directory) Authenticate(token string, now time.Time) (User, error) {
 	text, ok := strings.CutPrefix(token, tokenPrefix)
 	claims, sig, cut := strings.Cut(text, ".")
@@ -84,8 +96,7 @@ func (d *Directory) Authenticate(token string, now time.Time) (User, error) {
 		return User{}, ErrToken
 	}
 	u, err := d.Find(said.Tenant, said.Name)
-	if err != nil || !u.asksDoor() || u.Expired(now) ||
-		said.Expires != 0 && now.Unix() >= said.Expires {
+	if err != nil || !u.asksDoor() {
 		return User{}, ErrToken
 	}
 	public, err := nkeys.FromPublicKey(u.Key)
@@ -93,12 +104,31 @@ func (d *Directory) Authenticate(token string, now time.Time) (User, error) {
 		return User{}, ErrToken
 	}
 	id := tokenID(u.Key, claims)
-	if _, ended := u.revoked(id); ended {
-		return User{}, ErrToken
+	if over := u.over(id, said.token(id), now); over != nil {
+		return User{}, over
 	}
 	d.used.noteToken(u.Key, said.token(id), now)
 	return u, nil
 }
+
+// over says why a token that the user has signed is not good any more; nil: it is.
+func (u User) over(id string, t Token, now time.Time) error {
+	const another = "another one: sagenbaum user token --creds FILE"
+	ended, revoked := u.revoked(id)
+	switch {
+	case u.Expired(now):
+		return &TokenOver{fmt.Sprintf("user %s has expired at %s", u.ID(), moment(u.Expires)),
+			fmt.Sprintf("who runs the server gives it a new time: sagenbaum user rotate %s --tenant %s "+
+				"--expires 90d", u.Name, u.Tenant)}
+	case revoked:
+		return &TokenOver{fmt.Sprintf("token %s was revoked at %s", id, moment(ended.At)), another}
+	case !t.Expires.IsZero() && !now.Before(t.Expires):
+		return &TokenOver{fmt.Sprintf("token %s has ended at %s", id, moment(t.Expires)), another}
+	}
+	return nil
+}
+
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // token is what is told of a token with these claims.
 func (c claimed) token(id string) Token {

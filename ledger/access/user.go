@@ -130,7 +130,7 @@ func (u User) checkCapabilities() error {
 		return ledger.Refuse("capabilities", fmt.Sprintf("role %s has none", u.Role),
 			"role agent or worker")
 	case len(u.Capabilities) == 0 && u.Role == Worker:
-		return ledger.Refuse("capabilities", "a worker without any could serve nothing",
+		return ledger.Refuse("capabilities", "a worker without capabilities could serve nothing",
 			"what it serves, as git.branch.delete or git.>")
 	case len(u.Capabilities) > capabilitiesMax:
 		return ledger.Refuse("capabilities", fmt.Sprintf("%d of them", len(u.Capabilities)),

@@ -199,6 +199,9 @@ var clauseCases = []struct {
 	{"I6.effect", reportsEffect, func(s *scene) { s.a.child = s.p }},
 	{"I15.effect", reportsEffect, func(s *scene) { s.p.phase = ledger.StateCommitted }},
 	{"I15.effect", reportsEffect, func(s *scene) { s.p.undoneAs = "p~1" }},
+	{"I15.effect", reportsEffect, func(s *scene) {
+		s.p.origin, s.a.undo, s.l.book.rules = "o", skipped, ledger.LeftOutSince
+	}},
 	{"I23.effect", reportsEffect, func(s *scene) { s.a.undo, s.a.outcome = compensated, completed }},
 	{"I23.effect", reportsEffect, func(s *scene) {
 		s.a.undo, s.a.forward.Late = compensated, pb.Late_LATE_REFUSED

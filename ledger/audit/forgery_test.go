@@ -577,7 +577,8 @@ var forgeries = append([]forgery{
 		s.now += 2 * second
 		s.write(sensor, asserted("k", `1`))
 	}, true},
-}, slices.Concat(tenantForgeries, wordForgeries, heldForgeries, lastForgeries)...)
+}, slices.Concat(tenantForgeries, wordForgeries, heldForgeries, lastForgeries,
+	partForgeries)...)
 
 // TestEveryForgeryIsFound: each ledger breaks one rule, and the audit names it and the
 // record, or the plan.

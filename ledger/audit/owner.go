@@ -259,10 +259,12 @@ var effectClauses = []clause{openedPlan, registeredAction,
 			return unless(len(c.Record.Payload.GetOutput()) == 0 || !c.a.compensation.GetSealed(),
 				"the output of action %s is sealed", c.a.id)
 		}},
-	{"I15.effect", "An effect is reported while its plan holds its undo, or of what undoes it.",
+	{"I15.effect", "An effect is reported while its plan holds its undo, or of what undoes it; not " +
+		"of what the undo of a part leaves out.",
 		func(c *claim) judgement {
 			committed := c.p.phase == ledger.StateCommitted && !c.p.holdsLeases()
-			return unless(c.p.undoneAs == "" && !committed, "plan %s is %s", c.p.id, c.p.status())
+			return unless(c.p.undoneAs == "" && !committed && !staysOut(c.b, c.p, c.a),
+				"plan %s is %s, or leaves action %s out", c.p.id, c.p.status(), c.a.id)
 		}},
 	{"I23.effect", "What was undone, or is its owner's, is not reported to be there.",
 		func(c *claim) judgement {
@@ -274,7 +276,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 	{"I5.named", "What is known to be there has the name that it was known by first.",
 		func(c *claim) judgement {
 			ref, a := c.Record.GetEffectReported().ExternalRef, c.a
-			name, _ := lacks(c.p, a)
+			name, _ := lacks(c.b, c.p, a)
 			open := a.nameOf() == "" && a.outcome != completed || name
 			owed := (a.outcome != completed || name) && isOwed(c.p, a, ref)
 			return unless(ref == "" || !owed && (open || c.p.knowsEffect(a, ref)),
@@ -285,7 +287,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 	{"I5.output", "What a forward has returned is reported once, before its undo is sent.",
 		func(c *claim) judgement {
 			output, a := c.Record.Payload.GetOutput(), c.a
-			_, more := lacks(c.p, a)
+			_, more := lacks(c.b, c.p, a)
 			known := bytes.Equal(ledger.Compact(output), ledger.Compact(a.output))
 			return unless(len(output) == 0 || more || known || a.outcome != completed,
 				"what action %s has returned is known, or its undo was sent", a.id)
@@ -364,10 +366,10 @@ func noteEffect(b *book, c *claim) {
 }
 
 // mayAdd judges what the agent says of a forward after an operator has reported its effect.
-func (p *plan) mayAdd(a *action, r *pb.Record) judgement {
+func mayAdd(b *book, p *plan, a *action, r *pb.Record) judgement {
 	k := r.GetForwardCompleted()
 	switch {
-	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && toldAs(p, a).hasBegun():
+	case k == nil, isOwed(p, a, k.ExternalRef), !p.otherEffect(a, k) && isSent(b, toldAs(p, a)):
 		return judgement{is: copied}
 	}
 	begun := p.otherEffect(a, k) && (a.hasBegun() || a.isOwners())

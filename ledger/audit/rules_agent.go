@@ -208,8 +208,10 @@ var outcomeClauses = []clause{
 // mayBecome judges an outcome of an action.
 func mayBecome(b *book, p *plan, a *action, r *pb.Record) judgement {
 	switch now, failure := outcomeOf(r); {
+	case staysOut(b, p, a): // what it is committed with has the word
+		return judgement{is: copied}
 	case a.told:
-		return p.mayAdd(a, r)
+		return mayAdd(b, p, a, r)
 	case a.outcome == completed && namesExtra(b, p, a, r):
 		return judgement{is: copied}
 	case a.outcome == now && a.heardSame(r, failure):

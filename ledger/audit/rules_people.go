@@ -232,9 +232,17 @@ func (c *claim) undoes(p *plan, to back) bool {
 	}
 	part := p.part(to)
 	return !slices.ContainsFunc(p.actions, func(a *action) bool {
-		return part[a.n] && a.dutyOf == 0 && !a.isSettled() && u.actions[a.n-1].undo == skipped &&
-			u.actions[a.n-1].settled == nil
+		return part[a.n] && a.dutyOf == 0 && !a.isSettled() && u.leavesOut(u.actions[a.n-1])
 	})
+}
+
+// leavesOut: the plan undoes a part of a committed one, of which the action is not.
+func (p *plan) leavesOut(a *action) bool {
+	return p.origin != "" && a.undo == skipped && a.settled == nil
+}
+
+func staysOut(b *book, p *plan, a *action) bool {
+	return p.leavesOut(a) && b.rules >= ledger.LeftOutSince
 }
 
 // knownPart is asked where someone wants one action of an open plan undone, and what came after it.

@@ -1,8 +1,10 @@
 package audit
 
 import (
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // The questions of an unwind, and their answers.
@@ -186,16 +188,23 @@ func toldAs(p *plan, a *action) *action {
 }
 
 // lacks says what a report may still add to an earlier one until the undo of the effect is sent.
-func lacks(p *plan, a *action) (name, output bool) {
+func lacks(b *book, p *plan, a *action) (name, output bool) {
 	of := toldAs(p, a)
-	if !a.told || of.hasBegun() {
+	if !a.told || isSent(b, of) {
 		return false, false
 	}
 	return a.nameOf() == "" && of.nameOf() == "", len(a.output) == 0
 }
 
+// isSent is hasBegun, but for an undo before whose first attempt the world is asked: that reads
+// what becomes known until then.
+func isSent(b *book, a *action) bool {
+	asks := a.attempt == 0 && a.ahead == nil && a.isOut() && b.rules >= ledger.ReturnedSince
+	return a.hasBegun() && !asks
+}
+
 func (c *claim) addsToReport() bool {
-	name, more := lacks(c.p, c.a)
+	name, more := lacks(c.b, c.p, c.a)
 	return name && c.Record.GetEffectReported().ExternalRef != "" ||
 		more && len(c.Record.Payload.GetOutput()) > 0
 }

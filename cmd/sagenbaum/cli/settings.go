@@ -253,7 +253,7 @@ func (s *Settings) check() error {
 	}
 	switch {
 	case !ledger.ValidToken(s.Tenant):
-		return Fail(ExitUsage, "a tenant of "+ledger.TokenWanted, "%.80q is no tenant",
+		return Fail(ExitUsage, "--tenant: "+ledger.TokenWanted, "%.80q is no tenant",
 			s.Tenant)
 	case !strings.HasPrefix(s.Inbox, "_"):
 		return Fail(ExitUsage, "--inbox _INBOX_operator1", "%q is no inbox prefix", s.Inbox)

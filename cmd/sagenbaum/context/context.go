@@ -256,7 +256,7 @@ func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.
 	}
 	if c.Tenant != "" && !ledger.ValidToken(c.Tenant) {
 		return c, cli.Fail(cli.ExitUsage, "a tenant of "+ledger.TokenWanted,
-			"%q is no tenant", c.Tenant)
+			"%.80q is no tenant", c.Tenant)
 	}
 	return c, nil
 }

@@ -48,9 +48,6 @@ func examineEntry(c *cli.Client, s *cli.Settings) Finding {
 	return ok(check, "no one gets in without credentials")
 }
 
-// refusalWait is how long a refusal that has arrived takes at most until it is told.
-const refusalWait = 500 * time.Millisecond
-
 // examineRole tries what no client of a tenant may: JetStream, the servers themselves, and
 // listening to everything.
 func examineRole(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
@@ -70,25 +67,41 @@ func examineRole(ctx context.Context, c *cli.Client, s *cli.Settings) Finding {
 			wide = append(wide, "publish "+subject)
 		}
 	}
-	before := c.Denied.Swap(nil)
-	if sub, err := c.Conn.SubscribeSync(">"); err == nil {
-		_ = c.Conn.Flush() // a refusal comes first, and is told to us a little later
-		for until := time.Now().Add(refusalWait); c.Denied.Load() == nil; {
-			if time.Now().After(until) {
-				wide = append(wide, "subscribe >")
-				break
-			}
-			time.Sleep(refusalWait / 100)
-		}
-		_ = sub.Unsubscribe()
+	if refused, err := refusedAll(ctx, c); err != nil {
+		return problem(check, err)
+	} else if !refused {
+		wide = append(wide, "subscribe >")
 	}
-	c.Denied.Store(before)
 	if len(wide) > 0 {
-		return warn(check, "have each server include what this prints, and no other user or permission, "+
-			"and read it again, by nats-server --signal reload: sagenbaum user export --file users "+
-			"(docs/guide/tenants.md)",
+		return warn(check, exportNext,
 			"this user may do more than role %s: %s", s.Self.Role, strings.Join(wide, ", "))
 	}
 	return ok(check, "user %s may do what the table gives to role %s, as far as was tried",
 		s.Self.Name, s.Self.Role)
+}
+
+// refusedAll reports whether the server refuses to let us listen to everything.
+func refusedAll(ctx context.Context, c *cli.Client) (refused bool, err error) {
+	before, earlier := c.Denied.Load(), c.Conn.LastError()
+	sub, err := c.Conn.SubscribeSync(">")
+	if err != nil {
+		return false, c.Explain("the permissions", err)
+	}
+	err = c.Conn.FlushTimeout(c.Timeout)
+	_ = sub.Unsubscribe()
+	if err != nil {
+		return false, c.Explain("the permissions", err)
+	}
+	// A refusal comes before the answer to the flush, and is the last error from then on. We are
+	// told of it a little later, and then forget it: it is no one else's.
+	all := func(text string) bool { return strings.Contains(text, `Subscription to ">"`) }
+	last := c.Conn.LastError()
+	refused = last != nil && last != earlier && all(last.Error())
+	for refused {
+		if told := c.Denied.Load(); told != nil && all(*told) || !cli.Pause(ctx, time.Millisecond) {
+			break
+		}
+	}
+	c.Denied.Store(before)
+	return refused, nil
 }

@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -25,6 +27,7 @@ type Finding struct {
 	// Details are the plans that a finding is about, some of them when there are many.
 	Details []string `json:"details,omitempty"`
 	Next    string   `json:"next,omitempty"` // what to do about it
+	passing bool     // mayPass
 }
 
 func ok(check, format string, args ...any) Finding {
@@ -45,7 +48,7 @@ func skipped(check, next, format string, args ...any) Finding {
 
 // Command is `sagenbaum doctor` with all below it.
 func Command(s *cli.Settings) *cobra.Command {
-	var plan string
+	var plan, accounts, users string
 	var old time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -59,31 +62,60 @@ the plans that are part of it, each quarantined action with what its owner can
 answer, every attempt of an undo, and the records that were refused. Exit code 1
 when something in it is quarantined.
 
+With --accounts it reads the configuration of a NATS server instead, and asks no
+server: whether its accounts and users are what the table of roles has, which
+'sagenbaum user export' writes and people then edit. With --users FILE each user is
+held against that file, and otherwise against the role that it is nearest to.
+
 It only reads: a second look changes nothing and finds the same.`,
 		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant " +
 			"default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < " +
-			"/tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
+			"/tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7\n  sagenbaum doctor " +
+			"--accounts nats.conf --users users",
 		Args: cli.Exactly(),
-		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
-			if cmd.Flags().Changed("plan") {
-				return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
-			}
-			findings := examine(cmd.Context(), c, time.Now(), old)
-			findings = append(findings, examineAccess(cmd.Context(), c, s)...)
-			err := s.Print(cmd, map[string][]Finding{"checks": findings},
-				func() { writeFindings(cmd, s.Pen(cmd), findings) })
-			for _, f := range findings {
-				if err == nil && f.State != "ok" && f.State != "skip" {
-					return cli.ErrLook
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch given := cmd.Flags().Changed; {
+			case given("accounts") && given("plan"):
+				return cli.Fail(cli.ExitUsage, "one of them", "--accounts and --plan do not go together")
+			case given("users") && !given("accounts"):
+				return cli.Fail(cli.ExitUsage, "--accounts FILE", "--users is held against a configuration")
+			case given("accounts"):
+				findings, err := examineAccounts(accounts, users, time.Now())
+				if err != nil {
+					return err
 				}
+				return tell(cmd, s, findings)
 			}
-			return err
-		}),
+			return s.With(func(c *cli.Client) error {
+				if cmd.Flags().Changed("plan") {
+					return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
+				}
+				return tell(cmd, s, examined(cmd.Context(), func() []Finding {
+					findings := examine(cmd.Context(), c, time.Now(), old)
+					return append(findings, examineAccess(cmd.Context(), c, s)...)
+				}))
+			})
+		},
 	}
+	cmd.Flags().StringVar(&accounts, "accounts", "",
+		"check this `FILE`, the nats.conf of a server, instead")
+	cmd.Flags().StringVar(&users, "users", "", "with --accounts: the `FILE` of user export --file")
 	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
 	cmd.Flags().DurationVar(&old, "old", oldDefault,
 		"warn of open plans without a deadline that are older than this `TIME`")
 	return cmd
+}
+
+// tell prints findings; the error says whether one is to be looked at.
+func tell(cmd *cobra.Command, s *cli.Settings, findings []Finding) error {
+	err := s.Print(cmd, map[string][]Finding{"checks": findings},
+		func() { writeFindings(cmd, s.Pen(cmd), findings) })
+	for _, f := range findings {
+		if err == nil && f.wrong() {
+			return cli.ErrLook
+		}
+	}
+	return err
 }
 
 func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {
@@ -135,9 +167,6 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	return append(findings, ExamineRefused(ctx, c, status))
 }
 
-// foldPatience is how long what is in the ledger may take to be folded.
-const foldPatience = 2 * time.Second
-
 // ExamineFold holds what is folded against what the stream itself says that it has: an
 // executor to which nothing is delivered any more does not know of it.
 func ExamineFold(ctx context.Context, c *cli.Client, v api.Status) Finding {
@@ -152,16 +181,23 @@ func ExamineFold(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	if info, err := streamOf(ctx, c); err == nil { // who may not ask has been told so
 		last = max(last, info.State.Last)
 	}
-	for end := time.Now().Add(foldPatience); v.Applied < last && time.Now().Before(end) &&
-		cli.Pause(ctx, foldPatience/20); {
+	first := v.Applied
+	for end := time.Now().Add(patience); v.Applied < last && time.Now().Before(end) &&
+		cli.Pause(ctx, patience/20); {
 		if later, err := c.Status(ctx); err == nil {
 			v.Applied = later.Applied
 		}
 	}
-	if v.Applied < last {
+	switch {
+	case v.Applied >= last:
+	case v.Applied > first:
+		return warn("fold", fmt.Sprintf("wait, its host has much to do: it has folded %s more "+
+			"meanwhile; how far it is: sagenbaum status", cli.CountOf(int(v.Applied-first), "commit")),
+			"%d of %d commits folded after %s", v.Applied, last, patience)
+	default:
 		return warn("fold", "run doctor again; if no more are folded then, start serve of the holder "+
 			"again, which loses nothing (docs/runbook.md, SagenbaumFoldLag)",
-			"%d of %d commits folded after %s", v.Applied, last, foldPatience)
+			"%d of %d commits folded after %s", v.Applied, last, patience)
 	}
 	return ok("fold", "all %d commits folded", last)
 }
@@ -186,14 +222,15 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 				"ledgers together have filled serve --max-store: start serve with more. The host goes "+
 				"on by itself",
 				"tenant %s is held by %s, which cannot go on: %s", v.Tenant,
-				render.HolderText(v, now), v.Problem)
+				render.HolderText(v, now), v.Problem).mayPass(true)
 		}
 		return ok("executor", "tenant %s is held by %s", v.Tenant, render.HolderText(v, now))
 	case api.ModeStandby:
 		return warn("executor",
 			"run doctor again in a few seconds: a host that stands by takes over when the lease "+
 				"of the last one has run out",
-			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
+			"no host holds tenant %s now; the last was %s", v.Tenant,
+			render.HolderText(v, now)).mayPass(true)
 	case api.ModeErased:
 		return ok("executor", "tenant %s was erased: drop it from serve --tenant", v.Tenant)
 	case api.ModeHalted:
@@ -205,7 +242,7 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 	default:
 		return broken("executor", "run doctor again in a few seconds; if it stays so, the log of serve "+
 			"says what the host waits for (docs/runbook.md, SagenbaumNotHeld)", "%s: %s", v.Mode,
-			cli.Dash(v.Problem))
+			cli.Dash(v.Problem)).mayPass(true)
 	}
 }
 
@@ -215,25 +252,25 @@ const workingLong = 10 * time.Minute
 // ExamineWorkers finds the commands that wait for a worker.
 func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 	for _, w := range v.Waiting {
-		since := now.Sub(time.Unix(0, w.SinceNs))
+		since, sent := now.Sub(time.Unix(0, w.SinceNs)), youngAt(w.SinceNs, now)
 		switch {
 		case w.Handler != "" && !w.Working:
 			findings = append(findings,
 				warn("handler", "run that agent's function under plan "+w.Plan+" again: its code undoes "+
 					"the action (docs/guide/replay.md)",
 					"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action,
-					w.Handler, render.TriesText(w.Tries)))
+					w.Handler, render.TriesText(w.Tries)).mayPass(sent))
 		case !w.Working && w.Heard:
 			findings = append(findings,
 				warn("worker", "start a worker for "+w.Capability+" in the queue group workers; whoever "+
 					"listens there is none: a terminal, or a stream that captures the subject",
 					"%s for plan %s waits, a listener and no worker in %s", w.Capability, w.Plan,
-					render.TriesText(w.Tries)))
+					render.TriesText(w.Tries)).mayPass(sent))
 		case !w.Working:
 			findings = append(findings,
-				warn("worker", "start a worker for "+w.Capability,
+				warn("worker", cmp.Or(started.Next(w.Capability), "start a worker for "+w.Capability),
 					"%s for plan %s waits, no worker in %s", w.Capability, w.Plan,
-					render.TriesText(w.Tries)))
+					render.TriesText(w.Tries)).mayPass(sent))
 		case since >= workingLong:
 			findings = append(findings,
 				warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
@@ -360,7 +397,7 @@ func problem(check string, err error) Finding {
 	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed && !f.Granted:
 		return skipped(check, "", "not checked (no permission): %s", f.Text)
 	case f != nil:
-		return broken(check, f.Hint, "%s", f.Text)
+		return broken(check, f.Hint, "%s", f.Text).mayPass(noAnswer(err))
 	}
 	return broken(check, "", "%v", err)
 }

@@ -38,6 +38,17 @@ func TestTheDoctorNamesAListenerThatIsNoWorker(t *testing.T) {
 	}
 }
 
+func TestTheDoctorSaysWhatUndoesTheCallsOfAnMCPClient(t *testing.T) {
+	t.Parallel()
+	for capability, next := range map[string]string{"file.delete": "start a worker for file.delete",
+		"mcp.files-1": "sagenbaum serve --mcp FILE"} {
+		f := ExamineWorkers(api.Status{Waiting: []api.Waiting{{Capability: capability, Plan: "p1"}}}, time.Now())
+		if len(f) != 1 || !strings.HasPrefix(f[0].Next, next) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 func TestTheDoctorNamesAFieldThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)

@@ -61,7 +61,7 @@ func examineQuarantine(ctx context.Context, c *cli.Client, v api.Status) Finding
 	if answer.Next != "" {
 		f.Details = append(f.Details, "and further plans: sagenbaum quarantine ls")
 	}
-	return f
+	return f.mayPass(len(answer.Plans) == 0) // it was answered meanwhile
 }
 
 // examineConditions warns of leases that hold in silence: their condition does not
@@ -108,7 +108,8 @@ func ExaminePages(v api.Status, now time.Time) Finding {
 			next = "sagenbaum review ls; and " + next
 		}
 	}
-	return warn("pages", next, "%s: an owner may not know", render.UnpagedText(v, now))
+	return warn("pages", next, "%s: an owner may not know", render.UnpagedText(v, now)).
+		mayPass(v.OldestPage != nil && youngAt(v.OldestPage.AtNs, now))
 }
 
 const (

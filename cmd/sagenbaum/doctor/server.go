@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -116,7 +118,7 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 			"they catch up by themselves: run doctor again (docs/guide/cluster.md)",
 			"%d of %d servers that keep the ledger do not keep up", len(away), n)
 		f.Details = away
-		return f
+		return f.mayPass(true)
 	}
 	return ok("replicas", "%d servers of cluster %s keep the ledger, all current", n,
 		info.Cluster.Name)
@@ -319,7 +321,8 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	case len(answer.Workers) == 0:
 		f = ok("capability", "nothing is held that a worker would undo")
 	case len(gone) > 0:
-		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)",
+		f = warn("capability", cmp.Or(started.Next(gone[0].Capability),
+			"start a worker for "+gone[0].Capability+" (docs/workers.md)"),
 			"no worker serves %s that would undo what is held%s", capabilities(len(gone)), listened)
 	case len(unknown) > 0:
 		f = ok("capability",
@@ -335,5 +338,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 		}
 		f.Details = append(f.Details, detail)
 	}
-	return f
+	return f.mayPass(slices.ContainsFunc(gone, func(w api.Worker) bool { // it may be starting again
+		return now.Sub(time.Unix(0, w.HeardNs)) < time.Minute
+	}))
 }

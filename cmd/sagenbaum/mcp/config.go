@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
 // entry is one server of the command line, or of a client's configuration.
@@ -28,8 +28,9 @@ type entry struct {
 	globals *pflag.FlagSet
 	env     map[string]string // that its client gives the gateway
 
-	url     string // it is reached there, and not started
-	problem error  // why there is no server in it
+	sources []string // files that it is from
+	url     string   // it is reached there, and not started
+	problem error    // why there is no server in it
 }
 
 // servers are those of the command line, or of a client's configuration.
@@ -73,7 +74,7 @@ func (o *options) complete(e *entry) (err error) {
 	if e.config.Packs, err = readPacks(files); err != nil {
 		return err
 	}
-	e.config.State, err = stateDir(state)
+	e.config.State, err = started.Dir(state)
 	return err
 }
 
@@ -127,6 +128,9 @@ func readFile(name string) (entries []entry, err error) {
 	slices.Sort(names)
 	for _, server := range names {
 		entries = append(entries, file.Servers[server].entries(name, server)...)
+	}
+	for i := range entries {
+		entries[i].sources = append(entries[i].sources, name)
 	}
 	return entries, nil
 }
@@ -225,33 +229,3 @@ func readPacks(files []string) ([]mcp.Pack, error) {
 	}
 	return packs, nil
 }
-
-// stateDir is the folder of images, trash and locks.
-func stateDir(given string) (string, error) {
-	if given != "" {
-		return filepath.Abs(given)
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "sagenbaum", "mcp"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", cli.Fail(cli.ExitFailed, "--state DIR", "there is no folder for images: %v", err)
-	}
-	return filepath.Join(home, ".local", "state", "sagenbaum", "mcp"), nil
-}
-
-// commandLine is a command as a person types it.
-func commandLine(command string, args []string) string {
-	line := command
-	for _, arg := range args {
-		if plain.MatchString(arg) {
-			line += " " + arg
-		} else {
-			line += fmt.Sprintf(" %q", arg)
-		}
-	}
-	return line
-}
-
-var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

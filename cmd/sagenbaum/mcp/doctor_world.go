@@ -1,22 +1,20 @@
 package mcp
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -94,28 +92,21 @@ func (p *patient) asGateway(cmd *cobra.Command) (*cli.Settings, error) {
 	if p.gateway == nil {
 		return p.settings, nil
 	}
-	root, sub := &cobra.Command{Use: "sagenbaum"}, &cobra.Command{Use: "mcp"}
-	root.AddCommand(sub)
-	settings := &cli.Settings{}
-	settings.Flags(root)
-	var failed error
-	set := func(f *pflag.Flag) {
-		if own := root.PersistentFlags().Lookup(f.Name); own != nil {
-			failed = cmp.Or(failed, root.PersistentFlags().Set(f.Name, f.Value.String()))
-		}
+	return p.entry.settings(cmd.Root().PersistentFlags())
+}
+
+// examineHost says whether a host that is given the configuration would undo.
+func (p *patient) examineHost() {
+	if p.o.file == "" {
+		return
 	}
-	cmd.Root().PersistentFlags().Visit(set)
-	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-		name := "SAGENBAUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value := p.env[name]; value != "" {
-			failed = cmp.Or(failed, root.PersistentFlags().Set(f.Name, value))
-		}
-	})
-	p.globals.Visit(set)
-	if failed == nil {
-		failed = settings.Recall(sub)
+	var f *cli.Failure
+	if err := p.entry.hostable(); errors.As(err, &f) {
+		p.say("warn", "host", f.Hint, "'sagenbaum serve --mcp %s' does not start it for an undo: %v",
+			p.o.file, err)
+		return
 	}
-	return settings, failed
+	p.say("ok", "host", "", "'sagenbaum serve --mcp %s' starts it when an undo needs it", p.o.file)
 }
 
 // examineWorker asks whether something carries out the undos of a server now.
@@ -123,7 +114,7 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	if undo == "" {
 		return
 	}
-	next := "sagenbaum mcp worker -- " + commandLine(p.config.Command, p.config.Args)
+	next := "sagenbaum mcp worker -- " + started.CommandLine(p.config.Command, p.config.Args)
 	if p.o.file != "" {
 		next = "sagenbaum mcp worker --config " + p.o.file
 	}

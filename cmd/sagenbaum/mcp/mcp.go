@@ -32,8 +32,9 @@ tools plan_commit, plan_fail, undo_last and what_can_be_undone come with it. Wha
 call is in the contract of its tool; the servers of files and memory have one, and --pack
 names others. Tools without a contract are hidden, unless --unknown says otherwise.
 
-While it runs it undoes by itself. 'sagenbaum mcp worker' with the same command does so when
-it is gone: start that, or nothing undoes what a plan whose client has vanished has done.
+While it runs it undoes by itself. When it is gone, 'sagenbaum serve --mcp FILE' does so, with the
+client's configuration, or 'sagenbaum mcp worker' with the same command: start one of them, or
+nothing undoes what a plan whose client has vanished has done.
 
 Standard output carries MCP and nothing else; it ends when standard input does. With --listen
 it serves any number of clients over streamable HTTP instead; who comes must bring the token in
@@ -89,6 +90,14 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
+	o.remember(config.Servers, args, logger)
+	asking, stop := context.WithCancel(ctx)
+	asked := make(chan struct{})
+	go func() { // ends with the gateway
+		defer close(asked)
+		sayUnserved(asking, s, config.Servers, logger)
+	}()
+	defer func() { stop(); <-asked }()
 	if o.listen != "" {
 		return listen(cmd, gateway, o.listen)
 	}

@@ -60,6 +60,8 @@ type serving struct {
 	verbose   bool
 	logs      string // format of the log
 	stopOnEOF bool
+	mcp       []string // files of MCP clients
+	undos     UndosRun // of those files
 	cascade   executor.CascadeLimits
 	watch     Watching
 	clustering
@@ -69,8 +71,8 @@ type serving struct {
 	opening
 }
 
-// Command is `sagenbaum serve` with all below it.
-func Command(s *cli.Settings) *cobra.Command {
+// Command is `sagenbaum serve` with all below it; undos serves those of --mcp.
+func Command(s *cli.Settings, undos Undos) *cobra.Command {
 	v := new(serving)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -89,6 +91,7 @@ full, the embedded server is restarted on the same folder.`,
 		Example: `  sagenbaum serve
   sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
   sagenbaum serve --listen 0.0.0.0:4222
+  sagenbaum serve --mcp ~/project/.mcp.json
   sagenbaum serve --webhook https://pager.example.com/hook --webhook payments=https://pager.example.com/payments
   sagenbaum serve --nats nats://nats.example.com:4222 --creds host.creds --system-creds sys.creds
   sagenbaum serve --context cluster --replicas 3 --holder host-a --system-creds sys.creds`,
@@ -99,6 +102,9 @@ full, the embedded server is restarted on the same folder.`,
 			}
 			v.httpChosen = cmd.Flags().Changed("http")
 			if err := v.check(); err != nil {
+				return err
+			}
+			if err := v.takeUndos(undos); err != nil {
 				return err
 			}
 			v.chosen, v.named = cmd.Flags().Changed("console"), cmd.Flags().Changed("tenant")
@@ -198,6 +204,9 @@ func (v *serving) workFlags(cmd *cobra.Command) {
 			"only reports that it is still working")
 	f.DurationVar(&v.sign, "sign-after", 10*time.Second,
 		"sign a checkpoint at most this `TIME` after a record that none covers, if not sooner")
+	f.StringArrayVar(&v.mcp, "mcp", nil,
+		"`FILE` of an MCP client: undo what gateways of its servers have done, as 'sagenbaum mcp "+
+			"worker' does; may be given more than once")
 	v.keeping.flags(f)
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault,
 		"at most `N` leases, 1 to 64, may fire in a chain because of what undos changed; the "+
@@ -216,7 +225,7 @@ func (v *serving) check() error {
 	for i, tenant := range v.tenants {
 		if !ledger.ValidToken(tenant) {
 			return cli.Fail(cli.ExitUsage, "--tenant of "+ledger.TokenWanted,
-				"%q is no tenant", tenant)
+				"%.80q is no tenant", tenant)
 		}
 		for _, other := range v.tenants[:i] {
 			if other == tenant {
@@ -491,6 +500,7 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 		door: func(tenant string) (*nats.Conn, error) {
 			return server.ConnectDoor(tenant, nats.Name("sagenbaum door"))
 		},
+		worker: func(tenant string) (*nats.Conn, error) { return v.asWorker(server, tenant) },
 		store:  inprocess.ServerDir(v.data),
 		giveUp: giveUp,
 		ready:  ready,
@@ -577,8 +587,10 @@ type hostSetup struct {
 	// complete adds the server, a connection to it and the folder of the host
 	complete func(host.Config) (host.Config, error)
 	// door connects to a tenant as a door; nil: there is none
-	door  func(tenant string) (*nats.Conn, error)
-	store string // folder of the embedded server; empty: it runs elsewhere
+	door func(tenant string) (*nats.Conn, error)
+	// worker connects to a tenant as a worker of this machine; nil: not here
+	worker func(tenant string) (*nats.Conn, error)
+	store  string // folder of the embedded server; empty: it runs elsewhere
 	// external: the server runs elsewhere, and other hosts may hold the tenants.
 	external bool
 	system   *nats.Conn
@@ -649,9 +661,11 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go v.welcome(ctx, h, conn, setup, log) // ends with ctx, or when every tenant is served
+	undone := v.serveUndos(ctx, h, setup.worker, log)
 	ended = h.Run(ctx)
 	cancel()
 	v.shutDoor()
+	<-undone
 	return ended
 }
 

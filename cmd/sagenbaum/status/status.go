@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -158,6 +159,9 @@ func writeWaiting(line func(name, format string, args ...any), p cli.Pen, v Tena
 		line("waiting", "%s for plan %s action %s: sent %s, %s in %s",
 			p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
 			cli.Relative(waiting.SinceNs, now), none, render.TriesText(waiting.Tries))
+		if next := started.Next(waiting.Capability); next != "" {
+			line("next", "%s", cli.Printable(next))
+		}
 	}
 }
 

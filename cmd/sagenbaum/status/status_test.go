@@ -20,6 +20,15 @@ func TestAStuckParentNamesWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+func TestTheStatusSaysWhatUndoesTheCallsOfAnMCPClient(t *testing.T) {
+	var out strings.Builder
+	WriteStatus(&out, cli.Pen{}, TenantStatus{Status: api.Status{Waiting: []api.Waiting{
+		{Capability: "mcp.files-1", Plan: "p1"}, {Capability: "file.delete", Plan: "p2"}}}}, time.Now())
+	if got := out.String(); strings.Count(got, "\nnext  ") != 1 || !strings.Contains(got, "sagenbaum serve --mcp FILE") {
+		t.Errorf("the status is\n%s", got)
+	}
+}
+
 func TestTheStatusNamesWhatOfAnswersDoesNotCount(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(1_900_000_000, 0)

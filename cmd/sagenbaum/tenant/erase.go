@@ -81,7 +81,7 @@ on when it starts, and one that is away erases its part then. Erasing twice is h
 func checkErasure(q api.TenantErasureQuery, limit time.Duration) error {
 	switch {
 	case !ledger.ValidToken(q.Tenant):
-		return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%q is no tenant", q.Tenant)
+		return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%.80q is no tenant", q.Tenant)
 	case q.Reason == "":
 		return cli.Fail(cli.ExitUsage, `--reason "the contract has ended"`,
 			"an erasure needs a reason: it is for good")
@@ -105,7 +105,7 @@ func confirmed(cmd *cobra.Command, tenant, given string) error {
 	}
 	if given != tenant {
 		return cli.Fail(cli.ExitUsage, "type "+tenant+", or --confirm "+tenant,
-			"%q is not the name of the tenant: nothing is erased", given)
+			"%.80q is not the name of the tenant: nothing is erased", given)
 	}
 	return nil
 }

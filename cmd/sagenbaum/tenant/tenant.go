@@ -107,7 +107,7 @@ func newTenantShow(s *cli.Settings) *cobra.Command {
 		Args:    cli.Exactly("TENANT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !ledger.ValidToken(args[0]) {
-				return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%q is no tenant", args[0])
+				return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%.80q is no tenant", args[0])
 			}
 			s.Tenant = args[0]
 			err := status.ShowStatus(cmd, s)

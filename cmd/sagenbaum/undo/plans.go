@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -240,6 +241,7 @@ func (q *request) run(cmd *cobra.Command, s *cli.Settings) error {
 		}
 		if !s.JSON() {
 			q.show(cmd, s.Pen(cmd), answer)
+			sayUnserved(cmd.Context(), cmd.OutOrStdout(), c, answer.Plans)
 		}
 		if q.dryRun || len(answer.Plans) == 0 {
 			return s.Print(cmd, answer, func() {})
@@ -280,7 +282,42 @@ func (q *request) show(cmd *cobra.Command, pen cli.Pen, answer Answer) {
 	}
 }
 
-const pastShown = 5 // plans of which nothing can be undone
+// sayUnserved names the undos that would wait for a worker, and what to start. Where that cannot be
+// asked it says nothing.
+func sayUnserved(ctx context.Context, out io.Writer, c *cli.Client, plans []Chosen) {
+	var question api.ServedQuery
+	asked := map[string]bool{}
+	for _, p := range plans {
+		for _, step := range p.Preview.Steps {
+			if step.Step != plan.StepSkip && step.Inverse != "" && !asked[step.Inverse] &&
+				len(question.Calls) < servedMax {
+				asked[step.Inverse] = true
+				question.Calls = append(question.Calls, api.ServedCall{Capability: step.Inverse, Undo: true})
+			}
+		}
+	}
+	if len(question.Calls) == 0 {
+		return
+	}
+	answer, err := cli.Ask(ctx, c, api.WorkerServed, question)
+	if err != nil {
+		return
+	}
+	for _, s := range cli.ForPeople(answer.Calls) {
+		if s.Served != api.ServedNo {
+			continue
+		}
+		fmt.Fprintf(out, "no worker serves %s now: what it undoes waits until one does\n", s.Capability)
+		if next := started.Next(s.Capability); next != "" {
+			fmt.Fprintln(out, "  next:", cli.Printable(next))
+		}
+	}
+}
+
+const (
+	servedMax = 1000 // capabilities of one question
+	pastShown = 5    // plans of which nothing can be undone
+)
 
 // errNo ends the command where the answer to its question is no.
 var errNo = cli.Fail(cli.ExitFailed, "", "nothing is undone")

@@ -37,14 +37,27 @@ func rolesText(elsewhere bool) string {
 	return strings.Join(names, ", ")
 }
 
-// prepare refuses a file that could not be written, before the server has changed anything.
-func (d *describing) prepare() error {
+// prepare refuses a file that could not be written, or that is not of the user before, before the
+// server has changed anything: there may be no other copy of a key.
+func (d *describing) prepare(u access.User) error {
 	if d.out == "" {
 		return nil
 	}
 	info, err := os.Stat(d.out)
 	if err == nil && !info.Mode().IsRegular() {
 		return cli.Fail(cli.ExitUsage, "--out with the name of a file", "%s is no file", d.out)
+	}
+	if err == nil && info.Size() > 0 {
+		text, _ := os.ReadFile(d.out)
+		c, err := access.ParseCredentials(text)
+		if err != nil || c.Name != u.Name || c.Tenant != u.Tenant {
+			of := "other things"
+			if err == nil {
+				of = fmt.Sprintf("the credentials of %s %s of tenant %s", c.Role, c.Name, tenantText(c.Tenant))
+			}
+			return cli.Fail(cli.ExitFailed, "--out with another file, or move this one away",
+				"%s has %s, maybe their only copy", d.out, of)
+		}
 	}
 	folder := filepath.Dir(d.out)
 	file, err := os.CreateTemp(folder, ".new-")

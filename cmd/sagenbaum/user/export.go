@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -73,6 +74,11 @@ func (e *exporting) run(cmd *cobra.Command, s *cli.Settings, p *place) error {
 	a, err := p.ask(cmd.Context(), s, api.UserLs, access.Request{})
 	if err != nil {
 		return err
+	}
+	for _, tenant := range e.with {
+		if !ledger.ValidToken(tenant) {
+			return cli.Fail(cli.ExitUsage, "--with: "+ledger.TokenWanted, "%.80q is no tenant", tenant)
+		}
 	}
 	users := slices.DeleteFunc(a.Users, func(u access.User) bool { return u.Role == access.Local })
 	tenants := access.TenantsOf(users, e.with)

@@ -212,7 +212,7 @@ authority and the tenant, too, and is all that a client needs: SAGENBAUM_CREDS=F
 			if err := refusedAs(u.Check(), u.Role); err != nil {
 				return err
 			}
-			if err := d.prepare(); err != nil {
+			if err := d.prepare(u); err != nil {
 				return err
 			}
 			a, err := p.ask(cmd.Context(), s, api.UserAdd, access.Request{User: u})
@@ -446,7 +446,7 @@ its connection at once.`,
 				return err
 			}
 			u.Expires = until
-			if err := d.prepare(); err != nil {
+			if err := d.prepare(u); err != nil {
 				return err
 			}
 			a, err := p.ask(cmd.Context(), s, api.UserRotate, access.Request{User: u})

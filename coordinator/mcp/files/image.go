@@ -118,6 +118,23 @@ func Same(a, b Image) bool {
 	return true
 }
 
+// Alike reports whether an undo that puts back the one image puts back the other: it is Same but
+// for the times of the folders around, and what is missing on the way is the same.
+func Alike(a, b Image) bool {
+	if len(a.Entries) != len(b.Entries) {
+		return false
+	}
+	around := Image{Entries: slices.Clone(b.Entries)}
+	for i := range around.Entries {
+		x, y := a.Entries[i], &around.Entries[i]
+		if x.Anchor != y.Anchor || x.Owner != y.Owner || !slices.Equal(x.Missing, y.Missing) {
+			return false
+		}
+		y.AnchorModified = x.AnchorModified
+	}
+	return Same(a, around)
+}
+
 // SettleFailed reports whether nothing is left of an effect that has failed, and gives the folders
 // around their times back: a server may have made a file there and removed it.
 func (f *Files) SettleFailed(before, after Image) (bool, error) {

@@ -3,10 +3,12 @@ package embedded_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -249,52 +251,117 @@ func BenchmarkAccount(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is an append of one client with every write synced: in the hub, as before there
-// were accounts, and through the account of its tenant.
-func BenchmarkAppend(b *testing.B) {
-	users := testenv.Users(b, access.User{Name: "a1", Role: access.Agent, Tenant: "t"})
-	server, err := embedded.Start(embedded.Config{Dir: b.TempDir(), Port: -1, Users: users.Directory})
+// ways are how one client appends to the ledger of tenant t, both over TCP: as a host in the hub, as
+// it was before there were accounts, and as an agent through the account of its tenant.
+type ways struct {
+	hub, agent       *nats.Conn
+	direct, imported *jetstream.Appender
+}
+
+// startWays starts a server that syncs every write.
+func startWays(t testing.TB) (w ways) {
+	t.Helper()
+	users := testenv.Users(t, access.User{Name: "a1", Role: access.Agent, Tenant: "t"})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	defer server.Close()
-	hub, err := nats.Connect(server.URL(), func(o *nats.Options) error {
-		if err := server.InProcess()(o); err != nil {
-			return err
+	t.Cleanup(server.Close)
+	dial := func(options ...nats.Option) *nats.Conn {
+		conn, err := nats.Connect(server.URL(), options...)
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(conn.Close)
+		return conn
+	}
+	w.hub = dial(func(o *nats.Options) error {
+		err := server.InProcess()(o)
 		o.InProcessServer = nil // over TCP, as the agent
-		return nil
+		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer hub.Close()
-	agent, err := nats.Connect(server.URL(), users.As("a1")...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer agent.Close()
-	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: hub, Tenant: "t",
+	w.agent = dial(users.As("a1")...)
+	if _, err = jetstream.Open(t.Context(), jetstream.Config{Conn: w.hub, Tenant: "t",
 		DurableServer: server.DurableID()}); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
+	if w.direct, err = jetstream.Attach(w.hub, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if w.imported, err = jetstream.Attach(w.agent, "t"); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func appendAs(t testing.TB, to *jetstream.Appender) {
+	t.Helper()
+	a := ledger.Append{Subject: "saga.t.agent.a1.p", ID: jetstream.NewID(), Data: make([]byte, 400)}
+	if _, err := to.Append(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAnAppendThroughAnAccountIsOneMessageEachWay, and what is stored of it is what is stored of
+// one in the hub, to the byte: the account adds no header to records.
+func TestAnAppendThroughAnAccountIsOneMessageEachWay(t *testing.T) {
+	w := startWays(t)
+	const each = 20
+	stored := func() uint64 {
+		t.Helper()
+		reply, err := w.hub.Request("$JS.API.STREAM.INFO."+jetstream.StreamName("t"), nil, testenv.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var info struct{ State struct{ Bytes uint64 } }
+		if err := json.Unmarshal(reply.Data, &info); err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Bytes
+	}
+	var sizes []uint64
 	for _, way := range []struct {
-		name string
 		conn *nats.Conn
-	}{{"hub", hub}, {"account", agent}} {
-		b.Run(way.name, func(b *testing.B) {
-			appender, err := jetstream.Attach(way.conn, "t")
-			if err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				a := ledger.Append{Subject: "saga.t.agent.a1.p", ID: jetstream.NewID(), Data: make([]byte, 400)}
-				if _, err := appender.Append(b.Context(), a); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		to   *jetstream.Appender
+	}{{w.hub, w.direct}, {w.agent, w.imported}} {
+		appendAs(t, way.to)
+		kept := stored()
+		before := way.conn.Stats()
+		for range each {
+			appendAs(t, way.to)
+		}
+		after := way.conn.Stats()
+		if sent, got := after.OutMsgs-before.OutMsgs, after.InMsgs-before.InMsgs; sent != each || got != each {
+			t.Errorf("%d messages and %d answers of %d appends", sent, got, each)
+		}
+		sizes = append(sizes, stored()-kept)
 	}
+	if sizes[0] != sizes[1] || sizes[0] < 400*each {
+		t.Errorf("%d appends are %d bytes in the hub, and %d through the account", each, sizes[0], sizes[1])
+	}
+}
+
+// BenchmarkAppend is an append of one client with every write synced, in turns in the hub and
+// through the account of the tenant. more-% is how much longer half of those through the account
+// take than half of those in the hub.
+func BenchmarkAppend(b *testing.B) {
+	w := startWays(b)
+	took := make([][]time.Duration, 2)
+	to := []*jetstream.Appender{w.direct, w.imported}
+	for first := 0; b.Loop(); first = 1 - first {
+		for _, way := range []int{first, 1 - first} {
+			began := time.Now()
+			appendAs(b, to[way])
+			took[way] = append(took[way], time.Since(began))
+		}
+	}
+	half := func(way int) float64 {
+		slices.Sort(took[way])
+		return float64(took[way][len(took[way])/2])
+	}
+	b.ReportMetric(half(0), "ns/hub")
+	b.ReportMetric(half(1), "ns/account")
+	b.ReportMetric(100*(half(1)/half(0)-1), "more-%")
 }
 
 // TestADamagedFileOfUsersIsLoggedOnce, and once again when it is damaged in another way; the users

@@ -73,9 +73,12 @@ func TestTheDoctorOfMCPFindsWhatIsWrongWithAConfiguration(t *testing.T) {
 		s.URL, state, files[0], files[1], dir, files[0], memory)
 	found := diagnosis(t, cli.ExitLook, "--server", s.URL, "--state", state, "--config", file)
 	want := []string{
-		"broken gateway warn", "broken ledger ok", "broken start FAIL", "broken state ok", "broken worker warn",
-		"far gateway warn", "files gateway ok", "files ledger ok", "files pack ok", "files start ok",
-		"files state ok", "files tools ok", "files worker warn", "memory gateway warn", "memory ledger ok",
+		"broken gateway warn", "broken host warn", "broken ledger ok", "broken start FAIL",
+		"broken state ok", "broken worker warn",
+		"far gateway warn", "files gateway ok", "files host ok", "files ledger ok", "files pack ok",
+		"files start ok",
+		"files state ok", "files tools ok", "files worker warn", "memory gateway warn",
+		"memory host ok", "memory ledger ok",
 		"memory pack ok", "memory start ok", "memory state ok", "memory tools ok", "memory worker warn"}
 	if got := states(found); !slices.Equal(got, want) {
 		t.Errorf("the doctor says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

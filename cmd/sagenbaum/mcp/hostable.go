@@ -1,0 +1,125 @@
+package mcp
+
+import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// hostable says why a host does not start the server of an entry: others may write a file that says
+// what it runs, or what it names is another thing in the folder of the host than in that of the
+// client.
+func (e *entry) hostable() error {
+	if e.problem != nil {
+		return e.problem
+	}
+	files, places := slices.Clone(e.sources), slices.Clone(e.config.Roots)
+	if own := e.gateway; own != nil {
+		files = append(files, own.packs...)
+		places = slices.Concat(places, own.packs, own.roots)
+		for _, place := range []string{own.state, own.file} {
+			if place != "" {
+				places = append(places, place)
+			}
+		}
+	}
+	if strings.ContainsAny(e.config.Command, `/\`) {
+		places = append(places, e.config.Command)
+	}
+	for _, arg := range e.config.Args {
+		for _, start := range []string{"./", "../"} {
+			if strings.HasPrefix(arg+"/", start) {
+				places = append(places, arg)
+			}
+		}
+	}
+	for _, place := range places {
+		if !filepath.IsAbs(place) {
+			return e.unfit("an absolute path", place+" is relative to the folder of the client")
+		}
+	}
+	if _, err := exec.LookPath(e.config.Command); err != nil {
+		return e.unfit("an absolute path, or a program on the PATH of the host", err.Error())
+	}
+	for _, file := range files {
+		if why, want := trusted(file); why != "" {
+			return e.unfit(want, why)
+		}
+	}
+	return nil
+}
+
+func (e *entry) unfit(want, why string) error {
+	return cli.Fail(cli.ExitUsage, want, "mcpServers.%s: %s", e.name, why)
+}
+
+// trusted says why others than root and the user of this process decide what is in a file, and what
+// to do about it; empty: they do not.
+func trusted(file string) (why, want string) {
+	resolved, err := filepath.EvalSymlinks(file)
+	if err == nil {
+		resolved, err = filepath.Abs(resolved)
+	}
+	if err == nil {
+		file, err = filepath.Abs(file)
+	}
+	if err != nil {
+		return err.Error(), "a file that is there"
+	}
+	for _, path := range []string{resolved, file} {
+		for at := path; ; at = filepath.Dir(at) {
+			info, err := os.Stat(at)
+			switch {
+			case err != nil:
+				return err.Error(), "a file that is there"
+			case foreign(info):
+				return "another user owns " + at + ", and so decides what is run", "a file of this user's"
+			case info.Mode().Perm()&0o022 != 0 && (at == path || info.Mode()&os.ModeSticky == 0) &&
+				os.PathSeparator == '/':
+				return "others may write " + at + ", and so decide what is run", "chmod go-w " + at
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+	}
+	return "", ""
+}
+
+// settings are those of the gateway of a configuration: its flags, else the environment that its
+// client gives it, else what is given here.
+func (e *entry) settings(given *pflag.FlagSet) (*cli.Settings, error) {
+	root, sub := &cobra.Command{Use: "sagenbaum"}, &cobra.Command{Use: "mcp"}
+	root.AddCommand(sub)
+	settings := &cli.Settings{}
+	settings.Flags(root)
+	var failed error
+	set := func(f *pflag.Flag) {
+		// A set that was parsed as a part of another one does not know which it has.
+		if own := root.PersistentFlags().Lookup(f.Name); own != nil && f.Changed {
+			failed = cmp.Or(failed, root.PersistentFlags().Set(f.Name, f.Value.String()))
+		}
+	}
+	given.VisitAll(set)
+	if e.gateway != nil {
+		root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+			name := "SAGENBAUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+			if value := e.env[name]; value != "" {
+				failed = cmp.Or(failed, root.PersistentFlags().Set(f.Name, value))
+			}
+		})
+		e.globals.VisitAll(set)
+	}
+	if failed == nil {
+		failed = settings.Recall(sub)
+	}
+	return settings, failed
+}

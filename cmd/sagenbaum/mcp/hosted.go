@@ -1,0 +1,255 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+
+	"github.com/sagenbaum/sagenbaum/connect"
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
+)
+
+// hosted is a server of a client's configuration whose undos a host serves in its own process, as
+// `sagenbaum mcp worker` does in one of its own.
+type hosted struct {
+	entry   entry
+	file    string
+	gateway *cli.Settings // how its gateway reaches the ledger
+	undo    string        // capability
+}
+
+// Host returns what serves the undos of the servers in files of clients, each in the tenant that
+// its gateway records in, until its context ends; then it finishes those under way. What cannot be
+// served is in the log, and keeps neither the host nor the others from working. A server at a URL
+// has no gateway here, and is left out.
+func Host(files []string) serve.UndosRun {
+	return func(ctx context.Context, conn func(tenant string) (*nats.Conn, error), log *slog.Logger) {
+		var all sync.WaitGroup
+		for _, h := range hostedIn(files, log) {
+			all.Go(func() { h.run(ctx, conn, log) }) // ends with ctx
+		}
+		all.Wait()
+	}
+}
+
+// hostedIn reads the files.
+func hostedIn(files []string, log *slog.Logger) (list []hosted) {
+	bad := func(file, server string, err error) {
+		var f *cli.Failure
+		next := ""
+		if errors.As(err, &f) {
+			next = f.Hint
+		}
+		log.Error("the undos of an MCP server are not served", "file", file, "server", server,
+			"cause", err, "next", next)
+	}
+	for _, file := range files {
+		o := &options{file: file}
+		entries, err := o.read(nil)
+		if err != nil {
+			bad(file, "", err)
+			continue
+		}
+		for _, e := range entries {
+			if e.url != "" && e.gateway == nil {
+				continue
+			}
+			h := hosted{entry: e, file: file}
+			if err := h.plan(o); err != nil {
+				bad(file, e.name, err)
+			} else {
+				list = append(list, h)
+			}
+		}
+	}
+	list = distinct(list, bad)
+	if over := list[min(len(list), mcp.ServersMax):]; len(over) > 0 {
+		for _, h := range over {
+			bad(h.file, h.entry.name, cli.Fail(cli.ExitUsage,
+				"sagenbaum mcp worker --config FILE beside it", "--mcp serves %d servers at most",
+				mcp.ServersMax))
+		}
+		list = list[:mcp.ServersMax]
+	}
+	return list
+}
+
+// plan finds out what a host needs to know of a server, without starting it.
+func (h *hosted) plan(o *options) (err error) {
+	if err := h.entry.hostable(); err != nil {
+		return err
+	}
+	if err := o.complete(&h.entry); err != nil {
+		return err
+	}
+	if h.gateway, err = h.entry.settings(new(pflag.FlagSet)); err != nil {
+		return err
+	}
+	if !ledger.ValidToken(h.gateway.Tenant) {
+		return cli.Fail(cli.ExitUsage, "a tenant of "+ledger.TokenWanted,
+			"mcpServers.%s: %.80q is no tenant", h.entry.name, h.gateway.Tenant)
+	}
+	server, err := mcp.NewServer(h.entry.config)
+	if err != nil {
+		return err
+	}
+	h.undo = server.Undo()
+	server.Close()
+	return nil
+}
+
+// distinct leaves out what is there twice. Of servers that are not the same and whose undos have
+// one name it leaves out all: an undo could reach the wrong one.
+func distinct(list []hosted, bad func(file, server string, err error)) (kept []hosted) {
+	for i, h := range list {
+		twice := false
+		var other *hosted
+		for j := range list {
+			same := list[j].undo == h.undo && list[j].gateway.Tenant == h.gateway.Tenant
+			switch {
+			case i == j || !same:
+			case !reflect.DeepEqual(list[j].entry.config, h.entry.config):
+				other = &list[j]
+			case j < i:
+				twice = true
+			}
+		}
+		switch {
+		case other != nil:
+			bad(h.file, h.entry.name, cli.Fail(cli.ExitUsage,
+				"--instance NAME, another one for each, at its gateway",
+				"mcpServers.%s: what undoes its effects is %s, as for mcpServers.%s of %s, which is "+
+					"another server: an undo could reach the wrong one", h.entry.name, h.undo,
+				other.entry.name, other.file))
+		case !twice:
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+// run serves the undos of one server until ctx ends. One that cannot be served now is tried again.
+func (h hosted) run(ctx context.Context, conn func(tenant string) (*nats.Conn, error),
+	log *slog.Logger) {
+	said := ""
+	for wait := hostedPause; ; wait = min(2*wait, hostedPauseMax) {
+		served, err := h.serve(ctx, conn, log)
+		if ctx.Err() != nil {
+			return
+		}
+		if served {
+			wait, said = hostedPause, ""
+		}
+		if why := fmt.Sprint(err); why != said {
+			said = why
+			log.Error("the undos of an MCP server are not served; trying again", "file", h.file,
+				"server", h.entry.name, "tenant", h.gateway.Tenant, "cause", err)
+		}
+		if !cli.Pause(ctx, wait) {
+			return
+		}
+	}
+}
+
+// How long what could not be served is left alone, and a server goes on that no undo needs.
+const (
+	hostedPause    = time.Second
+	hostedPauseMax = time.Minute
+	hostedIdle     = time.Minute
+	hostedEnd      = 10 * time.Second // for what is under way at the end
+)
+
+// serve serves the undos of one server until ctx ends or its connection is lost, and reports
+// whether it has begun to.
+func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Conn, error),
+	log *slog.Logger) (served bool, err error) {
+	tenant := h.gateway.Tenant
+	conn, err := connect(tenant)
+	if err != nil {
+		return false, fmt.Errorf("cannot connect: %w", err)
+	}
+	defer conn.Close()
+	if err := h.isHere(conn); err != nil {
+		return false, err
+	}
+	config := h.entry.config
+	config.Logger, config.Errors = log, &said{log: log.With("server", config.Name)}
+	server, err := mcp.NewServer(config)
+	if err != nil {
+		return false, err
+	}
+	defer server.Close()
+	w, err := mcp.NewWorker(ctx, mcp.WorkerConfig{Conn: conn, Tenant: tenant, Name: "mcp-host",
+		Servers: []*mcp.Server{server}, Logger: log, Idle: hostedIdle})
+	if err != nil {
+		return false, err
+	}
+	log.Info("serving the undos of an MCP server", "server", server.Name(), "tenant", tenant,
+		"capability", server.Undo())
+	select {
+	case <-ctx.Done():
+	case <-w.Lost():
+		err = w.Err()
+	}
+	// What is not finished by then is asked for again, under the same key.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostedEnd)
+	defer cancel()
+	return true, errors.Join(err, w.Close(end))
+}
+
+// isHere refuses a gateway that records at another server than this host's, where it names one.
+func (h hosted) isHere(own *nats.Conn) error {
+	if h.gateway.Server == connect.ServerDefault {
+		return nil
+	}
+	options, err := h.gateway.Credentials(h.gateway.Tenant)
+	if err != nil {
+		return err
+	}
+	conn, err := h.gateway.Dial(append(options, nats.Name("sagenbaum mcp host"),
+		nats.Timeout(h.gateway.Timeout))...)
+	if err != nil {
+		return fmt.Errorf("cannot tell whether its gateway records here: %s: %w",
+			cli.Shown(h.gateway.Server), err)
+	}
+	defer conn.Close()
+	if conn.ConnectedServerId() == own.ConnectedServerId() {
+		return nil
+	}
+	return fmt.Errorf("its gateway records at %s, which is another server: run sagenbaum mcp worker "+
+		"--config %s --server %s", cli.Shown(h.gateway.Server), h.file, cli.Shown(h.gateway.Server))
+}
+
+// said puts what a server writes to stderr in the log, by lines.
+type said struct {
+	log  *slog.Logger
+	line []byte
+}
+
+// saidMax is how much of a line is kept.
+const saidMax = 4 << 10
+
+// Write takes a part of it. It is called by one goroutine.
+func (s *said) Write(text []byte) (int, error) {
+	for _, b := range text {
+		switch {
+		case b != '\n' && len(s.line) < saidMax:
+			s.line = append(s.line, b)
+		case b == '\n':
+			s.log.Info("an MCP server says", "text", string(s.line))
+			s.line = s.line[:0]
+		}
+	}
+	return len(text), nil
+}

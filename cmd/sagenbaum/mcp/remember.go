@@ -1,0 +1,91 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
+)
+
+// workerLine is the command line of the worker that undoes what this gateway does.
+func (o *options) workerLine(args []string) []string {
+	line := []string{"sagenbaum", "mcp", "worker"}
+	give := func(flag string, values ...string) {
+		for _, value := range values {
+			if value != "" {
+				line = append(line, flag, value)
+			}
+		}
+	}
+	give("--config", absolute(o.file))
+	give("--server-name", o.server)
+	give("--instance", o.instance)
+	for _, root := range o.roots {
+		give("--root", absolute(root))
+	}
+	for _, pack := range o.packs {
+		give("--pack", absolute(pack))
+	}
+	give("--state", absolute(o.state))
+	if len(args) > 0 {
+		line = append(append(line, "--"), args...)
+	}
+	return line
+}
+
+// absolute is a path from anywhere; empty: none is given.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil && path != "" {
+		return full
+	}
+	return path
+}
+
+// remember keeps how this gateway was started, for those who find that its undos are not served.
+func (o *options) remember(servers []*mcp.Server, args []string, log *slog.Logger) {
+	folder, err := os.Getwd()
+	if err != nil {
+		folder = "."
+	}
+	for _, server := range servers {
+		err := started.Remember(server.State(), started.Gateway{Undo: server.Undo(), Folder: folder,
+			Worker: o.workerLine(args), Files: server.Pack().Files}, mcp.KeptFor,
+			time.Now())
+		if err != nil {
+			log.Warn("how this gateway was started is not kept", "server", server.Name(), "error", err)
+		}
+	}
+}
+
+// sayUnserved warns of undos that wait because a gateway of this user has ended, maybe of another
+// server than this one's. Who may not ask, or gets no answer, says nothing.
+func sayUnserved(ctx context.Context, s *cli.Settings, servers []*mcp.Server, log *slog.Logger) {
+	var answer api.WorkersAnswer
+	err := s.With(func(c *cli.Client) (err error) {
+		answer, err = c.Workers(ctx)
+		return err
+	})
+	if err != nil {
+		log.Debug("cannot ask which undos wait", "error", err)
+		return
+	}
+	lines := map[string]string{}
+	for _, server := range servers {
+		for _, g := range started.List(server.State()) {
+			lines[g.Undo] = g.Line()
+		}
+	}
+	for _, w := range answer.Workers {
+		if line := lines[w.Capability]; line != "" && w.Due > 0 && w.Served == api.ServedNo {
+			log.Warn("undos wait, and nothing serves them", "capability", w.Capability, "undos", w.Due,
+				"plan", w.Plan, "next", line)
+		}
+	}
+}

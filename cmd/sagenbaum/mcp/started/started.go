@@ -1,0 +1,158 @@
+// Package started remembers how gateways of MCP servers were started on this machine, so that
+// whoever finds an undo that nothing serves is told what to start.
+//
+// In the folder of images there is one file for each server, with the command line of the worker
+// that undoes what its gateway does, and without any environment.
+package started
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// Gateway is how the gateway of one server was started.
+type Gateway struct {
+	Undo   string   `json:"undo"`   // capability that undoes what it does
+	Folder string   `json:"folder"` // in which it was started
+	Worker []string `json:"worker"` // command line of the worker for it
+	Files  bool     `json:"files"`  // it undoes files, for which no environment matters
+}
+
+const (
+	prefix  = "mcp." // of the capabilities
+	suffix  = ".gateway.json"
+	sizeMax = 64 << 10 // bytes of a file
+)
+
+// Dir is the folder of images, trash and locks: the one given, or the user's.
+func Dir(given string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sagenbaum", "mcp"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", cli.Fail(cli.ExitFailed, "--state DIR", "there is no folder for images: %v", err)
+	}
+	return filepath.Join(home, ".local", "state", "sagenbaum", "mcp"), nil
+}
+
+// Remember writes how a gateway was started, and forgets those that were not started again for as
+// long as kept says. Errors: those of the file system.
+func Remember(state string, g Gateway, kept time.Duration, now time.Time) error {
+	raw, err := json.Marshal(g)
+	if err != nil {
+		return fmt.Errorf("cannot remember a gateway: %w", err)
+	}
+	draft, err := os.CreateTemp(state, "gateway-")
+	if err != nil {
+		return fmt.Errorf("cannot remember a gateway: %w", err)
+	}
+	_, err = draft.Write(raw)
+	err = errors.Join(err, draft.Close())
+	if err == nil {
+		err = os.Rename(draft.Name(), filepath.Join(state, g.Undo+suffix))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remember a gateway: %w",
+			errors.Join(err, os.Remove(draft.Name())))
+	}
+	for _, file := range files(state) {
+		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > kept {
+			_ = os.Remove(file) // it is one line of advice, that is only old
+		}
+	}
+	return nil
+}
+
+func files(state string) []string {
+	entries, err := os.ReadDir(state)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), suffix) {
+			list = append(list, filepath.Join(state, e.Name()))
+		}
+	}
+	return list
+}
+
+// List are the gateways that a folder remembers. What cannot be read is left out.
+func List(state string) (list []Gateway) {
+	for _, file := range files(state) {
+		if g, ok := read(file); ok {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+func read(file string) (g Gateway, ok bool) {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() > sizeMax {
+		return g, false
+	}
+	raw, err := os.ReadFile(file)
+	return g, err == nil && json.Unmarshal(raw, &g) == nil && len(g.Worker) > 0
+}
+
+// Next says what to start where nothing serves a capability; empty: it undoes no MCP server.
+func Next(capability string) string {
+	if !strings.HasPrefix(capability, prefix) {
+		return ""
+	}
+	if state, err := Dir(""); err == nil {
+		if g, ok := read(filepath.Join(state, capability+suffix)); ok && g.Undo == capability {
+			return g.Line()
+		}
+	}
+	return "sagenbaum serve --mcp FILE with the configuration of its MCP client, or sagenbaum mcp " +
+		"worker -- COMMAND with its server, on the machine and as the user of its gateway"
+}
+
+// Line is the command line of the worker, as a person types it.
+func (g Gateway) Line() string {
+	line := CommandLine(g.Worker[0], g.Worker[1:])
+	elsewhere := slices.ContainsFunc(g.Worker[1:], func(arg string) bool {
+		if arg == "" || filepath.IsAbs(arg) {
+			return false
+		}
+		_, err := os.Stat(filepath.Join(g.Folder, arg))
+		return err == nil
+	})
+	if elsewhere {
+		line = CommandLine("cd", []string{g.Folder}) + " && " + line
+	}
+	if !g.Files {
+		line += " # with the env of its client's configuration"
+	}
+	return line
+}
+
+// CommandLine is a command as a person types it.
+func CommandLine(command string, args []string) string {
+	line := command
+	for _, arg := range args {
+		if plain.MatchString(arg) {
+			line += " " + arg
+		} else {
+			line += fmt.Sprintf(" %q", arg)
+		}
+	}
+	return line
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

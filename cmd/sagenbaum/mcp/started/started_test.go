@@ -1,0 +1,92 @@
+package started
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const kept = 24 * time.Hour
+
+func remember(t *testing.T, state string, now time.Time, all ...Gateway) {
+	t.Helper()
+	for _, g := range all {
+		if err := Remember(state, g, kept, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where nothing serves an undo, what was remembered of its gateway says what to start.
+func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	state, err := Dir("")
+	if err != nil || state != filepath.Join(home, "sagenbaum", "mcp") {
+		t.Fatalf("the folder is %s, %v", state, err)
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "serve.js"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	worker := []string{"sagenbaum", "mcp", "worker", "--"}
+	remember(t, state, time.Now(),
+		Gateway{Undo: "mcp.files-1", Folder: folder, Files: true, Worker: append(worker, "node", "/x.js", "/my files")},
+		Gateway{Undo: "mcp.notes-1", Folder: folder, Worker: append(worker, "node", "serve.js")},
+		Gateway{Undo: "mcp.empty-1", Folder: folder})
+	if err := os.WriteFile(filepath.Join(state, "mcp.bad-1"+suffix), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for capability, want := range map[string]string{
+		"mcp.files-1": `sagenbaum mcp worker -- node /x.js "/my files"`,
+		"mcp.notes-1": "cd " + folder + " && sagenbaum mcp worker -- node serve.js # with the env of its " +
+			"client's configuration",
+		"room.free": "",
+	} {
+		if got := Next(capability); got != want {
+			t.Errorf("%s: %s, want %s", capability, got, want)
+		}
+	}
+	for _, capability := range []string{"mcp.other-1", "mcp.empty-1", "mcp.bad-1"} {
+		if got := Next(capability); !strings.HasPrefix(got, "sagenbaum serve --mcp FILE ") {
+			t.Errorf("%s: %s", capability, got)
+		}
+	}
+	info, err := os.Stat(filepath.Join(state, "mcp.files-1"+suffix))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read how it was started: %v %v", info, err)
+	}
+}
+
+// A gateway that was started again counts as it is now, and one of long ago is forgotten.
+func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
+	t.Parallel()
+	state, now := t.TempDir(), time.Now()
+	old := Gateway{Undo: "mcp.old-1", Worker: []string{"old"}}
+	again := Gateway{Undo: "mcp.again-1", Worker: []string{"again"}}
+	remember(t, state, now, old, Gateway{Undo: again.Undo, Worker: []string{"before"}}, again)
+	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, old}) {
+		t.Errorf("it remembers %v", got)
+	}
+	long := now.Add(-kept - time.Hour)
+	if err := os.Chtimes(filepath.Join(state, old.Undo+suffix), long, long); err != nil {
+		t.Fatal(err)
+	}
+	remember(t, state, now, again)
+	if got := List(state); !reflect.DeepEqual(got, []Gateway{again}) {
+		t.Errorf("it remembers %v", got)
+	}
+	left, err := os.ReadDir(state)
+	if err != nil || len(left) != 1 {
+		t.Errorf("left: %v %v", left, err)
+	}
+	if err := Remember(filepath.Join(state, "none"), again, kept, now); err == nil {
+		t.Error("it remembers in no folder")
+	}
+}

@@ -1,0 +1,53 @@
+package audit_test
+
+import (
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// partForgeries are about what undoes a part of a committed plan.
+var partForgeries = []forgery{
+	{"what the undo of a part leaves out is undone when its forward completes", "I6", func(s *scribe) {
+		s.rules = ledger.LeftOutSince - 1
+		s.begin(2)
+		term := len(s.log) - 1
+		open := opened(0)
+		open.GetPlanOpened().DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT
+		s.agent(open)
+		s.agent(append(pair("a", inWindow), completed("a"))...)
+		s.agent(append(pair("b", inWindow, func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) {
+			f.Branch = true
+		}), inDoubt("b"))...)
+		s.agent(planCommitted())
+		s.decide()
+		s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+			CompensationRequested: &pb.CompensationRequested{FromAction: "a", Reason: "wrong", Actor: "ops"}}})
+		s.decide()
+		s.agent(completed("b"))
+		s.decide()
+		s.claims(term, ledger.LeftOutSince)
+	}, false},
+}
+
+// inWindow has an action undone within an hour.
+func inWindow(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	c.ValidForNs = int64(time.Hour)
+}
+
+// claims has the holder of a term say that it follows other rules than it did.
+func (s *scribe) claims(term int, rules uint32) {
+	s.t.Helper()
+	entries, err := ledger.Decode("t", s.log[term])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := entries[0].Record
+	r.GetTermStarted().FoldVersion = rules
+	data, err := ledger.EncodeCommit([]*pb.Record{r})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.log[term].Data = data
+}
