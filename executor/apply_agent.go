@@ -162,6 +162,9 @@ func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) R
 	if !takesActions(p.row) {
 		return s.lateForward(p)
 	}
+	if f.Deliver != nil {
+		return refused("forward_registered.deliver: this version takes no staged acts")
+	}
 	before, missing := p.predecessors(f)
 	if missing != "" {
 		return refused("after: action %s is not registered in plan %s", missing, p.id)

@@ -36,6 +36,18 @@ var clauseCases = []struct {
 	}},
 	{"I17.expressions", registers, func(s *scene) { s.pair.GetCompensationRegistered().Done = "1" }},
 	{"I17.expressions", pairs, func(s *scene) { s.record.GetCompensationRegistered().Done = "1" }},
+	{"I17.range", registers, func(s *scene) {
+		s.l.book.rules = ledger.NumbersSince
+		s.record.GetForwardRegistered().Deliver = &pb.CompensationRegistered{DedupeNs: 30_000}
+	}},
+	{"I17.delivery", registers, func(s *scene) {
+		s.record.GetForwardRegistered().Deliver = &pb.CompensationRegistered{Done: "1"}
+	}},
+	{"I17.delivery", pairs, func(s *scene) {
+		s.pair = &pb.Record{Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+			Deliver: &pb.CompensationRegistered{
+				Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}}}}}
+	}},
 	{"I17.effectless", registers, func(s *scene) { s.record.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS }},
 	{"I17.late", registers, func(s *scene) { s.record.GetForwardRegistered().Late = pb.Late_LATE_REFUSED }},
 	{"I26.begins", begins, func(s *scene) { s.record.Term = 1 }},

@@ -3,8 +3,12 @@ package audit
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/triggers"
+
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
+
+// What is sent otherwise than an undo in its turn.
 
 // Dispatches that are recorded ahead of their turn. Such a record names the dispatch that it
 // goes behind, of the one action that has to be undone first. It counts as an attempt from the
@@ -168,4 +172,22 @@ func codeAhead(c *coder, a *ahead) {
 	record(c, &a.at)
 	number(c, &a.of)
 	number(c, &a.epochNs)
+}
+
+// Staged acts. What cannot be undone may be delivered when its root has committed, and not before.
+
+// wrongDelivery says what is wrong with the first expression of a delivery that cannot be
+// evaluated, or reads what the delivery itself leaves.
+func wrongDelivery(programs *triggers.Cache, d *pb.CompensationRegistered) string {
+	list := expressionsOf(d)
+	if why := wrong(programs, list); why != "" {
+		return why
+	}
+	for _, e := range list {
+		x, err := programs.Reader(e.text)
+		if err == nil && (x.Reads("output") || x.Reads("before")) {
+			return e.field + ": reads what is not there before it"
+		}
+	}
+	return ""
 }
