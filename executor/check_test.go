@@ -585,6 +585,10 @@ func (c *OrderCheck) compensated(s *State, p *plan) error {
 				return fmt.Errorf("compensated, and its child plan %s is not (I22)", a.fixed.Child)
 			}
 		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:
+		case a.fixed.Forward.GetDeliver() != nil:
+			if done > 0 {
+				return fmt.Errorf("%s is staged, and was undone (I22)", a.fixed.Id)
+			}
 		case late && a.row.Duties == 0:
 			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
 		case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT &&

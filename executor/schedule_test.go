@@ -23,6 +23,7 @@ import (
 //	open  open:2  open@5s         open the plan; at most 2 undos in flight; a deadline
 //	a  a<b,c  a<                  pair a after the one before; after b and c; after none
 //	a:irr  :eff  :askme  :probe   irreversible, effectless, on_in_doubt quarantine or probe
+//	:staged                       delivered when its plan is committed, and not by its agent
 //	:verify  :pivot  :approve     a check after the undo; a pivot; the owner's word first
 //	:review                       its forward waits for a verdict
 //	:lateask  :dedupe             on_late quarantine; a provider that forgets keys after 10 s, with a probe
@@ -349,6 +350,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	switch name {
 	case "irr":
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
+	case "staged":
+		staged()(f, c)
 	case "sealed":
 		c.Sealed = true
 	case "own", "own*", "held", "held*", "timer":

@@ -207,3 +207,44 @@ func (d *decider) ahead(p *plan, a *action) {
 		a = b
 	}
 }
+
+// What is staged. Its agent has no part in it: it is delivered once its root has committed. Before
+// that nothing is called, and nothing is in doubt.
+
+// staged reports whether an action is, of a plan or of what delivers it.
+func staged(a *action) bool { return a.fixed.Forward.GetDeliver() != nil }
+
+// awaits reports whether an action is staged, and is not known to have been delivered.
+func awaits(a *action) bool {
+	return staged(a) && a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED
+}
+
+// latest are the actions that the next one comes after by default: the one registered
+// last, and the duties that have come since, which stand beside others. What is staged is passed
+// over, but by what is staged, too: that comes after the last of both.
+func (p *plan) latest(last bool) (before []uint32) {
+	found := false
+	for n := p.row.Actions; n > 0; n-- {
+		switch a := p.action(n); {
+		case staged(a) && !last, found && !staged(a):
+		case staged(a):
+			return insert(before, n)
+		default:
+			before = insert(before, n)
+			found = a.fixed.DutyOf == 0
+		}
+		if found && !last {
+			break
+		}
+	}
+	return before
+}
+
+// standingOf is the condition of a lease that every plan or verdict has, or "". A verdict drops
+// what is staged at once: its plan could be committed meanwhile.
+func standingOf(a *action, name string) string {
+	if name == leaseVerdict && staged(a) {
+		return `verdict.outcome in ["block", "redirect"]`
+	}
+	return standing(name)
+}

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -64,5 +65,104 @@ func TestADeliveryReadsOnlyWhatIsThereBeforeIt(t *testing.T) {
 				t.Errorf("record %d: %+v, want %s", i, r, want)
 			}
 		}
+	}
+}
+
+// TestWhatIsStagedIsDroppedWithItsPlan: whatever asks for the unwind, nothing is sent, asked or in
+// doubt, and no one waits.
+func TestWhatIsStagedIsDroppedWithItsPlan(t *testing.T) {
+	const dropped = "compensated: a=compensated m=skipped [a]"
+	playAll(t, []scheduled{
+		{"fail", "open a a+ m:staged fail turn", dropped},
+		{"cancel", "open a a+ m:staged cancel turn", dropped},
+		{"an operator", "open a a+ m:staged stop turn", dropped},
+		{"the deadline", "open@5s a a+ m:staged @6s", dropped},
+		{"a condition on it that undoes the plan", "open a a+ m:own*+staged fact:m=1 turn", dropped},
+		{"before the others", "open m:staged a a+ fail turn", "compensated: m=skipped a=compensated [a]"},
+		{"nothing but that", "open m:staged n:staged fail turn", "failed: m=skipped n=skipped []"},
+		{"registered when it unwinds", "open a a+ fail m:staged turn", dropped},
+		{"and when it has", "open a a+ fail turn m:staged turn", dropped},
+		{"with what is in doubt", "open a a? m:staged fail turn", dropped},
+		{"in a child", "open a a+ q/open^ q/m:staged q/commit fail turn",
+			"compensated: a=compensated plan:q=skipped [a]"},
+		{"in a child that is open", "open a a+ q/open^ q/m:staged fail turn",
+			"compensated: a=compensated plan:q=skipped [a]"},
+	})
+}
+
+// TestAPartOfAPlanDropsWhatIsStagedInIt, and nothing else: the plan is open again without it.
+func TestAPartOfAPlanDropsWhatIsStagedInIt(t *testing.T) {
+	playAll(t, []scheduled{
+		{"from before it", "open a a+ m:staged undo:!a turn b b+", "open: a=compensated m=skipped b=held [a]"},
+		{"from after it", "open m:staged a a+ undo:!a turn", "open: m=held a=compensated [a]"},
+		{"from it on", "open a a+ m:staged b b+ n:staged undo:!m turn",
+			"open: a=held m=skipped b=held n=skipped []"},
+		{"beside it", "open a a+ m:staged b< b+ undo:!b turn", "open: a=held m=held b=compensated [b]"},
+		{"a savepoint before it", "open a a+ save:s m:staged back:s turn", "open: a=held m=skipped []"},
+		{"a savepoint after it", "open m:staged save:s a a+ back:s turn", "open: m=held a=compensated [a]"},
+		{"a condition", "open a a+ m:own+staged fact:m=1 turn", "open: a=held m=skipped []"},
+		{"a block", "open a a+ m:staged judge:m=block turn", "open: a=held m=skipped []"},
+		{"a block of the plan", "open a a+ m:staged judge:m=block* turn",
+			"compensated: a=compensated m=skipped [a]"},
+		{"a block before the commit", "open m:staged judge:m=block !commit turn !commit commit:1",
+			"committed: m=skipped []"},
+		{"a block that was taken back", "open m:staged judge:m=block judge:m=allow turn", "open: m=skipped []"},
+		{"registered again", "open m:staged undo:!m turn !m n:staged", "open: m=skipped n=held []"},
+	})
+}
+
+// TestWhatIsStagedComesLast: nothing else comes after it, and it is nothing that a commit waits for.
+func TestWhatIsStagedComesLast(t *testing.T) {
+	playAll(t, []scheduled{
+		{"after one that is", "open m:staged !a<m q/open^m a a+ n<m:staged turn",
+			"open: m=held a=held n=held []"},
+		{"its agent has no word", "open m:staged !m- turn", "open: m=held []"},
+		{"nor an operator", "open m:staged !effect:m=x turn", "open: m=held []"},
+		{"no review", "open !m:review+staged", "open:  []"},
+	})
+	s := newSchedule(t)
+	s.play("open a a+ m:staged b b+ n:staged x<:staged c c+")
+	for action, want := range map[string]string{"a": "", "m": "a", "b": "a", "n": "m b", "x": "", "c": "b"} {
+		var before []string
+		for _, n := range s.actionOf("p", action).Fixed.Before {
+			before = append(before, s.planOf("p").Action(n).Fixed.Id)
+		}
+		if got := strings.Join(before, " "); got != want {
+			t.Errorf("%s comes after %q, want %q", action, got, want)
+		}
+	}
+	s.play("commit turn")
+	if got := s.show("p"); got.State != ledger.StateCommitted || len(s.undone) != 0 {
+		t.Errorf("%s: sent %q", got.State, s.undone)
+	}
+}
+
+// TestAStagedPairThatIsRefusedClaimsNothing: no one calls anything for it. That its agent says it
+// happened is another thing.
+func TestAStagedPairThatIsRefusedClaimsNothing(t *testing.T) {
+	for _, c := range []struct {
+		what, words, orphans string
+	}{
+		{"after the commit", "open commit !m:staged", ""},
+		{"that is another one", "open m:staged !m:settle=5s+own+staged", ""},
+		{"for a plan that is a part of none", "open a a+ !m<b:staged", ""},
+		{"one that is not staged", "open m:staged !m", "m"},
+		{"what was claimed of that name before", "open !m<b m:staged", "m"},
+		{"what was claimed, and is registered", "open !m<b m", ""},
+		{"whose agent says that it happened", "open m:staged !m+", "m"},
+		{"whose agent says that it may have", "open m:staged !m?", "m"},
+		{"whose agent says that it has not", "open m:staged !m-", ""},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		var orphans []string
+		for _, name := range s.show("p").Orphans {
+			name, _, _ = strings.Cut(name, "@")
+			orphans = append(orphans, name)
+		}
+		if got := strings.Join(orphans, " "); got != c.orphans {
+			t.Errorf("%s: claimed is %q, want %q", c.what, got, c.orphans)
+		}
+		s.wantRefolded()
 	}
 }

@@ -64,19 +64,6 @@ func (p *plan) addAction(a *action) *action {
 	return a
 }
 
-// newest are the actions that the next one comes after by default: the one registered
-// last, and the duties that have come since.
-func (p *plan) newest() (before []uint32) {
-	for i := len(p.actions) - 1; i >= 0; i-- {
-		before = append(before, p.actions[i].n)
-		if p.actions[i].dutyOf == 0 {
-			break
-		}
-	}
-	slices.Sort(before)
-	return before
-}
-
 func (b *book) page(p *plan, a *action, kind string, at *pb.Address) {
 	b.pages[page{p.id, numberOf(a), kind}] = at
 }
@@ -142,7 +129,7 @@ func noteVerdict(b *book, c *claim) {
 		return
 	}
 	if findLease(a.leases, leaseVerdict) == nil {
-		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now},
+		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now, ofStaged: a.isStaged()},
 			&lease{name: leaseUnheard, armedNs: b.now})
 	}
 	for _, name := range []string{leaseVerdict, leaseUnheard} {
@@ -277,7 +264,7 @@ func noteForward(b *book, c *claim) {
 	r, p, f := c.Record, c.p, c.Record.GetForwardRegistered()
 	var before []uint32
 	if !f.Branch {
-		before = p.newest()
+		before = p.newest(f.Deliver != nil)
 	}
 	for _, id := range f.After {
 		before = append(before, p.numberNamed(id))

@@ -214,18 +214,19 @@ type action struct {
 }
 
 type lease struct {
-	name    string
-	text    string // its condition; empty: a standing one
-	single  bool   // it undoes its action and what came after it; else the plan
-	exact   bool   // it reads numbers by value, as the holder under which it was taken out
-	after   bool   // it asks to be held after the commit
-	untilNs int64  // it is, until then; 0: it is not
-	trueNs  int64  // when it turned true since; 0: it has not
-	armedNs int64
-	fired   bool
-	cascade string // "", cut, resumed, given up
-	joined  bool   // looked at since it was armed: a shared one is asked for its facts only
-	watched []string
+	name     string
+	text     string // its condition; empty: a standing one
+	single   bool   // it undoes its action and what came after it; else the plan
+	exact    bool   // it reads numbers by value, as the holder under which it was taken out
+	after    bool   // it asks to be held after the commit
+	untilNs  int64  // it is, until then; 0: it is not
+	trueNs   int64  // when it turned true since; 0: it has not
+	armedNs  int64
+	fired    bool
+	ofStaged bool   // it is on a staged act, and a verdict turns it at once
+	cascade  string // "", cut, resumed, given up
+	joined   bool   // looked at since it was armed: a shared one is asked for its facts only
+	watched  []string
 }
 
 // turn is the moment a lease turned true.
@@ -365,10 +366,11 @@ func (a *action) isOut() bool { return a.undo == dispatched || a.undo == waiting
 
 // mayHaveCrossed: the effect crossed the boundary, or may have.
 func (a *action) mayHaveCrossed() bool {
-	return a.outcome != failed && a.presence != pb.Presence_PRESENCE_ABSENT
+	return (!a.isStaged() || a.outcome == completed) &&
+		a.outcome != failed && a.presence != pb.Presence_PRESENCE_ABSENT
 }
 
-func (a *action) isBlind() bool { return a.outcome != completed }
+func (a *action) isBlind() bool { return a.outcome != completed && !a.isStaged() }
 
 func (a *action) makesFact() bool {
 	return a.compensation.GetActuator() == ledger.ActuatorMemory

@@ -36,6 +36,8 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 		why = "is nested too deeply"
 	case d.ParentAction != "" && parent.numberNamed(d.ParentAction) == 0:
 		why = "has no action " + d.ParentAction
+	case d.ParentAction != "" && parent.named(d.ParentAction).isStaged():
+		why = "has staged action " + d.ParentAction + ", which happens when it is committed"
 	}
 	if why != "" {
 		b.wants(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, back{})
@@ -46,7 +48,7 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 	case d.ParentAction != "":
 		before = []uint32{parent.numberNamed(d.ParentAction)}
 	default:
-		before = parent.newest()
+		before = parent.newest(false)
 	}
 	entry := parent.addAction(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now,
 		before: before, child: p})

@@ -48,6 +48,19 @@ var clauseCases = []struct {
 			Deliver: &pb.CompensationRegistered{
 				Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}}}}}
 	}},
+	{"I38.last", registers, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+		s.record.GetForwardRegistered().After = []string{"a"}
+	}},
+	{"I38.commit", dispatches, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	}},
+	{"I38.word", outcomes, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	}},
+	{"I6.effect", reportsEffect, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	}},
 	{"I17.effectless", registers, func(s *scene) { s.record.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS }},
 	{"I17.late", registers, func(s *scene) { s.record.GetForwardRegistered().Late = pb.Late_LATE_REFUSED }},
 	{"I26.begins", begins, func(s *scene) { s.record.Term = 1 }},

@@ -350,6 +350,7 @@ func codeLeaseAt(c *coder, l **lease) {
 		c.text(&l.cascade)
 		c.flag(&l.joined)
 		c.flag(&l.single)
+		c.flag(&l.ofStaged)
 		c.flag(&l.exact)
 		c.flag(&l.after)
 		number(c, &l.untilNs)

@@ -18,7 +18,8 @@ import (
 // unsure reports whether the effect of an action may be there or not.
 func (a *action) unsure() bool {
 	known := a.outcome == completed || a.outcome == failed
-	return a.child == nil && !known && !a.undone && a.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	return a.child == nil && !a.isStaged() && !known && !a.undone &&
+		a.presence == pb.Presence_PRESENCE_UNSPECIFIED
 }
 
 // barred reports whether the provider refuses the forward once its undo is there.

@@ -36,8 +36,11 @@ var standing = map[string]string{
 }
 
 func (l *lease) conditionText() string {
-	if l.text != "" {
+	switch {
+	case l.text != "":
 		return l.text
+	case l.ofStaged:
+		return strings.TrimSuffix(blocks, " && ")
 	}
 	return standing[l.name]
 }
@@ -233,7 +236,7 @@ func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth
 	case leaseDeadline:
 		is, clocked = b.now >= p.declared.DeadlineNs, true
 	case leaseVerdict:
-		is = a != nil && a.blocked() && (a.outcome == completed || a.outcome == inDoubt)
+		is = a != nil && a.blocked() && (a.isStaged() || a.outcome == completed || a.outcome == inDoubt)
 	case leaseUnheard:
 		is, clocked = a != nil && a.blocked() && a.outcome == unheardOf &&
 			b.now-a.verdictNs >= unheardNs, true

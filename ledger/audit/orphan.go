@@ -46,11 +46,11 @@ func (p *plan) claimed(r *pb.Record) bool {
 	others := a == nil || a.writer != r.Writer
 	switch {
 	case r.GetForwardRegistered() != nil:
-		return others || !bytes.Equal(actOf(r), act(a.forward, a.input))
+		return others || a.isStaged() || !bytes.Equal(actOf(r), act(a.forward, a.input))
 	case r.GetCompensationRegistered() != nil:
 		return others
 	case r.GetForwardInDoubt() != nil:
-		return a == nil || !p.speaksFor(a, r.Writer)
+		return a == nil || a.isStaged() || !p.speaksFor(a, r.Writer)
 	}
 	return r.GetForwardCompleted() != nil
 }
@@ -68,6 +68,9 @@ func (b *book) noteClaim(e ledger.Entry) {
 	}
 	digest, happened := actOf(r), r.GetForwardCompleted() != nil
 	switch half := fmt.Sprintf("%s@%d", r.Action, e.Address.GetSequence()); {
+	case r.GetForwardRegistered().GetDeliver() != nil: // its agent makes no call
+		b.half = half
+		return
 	case digest != nil:
 		b.half = half
 	case r.GetCompensationRegistered() != nil && b.half == half:
@@ -143,7 +146,8 @@ func act(f *pb.ForwardRegistered, input []byte) []byte {
 func (b *book) registersClaim(p *plan, r *pb.Record) {
 	before := len(p.orphans)
 	p.orphans = slices.DeleteFunc(slices.Clone(p.orphans), func(o orphan) bool {
-		same := o.action == r.Action && o.writer == r.Writer
+		same := o.action == r.Action && o.writer == r.Writer &&
+			r.GetForwardRegistered().GetDeliver() == nil
 		return same && (len(o.act) == 0 || bytes.Equal(o.act, actOf(r)))
 	})
 	for i := range p.orphans {

@@ -251,8 +251,8 @@ var effectClauses = []clause{openedPlan, registeredAction,
 		func(c *claim) judgement {
 			a := c.a
 			none := a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.compensation == nil
-			return unless(a.dutyOf == 0 && a.child == nil && !none,
-				"action %s is a duty, a plan of its own, or without an effect or an undo", a.id)
+			return unless(a.dutyOf == 0 && a.child == nil && !none && !a.isStaged(),
+				"action %s is staged, a duty, a plan of its own, or without an effect or an undo", a.id)
 		}},
 	{"I24.effect", "What a forward has returned under a seal is not reported in clear.",
 		func(c *claim) judgement {

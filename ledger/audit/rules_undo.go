@@ -114,6 +114,10 @@ var dispatchClauses = []clause{passed,
 		return unless(n == c.a.attempt+1, "attempt %d of action %s is next, and not %d",
 			c.a.attempt+1, c.a.id, n)
 	}},
+	{"I38.commit", "What is staged is dispatched only once its root is committed.",
+		func(c *claim) judgement {
+			return unless(!c.a.isStaged(), "action %s is staged, and no commit has it delivered", c.a.id)
+		}},
 	{"I20.next",
 		"What is undone may have crossed, and its contract has it undone as it is now.",
 		func(c *claim) judgement {

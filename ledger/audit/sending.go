@@ -191,3 +191,32 @@ func wrongDelivery(programs *triggers.Cache, d *pb.CompensationRegistered) strin
 	}
 	return ""
 }
+
+// isStaged: the act of an action is not its agent's to make.
+func (a *action) isStaged() bool { return a.forward.GetDeliver() != nil }
+
+// newest are the actions that the next one comes after by default: the one registered last, and
+// the duties that have come since. None of them is staged, unless the next one is: it comes after
+// the last staged one as well.
+func (p *plan) newest(last bool) (before []uint32) {
+	done := false
+	for i := len(p.actions) - 1; i >= 0; i-- {
+		a := p.actions[i]
+		if a.isStaged() {
+			if last {
+				before = append(before, a.n)
+				break
+			}
+			continue
+		}
+		if !done {
+			before = append(before, a.n)
+		}
+		done = done || a.dutyOf == 0
+		if done && !last {
+			break
+		}
+	}
+	slices.Sort(before)
+	return before
+}

@@ -53,7 +53,7 @@ func (b *book) next(p *plan, a *action) string {
 		return doChild
 	case a.undone:
 		return doQuarantine
-	case a.overtaken(), class == pb.Class_CLASS_EFFECTLESS,
+	case a.isStaged(), a.overtaken(), class == pb.Class_CLASS_EFFECTLESS,
 		a.presence == pb.Presence_PRESENCE_ABSENT:
 		return doSkip
 	case class == pb.Class_CLASS_IRREVERSIBLE, c.GetCapability() == "":
