@@ -288,6 +288,8 @@ func endOf(r *rowspb.PlanRow) pb.PlanEnd {
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED // impossible; Decide says so
 	case r.InScope == 0:
 		return pb.PlanEnd_PLAN_END_FAILED
+	case r.Delivers:
+		return pb.PlanEnd_PLAN_END_DELIVERED
 	default:
 		return pb.PlanEnd_PLAN_END_COMPENSATED
 	}
@@ -356,11 +358,11 @@ func resolutionName(r pb.Resolution) string {
 }
 
 func endName(e pb.PlanEnd) string {
-	if e < 0 || int(e) > 4 {
+	if e < 0 || int(e) > 5 {
 		return "unknown"
 	}
 	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed,
-		ledger.StateResolved}[e]
+		ledger.StateResolved, "delivered"}[e]
 }
 
 // unusable says why a well-formed record of an agent can never do what it says, or nil.

@@ -235,6 +235,9 @@ func (s *fold) planErased(p *plan, k *pb.PlanErased) Result {
 	if u := p.undoer(); u != nil {
 		u.touch()
 	}
+	if d := delivering(p); d != nil {
+		d.touch()
+	}
 	return effective
 }
 
@@ -254,6 +257,9 @@ func (p *plan) needsItsKey() string {
 	switch u := p.undoer(); {
 	case u != nil && !closed(u.row.Phase):
 		return "plan " + p.id + " is undone as plan " + u.id + ", which is " + stateName(u.row)
+	case delivering(p) != nil:
+		d := delivering(p)
+		return "plan " + p.id + " is delivered as plan " + d.id + ", which is " + stateName(d.row)
 	case keeps(p.row):
 		return "plan " + p.id + " is held by plan " + p.root().id + ", of which it is a part"
 	case !closed(p.row.Phase):

@@ -31,6 +31,9 @@ func (s *fold) applyOperator() Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
+		if p.row.Delivers {
+			return s.cancelDelivery(p, k.CancelRequested)
+		}
 		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED,
 			byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), back{})
 	case *pb.Record_CompensationRequested:
@@ -225,13 +228,6 @@ func (s *fold) unwindFrom(p *plan, from, reason string) Result {
 	return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, reason, back{action: from})
 }
 
-func joinText(code, message string) string {
-	if code == "" || message == "" {
-		return code + message
-	}
-	return code + ": " + message
-}
-
 // applyVerdict folds a supervisor's verdict on an action; the lease on it is
 // the mechanism that undoes (S76). Of a committed plan no lease is held: it is undone as by
 // an operator's request, inside its undo windows.
@@ -245,6 +241,9 @@ func (s *fold) applyVerdict() Result {
 	if a == nil {
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
 	}
+	if why := s.notJudged(a, k); why != "" {
+		return refused("%s", why)
+	}
 	committed := p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && s.reachesCommitted()
 	root, part := a.committedAs(s.ofAction(k.Scope))
 	undoes := committed && a.undoneFor(k) && !undoesToo(root, part)
@@ -257,6 +256,7 @@ func (s *fold) applyVerdict() Result {
 		return refused("%s", why)
 	}
 	s.about(a).judged(k)
+	s.stopsDelivery(a, k)
 	switch {
 	case undoes:
 		reason := a.verdictText()
@@ -414,7 +414,7 @@ func undoesToo(p *plan, part back) bool {
 	reached := p.reach(part, firstOf(p, part))
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := p.action(n)
-		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) {
+		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) || staged(a) {
 			continue
 		}
 		if leftOut(u.action(n)) {

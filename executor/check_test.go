@@ -537,6 +537,13 @@ func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 		origin = p.row.Origin
 	}
 	switch {
+	case p.row.Delivers:
+		committed := s.plan(p.row.Origin).root().row
+		if key != ledger.Key(s.tenant, p.row.Origin, id, ledger.PurposeDo) || p.row.Stopped != nil ||
+			committed.Phase != rowspb.Phase_PHASE_COMMITTED || !staged(a) {
+			return fmt.Errorf("delivery of %s/%s: with key %s, stopped, or its root is not committed (I38)", p.id, id, key)
+		}
+		return inOrder(s, p, a)
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
 	case key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0),

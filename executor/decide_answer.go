@@ -407,3 +407,11 @@ func references(value json.RawMessage) (refs []string, err error) {
 func clip(s string) string { return ledger.TextTo(s, textMax) }
 
 const textMax = ledger.TextMax / 4
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("executor: cannot encode " + err.Error())
+	}
+	return b
+}

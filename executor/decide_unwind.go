@@ -52,7 +52,8 @@ func (d *decider) unwindStep(p *plan) bool {
 
 func quarantineReason(a *action) string {
 	why := a.row.Note
-	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved || isChanged(a) {
+	told := a.row.Late || a.row.Unserved || isChanged(a) || delivers(a) && a.row.Unsure != 0
+	if a.row.Attempt == 0 || told {
 		return clip(why)
 	}
 	if why == "" {
@@ -170,7 +171,7 @@ func (d *decider) next(p *plan, a *action) bool {
 			UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason), ParentPlan: p.id}}})
 	case stepDispatch:
 		if d.forgotten(a) {
-			return d.ask(p, a, pb.Question_QUESTION_UNDO, cause)
+			return d.ask(p, a, questionOf(a), cause)
 		}
 		return d.dispatch(p, a, cause)
 	default:
@@ -182,6 +183,9 @@ func (d *decider) next(p *plan, a *action) bool {
 // was sent before: then the world is asked before it is sent again.
 func (d *decider) forgotten(a *action) bool {
 	c := a.fixed.Compensation
+	if delivers(a) {
+		return c.Probe != nil && unsure(a) && !mayRepeat(a, d.state.meta.TimeNs)
+	}
 	return a.row.Attempt > 0 && c.Probe != nil && c.DedupeNs > 0 && a.row.SentNs != 0 &&
 		d.in.EpochNs-a.row.SentNs >= c.DedupeNs
 }

@@ -96,14 +96,12 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 	command.BlindCleanup, command.DirtyFailure, command.HasForwardOutput = k.BlindCleanup,
 		k.DirtyFailure, k.HasForwardOutput
 	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
-	command.ReportDigest = k.ReportDigest
+	command.ReportDigest, command.Delivers = k.ReportDigest, delivers(a)
 	command.Earlier = a.row.Ahead == nil && a.row.Dispatched.GetSequence() < s.meta.TermSequence
 	if k.Attempt == 1 {
 		command.SentNs = a.row.SentNs
 	}
-	if c.DedupeNs > 0 {
-		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
-	}
+	command.ResendUntilNs = resendUntil(a)
 	if c.HandlerVersion != "" {
 		command.Handler = api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}

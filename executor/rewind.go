@@ -328,10 +328,10 @@ func (s *fold) openUndoer(p *plan, to back, reason string) (*plan, string) {
 	reason += more
 	letGo(p)
 	u := s.copyCommitted(p, p.id+undoneSuffix, func(n uint32) bool { return reached[n] }, "")
-	u.row.Phase = rowspb.Phase_PHASE_OPEN
+	u.row.Phase, u.row.Committed, u.row.EndedNs = rowspb.Phase_PHASE_OPEN, nil, 0
 	s.meta.Ended--
 	s.meta.Open++
-	u.row.Committed, u.row.EndedNs = nil, 0
+	recall(p, u, s.e.Address, reason)
 	u.armPlan(s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
 		Reason: reason, UndoneAs: u.id})
@@ -423,8 +423,8 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 		}
 		row := rows.CloneAction(a.row)
 		row.Leases, row.Verdict, row.Warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
-		if !reached(n) && !settled(row.Undo) {
-			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, "not asked to be undone"
+		if why := notOf(p, a, reached(n)); why != "" && !settled(row.Undo) {
+			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, why
 			u.row.Skipped++
 		}
 		if a.fixed.Child != "" && !settled(row.Undo) {

@@ -178,7 +178,7 @@ func (s *schedule) play(line string) {
 
 func (s *schedule) word(word string) []Result {
 	s.t.Helper()
-	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(strings.TrimSuffix(plan, "~1")) {
+	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(strings.TrimRight(plan, "~01")) {
 		s.plan = plan
 		defer func() { s.plan = "p" }()
 		word = rest
@@ -352,6 +352,10 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
 	case "staged":
 		staged()(f, c)
+	case "kept": // the provider of a delivery remembers its key for so long
+		f.Deliver.DedupeNs = int64(d)
+	case "found":
+		f.Deliver.Probe = probe
 	case "sealed":
 		c.Sealed = true
 	case "own", "own*", "held", "held*", "timer":

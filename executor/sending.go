@@ -2,6 +2,9 @@ package executor
 
 import (
 	"cmp"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -247,4 +250,426 @@ func standingOf(a *action, name string) string {
 		return `verdict.outcome in ["block", "redirect"]`
 	}
 	return standing(name)
+}
+
+// A delivery is a plan beside the committed one, PLAN~0, and one for each part of it: the act that
+// is to be first has the highest number, and its "undo" is the act, under the key of its forward.
+// What may have been sent is sent again only if that is safe.
+
+// deliverySuffix is what the id of a plan that delivers a committed one ends with.
+const deliverySuffix = "~0"
+
+// delivers reports whether what an action owes is the act itself.
+func delivers(a *action) bool {
+	return a.plan.row.Delivers && a.fixed.Child == "" && a.fixed.DutyOf == 0
+}
+
+// isDelivered reports whether it is known to have been made.
+func isDelivered(a *action) bool {
+	return delivers(a) && a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
+}
+
+// unsure reports whether no one knows of an attempt since the owner's last word whether it was
+// carried out.
+func unsure(a *action) bool { return a.row.Unsure > a.row.AttemptsFrom }
+
+// mayRepeat reports whether the next attempt cannot make the act twice.
+func mayRepeat(a *action, ns int64) bool {
+	return !unsure(a) || a.fixed.Compensation.DedupeNs > ns-a.row.SentNs
+}
+
+// questionOf is what the world is asked about an attempt without an answer.
+func questionOf(a *action) pb.Question {
+	if delivers(a) {
+		return pb.Question_QUESTION_DELIVERED
+	}
+	return pb.Question_QUESTION_UNDO
+}
+
+// aliveFor is for how long, in ns, an attempt may land that had no answer.
+func aliveFor(a *action) int64 {
+	if delivers(a) {
+		return ledger.SettleNs(a.fixed.Forward.SettleNs, timeoutOf(a.fixed.Compensation))
+	}
+	return timeoutOf(a.fixed.Compensation)
+}
+
+// resendUntil is the instant after which no copy of a command is sent; 0: there is none.
+func resendUntil(a *action) int64 {
+	dedupe := a.fixed.Compensation.DedupeNs
+	switch {
+	case delivers(a):
+		return a.row.SentNs + min(dedupe, epochMax-a.row.SentNs) - 1
+	case dedupe > 0:
+		return a.row.SentNs + min(dedupe, epochMax-a.row.SentNs)
+	}
+	return 0
+}
+
+// toDeliver are the plans that are committed with a root, by their ids, if something of them is
+// staged; else nil.
+func toDeliver(root *plan) (parts map[string]bool) {
+	some := false
+	root.retirable(func(_ *plan, a *action) bool {
+		some = staged(a) && a.row.Undo == rowspb.Undo_UNDO_HELD
+		return !some
+	})
+	if !some {
+		return nil
+	}
+	parts = map[string]bool{root.id: true}
+	root.descendants(func(c *plan) bool {
+		if keeps(c.row) {
+			parts[c.id] = true
+		}
+		return true
+	})
+	return parts
+}
+
+// openDelivery makes the plan that delivers what is staged in a root that a record has committed,
+// and begins it.
+func openDelivery(root *plan, parts map[string]bool, at *pb.Address) {
+	if d := deliveryOf(root, "", parts, at); d != nil {
+		d.row.Unwinding, d.row.EndedNs = at, 0
+		d.startUnwind()
+	}
+}
+
+// deliveryOf makes the plan that delivers what is staged in a plan, or nil if nothing is.
+func deliveryOf(p *plan, parent string, parts map[string]bool, at *pb.Address) *plan {
+	if !parts[p.id] {
+		return nil
+	}
+	s, id := p.s, p.id+deliverySuffix
+	var list []*action
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		entry := a.fixed.Child != ""
+		if a.row.Undo == rowspb.Undo_UNDO_HELD && (staged(a) ||
+			entry && deliveryOf(s.plan(a.fixed.Child), id, parts, at) != nil) {
+			list = append(list, a)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	declared := proto.CloneOf(p.row.Declared)
+	declared.DeadlineNs, declared.Triggers, declared.ParentPlan, declared.ParentAction = 0, nil,
+		parent, ""
+	u := s.addPlan(id, &rowspb.PlanRow{
+		Agent: p.row.Agent, Opened: at, OpenedNs: s.meta.TimeNs, LastNs: p.row.LastNs,
+		Declared: declared, Origin: p.id, Phase: rowspb.Phase_PHASE_COMMITTED,
+		EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Writer: p.row.Writer, Opener: p.row.Opener,
+		Delivers: true, Reason: "plan " + p.id + " was committed",
+	})
+	s.meta.Ended++
+	u.listOwner()
+	p.row.DeliveredAs = id
+	p.touch()
+	for i, a := range slices.Backward(list) {
+		u.enlistDelivery(a, uint32(len(list)-i))
+	}
+	return u
+}
+
+// enlistDelivery gives a plan that delivers its next act, after those that are to be made later.
+func (u *plan) enlistDelivery(a *action, n uint32) {
+	s := u.s
+	fixed := &rowspb.ActionStatic{Id: a.fixed.Id, Registered: a.fixed.Registered,
+		AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Writer: a.fixed.Writer}
+	if n > 1 {
+		fixed.Before = []uint32{n - 1}
+	}
+	if a.fixed.Child != "" {
+		c := s.plan(a.fixed.Child + deliverySuffix)
+		fixed.Id, fixed.Child, c.row.ParentEntry = entryPrefix+c.id, c.id, n
+		c.row.Committed = a.plan.s.plan(a.fixed.Child).row.Committed
+		c.touch()
+		u.row.Children = insert(u.row.Children, n)
+	} else {
+		fixed.Compensation = a.fixed.Forward.Deliver
+		fixed.Key = ledger.Key(s.tenant, a.plan.id, a.fixed.Id, ledger.PurposeDo)
+	}
+	entry := u.enlist(fixed, &rowspb.ActionRow{})
+	if v, ok := rows.Payloads.Get(s.tx, a.id); ok && fixed.Child == "" {
+		rows.Payloads.Put(s.tx, entry.id, v)
+	}
+}
+
+// deliveryStep says what to do with an act that is to be delivered.
+func deliveryStep(a *action) (step, string) {
+	p, d := a.plan, a.fixed.Compensation
+	switch erased := p.s.erased(p.id); {
+	case isDelivered(a):
+		return stepQuarantine, "irreversible: " + d.Capability + " was delivered by plan " + p.id +
+			" and has no inverse"
+	case p.row.Stopped != nil && a.row.Unsure == 0:
+		return stepSkip, "staged, and dropped: " + p.row.Reason
+	case p.row.Stopped != nil:
+		return stepQuarantine, "in doubt: it may have been delivered before it was stopped"
+	case d.Sealed && erased != nil:
+		return stepQuarantine, "what " + d.Capability + " takes was erased at " +
+			ledger.FormatAddress(erased) + ": nobody can read it any more"
+	case d.Probe == nil && !mayRepeat(a, p.s.meta.TimeNs):
+		return stepQuarantine, noteUnsure
+	}
+	return stepDispatch, ""
+}
+
+// noteUnsure is why an attempt is not repeated.
+const noteUnsure = "in doubt: an attempt had no answer, and nothing says whether it was done"
+
+// afterDelivery decides what follows a failed attempt. One that is known to have failed says so of
+// those before it that the provider takes for the same, once they can land no more.
+func afterDelivery(a *action, k *pb.CompensationFailed, epoch int64) {
+	landed := epoch >= a.row.AliveUntilNs
+	switch {
+	case k.InDoubt:
+		a.row.Unsure = k.Attempt
+	case landed && mayRepeat(a, epoch):
+		a.row.Unsure = 0
+	}
+	switch safe := mayRepeat(a, epoch); {
+	case k.InDoubt && a.fixed.Compensation.Probe != nil:
+		a.row.Asking, a.row.AskedFrom = pb.Question_QUESTION_DELIVERED, a.row.Asked
+		a.wait(epoch)
+	case a.plan.row.Stopped != nil:
+		a.land()
+		a.owe()
+	case k.InDoubt && !safe:
+		a.row.Note = also(a, noteUnsure)
+		a.land()
+		a.park()
+	case k.Final || spent(a):
+		a.land()
+		a.park()
+	default:
+		a.again(epoch)
+	}
+}
+
+// delivered ends a delivery that was carried out; where it was stopped by what undoes its plan, it
+// is its owner's.
+func (s about) delivered(k *pb.CompensationSucceeded) Result {
+	a := s.a
+	a.row.Outcome, a.row.OutcomeAt, a.row.OutcomeNs = rowspb.Outcome_OUTCOME_COMPLETED, s.e.Address,
+		s.meta.TimeNs
+	a.row.ExternalRef, a.row.Unsure = cmp.Or(k.ExternalRef, a.name()), 0
+	a.keepOutput(s.e.Record.Payload.GetOutput())
+	a.noteDone(k.Attempt)
+	if recalled(a.plan) {
+		a.owe()
+	} else {
+		a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
+	}
+	return effective
+}
+
+// deliveredFound goes on after an attempt of which no one knew whether it was carried out. Nothing
+// found while it may still land rules nothing out.
+func (s about) deliveredFound(k *pb.ProbeAnswered) {
+	a := s.a
+	epoch := min(s.e.Record.EpochNs, epochMax)
+	switch {
+	case k.Presence == pb.Presence_PRESENCE_PRESENT:
+		a.named(k)
+		a.row.Confirmed = true
+		s.heardOf(pb.Answer_ANSWER_DONE, "")
+		return
+	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
+		a.row.Note = extraEffects(k.Duplicates)
+		a.land()
+		a.park()
+		return
+	case a.row.AskedNs < a.row.AliveUntilNs:
+		a.row.AskedFrom = a.row.Asked
+		a.wait(max(a.row.AliveUntilNs, epoch))
+		return
+	}
+	a.row.Unsure, a.row.Asking = 0, pb.Question_QUESTION_UNSPECIFIED
+	switch {
+	case a.plan.row.Stopped != nil:
+		a.land()
+		a.owe()
+	case spent(a):
+		a.row.Note = also(a, "the probe finds nothing")
+		a.land()
+		a.park()
+	default:
+		a.again(epoch)
+	}
+}
+
+// Stopping. What undoes a committed plan, a block on a staged act and a cancel stop what delivers
+// it: what has no attempt is dropped, and what is out is waited for.
+
+// delivering is the plan that delivers a committed one, as long as it has not ended, or nil.
+func delivering(p *plan) *plan {
+	if p.row.DeliveredAs == "" {
+		return nil
+	}
+	if d := p.s.plan(p.row.DeliveredAs); !closed(d.row.Phase) || keeps(d.row) {
+		return d
+	}
+	return nil
+}
+
+// stopDelivery stops a plan that delivers, and its parts.
+func stopDelivery(p *plan, at *pb.Address, why string) {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		if a := p.action(n); a.fixed.Child != "" {
+			stopDelivery(p.s.plan(a.fixed.Child), at, why)
+		}
+	}
+	if p.row.Stopped != nil || closed(p.row.Phase) && !keeps(p.row) {
+		return
+	}
+	p.row.Stopped, p.row.Reason = at, why
+	p.touch()
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED {
+			a.land()
+			a.owe()
+		}
+	}
+}
+
+// cancelDelivery is an operator's word that what is left of a delivery is dropped.
+func (s *fold) cancelDelivery(p *plan, k *pb.CancelRequested) Result {
+	switch {
+	case child(p.row):
+		return refused("plan %s is a part of plan %s: cancel that one", p.id, p.root().id)
+	case p.row.Stopped != nil:
+		return refused("plan %s was stopped at %s", p.id, ledger.FormatAddress(p.row.Stopped))
+	case closed(p.row.Phase):
+		return refused("plan %s is already %s", p.id, stateName(p.row))
+	}
+	stopDelivery(p, s.e.Address, byActor(k.Reason, k.Actor))
+	return effective
+}
+
+// notJudged says why no verdict is given on an act that is staged, or "".
+func (s *fold) notJudged(a *action, k *pb.VerdictGiven) string {
+	p := a.plan
+	if p.row.Delivers {
+		return "plan " + p.id + " delivers plan " + p.row.Origin + ": judge the action of that one"
+	}
+	if p.row.DeliveredAs == "" || k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
+		return ""
+	}
+	if d := s.byName(p.row.DeliveredAs, a.fixed.Id); d != nil && settled(d.row.Undo) {
+		return "action " + a.fixed.Id + " of plan " + p.row.DeliveredAs + " is " +
+			undoName(d.row.Undo) + " since " + ledger.FormatAddress(d.row.Settled)
+	}
+	return ""
+}
+
+// stopsDelivery has a block on a staged act of a committed plan stop what delivers it.
+func (s *fold) stopsDelivery(a *action, k *pb.VerdictGiven) {
+	d := delivering(a.plan.root())
+	if d != nil && staged(a) && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
+		stopDelivery(d, s.e.Address, a.verdictText())
+	}
+}
+
+// notOf says why what undoes a committed plan does not undo an action of it, or "".
+func notOf(p *plan, a *action, reached bool) string {
+	switch {
+	case staged(a):
+		return "staged: it is delivered, or dropped, as plan " + p.row.DeliveredAs
+	case !reached:
+		return "not asked to be undone"
+	}
+	return ""
+}
+
+// recalled reports whether what undoes the committed plan has taken up what delivers it.
+func recalled(p *plan) bool { return p.row.Delivers && !p.root().row.Delivers }
+
+// recall stops what delivers a committed plan, and makes it the last entry of u, which undoes that
+// one: what was delivered is its owner's there, as all that is irreversible.
+func recall(p, u *plan, at *pb.Address, why string) {
+	if p.row.DeliveredAs == "" {
+		return
+	}
+	d := p.s.plan(p.row.DeliveredAs)
+	stopDelivery(d, at, why)
+	if !remains(d) {
+		return
+	}
+	came := map[uint32]bool{}
+	for n := uint32(1); n <= u.row.Actions; n++ {
+		for _, m := range u.action(n).fixed.Before {
+			came[m] = true
+		}
+	}
+	var last []uint32
+	for n := uint32(1); n <= u.row.Actions; n++ {
+		if !came[n] {
+			last = append(last, n)
+		}
+	}
+	entry := u.enlist(&rowspb.ActionStatic{Id: entryPrefix + d.id, Registered: at,
+		AtNs: p.s.meta.TimeNs, Before: last, Child: d.id}, &rowspb.ActionRow{})
+	u.row.Children = insert(u.row.Children, entry.id.N)
+	d.row.Declared = proto.CloneOf(d.row.Declared) // a fork shares it
+	d.row.ParentEntry, d.row.Declared.ParentPlan = entry.id.N, u.id
+	if !closed(d.row.Phase) {
+		u.row.OpenChildren++
+	}
+	takeUp(d, u.row.LastGoes)
+}
+
+// remains reports whether anything of what delivers a plan was made, or may be.
+func remains(p *plan) bool {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if a.fixed.Child != "" && remains(p.s.plan(a.fixed.Child)) || a.fixed.Child == "" &&
+			(a.row.Undo == rowspb.Undo_UNDO_COMPENSATED || !settled(a.row.Undo)) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeUp has what was delivered owed, and lets go what came before it where its plan does so.
+func takeUp(p *plan, lastGoes bool) {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		if a := p.action(n); a.fixed.Child != "" {
+			takeUp(p.s.plan(a.fixed.Child), lastGoes)
+		}
+	}
+	p.row.LastGoes, p.row.MayLetGo, p.row.UndoneNow = lastGoes, lastGoes, false
+	p.touch()
+	switch p.row.Phase {
+	case rowspb.Phase_PHASE_FAILED, rowspb.Phase_PHASE_COMMITTED:
+		return
+	}
+	p.reopen()
+	for n := p.row.Actions; n >= 1; n-- {
+		switch a := p.action(n); {
+		case a.row.Undo == rowspb.Undo_UNDO_QUARANTINED && a.fixed.Child == "":
+			letGoNow(a)
+		case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && a.fixed.Child == "":
+			a.row.Settled, a.row.SettledNs = nil, 0
+			a.owe()
+		}
+	}
+}
+
+// letGoNow has an action that is its owner's already let go what came before it.
+func letGoNow(a *action) {
+	p := a.plan
+	was := isClear(p, a)
+	if a.row.LetsGo || !isLastAct(a) {
+		return
+	}
+	a.row.LetsGo = true
+	p.row.LetGo++
+	a.change()
+	if isClear(p, a) && !was {
+		a.release()
+	}
 }

@@ -58,6 +58,8 @@ func (a *action) nextStep() (step, string) {
 		return stepChild, ""
 	case a.row.Undone:
 		return stepQuarantine, noteUndone
+	case delivers(a):
+		return deliveryStep(a)
 	case staged(a):
 		return stepSkip, "staged, and dropped: nothing was sent"
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED:

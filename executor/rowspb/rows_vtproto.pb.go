@@ -440,6 +440,39 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Stopped != nil {
+		size, err := m.Stopped.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xc2
+	}
+	if len(m.DeliveredAs) > 0 {
+		i -= len(m.DeliveredAs)
+		copy(dAtA[i:], m.DeliveredAs)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.DeliveredAs)))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xba
+	}
+	if m.Delivers {
+		i--
+		if m.Delivers {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xb0
+	}
 	if m.UndoneNow {
 		i--
 		if m.UndoneNow {
@@ -2413,6 +2446,13 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Unsure != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Unsure))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xb0
 	}
 	if m.LetsGo {
 		i--
@@ -4610,6 +4650,17 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.UndoneNow {
 		n += 3
 	}
+	if m.Delivers {
+		n += 3
+	}
+	l = len(m.DeliveredAs)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Stopped != nil {
+		l = m.Stopped.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5287,6 +5338,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.LetsGo {
 		n += 3
+	}
+	if m.Unsure != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Unsure))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7459,6 +7513,42 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.UndoneNow = bool(v != 0)
+		case 150:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Delivers")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Delivers = bool(v != 0)
+		case 151:
+			if wireType != 2 {
+				return wrongWireType(wireType, "DeliveredAs")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DeliveredAs = string(part)
+			iNdEx = postIndex
+		case 152:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Stopped")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Stopped == nil {
+				m.Stopped = &v1.Address{}
+			}
+			if err := m.Stopped.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -9549,6 +9639,16 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.LetsGo = bool(v != 0)
+		case 150:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Unsure")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Unsure = uint32(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -159,6 +159,10 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 		v.again(int64(WorkerWaitMin)) // by then it counts, or it was called back
 		return false, v
 	}
+	if x.Command.Delivers && (f.MayRun == nil || !f.MayRun()) {
+		v.again(int64(WorkerWaitMin)) // another host may hold the tenant by now
+		return false, v
+	}
 	if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {
 		f.land(x, nil, 0, &v)
 		return false, v

@@ -559,6 +559,7 @@ const (
 	Question_QUESTION_UNDO        Question = 2 // an attempt got no answer, or its key may be forgotten: is the effect still there?
 	Question_QUESTION_VERIFY      Question = 3 // a worker says done: is the effect gone?
 	Question_QUESTION_UNCHANGED   Question = 4 // before an attempt: is what the forward left as it left it?
+	Question_QUESTION_DELIVERED   Question = 5 // an attempt to deliver a staged act got no answer: is its effect there?
 )
 
 // Enum value maps for Question.
@@ -569,6 +570,7 @@ var (
 		2: "QUESTION_UNDO",
 		3: "QUESTION_VERIFY",
 		4: "QUESTION_UNCHANGED",
+		5: "QUESTION_DELIVERED",
 	}
 	Question_value = map[string]int32{
 		"QUESTION_UNSPECIFIED": 0,
@@ -576,6 +578,7 @@ var (
 		"QUESTION_UNDO":        2,
 		"QUESTION_VERIFY":      3,
 		"QUESTION_UNCHANGED":   4,
+		"QUESTION_DELIVERED":   5,
 	}
 )
 
@@ -716,6 +719,7 @@ const (
 	PlanEnd_PLAN_END_QUARANTINED PlanEnd = 2
 	PlanEnd_PLAN_END_FAILED      PlanEnd = 3 // nothing in scope to undo
 	PlanEnd_PLAN_END_RESOLVED    PlanEnd = 4
+	PlanEnd_PLAN_END_DELIVERED   PlanEnd = 5 // of a plan that delivers what is staged: all was delivered, or dropped, and something delivered
 )
 
 // Enum value maps for PlanEnd.
@@ -726,6 +730,7 @@ var (
 		2: "PLAN_END_QUARANTINED",
 		3: "PLAN_END_FAILED",
 		4: "PLAN_END_RESOLVED",
+		5: "PLAN_END_DELIVERED",
 	}
 	PlanEnd_value = map[string]int32{
 		"PLAN_END_UNSPECIFIED": 0,
@@ -733,6 +738,7 @@ var (
 		"PLAN_END_QUARANTINED": 2,
 		"PLAN_END_FAILED":      3,
 		"PLAN_END_RESOLVED":    4,
+		"PLAN_END_DELIVERED":   5,
 	}
 )
 
@@ -7210,13 +7216,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vANSWER_DONE\x10\x01\x12\x11\n" +
 	"\rANSWER_FAILED\x10\x02\x12\x0f\n" +
 	"\vANSWER_STOP\x10\x03\x12\x12\n" +
-	"\x0eANSWER_CHANGED\x10\x04*y\n" +
+	"\x0eANSWER_CHANGED\x10\x04*\x91\x01\n" +
 	"\bQuestion\x12\x18\n" +
 	"\x14QUESTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fQUESTION_EFFECT\x10\x01\x12\x11\n" +
 	"\rQUESTION_UNDO\x10\x02\x12\x13\n" +
 	"\x0fQUESTION_VERIFY\x10\x03\x12\x16\n" +
-	"\x12QUESTION_UNCHANGED\x10\x04*g\n" +
+	"\x12QUESTION_UNCHANGED\x10\x04\x12\x16\n" +
+	"\x12QUESTION_DELIVERED\x10\x05*g\n" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PRESENCE_PRESENT\x10\x01\x12\x13\n" +
@@ -7225,13 +7232,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vCHANGE_NONE\x10\x01\x12\x12\n" +
-	"\x0eCHANGE_FOREIGN\x10\x02*\x83\x01\n" +
+	"\x0eCHANGE_FOREIGN\x10\x02*\x9b\x01\n" +
 	"\aPlanEnd\x12\x18\n" +
 	"\x14PLAN_END_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PLAN_END_COMPENSATED\x10\x01\x12\x18\n" +
 	"\x14PLAN_END_QUARANTINED\x10\x02\x12\x13\n" +
 	"\x0fPLAN_END_FAILED\x10\x03\x12\x15\n" +
-	"\x11PLAN_END_RESOLVED\x10\x04B?Z=github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1;sagenbaumv1b\x06proto3"
+	"\x11PLAN_END_RESOLVED\x10\x04\x12\x16\n" +
+	"\x12PLAN_END_DELIVERED\x10\x05B?Z=github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1;sagenbaumv1b\x06proto3"
 
 var (
 	file_sagenbaum_v1_record_proto_rawDescOnce sync.Once
