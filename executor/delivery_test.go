@@ -1,38 +1,194 @@
 package executor_test
 
 import (
+	"strings"
 	"testing"
 )
 
-func TestDraftDelivery(t *testing.T) {
-	for _, words := range []string{
-		"open a a+ m:staged b b+ n:staged commit turn",
-		"open a a+ m:staged commit m=fail,done turn @2s @5s",
-		"open a a+ m:staged commit m=fail turn @2s @5s",
-		"open a a+ m:staged n:staged commit m=lost turn @60s",
-		"open a a+ m:staged n:staged commit m=lost turn @60s p~0/resolve:m turn",
-		"open a a+ m:staged n:staged commit m=lost,done turn @60s p~0/retry:m turn @120s",
-		"open a a+ m:staged+kept=1h commit m=lost,done turn @40s @80s",
-		"open a a+ m:staged+found commit m=lost,done m.probe=present turn @40s @80s @160s",
-		"open a a+ m:staged+found commit m=lost,done m.probe=absent turn @40s @80s @160s @240s",
-		"open a a+ q/open^ q/m:staged q/commit n:staged commit turn",
-		"open a:for=1h a+ m:staged commit turn undo turn",
-		"open a:for=1h a+ m:staged n:staged commit undo turn",
-		"open:last a:for=1h a+ m:staged n:staged commit turn undo turn",
-		"open a:for=1h a+ m:staged n:staged commit m=late turn undo turn",
-		"open a:for=1h a+ m:staged n:staged commit m=late turn p~0/stop turn p~0/tell:m#1=done turn",
-		"open a:for=1h a+ m:staged n:staged commit judge:n=block turn",
-	} {
-		t.Run(words, func(t *testing.T) {
+// delivery is a schedule, and what becomes of plan p and of the plans beside it.
+type delivery struct{ name, words, want string }
+
+// beside are the plans of a delivery, each with its state and its actions, and in brackets what
+// workers did, in that order.
+func (s *schedule) beside() string {
+	s.t.Helper()
+	var all []string
+	for _, id := range []string{"p", "p~0", "q~0", "p~1"} {
+		if s.planOf(id) != nil && (id != "p" || len(all) == 0) {
+			all = append(all, strings.TrimSpace(id+" "+s.show(id).State+": "+s.undos(id)))
+		}
+	}
+	short := strings.NewReplacer("compensated", "done", "quarantined", "owner")
+	return short.Replace(strings.Join(all[1:], ", ")) + " [" + strings.Join(s.undone, " ") + "]"
+}
+
+func playDeliveries(t *testing.T, list []delivery) {
+	t.Helper()
+	for _, c := range list {
+		t.Run(c.name, func(t *testing.T) {
 			s := newSchedule(t)
-			s.play(words)
-			t.Log(s.outcome())
-			for _, id := range []string{"p~0", "q~0", "p~1"} {
-				if s.planOf(id) != nil {
-					t.Log(id, s.show(id).State, s.undos(id))
-				}
+			s.play(c.words)
+			if got := s.beside(); got != c.want {
+				t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.want)
 			}
 			s.wantRefolded()
 		})
 	}
+}
+
+// TestWhatIsStagedIsDelivered when its root is committed, in the order in which it was staged.
+func TestWhatIsStagedIsDelivered(t *testing.T) {
+	playDeliveries(t, []delivery{
+		{"in order", "open a a+ m:staged b b+ n:staged commit turn",
+			"p~0 done: n=done m=done [m n]"},
+		{"with the commit of a child", "open a a+ q/open^ q/m:staged q/commit n:staged commit turn",
+			"p~0 done: n=done plan:q~0=done, q~0 done: m=done [m n]"},
+		{"a child alone is not", "open a a+ q/open^ q/m:staged q/commit turn fail turn",
+			" [a]"},
+		{"without what was dropped", "open m:staged n:staged undo:!n turn commit:1 turn",
+			"p~0 done: m=done [m]"},
+		{"after doubt", "open a:probe a? m:staged commit turn @40s a.probe=present @80s",
+			"p~0 done: m=done [m]"},
+		{"that is accepted", "open:accept a a? m:staged commit turn",
+			"p~0 done: m=done [m]"},
+		{"a block while the commit waits", "open a:probe a? m:staged commit judge:m=block turn",
+			" []"},
+		{"in a tree of three", "open q/open^ q/m:staged q/n:staged q/commit x:staged commit turn",
+			"p~0 done: x=done plan:q~0=done, q~0 done: n=done m=done [m n x]"},
+	})
+}
+
+// TestWhatMayHaveBeenDeliveredIsNotRepeated unless the provider knows the key, or a probe finds
+// nothing once it can land no more.
+func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
+	playDeliveries(t, []delivery{
+		{"a known failure is", "open m:staged commit m=fail,done turn @2s @5s",
+			"p~0 done: m=done [m]"},
+		{"as often as the contract says", "open m:staged commit m=fail turn @2s @5s",
+			"p~0 owner: m=owner []"},
+		{"a stop is not", "open m:staged n:staged commit m=stop turn @5s",
+			"p~0 owner: n=owed m=owner []"},
+		{"no answer", "open m:staged n:staged commit m=lost turn @60s",
+			"p~0 owner: n=owed m=owner []"},
+		{"no answer, and its owner goes on", "open m:staged n:staged commit m=lost turn @60s p~0/resolve:m turn",
+			"p~0 resolved: n=done m=resolved [n]"},
+		{"and says halt", "open m:staged n:staged commit m=lost turn @60s p~0/halt:m turn",
+			"p~0 resolved: n=owed m=resolved []"},
+		{"and has it sent again", "open m:staged n:staged commit m=lost,done turn @60s p~0/retry:m turn",
+			"p~0 done: n=done m=done [m n]"},
+		{"the key is known", "open m:staged+kept=1h commit m=lost,done turn @40s @80s",
+			"p~0 done: m=done [m]"},
+		{"the key is forgotten", "open m:staged+kept=31s commit m=lost,done turn @40s @80s",
+			"p~0 owner: m=owner []"},
+		{"a probe finds it", "open m:staged+found commit m=lost m.probe=present turn @40s @80s",
+			"p~0 done: m=done []"},
+		{"a probe finds nothing, too early", "open m:staged+found commit m=lost,done m.probe=absent turn @35s",
+			"p~0 unwinding: m=waiting []"},
+		{"a probe finds nothing", "open m:staged+found commit m=lost,done m.probe=absent turn @40s @80s @160s",
+			"p~0 done: m=done [m]"},
+		{"a probe finds two", "open m:staged+found commit m=lost m.probe=duplicate turn @40s @80s",
+			"p~0 owner: m=owner []"},
+		{"a probe knows nothing", "open m:staged+found commit m=lost m.probe=inconclusive turn @40s @80s " +
+			"@160s @320s",
+			"p~0 owner: m=owner []"},
+		{"an answer comes late", "open m:staged commit m=late turn p~0/tell:m#1=done turn",
+			"p~0 done: m=done []"},
+		{"after it is its owner's", "open m:staged commit m=lost turn @60s p~0/tell:m#1=done turn",
+			"p~0 owner: m=owner []"},
+		{"after the owner's answer", "open m:staged commit m=lost turn @60s p~0/skip:m turn " +
+			"p~0/tell:m#1=done turn",
+			"p~0 owner: m=resolved m~1=owner []"},
+		{"the plan continues", "open:continue m:staged n:staged commit m=stop turn @5s",
+			"p~0 owner: n=done m=owner [n]"},
+	})
+}
+
+// TestWhatUndoesACommittedPlanStopsItsDelivery: what was delivered is its owner's.
+func TestWhatUndoesACommittedPlanStopsItsDelivery(t *testing.T) {
+	playDeliveries(t, []delivery{
+		{"before it", "open a:for=1h a+ m:staged n:staged commit undo turn",
+			"p~0 failed: n=skipped m=skipped, p~1 done: a=done m=skipped n=skipped plan:p~0=skipped [a]"},
+		{"after it", "open a:for=1h a+ m:staged commit turn undo turn",
+			"p~0 owner: m=owner, p~1 owner: a=owed m=skipped plan:p~0=owner [m]"},
+		{"after it, and the last goes", "open:last a:for=1h a+ m:staged n:staged commit turn undo turn",
+			"p~0 owner: n=owner m=owner, p~1 owner: a=done m=skipped n=skipped plan:p~0=owner [m n a]"},
+		{"and its owner answers", "open a:for=1h a+ m:staged commit turn undo turn p~0/accept:m turn",
+			"p~0 resolved: m=resolved, p~1 resolved: a=done m=skipped plan:p~0=resolved [m a]"},
+		{"while one is out", "open:last a:for=1h a+ m:staged n:staged commit m=late turn undo turn",
+			"p~0 unwinding: n=owed m=dispatched, p~1 unwinding: a=owed m=skipped n=skipped " +
+				"plan:p~0=dispatched []"},
+		{"which is done", "open:last a:for=1h a+ m:staged n:staged commit m=late turn undo turn " +
+			"p~0/tell:m#1=done turn",
+			"p~0 owner: n=skipped m=owner, p~1 owner: a=done m=skipped n=skipped plan:p~0=owner [a]"},
+		{"which has failed", "open:last a:for=1h a+ m:staged n:staged commit m=late turn undo turn " +
+			"p~0/tell:m#1=fail turn",
+			"p~0 failed: n=skipped m=skipped, p~1 done: a=done m=skipped n=skipped plan:p~0=skipped [a]"},
+		{"which waits", "open:last a:for=1h a+ m:staged n:staged commit m=fail turn undo turn",
+			"p~0 failed: n=skipped m=skipped, p~1 done: a=done m=skipped n=skipped plan:p~0=skipped [a]"},
+		{"in doubt, and a probe finds nothing", "open:last a:for=1h a+ m:staged+found commit m=lost " +
+			"m.probe=late turn " +
+			"undo turn p~0/settle:m=absent @35s @70s",
+			"p~0 failed: m=skipped, p~1 done: a=done m=skipped plan:p~0=skipped [a]"},
+		{"in doubt, and a probe finds it", "open:last a:for=1h a+ m:staged+found commit m=lost " +
+			"m.probe=late turn " +
+			"undo turn p~0/settle:m=present turn",
+			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [a]"},
+		{"in doubt, and no one knows", "open:last a:for=1h a+ m:staged+found commit m=lost " +
+			"m.probe=inconclusive turn " +
+			"undo turn @40s @90s @200s",
+			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [a]"},
+		{"its owner's already", "open:last a:for=1h a+ m:staged n:staged commit m=stop turn undo turn",
+			"p~0 owner: n=skipped m=owner, p~1 owner: a=done m=skipped n=skipped plan:p~0=owner [a]"},
+		{"answered by its owner", "open:last a:for=1h a+ m:staged n:staged commit m=stop turn " +
+			"p~0/resolve:m turn undo turn",
+			"p~0 owner: n=owner m=resolved, p~1 owner: a=done m=skipped n=skipped plan:p~0=owner [n a]"},
+		{"a part", "open a:for=1h a+ b:for=1h b+ m:staged commit turn undo:!b turn",
+			"p~0 owner: m=owner, p~1 owner: a=skipped b=owed m=skipped plan:p~0=owner [m]"},
+		{"by a verdict", "open:last a:for=1h a+ m:staged commit turn judge:a=block turn",
+			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [m a]"},
+		{"by a condition", "open:last a:for=1h+held a+ m:staged commit turn fact:a=1 turn",
+			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [m a]"},
+		{"with a child", "open:last a:for=1h a+ q/open^ q/m:staged q/commit n:staged commit turn undo turn",
+			"p~0 owner: n=owner plan:q~0=owner, q~0 owner: m=owner, p~1 owner: a=done plan:q~1=skipped " +
+				"n=skipped plan:p~0=owner [m n a]"},
+		{"with a child that was not reached", "open:last a:for=1h a+ n:staged q/open^ q/m:staged q/commit " +
+			"commit n=late turn undo turn p~0/tell:n#1=done turn",
+			"p~0 owner: plan:q~0=skipped n=owner, q~0 failed: m=skipped, p~1 owner: a=done n=skipped " +
+				"plan:q~1=skipped plan:p~0=owner [a]"},
+		{"with a child that was let go", "open:last a:for=1h a+ n:staged q/open^ q/m:staged q/commit " +
+			"commit n=stop turn p~0/halt:n turn undo turn",
+			"p~0 resolved: plan:q~0=owed n=resolved, q~0 committed: m=retired, p~1 resolved: a=done " +
+				"n=skipped plan:q~1=skipped plan:p~0=resolved [a]"},
+	})
+}
+
+// TestADeliveryIsStoppedAlone by a block, or by an operator.
+func TestADeliveryIsStoppedAlone(t *testing.T) {
+	playDeliveries(t, []delivery{
+		{"a block", "open a:for=1h a+ m:staged n:staged commit judge:n=block turn",
+			"p~0 failed: n=skipped m=skipped []"},
+		{"a block of what was delivered", "open a a+ m:staged commit turn !judge:m=block turn",
+			"p~0 done: m=done [m]"},
+		{"a block while one is out", "open m:staged n:staged commit m=late turn judge:n=block turn " +
+			"p~0/tell:m#1=done turn",
+			"p~0 done: n=skipped m=done []"},
+		{"a cancel", "open m:staged n:staged commit m=late turn p~0/stop turn p~0/tell:m#1=done turn",
+			"p~0 done: n=skipped m=done []"},
+		{"a cancel twice", "open m:staged n:staged commit m=late turn p~0/stop !p~0/stop turn",
+			"p~0 unwinding: n=owed m=dispatched []"},
+		{"a cancel at the end", "open m:staged commit turn !p~0/stop turn",
+			"p~0 done: m=done [m]"},
+		{"no verdict on it", "open m:staged commit !p~0/judge:m=block turn",
+			"p~0 done: m=done [m]"},
+		{"no undo of it", "open m:staged commit turn !p~0/undo turn",
+			"p~0 done: m=done [m]"},
+		{"a retry after it", "open m:staged commit m=stop turn p~0/stop !p~0/retry:m turn",
+			"p~0 owner: m=owner []"},
+		{"no erasure before its end", "open m:staged n:staged commit m=late turn !erase turn",
+			"p~0 unwinding: n=owed m=dispatched []"},
+		{"but by force", "open m:staged n:staged commit m=late turn erase:force turn",
+			"p~0 unwinding: n=owed m=dispatched []"},
+		{"erased after it", "open m:staged commit turn erase turn",
+			"p~0 done: m=done [m]"},
+	})
 }

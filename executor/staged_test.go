@@ -132,8 +132,8 @@ func TestWhatIsStagedComesLast(t *testing.T) {
 		}
 	}
 	s.play("commit turn")
-	if got := s.show("p"); got.State != ledger.StateCommitted || len(s.undone) != 0 {
-		t.Errorf("%s: sent %q", got.State, s.undone)
+	if got := s.show("p"); got.State != ledger.StateCommitted || strings.Join(s.undone, " ") != "m n x" {
+		t.Errorf("%s: delivered %q", got.State, s.undone)
 	}
 }
 

@@ -116,6 +116,9 @@ type plan struct {
 	depth         uint32
 	origin        string
 	undoneAs      string
+	delivers      bool // it delivers what is staged in its origin
+	deliveredAs   string
+	stopped       *pb.Address // and makes no attempt any more, since this record
 	rewinds       uint32
 	savepointsSet uint32
 	proposals     map[string]*proposal // about orphans
@@ -160,6 +163,8 @@ type action struct {
 	unnamed               bool   // what the provider calls the effect could not be kept
 	undo                  string
 	attempt, attemptsFrom uint32
+	unsureOf              uint32 // of a delivery: the last attempt of which no one knows whether it was carried out
+	sentNs                int64  // epoch of its first attempt
 	blindly               bool
 	dispatched            *pb.Address
 	arguments             []byte // of the command in flight

@@ -173,7 +173,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool
 		c := *a
 		c.leases, c.verdict, c.warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
 		c.secrets = nil // of attempts that the plan which is undone has made
-		if !part[c.n] && !c.isSettled() {
+		if (!part[c.n] || c.isStaged()) && !c.isSettled() {
 			c.undo = skipped
 		}
 		switch {
@@ -223,13 +223,13 @@ func beginUndoing(_ *book, c *claim) {
 }
 
 func (c *claim) undoCommitted(p *plan, to back, reason string) {
-	u, more := c.opensUndoer(p, to)
+	u, more := c.opensUndoer(p, to, reason)
 	c.b.wants(u, signalCancelled, reason+more, back{})
 }
 
 // opensUndoer makes that plan, and says for which condition it undoes more than was asked for. The
 // committed one holds no conditions any more: it is undone once.
-func (c *claim) opensUndoer(p *plan, to back) (u *plan, more string) {
+func (c *claim) opensUndoer(p *plan, to back, reason string) (u *plan, more string) {
 	b := c.b
 	part, more := c.alsoUndoes(p, to)
 	for _, q := range append([]*plan{p}, p.below()...) {
@@ -241,6 +241,7 @@ func (c *claim) opensUndoer(p *plan, to back) (u *plan, more string) {
 	u = b.copyPlan(c.Entry, p, p.id+"~1", part)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
+	b.recall(p, u, c.Address, reason+more)
 	b.holdLeases(u)
 	return u, more
 }
@@ -442,6 +443,6 @@ func dropHeld(b *book, p *plan, list []heldLease) {
 // firesSince has a committed tree undone, or the part that a condition is about.
 func (c *claim) firesSince(reason string) {
 	root, to := c.p.undoesSince(c.a, c.l)
-	u, more := c.opensUndoer(root, to)
+	u, more := c.opensUndoer(root, to, reason)
 	c.passesUp(u, back{}, reason+ofChild(root, c.p)+more)
 }

@@ -52,6 +52,12 @@ var clauseCases = []struct {
 		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
 		s.record.GetForwardRegistered().After = []string{"a"}
 	}},
+	{"I38.cancel", stopsDeliveries, func(s *scene) { s.p.delivers, s.p.stopped = true, &pb.Address{Sequence: 3} }},
+	{"I38.judged", judgesCommitted, func(s *scene) { s.p.delivers = true }},
+	{"I38.blocked", judgesCommitted, func(s *scene) {
+		s.p.deliveredAs = "p~0"
+		s.l.book.found(&plan{id: "p~0", delivers: true, actions: []*action{{n: 1, id: "a", undo: compensated}}})
+	}},
 	{"I38.commit", dispatches, func(s *scene) {
 		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
 	}},

@@ -186,6 +186,11 @@ func cancels(s *scene) {
 }
 
 // judgesCommitted is a supervisor who blocks what is committed.
+func stopsDeliveries(s *scene) {
+	s.says(ledger.ClassOperator, ledger.StateUnwinding, held, &pb.Record{Kind: &pb.Record_CancelRequested{
+		CancelRequested: &pb.CancelRequested{}}})
+}
+
 func judgesCommitted(s *scene) {
 	s.says(ledger.ClassVerdict, ledger.StateCommitted, held, &pb.Record{Kind: &pb.Record_VerdictGiven{
 		VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})

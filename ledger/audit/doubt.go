@@ -133,8 +133,9 @@ func (b *book) asksNext(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
 		return again || isReady && b.next(p, a) == doProbe
-	case pb.Question_QUESTION_UNDO:
-		resend := a.undo == waiting || isReady && a.attempt > 0
+	case pb.Question_QUESTION_UNDO, pb.Question_QUESTION_DELIVERED:
+		delivers := k.Question == pb.Question_QUESTION_DELIVERED
+		resend := (a.undo == waiting || isReady && a.attempt > 0) && delivers == p.isDelivery(a)
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
 	case pb.Question_QUESTION_UNCHANGED:
 		waits := isReady || a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED
@@ -418,6 +419,8 @@ func noteFound(b *book, c *claim) {
 		}
 	case k.Question == pb.Question_QUESTION_UNDO:
 		b.attemptFound(p, a, k)
+	case k.Question == pb.Question_QUESTION_DELIVERED:
+		deliveryFound(b, p, a, k)
 	case k.Presence == pb.Presence_PRESENCE_ABSENT:
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)

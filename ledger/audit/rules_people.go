@@ -22,11 +22,12 @@ var peopleChapters = map[string]*chapter{
 			b.noteTombstone(c.Entry, key)
 		}
 	}},
-	"verdict_given": {counts: append([]clause{openedPlan, registeredAction}, reachClauses...),
+	"verdict_given": {counts: slices.Concat([]clause{openedPlan, registeredAction}, stagedVerdicts,
+		reachClauses),
 		collect: noteVerdict},
 	"evict_requested":   {counts: askedFacts, collect: noteAskedFacts},
 	"restore_requested": {counts: askedFacts, collect: noteAskedFacts},
-	"cancel_requested":  {counts: append([]clause{openedPlan}, endClauses...), collect: noteWish},
+	"cancel_requested":  {counts: cancelClauses, collect: noteCancel},
 	"compensation_requested": {
 		counts: append(undoneClauses, forOpen(beforeItsCommit, knownSavepoint, knownPart, endClauses[0],
 			endClauses[1])...),
@@ -232,13 +233,13 @@ func (c *claim) undoes(p *plan, to back) bool {
 	}
 	part := p.part(to)
 	return !slices.ContainsFunc(p.actions, func(a *action) bool {
-		return part[a.n] && a.dutyOf == 0 && !a.isSettled() && u.leavesOut(u.actions[a.n-1])
+		return part[a.n] && a.dutyOf == 0 && !a.isStaged() && !a.isSettled() && u.leavesOut(u.actions[a.n-1])
 	})
 }
 
 // leavesOut: the plan undoes a part of a committed one, of which the action is not.
 func (p *plan) leavesOut(a *action) bool {
-	return p.origin != "" && a.undo == skipped && a.settled == nil
+	return p.origin != "" && !p.delivers && a.undo == skipped && a.settled == nil
 }
 
 func staysOut(b *book, p *plan, a *action) bool {
@@ -335,7 +336,7 @@ var retryClauses = []clause{
 		}},
 	toRetry("I23.inverse", "An undo is tried again where there is an inverse.",
 		func(c *claim, a *action) judgement {
-			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE ||
+			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE && !c.p.mayDeliver(a) ||
 				a.compensation.GetCapability() == "" || a.undone
 			return unless(!none, "resolve it: there is nothing to retry of action %s", a.id)
 		}),
@@ -382,6 +383,8 @@ var erasureClauses = []clause{openedPlan,
 			switch {
 			case c.Record.GetPlanErased().Force:
 				return judgement{}
+			case c.b.plan(c.p.deliveredAs).goesOn():
+				return breaks("an end of plan %s, which delivers it", c.p.deliveredAs)
 			case u != nil && !u.isOver():
 				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())
 			}

@@ -222,3 +222,73 @@ func addsReport(b *book, c *claim) {
 		b.lookAction(c.p, a)
 	}
 }
+
+// What is asked of a delivery.
+
+// mayDeliver: another attempt of a delivery may be asked for.
+func (p *plan) mayDeliver(a *action) bool {
+	return p.isDelivery(a) && a.outcome != completed && p.stopped == nil
+}
+
+// goesOn: a delivery has not ended, or has yet to begin as a part of another.
+func (p *plan) goesOn() bool { return p != nil && (!p.isOver() || p.stillHolds()) }
+
+// cancelClauses are those of an operator who cancels: a plan, or what is left of a delivery.
+var cancelClauses = append([]clause{openedPlan,
+	{"I38.cancel", "A delivery is cancelled whole, once, and before it has ended.",
+		func(c *claim) judgement {
+			p := c.p
+			return unless(!p.delivers || p.parent == nil && p.stopped == nil && !p.isClosed(),
+				"plan %s is stopped, or %s, or a part of another", p.id, p.phase)
+		}}},
+	ofPlans(endClauses)...)
+
+// ofPlans has clauses ask nothing of a plan that delivers.
+func ofPlans(clauses []clause) (out []clause) {
+	for _, k := range clauses {
+		judge := k.judge
+		k.judge = func(c *claim) judgement {
+			if c.p.delivers {
+				return judgement{}
+			}
+			return judge(c)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+func noteCancel(b *book, c *claim) {
+	if !c.p.delivers {
+		noteWish(b, c)
+		return
+	}
+	_, reason, _ := c.wish()
+	stopDelivery(c.p, c.Address, reason)
+}
+
+// stagedVerdicts say which verdicts count on what is staged.
+var stagedVerdicts = []clause{
+	{"I38.judged", "A verdict is given on an act in the plan that has staged it.",
+		func(c *claim) judgement {
+			return unless(!c.p.delivers, "plan %s delivers plan %s", c.p.id, c.p.origin)
+		}},
+	{"I38.blocked", "What was delivered, or dropped, is not blocked any more.",
+		func(c *claim) judgement {
+			d := c.b.plan(c.p.deliveredAs)
+			if d == nil || c.Record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
+				return judgement{}
+			}
+			a := d.named(c.a.id)
+			return unless(a == nil || !a.isSettled(), "action %s of plan %s has ended", c.a.id, d.id)
+		}},
+}
+
+// stopsDelivery has a block on a staged act of a committed plan stop what delivers it.
+func stopsDelivery(b *book, c *claim) {
+	d := b.plan(c.p.root().deliveredAs)
+	allows := c.Record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
+	if d.goesOn() && c.a.isStaged() && !allows {
+		stopDelivery(d, c.Address, verdictText(c.a))
+	}
+}

@@ -116,7 +116,8 @@ var dispatchClauses = []clause{passed,
 	}},
 	{"I38.commit", "What is staged is dispatched only once its root is committed.",
 		func(c *claim) judgement {
-			return unless(!c.a.isStaged(), "action %s is staged, and no commit has it delivered", c.a.id)
+			return unless(!c.a.isStaged() || c.p.delivers,
+				"action %s is staged, and no commit has it delivered", c.a.id)
 		}},
 	{"I20.next",
 		"What is undone may have crossed, and its contract has it undone as it is now.",
@@ -185,7 +186,11 @@ var dispatchContent = append([]clause{
 				c.a.key != "" { // a late duty of the plan that undoes has a key of that plan
 				id = c.p.origin
 			}
-			want := ledger.Key(c.b.tenant, id, c.a.id, ledger.PurposeUndo)
+			purpose := ledger.PurposeUndo
+			if c.p.isDelivery(c.a) {
+				id, purpose = c.p.origin, ledger.PurposeDo
+			}
+			want := ledger.Key(c.b.tenant, id, c.a.id, purpose)
 			if n := len(c.a.laterKeys); n > 0 {
 				want = ledger.RetryKey(want, c.a.laterKeys[n-1].at)
 			}
@@ -193,7 +198,7 @@ var dispatchContent = append([]clause{
 			return unless(key == want, "key %q, and not %q", want, key)
 		}},
 	{"I20.crossed", "What is known not to have crossed is never undone.", func(c *claim) judgement {
-		return unless(c.a.mayHaveCrossed(), "skip action %s: its effect never crossed the boundary",
+		return unless(c.a.mayHaveCrossed() || c.p.isDelivery(c.a), "skip action %s: its effect never crossed the boundary",
 			c.a.id)
 	}},
 	orderClause,

@@ -1,8 +1,12 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -219,4 +223,239 @@ func (p *plan) newest(last bool) (before []uint32) {
 	}
 	slices.Sort(before)
 	return before
+}
+
+// The plan that delivers what is staged in a committed one: PLAN~0, and one for each part of it.
+// The act that is to be first has the highest number, and each comes after the one below it.
+
+// deliveryOf makes it, of a tree that is committed now; nil: nothing is staged there.
+func (b *book) deliveryOf(p *plan, parent string, tree []*plan) *plan {
+	if !slices.Contains(tree, p) {
+		return nil
+	}
+	id := p.id + "~0"
+	var list []*action
+	for _, a := range p.actions {
+		if a.undo == held && (a.isStaged() ||
+			a.child != nil && b.deliveryOf(a.child, id, tree) != nil) {
+			list = append(list, a)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	d := proto.CloneOf(p.declared)
+	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
+	u := &plan{id: id, agent: p.agent, opened: b.at, openedNs: b.now, declared: d, origin: p.id,
+		phase: ledger.StateCommitted, depth: p.depth, opener: p.opener, writer: p.writer,
+		proposals: map[string]*proposal{}, delivers: true,
+		reason: "plan " + p.id + " was committed"}
+	b.join(u, p.family)
+	p.deliveredAs = id
+	for i := len(list) - 1; i >= 0; i-- {
+		a := list[i]
+		c := &action{id: a.id, registered: a.registered, atNs: a.atNs, writer: a.writer,
+			forward: a.forward, input: a.input}
+		if n := len(u.actions); n > 0 {
+			c.before = []uint32{uint32(n)}
+		}
+		if a.child == nil {
+			c.compensation = a.forward.Deliver
+			c.key = ledger.Key(b.tenant, p.id, a.id, ledger.PurposeDo)
+		} else {
+			c.child = b.plan(a.child.id + "~0")
+			c.id = entryPrefix + c.child.id
+		}
+		u.addAction(c)
+		if c.child != nil {
+			c.child.parent, c.child.entry, c.child.committed = u, c.n, a.child.committed
+		}
+	}
+	return u
+}
+
+// openDelivery begins to deliver what is staged in a tree that is committed now.
+func (b *book) openDelivery(root *plan, tree []*plan) {
+	d := b.deliveryOf(root, "", tree)
+	if d == nil {
+		return
+	}
+	d.unwinding, d.unwindingNs = b.at, b.now
+	b.setPhase(d, ledger.StateUnwinding)
+	for _, a := range d.actions {
+		a.undo = owed
+	}
+}
+
+// isDelivery: what is owed of an action is the act itself.
+func (p *plan) isDelivery(a *action) bool { return p.delivers && a.child == nil && a.dutyOf == 0 }
+
+// isDoubtful: no one knows of an attempt since the owner's last word whether it was carried out.
+func (a *action) isDoubtful() bool { return a.unsureOf > a.attemptsFrom }
+
+// isSafe: another attempt cannot make the act twice.
+func (a *action) isSafe(ns int64) bool {
+	return !a.isDoubtful() || ns-a.sentNs < a.compensation.GetDedupeNs()
+}
+
+// deliveryNext says what is to be done with an act whose turn it is.
+func (b *book) deliveryNext(p *plan, a *action) string {
+	switch {
+	case a.outcome == completed:
+		return doQuarantine
+	case p.stopped != nil && a.unsureOf == 0:
+		return doSkip
+	case p.stopped != nil, a.compensation.GetSealed() && b.isErased(p),
+		!a.isSafe(b.now) && a.compensation.GetProbe() == nil:
+		return doQuarantine
+	}
+	return doDispatch
+}
+
+// noteDelivered keeps that an act was made.
+func noteDelivered(b *book, c *claim) {
+	a, k := c.a, c.Record.GetCompensationSucceeded()
+	a.dropCall()
+	a.successes++
+	a.outcome, a.outcomeNs, a.unsureOf, a.aliveUntilNs = completed, b.now, 0, 0
+	a.externalRef = cmp.Or(k.ExternalRef, a.nameOf())
+	if output := c.Record.Payload.GetOutput(); len(output) > 0 {
+		a.output = output
+	}
+	a.noteSaid(k.Attempt)
+	if c.p.isRecalled() {
+		a.undo = owed
+		return
+	}
+	b.closeAction(c.p, a, compensated, c.Address)
+}
+
+// noteUndelivered ends an attempt that was not answered, or has failed.
+func noteUndelivered(a *action, p *plan, k *pb.CompensationFailed, epochNs int64) {
+	switch {
+	case k.InDoubt:
+		a.unsureOf = k.Attempt
+	case epochNs >= a.aliveUntilNs && a.isSafe(epochNs):
+		a.unsureOf = 0
+	}
+	switch {
+	case k.InDoubt && a.compensation.GetProbe() != nil:
+		a.asking, a.askedFrom, a.undo = pb.Question_QUESTION_DELIVERED, a.asked, waiting
+	case p.stopped != nil:
+		a.dropCall()
+		a.undo = owed
+	case k.InDoubt && !a.isSafe(epochNs), k.Final, a.noTriesLeft():
+		a.dropCall()
+		a.undo = exhausted
+	default:
+		a.undo = waiting
+	}
+}
+
+// deliveryFound goes on with what a question has found.
+func deliveryFound(b *book, p *plan, a *action, k *pb.ProbeAnswered) {
+	switch {
+	case k.Presence == pb.Presence_PRESENCE_PRESENT:
+		noteName(b, a, k)
+		a.confirmed = true
+		a.hear(pb.Answer_ANSWER_DONE)
+	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
+		a.dropCall()
+		a.undo = exhausted
+	case a.askedNs < a.aliveUntilNs: // it may land yet
+		a.undo, a.askedFrom = waiting, a.asked
+	default:
+		a.unsureOf, a.asking = 0, pb.Question_QUESTION_UNSPECIFIED
+		switch {
+		case p.stopped != nil:
+			a.dropCall()
+			a.undo = owed
+		case a.noTriesLeft():
+			a.dropCall()
+			a.undo = exhausted
+		default:
+			a.undo = waiting
+		}
+	}
+}
+
+// isRecalled: what undoes the committed plan has taken up what delivers it.
+func (p *plan) isRecalled() bool { return p.delivers && !p.root().delivers }
+
+// stopDelivery drops what of a delivery has no attempt.
+func stopDelivery(p *plan, at *pb.Address, why string) {
+	for _, a := range p.actions {
+		if a.child != nil {
+			stopDelivery(a.child, at, why)
+		}
+	}
+	if p.stopped != nil || p.isClosed() && !p.stillHolds() {
+		return
+	}
+	p.stopped, p.reason = at, why
+	for _, a := range p.actions {
+		if a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED {
+			a.dropCall()
+			a.undo = owed
+		}
+	}
+}
+
+// recall stops the delivery of a committed plan, and takes what was delivered into what undoes it.
+func (b *book) recall(p, u *plan, at *pb.Address, why string) {
+	d := b.plan(p.deliveredAs)
+	if d == nil {
+		return
+	}
+	stopDelivery(d, at, why)
+	if !d.hasRest() {
+		return
+	}
+	var last []uint32
+	for _, a := range u.actions {
+		if !slices.ContainsFunc(u.actions,
+			func(x *action) bool { return slices.Contains(x.before, a.n) }) {
+			last = append(last, a.n)
+		}
+	}
+	entry := u.addAction(&action{id: entryPrefix + d.id, registered: at, atNs: b.now, before: last,
+		child: d})
+	d.parent, d.entry, d.declared.ParentPlan = u, entry.n, u.id
+	b.takeUp(d, u.lastGoes)
+}
+
+// hasRest: something of a delivery was made, or may be.
+func (p *plan) hasRest() bool {
+	return slices.ContainsFunc(p.actions, func(a *action) bool {
+		if a.child != nil {
+			return a.child.hasRest()
+		}
+		return a.undo == compensated || !a.isSettled()
+	})
+}
+
+// takeUp has what was delivered owed.
+func (b *book) takeUp(p *plan, lastGoes bool) {
+	for _, a := range p.actions {
+		if a.child != nil {
+			b.takeUp(a.child, lastGoes)
+		}
+	}
+	p.lastGoes = lastGoes
+	for _, a := range p.actions {
+		a.undoneNow = false
+	}
+	if p.phase == ledger.StateFailed || p.phase == ledger.StateCommitted {
+		return
+	}
+	b.goOn(p)
+	for _, a := range p.actions {
+		switch {
+		case a.child != nil:
+		case a.undo == quarantined:
+			a.letsGo = a.letsGo || p.isLast(a)
+		case a.undo == compensated:
+			a.undo, a.settled, a.settledNs = owed, nil, 0
+		}
+	}
 }

@@ -53,6 +53,8 @@ func (b *book) next(p *plan, a *action) string {
 		return doChild
 	case a.undone:
 		return doQuarantine
+	case p.isDelivery(a):
+		return b.deliveryNext(p, a)
 	case a.isStaged(), a.overtaken(), class == pb.Class_CLASS_EFFECTLESS,
 		a.presence == pb.Presence_PRESENCE_ABSENT:
 		return doSkip
@@ -202,7 +204,8 @@ func isNameless(binding *triggers.Binding, vars triggers.BindingVars) bool {
 // mayStillEnd: an answer about this attempt may still settle it. An earlier attempt that
 // turns out to have succeeded did undo the effect.
 func (a *action) mayStillEnd(attempt uint32) bool {
-	return (a.isOut() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
+	made := a.isStaged() && a.outcome == completed
+	return !made && (a.isOut() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
 }
 
 func (a *action) isSaidDone() bool { return a.reported.GetAnswer() == pb.Answer_ANSWER_DONE }
@@ -229,12 +232,19 @@ func (a *action) noTriesLeft() bool {
 func noteDispatch(b *book, c *claim) {
 	a, k := c.a, c.Record.GetCompensationDispatched()
 	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup, c.Address
+	if a.sentNs == 0 {
+		a.sentNs = c.Record.EpochNs
+	}
 	a.dispatchedNs, a.unserved, a.change = c.Record.EpochNs, false, pb.Change_CHANGE_UNSPECIFIED
 	a.undo, a.arguments = dispatched, c.Record.Payload.GetArguments()
 	a.askToken(k)
 }
 
 func noteSuccess(b *book, c *claim) {
+	if c.p.isDelivery(c.a) {
+		noteDelivered(b, c)
+		return
+	}
 	c.a.dropCall()
 	c.a.successes++
 	b.closeAction(c.p, c.a, compensated, c.Address)
@@ -255,10 +265,15 @@ func noteFailure(b *book, c *claim) {
 		a.keepFound(c.Record.Payload.GetOutput())
 	}
 	if k.InDoubt { // its worker may be at work for as long again
-		a.aliveUntilNs = max(a.aliveUntilNs,
-			min(c.Record.EpochNs, epochMax)+callTimeout(a.compensation))
+		alive := callTimeout(a.compensation)
+		if c.p.isDelivery(a) {
+			alive = ledger.SettleNs(a.forward.SettleNs, alive)
+		}
+		a.aliveUntilNs = max(a.aliveUntilNs, min(c.Record.EpochNs, epochMax)+alive)
 	}
 	switch {
+	case c.p.isDelivery(a):
+		noteUndelivered(a, c.p, k, min(c.Record.EpochNs, epochMax))
 	case a.overtaken():
 		a.dropCall()
 		a.undo = owed
