@@ -58,6 +58,9 @@ var clauseCases = []struct {
 		s.p.deliveredAs = "p~0"
 		s.l.book.found(&plan{id: "p~0", delivers: true, actions: []*action{{n: 1, id: "a", undo: compensated}}})
 	}},
+	{"I38.stopped", dispatches, func(s *scene) { s.p.delivers, s.p.stopped = true, &pb.Address{Sequence: 3} }},
+	{"I38.again", dispatches, func(s *scene) { s.p.delivers, s.a.unsureOf = true, 1 }},
+	{"I38.end", ended, func(s *scene) { s.p.delivers = true }},
 	{"I38.commit", dispatches, func(s *scene) {
 		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
 	}},

@@ -11,8 +11,91 @@ var stagedForgeries = []forgery{
 		s.staged("a", "m")
 		s.agent(planFailed())
 		s.decideTo("unwind_started")
-		s.forge(s.delivers("m", 1))
+		s.forge(s.delivers("p", "m", 1, s.at("unwind_started", "")))
 	}, false},
+	{"a staged act is sent after its delivery was stopped", "I38", func(s *scribe) {
+		s.committed("a", "m")
+		s.lazy = true
+		s.decideTo("compensation_dispatched")
+		s.write(ops, &pb.Record{Plan: "p~0", Kind: &pb.Record_CancelRequested{
+			CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ops"}}})
+		s.failed("m", 1, false)
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+	}, false},
+	{"the second is sent before the first", "I21", func(s *scribe) {
+		s.committed("a", "m", "n")
+		s.forge(s.delivers("p~0", "n", 1, s.at("plan_committed", "")))
+	}, false},
+	{"a staged act is sent again, and no one knows of the first time", "I19", func(s *scribe) {
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.forge(s.delivers("p~0", "m", 2, s.at("plan_committed", "")))
+	}, false},
+	{"a staged act is sent again when its provider has forgotten the key", "I38", func(s *scribe) {
+		s.kept = 60 * second
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.now += 61 * second
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+	}, false},
+	{"a staged act is sent under the key of an undo", "I19", func(s *scribe) {
+		s.committed("a", "m")
+		r := s.delivers("p~0", "m", 1, s.at("plan_committed", ""))
+		r.GetCompensationDispatched().Key = keyOf("m")
+		s.forge(r)
+	}, false},
+	{"a staged act that was dropped before the commit is sent", "I6", func(s *scribe) {
+		s.staged("a", "m", "n")
+		s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+			CompensationRequested: &pb.CompensationRequested{Reason: "no", Actor: "ops", FromAction: "n"}}})
+		s.decide()
+		committed := planCommitted()
+		committed.GetPlanCommitted().Parts = 1
+		s.agent(committed)
+		s.forge(s.delivers("p~0", "n", 1, s.at("plan_committed", "")))
+	}, false},
+	{"a delivery succeeds twice", "I22", func(s *scribe) {
+		s.committed("a", "m", "n")
+		s.decideTo("compensation_succeeded")
+		r := s.about("m", s.at("compensation_dispatched", "m"))
+		r.Plan = "p~0"
+		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: 1}}
+		s.forge(r)
+	}, false},
+	{"a delivery ends compensated", "I22", func(s *scribe) {
+		s.committed("a", "m")
+		s.decideTo("compensation_succeeded")
+		r := ended(pb.PlanEnd_PLAN_END_COMPENSATED)
+		r.Plan, r.Cause, r.GetPlanEnded().Compensated = "p~0", s.at("plan_committed", ""), 1
+		s.forge(r)
+	}, false},
+	{"a delivery that never goes on", "L1", func(s *scribe) {
+		s.committed("a", "m")
+	}, true},
+}
+
+// committed is staged, and the commit of the plan. Its workers do not answer from then on.
+func (s *scribe) committed(action string, ids ...string) {
+	s.t.Helper()
+	s.staged(action, ids...)
+	s.agent(planCommitted())
+}
+
+// unanswered is an attempt of a delivery that had no answer.
+func (s *scribe) unanswered(id string, attempt uint32) {
+	s.t.Helper()
+	s.lazy = true
+	s.decideTo("compensation_dispatched")
+	s.now += 31 * second
+	s.failed(id, attempt, true)
+}
+
+func (s *scribe) failed(id string, attempt uint32, inDoubt bool) {
+	r := s.about(id, s.at("compensation_dispatched", id))
+	r.Plan = "p~0"
+	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt,
+		InDoubt: inDoubt}}
+	s.forge(r)
 }
 
 // staged opens a plan with an action, and with some that are staged.
@@ -23,20 +106,23 @@ func (s *scribe) staged(action string, ids ...string) {
 	s.agent(opened(0))
 	s.agent(append(pair(action), completed(action))...)
 	for _, id := range ids {
-		s.agent(pair(id, isStaged)...)
+		s.agent(pair(id, s.isStaged)...)
 	}
 }
 
 // isStaged makes a pair one of a staged act.
-func isStaged(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-	f.Class, f.Deliver = pb.Class_CLASS_IRREVERSIBLE, &pb.CompensationRegistered{Capability: f.Capability}
+func (s *scribe) isStaged(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	f.Class, f.Deliver = pb.Class_CLASS_IRREVERSIBLE, &pb.CompensationRegistered{
+		Capability: f.Capability, DedupeNs: s.kept}
 	c.Capability, c.Attempts, c.BackoffNs = "", 0, 0
 }
 
 // delivers is the dispatch of a staged act.
-func (s *scribe) delivers(id string, attempt uint32) *pb.Record {
-	r := s.dispatch(id, ledger.Key("t", "p", id, ledger.PurposeDo), attempt)
-	r.GetCompensationDispatched().Capability = "do." + id
-	r.GetCompensationDispatched().HasForwardOutput = false
+func (s *scribe) delivers(plan, id string, attempt uint32, cause *pb.Address) *pb.Record {
+	r := s.about(id, cause)
+	r.Plan = plan
+	r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{
+		Attempt: attempt, Capability: "do." + id, Key: ledger.Key("t", "p", id, ledger.PurposeDo),
+		TimeoutNs: 30 * second}}
 	return r
 }

@@ -119,6 +119,17 @@ var dispatchClauses = []clause{passed,
 			return unless(!c.a.isStaged() || c.p.delivers,
 				"action %s is staged, and no commit has it delivered", c.a.id)
 		}},
+	{"I38.stopped", "Nothing is dispatched of a delivery that was stopped.",
+		func(c *claim) judgement {
+			return unless(!c.p.isDelivery(c.a) || c.p.stopped == nil, "plan %s was stopped at %s", c.p.id,
+				reference{c.p.stopped})
+		}},
+	{"I38.again", "What may have been delivered is sent again while its provider knows the key, or " +
+		"once nothing was found after it could land no more, or for its owner.",
+		func(c *claim) judgement {
+			return unless(!c.p.isDelivery(c.a) || c.a.isSafe(c.b.now),
+				"attempt %d of action %s had no answer", c.a.unsureOf, c.a.id)
+		}},
 	{"I20.next",
 		"What is undone may have crossed, and its contract has it undone as it is now.",
 		func(c *claim) judgement {
