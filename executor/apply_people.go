@@ -32,7 +32,7 @@ func (s *fold) applyOperator() Result {
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
 		if p.row.Delivers {
-			return s.cancelDelivery(p, k.CancelRequested)
+			return cancelDelivery(s, p, k.CancelRequested)
 		}
 		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED,
 			byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), back{})
@@ -241,7 +241,7 @@ func (s *fold) applyVerdict() Result {
 	if a == nil {
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
 	}
-	if why := s.notJudged(a, k); why != "" {
+	if why := notJudged(s, a, k); why != "" {
 		return refused("%s", why)
 	}
 	committed := p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && s.reachesCommitted()
@@ -256,7 +256,7 @@ func (s *fold) applyVerdict() Result {
 		return refused("%s", why)
 	}
 	s.about(a).judged(k)
-	s.stopsDelivery(a, k)
+	stopsDelivery(s, a, k)
 	switch {
 	case undoes:
 		reason := a.verdictText()

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -191,4 +192,9 @@ func TestADeliveryIsStoppedAlone(t *testing.T) {
 		{"erased after it", "open m:staged commit turn erase turn",
 			"p~0 done: m=done [m]"},
 	})
+}
+
+// TestAStagedActAsAPersonSeesIt.
+func TestAStagedActAsAPersonSeesIt(t *testing.T) {
+	runScript(t, filepath.Join("testdata", "acceptance", "staged.txt"), nil)
 }

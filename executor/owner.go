@@ -163,7 +163,8 @@ func (a *action) retryRefused(k *pb.RetryRequested) string {
 	case delivers(a) && a.plan.row.Stopped != nil:
 		return "the deliveries of plan " + a.plan.row.Origin + " were stopped at " +
 			ledger.FormatAddress(a.plan.row.Stopped)
-	case class == pb.Class_CLASS_IRREVERSIBLE && !delivers(a) || a.fixed.Compensation.GetCapability() == "":
+	case class == pb.Class_CLASS_IRREVERSIBLE && !delivers(a) ||
+		a.fixed.Compensation.GetCapability() == "":
 		return "there is nothing to retry: " + a.fixed.Forward.Capability + " has no inverse"
 	case a.row.Undone:
 		return "there is nothing to retry: " + noteUndone

@@ -306,36 +306,6 @@ func resendUntil(a *action) int64 {
 	return 0
 }
 
-// toDeliver are the plans that are committed with a root, by their ids, if something of them is
-// staged; else nil.
-func toDeliver(root *plan) (parts map[string]bool) {
-	some := false
-	root.retirable(func(_ *plan, a *action) bool {
-		some = staged(a) && a.row.Undo == rowspb.Undo_UNDO_HELD
-		return !some
-	})
-	if !some {
-		return nil
-	}
-	parts = map[string]bool{root.id: true}
-	root.descendants(func(c *plan) bool {
-		if keeps(c.row) {
-			parts[c.id] = true
-		}
-		return true
-	})
-	return parts
-}
-
-// openDelivery makes the plan that delivers what is staged in a root that a record has committed,
-// and begins it.
-func openDelivery(root *plan, parts map[string]bool, at *pb.Address) {
-	if d := deliveryOf(root, "", parts, at); d != nil {
-		d.row.Unwinding, d.row.EndedNs = at, 0
-		d.startUnwind()
-	}
-}
-
 // deliveryOf makes the plan that delivers what is staged in a plan, or nil if nothing is.
 func deliveryOf(p *plan, parent string, parts map[string]bool, at *pb.Address) *plan {
 	if !parts[p.id] {
@@ -368,13 +338,13 @@ func deliveryOf(p *plan, parent string, parts map[string]bool, at *pb.Address) *
 	p.row.DeliveredAs = id
 	p.touch()
 	for i, a := range slices.Backward(list) {
-		u.enlistDelivery(a, uint32(len(list)-i))
+		enlistDelivery(u, a, uint32(len(list)-i))
 	}
 	return u
 }
 
 // enlistDelivery gives a plan that delivers its next act, after those that are to be made later.
-func (u *plan) enlistDelivery(a *action, n uint32) {
+func enlistDelivery(u *plan, a *action, n uint32) {
 	s := u.s
 	fixed := &rowspb.ActionStatic{Id: a.fixed.Id, Registered: a.fixed.Registered,
 		AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Writer: a.fixed.Writer}
@@ -396,29 +366,6 @@ func (u *plan) enlistDelivery(a *action, n uint32) {
 		rows.Payloads.Put(s.tx, entry.id, v)
 	}
 }
-
-// deliveryStep says what to do with an act that is to be delivered.
-func deliveryStep(a *action) (step, string) {
-	p, d := a.plan, a.fixed.Compensation
-	switch erased := p.s.erased(p.id); {
-	case isDelivered(a):
-		return stepQuarantine, "irreversible: " + d.Capability + " was delivered by plan " + p.id +
-			" and has no inverse"
-	case p.row.Stopped != nil && a.row.Unsure == 0:
-		return stepSkip, "staged, and dropped: " + p.row.Reason
-	case p.row.Stopped != nil:
-		return stepQuarantine, "in doubt: it may have been delivered before it was stopped"
-	case d.Sealed && erased != nil:
-		return stepQuarantine, "what " + d.Capability + " takes was erased at " +
-			ledger.FormatAddress(erased) + ": nobody can read it any more"
-	case d.Probe == nil && !mayRepeat(a, p.s.meta.TimeNs):
-		return stepQuarantine, noteUnsure
-	}
-	return stepDispatch, ""
-}
-
-// noteUnsure is why an attempt is not repeated.
-const noteUnsure = "in doubt: an attempt had no answer, and nothing says whether it was done"
 
 // afterDelivery decides what follows a failed attempt. One that is known to have failed says so of
 // those before it that the provider takes for the same, once they can land no more.
@@ -498,178 +445,5 @@ func (s about) deliveredFound(k *pb.ProbeAnswered) {
 		a.park()
 	default:
 		a.again(epoch)
-	}
-}
-
-// Stopping. What undoes a committed plan, a block on a staged act and a cancel stop what delivers
-// it: what has no attempt is dropped, and what is out is waited for.
-
-// delivering is the plan that delivers a committed one, as long as it has not ended, or nil.
-func delivering(p *plan) *plan {
-	if p.row.DeliveredAs == "" {
-		return nil
-	}
-	if d := p.s.plan(p.row.DeliveredAs); !closed(d.row.Phase) || keeps(d.row) {
-		return d
-	}
-	return nil
-}
-
-// stopDelivery stops a plan that delivers, and its parts.
-func stopDelivery(p *plan, at *pb.Address, why string) {
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := p.action(n); a.fixed.Child != "" {
-			stopDelivery(p.s.plan(a.fixed.Child), at, why)
-		}
-	}
-	if p.row.Stopped != nil || closed(p.row.Phase) && !keeps(p.row) {
-		return
-	}
-	p.row.Stopped, p.row.Reason = at, why
-	p.touch()
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		a := p.action(n)
-		if a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED {
-			a.land()
-			a.owe()
-		}
-	}
-}
-
-// cancelDelivery is an operator's word that what is left of a delivery is dropped.
-func (s *fold) cancelDelivery(p *plan, k *pb.CancelRequested) Result {
-	switch {
-	case child(p.row):
-		return refused("plan %s is a part of plan %s: cancel that one", p.id, p.root().id)
-	case p.row.Stopped != nil:
-		return refused("plan %s was stopped at %s", p.id, ledger.FormatAddress(p.row.Stopped))
-	case closed(p.row.Phase):
-		return refused("plan %s is already %s", p.id, stateName(p.row))
-	}
-	stopDelivery(p, s.e.Address, byActor(k.Reason, k.Actor))
-	return effective
-}
-
-// notJudged says why no verdict is given on an act that is staged, or "".
-func (s *fold) notJudged(a *action, k *pb.VerdictGiven) string {
-	p := a.plan
-	if p.row.Delivers {
-		return "plan " + p.id + " delivers plan " + p.row.Origin + ": judge the action of that one"
-	}
-	if p.row.DeliveredAs == "" || k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
-		return ""
-	}
-	if d := s.byName(p.row.DeliveredAs, a.fixed.Id); d != nil && settled(d.row.Undo) {
-		return "action " + a.fixed.Id + " of plan " + p.row.DeliveredAs + " is " +
-			undoName(d.row.Undo) + " since " + ledger.FormatAddress(d.row.Settled)
-	}
-	return ""
-}
-
-// stopsDelivery has a block on a staged act of a committed plan stop what delivers it.
-func (s *fold) stopsDelivery(a *action, k *pb.VerdictGiven) {
-	d := delivering(a.plan.root())
-	if d != nil && staged(a) && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
-		stopDelivery(d, s.e.Address, a.verdictText())
-	}
-}
-
-// notOf says why what undoes a committed plan does not undo an action of it, or "".
-func notOf(p *plan, a *action, reached bool) string {
-	switch {
-	case staged(a):
-		return "staged: it is delivered, or dropped, as plan " + p.row.DeliveredAs
-	case !reached:
-		return "not asked to be undone"
-	}
-	return ""
-}
-
-// recalled reports whether what undoes the committed plan has taken up what delivers it.
-func recalled(p *plan) bool { return p.row.Delivers && !p.root().row.Delivers }
-
-// recall stops what delivers a committed plan, and makes it the last entry of u, which undoes that
-// one: what was delivered is its owner's there, as all that is irreversible.
-func recall(p, u *plan, at *pb.Address, why string) {
-	if p.row.DeliveredAs == "" {
-		return
-	}
-	d := p.s.plan(p.row.DeliveredAs)
-	stopDelivery(d, at, why)
-	if !remains(d) {
-		return
-	}
-	came := map[uint32]bool{}
-	for n := uint32(1); n <= u.row.Actions; n++ {
-		for _, m := range u.action(n).fixed.Before {
-			came[m] = true
-		}
-	}
-	var last []uint32
-	for n := uint32(1); n <= u.row.Actions; n++ {
-		if !came[n] {
-			last = append(last, n)
-		}
-	}
-	entry := u.enlist(&rowspb.ActionStatic{Id: entryPrefix + d.id, Registered: at,
-		AtNs: p.s.meta.TimeNs, Before: last, Child: d.id}, &rowspb.ActionRow{})
-	u.row.Children = insert(u.row.Children, entry.id.N)
-	d.row.Declared = proto.CloneOf(d.row.Declared) // a fork shares it
-	d.row.ParentEntry, d.row.Declared.ParentPlan = entry.id.N, u.id
-	if !closed(d.row.Phase) {
-		u.row.OpenChildren++
-	}
-	takeUp(d, u.row.LastGoes)
-}
-
-// remains reports whether anything of what delivers a plan was made, or may be.
-func remains(p *plan) bool {
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		a := p.action(n)
-		if a.fixed.Child != "" && remains(p.s.plan(a.fixed.Child)) || a.fixed.Child == "" &&
-			(a.row.Undo == rowspb.Undo_UNDO_COMPENSATED || !settled(a.row.Undo)) {
-			return true
-		}
-	}
-	return false
-}
-
-// takeUp has what was delivered owed, and lets go what came before it where its plan does so.
-func takeUp(p *plan, lastGoes bool) {
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := p.action(n); a.fixed.Child != "" {
-			takeUp(p.s.plan(a.fixed.Child), lastGoes)
-		}
-	}
-	p.row.LastGoes, p.row.MayLetGo, p.row.UndoneNow = lastGoes, lastGoes, false
-	p.touch()
-	switch p.row.Phase {
-	case rowspb.Phase_PHASE_FAILED, rowspb.Phase_PHASE_COMMITTED:
-		return
-	}
-	p.reopen()
-	for n := p.row.Actions; n >= 1; n-- {
-		switch a := p.action(n); {
-		case a.row.Undo == rowspb.Undo_UNDO_QUARANTINED && a.fixed.Child == "":
-			letGoNow(a)
-		case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && a.fixed.Child == "":
-			a.row.Settled, a.row.SettledNs = nil, 0
-			a.owe()
-		}
-	}
-}
-
-// letGoNow has an action that is its owner's already let go what came before it.
-func letGoNow(a *action) {
-	p := a.plan
-	was := isClear(p, a)
-	if a.row.LetsGo || !isLastAct(a) {
-		return
-	}
-	a.row.LetsGo = true
-	p.row.LetGo++
-	a.change()
-	if isClear(p, a) && !was {
-		a.release()
 	}
 }

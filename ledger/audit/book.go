@@ -163,7 +163,7 @@ type action struct {
 	unnamed               bool   // what the provider calls the effect could not be kept
 	undo                  string
 	attempt, attemptsFrom uint32
-	unsureOf              uint32 // of a delivery: the last attempt of which no one knows whether it was carried out
+	unsureOf              uint32 // of a delivery: the last attempt that may have been carried out
 	sentNs                int64  // epoch of its first attempt
 	blindly               bool
 	dispatched            *pb.Address

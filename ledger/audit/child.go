@@ -241,7 +241,7 @@ func (c *claim) opensUndoer(p *plan, to back, reason string) (u *plan, more stri
 	u = b.copyPlan(c.Entry, p, p.id+"~1", part)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
-	b.recall(p, u, c.Address, reason+more)
+	recall(b, p, u, c.Address, reason+more)
 	b.holdLeases(u)
 	return u, more
 }

@@ -166,7 +166,8 @@ var endedContent = []clause{
 			}
 			return judgement{}
 		}},
-	{"I38.end", "Delivered is the end of a plan that delivers, where something was; compensated never.",
+	{"I38.end",
+		"Delivered is the end of a plan that delivers, where something was; compensated never.",
 		func(c *claim) judgement {
 			end := c.Record.GetPlanEnded().End
 			made := slices.ContainsFunc(c.p.actions, func(a *action) bool { return a.undo == compensated })

@@ -22,9 +22,7 @@ var peopleChapters = map[string]*chapter{
 			b.noteTombstone(c.Entry, key)
 		}
 	}},
-	"verdict_given": {counts: slices.Concat([]clause{openedPlan, registeredAction}, stagedVerdicts,
-		reachClauses),
-		collect: noteVerdict},
+	"verdict_given":     {counts: verdictClauses, collect: noteVerdict},
 	"evict_requested":   {counts: askedFacts, collect: noteAskedFacts},
 	"restore_requested": {counts: askedFacts, collect: noteAskedFacts},
 	"cancel_requested":  {counts: cancelClauses, collect: noteCancel},
@@ -233,7 +231,8 @@ func (c *claim) undoes(p *plan, to back) bool {
 	}
 	part := p.part(to)
 	return !slices.ContainsFunc(p.actions, func(a *action) bool {
-		return part[a.n] && a.dutyOf == 0 && !a.isStaged() && !a.isSettled() && u.leavesOut(u.actions[a.n-1])
+		owed := part[a.n] && a.dutyOf == 0 && !a.isStaged() && !a.isSettled()
+		return owed && u.leavesOut(u.actions[a.n-1])
 	})
 }
 
@@ -336,7 +335,7 @@ var retryClauses = []clause{
 		}},
 	toRetry("I23.inverse", "An undo is tried again where there is an inverse.",
 		func(c *claim, a *action) judgement {
-			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE && !c.p.mayDeliver(a) ||
+			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE && !mayDeliver(c.p, a) ||
 				a.compensation.GetCapability() == "" || a.undone
 			return unless(!none, "resolve it: there is nothing to retry of action %s", a.id)
 		}),
@@ -383,7 +382,7 @@ var erasureClauses = []clause{openedPlan,
 			switch {
 			case c.Record.GetPlanErased().Force:
 				return judgement{}
-			case c.b.plan(c.p.deliveredAs).goesOn():
+			case goesOn(c.b.plan(c.p.deliveredAs)):
 				return breaks("an end of plan %s, which delivers it", c.p.deliveredAs)
 			case u != nil && !u.isOver():
 				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())

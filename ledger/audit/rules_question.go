@@ -226,12 +226,12 @@ func addsReport(b *book, c *claim) {
 // What is asked of a delivery.
 
 // mayDeliver: another attempt of a delivery may be asked for.
-func (p *plan) mayDeliver(a *action) bool {
+func mayDeliver(p *plan, a *action) bool {
 	return p.isDelivery(a) && a.outcome != completed && p.stopped == nil
 }
 
 // goesOn: a delivery has not ended, or has yet to begin as a part of another.
-func (p *plan) goesOn() bool { return p != nil && (!p.isOver() || p.stillHolds()) }
+func goesOn(p *plan) bool { return p != nil && (!p.isOver() || p.stillHolds()) }
 
 // cancelClauses are those of an operator who cancels: a plan, or what is left of a delivery.
 var cancelClauses = append([]clause{openedPlan,
@@ -267,6 +267,9 @@ func noteCancel(b *book, c *claim) {
 	stopDelivery(c.p, c.Address, reason)
 }
 
+var verdictClauses = slices.Concat([]clause{openedPlan, registeredAction}, stagedVerdicts,
+	reachClauses)
+
 // stagedVerdicts say which verdicts count on what is staged.
 var stagedVerdicts = []clause{
 	{"I38.judged", "A verdict is given on an act in the plan that has staged it.",
@@ -288,7 +291,90 @@ var stagedVerdicts = []clause{
 func stopsDelivery(b *book, c *claim) {
 	d := b.plan(c.p.root().deliveredAs)
 	allows := c.Record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
-	if d.goesOn() && c.a.isStaged() && !allows {
+	if goesOn(d) && c.a.isStaged() && !allows {
 		stopDelivery(d, c.Address, verdictText(c.a))
+	}
+}
+
+// How a delivery is stopped, and taken up by what undoes its plan.
+
+// isRecalled: what undoes the committed plan has taken up what delivers it.
+func isRecalled(p *plan) bool { return p.delivers && !p.root().delivers }
+
+// stopDelivery drops what of a delivery has no attempt.
+func stopDelivery(p *plan, at *pb.Address, why string) {
+	for _, a := range p.actions {
+		if a.child != nil {
+			stopDelivery(a.child, at, why)
+		}
+	}
+	if p.stopped != nil || p.isClosed() && !p.stillHolds() {
+		return
+	}
+	p.stopped, p.reason = at, why
+	for _, a := range p.actions {
+		if a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED {
+			a.dropCall()
+			a.undo = owed
+		}
+	}
+}
+
+// recall stops the delivery of a committed plan, and takes what was delivered into what undoes it.
+func recall(b *book, p, u *plan, at *pb.Address, why string) {
+	d := b.plan(p.deliveredAs)
+	if d == nil {
+		return
+	}
+	stopDelivery(d, at, why)
+	if !hasRest(d) {
+		return
+	}
+	var last []uint32
+	for _, a := range u.actions {
+		if !slices.ContainsFunc(u.actions,
+			func(x *action) bool { return slices.Contains(x.before, a.n) }) {
+			last = append(last, a.n)
+		}
+	}
+	entry := u.addAction(&action{id: entryPrefix + d.id, registered: at, atNs: b.now, before: last,
+		child: d})
+	d.parent, d.entry, d.declared.ParentPlan = u, entry.n, u.id
+	takeUp(b, d, u.lastGoes)
+}
+
+// hasRest: something of a delivery was made, or may be.
+func hasRest(p *plan) bool {
+	return slices.ContainsFunc(p.actions, func(a *action) bool {
+		if a.child != nil {
+			return hasRest(a.child)
+		}
+		return a.undo == compensated || !a.isSettled()
+	})
+}
+
+// takeUp has what was delivered owed.
+func takeUp(b *book, p *plan, lastGoes bool) {
+	for _, a := range p.actions {
+		if a.child != nil {
+			takeUp(b, a.child, lastGoes)
+		}
+	}
+	p.lastGoes = lastGoes
+	for _, a := range p.actions {
+		a.undoneNow = false
+	}
+	if p.phase == ledger.StateFailed || p.phase == ledger.StateCommitted {
+		return
+	}
+	b.goOn(p)
+	for _, a := range p.actions {
+		switch {
+		case a.child != nil:
+		case a.undo == quarantined:
+			a.letsGo = a.letsGo || p.isLast(a)
+		case a.undo == compensated:
+			a.undo, a.settled, a.settledNs = owed, nil, 0
+		}
 	}
 }

@@ -209,7 +209,8 @@ var dispatchContent = append([]clause{
 			return unless(key == want, "key %q, and not %q", want, key)
 		}},
 	{"I20.crossed", "What is known not to have crossed is never undone.", func(c *claim) judgement {
-		return unless(c.a.mayHaveCrossed() || c.p.isDelivery(c.a), "skip action %s: its effect never crossed the boundary",
+		return unless(c.a.mayHaveCrossed() || c.p.isDelivery(c.a),
+			"skip action %s: its effect never crossed the boundary",
 			c.a.id)
 	}},
 	orderClause,

@@ -229,7 +229,7 @@ func (p *plan) newest(last bool) (before []uint32) {
 // The act that is to be first has the highest number, and each comes after the one below it.
 
 // deliveryOf makes it, of a tree that is committed now; nil: nothing is staged there.
-func (b *book) deliveryOf(p *plan, parent string, tree []*plan) *plan {
+func deliveryOf(b *book, p *plan, parent string, tree []*plan) *plan {
 	if !slices.Contains(tree, p) {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (b *book) deliveryOf(p *plan, parent string, tree []*plan) *plan {
 	var list []*action
 	for _, a := range p.actions {
 		if a.undo == held && (a.isStaged() ||
-			a.child != nil && b.deliveryOf(a.child, id, tree) != nil) {
+			a.child != nil && deliveryOf(b, a.child, id, tree) != nil) {
 			list = append(list, a)
 		}
 	}
@@ -275,8 +275,8 @@ func (b *book) deliveryOf(p *plan, parent string, tree []*plan) *plan {
 }
 
 // openDelivery begins to deliver what is staged in a tree that is committed now.
-func (b *book) openDelivery(root *plan, tree []*plan) {
-	d := b.deliveryOf(root, "", tree)
+func openDelivery(b *book, root *plan, tree []*plan) {
+	d := deliveryOf(b, root, "", tree)
 	if d == nil {
 		return
 	}
@@ -299,7 +299,7 @@ func (a *action) isSafe(ns int64) bool {
 }
 
 // deliveryNext says what is to be done with an act whose turn it is.
-func (b *book) deliveryNext(p *plan, a *action) string {
+func deliveryNext(b *book, p *plan, a *action) string {
 	switch {
 	case a.outcome == completed:
 		return doQuarantine
@@ -323,7 +323,7 @@ func noteDelivered(b *book, c *claim) {
 		a.output = output
 	}
 	a.noteSaid(k.Attempt)
-	if c.p.isRecalled() {
+	if isRecalled(c.p) {
 		a.undo = owed
 		return
 	}
@@ -375,87 +375,6 @@ func deliveryFound(b *book, p *plan, a *action, k *pb.ProbeAnswered) {
 			a.undo = exhausted
 		default:
 			a.undo = waiting
-		}
-	}
-}
-
-// isRecalled: what undoes the committed plan has taken up what delivers it.
-func (p *plan) isRecalled() bool { return p.delivers && !p.root().delivers }
-
-// stopDelivery drops what of a delivery has no attempt.
-func stopDelivery(p *plan, at *pb.Address, why string) {
-	for _, a := range p.actions {
-		if a.child != nil {
-			stopDelivery(a.child, at, why)
-		}
-	}
-	if p.stopped != nil || p.isClosed() && !p.stillHolds() {
-		return
-	}
-	p.stopped, p.reason = at, why
-	for _, a := range p.actions {
-		if a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED {
-			a.dropCall()
-			a.undo = owed
-		}
-	}
-}
-
-// recall stops the delivery of a committed plan, and takes what was delivered into what undoes it.
-func (b *book) recall(p, u *plan, at *pb.Address, why string) {
-	d := b.plan(p.deliveredAs)
-	if d == nil {
-		return
-	}
-	stopDelivery(d, at, why)
-	if !d.hasRest() {
-		return
-	}
-	var last []uint32
-	for _, a := range u.actions {
-		if !slices.ContainsFunc(u.actions,
-			func(x *action) bool { return slices.Contains(x.before, a.n) }) {
-			last = append(last, a.n)
-		}
-	}
-	entry := u.addAction(&action{id: entryPrefix + d.id, registered: at, atNs: b.now, before: last,
-		child: d})
-	d.parent, d.entry, d.declared.ParentPlan = u, entry.n, u.id
-	b.takeUp(d, u.lastGoes)
-}
-
-// hasRest: something of a delivery was made, or may be.
-func (p *plan) hasRest() bool {
-	return slices.ContainsFunc(p.actions, func(a *action) bool {
-		if a.child != nil {
-			return a.child.hasRest()
-		}
-		return a.undo == compensated || !a.isSettled()
-	})
-}
-
-// takeUp has what was delivered owed.
-func (b *book) takeUp(p *plan, lastGoes bool) {
-	for _, a := range p.actions {
-		if a.child != nil {
-			b.takeUp(a.child, lastGoes)
-		}
-	}
-	p.lastGoes = lastGoes
-	for _, a := range p.actions {
-		a.undoneNow = false
-	}
-	if p.phase == ledger.StateFailed || p.phase == ledger.StateCommitted {
-		return
-	}
-	b.goOn(p)
-	for _, a := range p.actions {
-		switch {
-		case a.child != nil:
-		case a.undo == quarantined:
-			a.letsGo = a.letsGo || p.isLast(a)
-		case a.undo == compensated:
-			a.undo, a.settled, a.settledNs = owed, nil, 0
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (b *book) next(p *plan, a *action) string {
 	case a.undone:
 		return doQuarantine
 	case p.isDelivery(a):
-		return b.deliveryNext(p, a)
+		return deliveryNext(b, p, a)
 	case a.isStaged(), a.overtaken(), class == pb.Class_CLASS_EFFECTLESS,
 		a.presence == pb.Presence_PRESENCE_ABSENT:
 		return doSkip
@@ -204,8 +204,10 @@ func isNameless(binding *triggers.Binding, vars triggers.BindingVars) bool {
 // mayStillEnd: an answer about this attempt may still settle it. An earlier attempt that
 // turns out to have succeeded did undo the effect.
 func (a *action) mayStillEnd(attempt uint32) bool {
-	made := a.isStaged() && a.outcome == completed
-	return !made && (a.isOut() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
+	if a.isStaged() && a.outcome == completed {
+		return false
+	}
+	return (a.isOut() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
 }
 
 func (a *action) isSaidDone() bool { return a.reported.GetAnswer() == pb.Answer_ANSWER_DONE }
