@@ -198,3 +198,15 @@ func TestADeliveryIsStoppedAlone(t *testing.T) {
 func TestAStagedActAsAPersonSeesIt(t *testing.T) {
 	runScript(t, filepath.Join("testdata", "acceptance", "staged.txt"), nil)
 }
+
+// TestNoCopyOfADeliveryLeavesWithoutAPromise: its command has an end before it is sent.
+func TestNoCopyOfADeliveryLeavesWithoutAPromise(t *testing.T) {
+	for words, kept := range map[string]int64{"m:staged": 0, "m:staged+kept=10s": 10 * second} {
+		s := newSchedule(t)
+		s.play("open " + words + " commit m=late turn")
+		out := s.state.InFlight()
+		if len(out) != 1 || !out[0].Delivers || out[0].ResendUntilNs != out[0].SentNs+kept-1 {
+			t.Errorf("%s: %+v", words, out)
+		}
+	}
+}

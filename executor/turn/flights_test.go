@@ -305,3 +305,37 @@ func TestThatNoWorkerTakesACommandIsSeenWithoutABreak(t *testing.T) {
 		}
 	}
 }
+
+// TestADeliveryLeavesOnceAndUnderTheLock: without the lock nothing leaves, and what may have reached
+// a worker is not sent again once its provider may have forgotten the key. An undo needs no lock.
+func TestADeliveryLeavesOnceAndUnderTheLock(t *testing.T) {
+	t.Parallel()
+	var f Flights
+	delivery := undoOf("m", "")
+	delivery.Delivers, delivery.ResendUntilNs = true, 100
+	x, _ := f.Take(delivery, 0)
+	if may, v := f.MaySend(x, 1); may || !v.Again {
+		t.Errorf("without a lock it may leave: %v %+v", may, v)
+	}
+	f.MayRun = func() bool { return false }
+	if may, _ := f.MaySend(x, 1); may {
+		t.Error("it may leave when another host may hold the tenant")
+	}
+	f.MayRun = func() bool { return true }
+	if may, _ := f.MaySend(x, 101); !may {
+		t.Error("a first copy may not leave")
+	}
+	delivery.Resent, delivery.Action = true, "n"
+	x, _ = f.Take(delivery, 0)
+	if may, _ := f.MaySend(x, 100); !may {
+		t.Error("a copy may not leave while its provider knows the key")
+	}
+	if may, v := f.MaySend(x, 101); may || len(v.Answers) != 1 || v.Answers[0].Reply != nil {
+		t.Errorf("a copy may leave later, or lands with an answer: %v %+v", may, v)
+	}
+	f.MayRun = nil
+	undo, _ := f.Take(undoOf("a", ""), 0)
+	if may, _ := f.MaySend(undo, 1); !may {
+		t.Error("an undo waits for the lock")
+	}
+}
