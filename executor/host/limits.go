@@ -32,4 +32,9 @@ const (
 	// how often a halted tenant looks whether its stream was made again
 	haltPoll       = 5 * time.Second
 	inspectTimeout = 5 * time.Second // for one such look
+
+	blobBytesDefault = 8 << 30 // of the blobs of a tenant
+	blobGraceDefault = 24 * time.Hour
+	blobEveryDefault = 10 * time.Minute
+	blobCheckTime    = 5 * time.Second // to look up the blobs of one command
 )
