@@ -164,12 +164,25 @@ func (c *Client) put(ctx context.Context, plan string, chunk []byte) (string, er
 	return answer.Digest, err
 }
 
+// About is what is known of a stored value.
+type About struct {
+	Bytes  int64
+	SHA256 string // of the value, in hex
+	chunks int
+}
+
+// About says what is stored; only the plan and the digest of ref count. Errors as of Copy.
+func (c *Client) About(ctx context.Context, ref Ref) (About, error) {
+	verb := api.BlobGet(c.Role, c.Name)
+	found, err := call(ctx, c, verb.Call,
+		&nats.Msg{Data: encoded(api.BlobQuery{Plan: ref.Plan, Digest: ref.Digest})}, verb.Decode)
+	return About{found.Bytes, found.SHA256, found.Chunks}, err
+}
+
 // Copy writes a value. After an error what it has written is a part of the value, and no more than
 // that: each chunk is right. Errors: ErrGone, *ledger.Refused, that of the writer, ctx's.
 func (c *Client) Copy(ctx context.Context, to io.Writer, ref Ref) error {
-	query := api.BlobQuery{Plan: ref.Plan, Digest: ref.Digest}
-	verb := api.BlobGet(c.Role, c.Name)
-	about, err := call(ctx, c, verb.Call, &nats.Msg{Data: encoded(query)}, verb.Decode)
+	about, err := c.About(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -177,8 +190,8 @@ func (c *Client) Copy(ctx context.Context, to io.Writer, ref Ref) error {
 		return fmt.Errorf("%w: %s has %d bytes, and its reference says %d", ErrGone, ref.text(),
 			about.Bytes, ref.Bytes)
 	}
-	sum := sha256.New()
-	for query.Chunk = range about.Chunks {
+	sum, query := sha256.New(), api.BlobQuery{Plan: ref.Plan, Digest: ref.Digest}
+	for query.Chunk = range about.chunks {
 		if err := c.copyChunk(ctx, to, sum, query); err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ var layers = map[string][]string{
 	"coordinator":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
 	"coordinator/blob":             {"proto/api", "ledger", "ledger/seal", "coordinator/internal/pause"},
 	"coordinator/door": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/access", "ledger/access/tries",
-		"ledger/jetstream", "coordinator", "triggers/nearest"},
+		"ledger/jetstream", "coordinator", "coordinator/blob", "triggers/nearest"},
 	"coordinator/contract": {"triggers/nearest", "proto/api", "ledger", "triggers"},
 	"coordinator/contract/compile": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers",
 		"triggers/nearest", "coordinator/contract", "coordinator/contract/internal/argument"},
