@@ -36,7 +36,7 @@ func (h *Host) newBlobs(a *actor) *blob.Store {
 		Use:   func(plan string) (blob.Use, error) { return a.desk.BlobUse(plan) },
 		Grace: cmp.Or(h.cfg.BlobGrace, blobGraceDefault),
 		Every: cmp.Or(h.cfg.BlobEvery, blobEveryDefault),
-		Most:  uint64(cmp.Or(h.cfg.BlobBytes, blobBytesDefault)),
+		Most:  uint64(cmp.Or(h.cfg.BlobBytes, BlobBytesDefault)),
 	})
 }
 

@@ -25,7 +25,7 @@ type Blobs interface {
 	End(ctx context.Context, agent, plan, kind string, m seal.Manifest) (seal.Blob, error)
 	Manifest(ctx context.Context, plan, digest string) (seal.Manifest, error)
 	Read(ctx context.Context, plan, digest string, number int) ([]byte, error)
-	Room(ctx context.Context) (blob.Room, error)
+	Room() blob.Room
 }
 
 // Bounds of blobs: requests that are worked on at once, and that wait for it, in number and bytes.

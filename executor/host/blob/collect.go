@@ -15,6 +15,9 @@ import (
 // an erased plan; and of a plan that has ended, or that the ledger does not have, what no record
 // names and was not stored again for Grace. What an open plan has stays.
 func (s *Store) Collect(ctx context.Context, holds func() bool) {
+	if entries, err := s.opened(ctx, s.Find); entries != nil && err == nil {
+		_, _ = s.look(ctx, entries) // or at the next look
+	}
 	for pause.For(ctx, s.Every) {
 		if !holds() {
 			continue
@@ -63,6 +66,9 @@ func (s *Store) collect(ctx context.Context, now time.Time) (removed int, err er
 		if removed += n; problem != nil && err == nil {
 			err = problem
 		}
+	}
+	if _, problem := s.look(ctx, entries); err == nil {
+		err = problem
 	}
 	return removed, err
 }

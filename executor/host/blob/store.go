@@ -74,10 +74,15 @@ type Store struct {
 	used    uint64            // bytes at most, since it was asked last
 	asked   bool              // how much that is
 	swept   map[string]uint64 // by plan: its last entry when it was looked at, after its end
+
+	looked sync.Mutex // room; it is never held for long
+	room   Room
 }
 
 // New makes the store of a tenant, which is opened the first time that something is asked of it.
-func New(cfg Config) *Store { return &Store{Config: cfg, swept: map[string]uint64{}} }
+func New(cfg Config) *Store {
+	return &Store{Config: cfg, swept: map[string]uint64{}, room: Room{Most: cfg.Most}}
+}
 
 // Gone is why a blob cannot be had, now and ever.
 type Gone struct {
@@ -132,7 +137,7 @@ func (s *Store) admit(ctx context.Context, entries Entries, size int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.asked || s.used+uint64(size) > s.Most {
-		_, used, err := entries.Room(ctx)
+		used, err := s.look(ctx, entries)
 		if err != nil {
 			return err
 		}
@@ -142,6 +147,9 @@ func (s *Store) admit(ctx context.Context, entries Entries, size int) error {
 		return ErrFull
 	}
 	s.used += uint64(size)
+	s.looked.Lock()
+	defer s.looked.Unlock()
+	s.room.Entries, s.room.Used = s.room.Entries+1, s.used
 	return nil
 }
 
@@ -273,12 +281,20 @@ func (s *Store) gone(plan, digest string, err error) error {
 	return &Gone{plan + "/" + digest, err}
 }
 
-// Room says what the blobs take, and may take.
-func (s *Store) Room(ctx context.Context) (room Room, err error) {
-	room.Most = s.Most
-	entries, err := s.opened(ctx, s.Find)
-	if entries != nil && err == nil {
-		room.Entries, room.Used, err = entries.Room(ctx)
+// Room says what the blobs take, at most, and may take. It asks no one.
+func (s *Store) Room() Room {
+	s.looked.Lock()
+	defer s.looked.Unlock()
+	return s.room
+}
+
+// look asks what the blobs take.
+func (s *Store) look(ctx context.Context, entries Entries) (used uint64, err error) {
+	count, used, err := entries.Room(ctx)
+	if err == nil {
+		s.looked.Lock()
+		defer s.looked.Unlock()
+		s.room.Entries, s.room.Used = count, used
 	}
-	return room, err
+	return used, err
 }
