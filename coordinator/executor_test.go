@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,6 +107,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	}
 	l.undo("file.delete", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	config.Conn, config.Tenant, config.Agent = connect("a1"), "default", "a1"
+	config.ConfirmTimeout = cmp.Or(config.ConfirmTimeout, testenv.Patience)
 	if l.agent, err = coordinator.New(config); err != nil {
 		t.Fatal(err)
 	}

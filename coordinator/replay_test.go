@@ -115,7 +115,8 @@ func (p *process) Run(
 func (l *live) process() *process {
 	l.t.Helper()
 	conn := l.connect("a1")
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: l.declared})
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: l.declared,
+		ConfirmTimeout: testenv.Patience})
 	if err != nil {
 		l.t.Fatal(err)
 	}

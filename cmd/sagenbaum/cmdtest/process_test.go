@@ -17,3 +17,20 @@ func TestADoubledKeyOfALogLineIsSeen(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatTheDoctorSaysOfTheDiskAloneIsSeen(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]bool{
+		"ok   fold       all\nwarn disk       a disk is getting full\n                next: make room": true,
+		"FAIL disk       a disk is almost full":                                                        true,
+		"warn disk       a disk is getting full\nwarn seed       an agent can read it":                 false,
+		"ok   disk       9 GiB are free":                                                               false,
+		`{"checks":[{"check":"disk","state":"warn"},{"check":"fold","state":"ok"}]}`:                   true,
+		`{"checks":[{"check":"disk","state":"warn"},{"check":"fold","state":"FAIL"}]}`:                 false,
+		`{"checks":[{"check":"disk","state":"ok"},{"check":"fold","state":"skip"}]}`:                   false,
+	} {
+		if got := onlyDisk(said); got != want {
+			t.Errorf("%s: %t", said, got)
+		}
+	}
+}

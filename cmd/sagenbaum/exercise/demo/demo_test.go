@@ -16,7 +16,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
-	doctorcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	ledgercmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -80,7 +79,7 @@ func readLists(t *testing.T, s *cmdtest.Served) {
 	}
 	doctor := s.Ask(t, demo.Tenant, "doctor", "-o", "json")
 	doctor.Wants(t, "doctor", cli.ExitGood)
-	for _, f := range cmdtest.Decoded[map[string][]doctorcmd.Finding](t, doctor)["checks"] {
+	for _, f := range doctor.Checks(t) {
 		if f.State != "ok" {
 			t.Errorf("doctor found %+v", f)
 		}
