@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,8 +12,13 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// durableWait bounds the question to the system account.
-const durableWait = 2 * time.Second
+// Bounds of the question to the system account. It is asked again, for it does not reach a server
+// whose routes are not up yet, and an answer may be lost.
+const (
+	durableWait  = 2 * time.Second  // after which those count that have answered, if they are enough
+	durableMax   = 10 * time.Second // after which they are not
+	durableAgain = 500 * time.Millisecond
+)
 
 // lossyWant says what to do about a server that is not known to sync.
 const lossyWant = `"sync_interval: always" in the jetstream block of every server and a system account ` +
@@ -80,11 +86,11 @@ func (a serverAnswer) check(lossy bool) error {
 
 // askServers asks every server of the system what it is and whether it syncs every write.
 // It is content when all of the cluster's JetStream servers have said what they should, the
-// connected one among those that answered. A server that is down says nothing: when the time
-// is up, a majority that did and no one who did not is enough, or no host could start while a
+// connected one among those that answered. A server that is down says nothing: after durableWait,
+// a majority that did and no one who did not is enough, or no host could start while a
 // cluster mends. Where losses are accepted, those who say nothing are, too.
 func askServers(ctx context.Context, system *nats.Conn, connected string, lossy bool) error {
-	ctx, cancel := context.WithTimeout(ctx, durableWait)
+	ctx, cancel := context.WithTimeout(ctx, durableMax)
 	defer cancel()
 	inbox := system.NewInbox()
 	answers, err := system.SubscribeSync(inbox)
@@ -92,15 +98,24 @@ func askServers(ctx context.Context, system *nats.Conn, connected string, lossy 
 		return fmt.Errorf("cannot ask the system account: %w", err)
 	}
 	defer answers.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	if err := system.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, nil); err != nil {
-		return fmt.Errorf("cannot ask the system account: %w", err)
-	}
 	fine, expected, found := map[string]bool{}, 1, false
-	for {
-		msg, err := answers.NextMsgWithContext(ctx)
+	var asked time.Time
+	for start := time.Now(); ; {
+		if time.Since(asked) >= durableAgain {
+			asked = time.Now()
+			if err := system.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, nil); err != nil {
+				return fmt.Errorf("cannot ask the system account: %w", err)
+			}
+		}
+		msg, err := nextUntil(ctx, answers, asked.Add(durableAgain))
+		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 		switch {
+		case silent && time.Since(start) < durableWait:
+			continue
 		case err != nil && (lossy || found && 2*len(fine) > expected):
 			return nil
+		case silent && len(fine) > 0: // where no one answers, this is no system account
+			continue
 		case err != nil:
 			return ledger.Refuse("sync_interval", fmt.Sprintf(
 				"%d of %d JetStream servers said that they sync every write, then: %v",
@@ -124,4 +139,11 @@ func askServers(ctx context.Context, system *nats.Conn, connected string, lossy 
 			return nil
 		}
 	}
+}
+
+// nextUntil is the next message that comes until an instant.
+func nextUntil(ctx context.Context, sub *nats.Subscription, until time.Time) (*nats.Msg, error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
 }
