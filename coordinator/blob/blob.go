@@ -112,7 +112,7 @@ type Value struct {
 	SHA256 string // of the value, in hex, where it is known: another one is refused
 }
 
-// Put stores a value, and returns once it is durable and was read back whole. After an error
+// Put stores a value, and returns once it is durable. After an error
 // nothing refers to what was stored of it, and it is removed once its plan has ended.
 // Errors: *ledger.Refused, ErrNoPlan, ErrGone where the plan was erased, that of the reader, ctx's.
 func (c *Client) Put(ctx context.Context, v Value) (Ref, error) {

@@ -137,6 +137,18 @@ func (b *Blobs) Get(ctx context.Context, plan, digest string) ([]byte, error) {
 	return m.Data, nil
 }
 
+// Has says whether something is stored under a digest. The server does not read it for that.
+func (b *Blobs) Has(ctx context.Context, plan, digest string) (bool, error) {
+	if !ledger.ValidToken(plan) || !ledger.ValidToken(digest) {
+		return false, nil
+	}
+	info, err := b.stream.Info(ctx, js.WithSubjectFilter(blobSubject(b.tenant, plan, digest)))
+	if err != nil {
+		return false, fmt.Errorf("cannot look for a blob of plan %s: %w", plan, explain(err))
+	}
+	return len(info.State.Subjects) > 0, nil
+}
+
 // BlobEntry is one entry of the store, without its bytes.
 type BlobEntry struct {
 	Plan, Digest string

@@ -191,6 +191,11 @@ func (m Manifest) Check() error {
 	return nil
 }
 
+// ChunkSize is how many bytes of the value a chunk has, by its number from 0.
+func (m Manifest) ChunkSize(number int) int {
+	return int(min(m.Bytes-int64(number)*BlobChunk, BlobChunk))
+}
+
 // Format is the manifest as it is stored; its Digest is that of the blob.
 func (m Manifest) Format(key Key, tenant, plan string) []byte {
 	out, err := json.Marshal(manifestJSON{manifestV1, m.Bytes,

@@ -61,6 +61,12 @@ func (f *fake) Get(_ context.Context, plan, digest string) ([]byte, error) {
 	return nil, jetstream.ErrNoBlob
 }
 
+func (f *fake) Has(_ context.Context, plan, digest string) (bool, error) {
+	return slices.ContainsFunc(f.entries, func(e jetstream.BlobEntry) bool {
+		return e.Plan == plan && e.Digest == digest
+	}), nil
+}
+
 func (f *fake) All(_ context.Context, plan string) iter.Seq2[jetstream.BlobEntry, error] {
 	return func(yield func(jetstream.BlobEntry, error) bool) {
 		for _, e := range slices.Clone(f.entries) {
@@ -173,7 +179,8 @@ func TestOnlyWhatNothingRefersToIsRemoved(t *testing.T) {
 	}
 }
 
-// TestABlobIsMadeOfWhatIsStoredOnly: each wrong word is refused by its field.
+// TestABlobIsMadeOfWhatIsStoredOnly: what is wrong at once is refused by its field, and what its
+// owner says of its chunks is held against them when they are read.
 func TestABlobIsMadeOfWhatIsStoredOnly(t *testing.T) {
 	f := newFake()
 	s := f.store()
@@ -185,19 +192,27 @@ func TestABlobIsMadeOfWhatIsStoredOnly(t *testing.T) {
 	right := hex.EncodeToString(sum[:])
 	for field, m := range map[string]seal.Manifest{
 		"request.chunks[0]": {Bytes: 5, SHA256: right, Chunks: []string{right}},
-		"request.bytes":     {Bytes: 4, SHA256: right, Chunks: []string{short}},
-		"request.sha256":    {Bytes: 5, SHA256: short, Chunks: []string{short}},
+		"request.chunks[1]": {Bytes: seal.BlobChunk + 5, SHA256: right, Chunks: []string{short, right}},
 		"request.chunks":    {Bytes: 5, SHA256: right},
+		"request.bytes":     {Bytes: seal.BlobMax + 1, SHA256: right, Chunks: []string{short}},
 	} {
 		_, err := s.End(t.Context(), "a", "p", "", m)
 		if refused := new(ledger.Refused); !errors.As(err, &refused) || refused.Field != field || refused.Want == "" {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	_, err = s.End(t.Context(), "a", "p", "", seal.Manifest{Bytes: seal.BlobChunk + 5, SHA256: right,
-		Chunks: []string{short, short}})
-	if refused := new(ledger.Refused); !errors.As(err, &refused) || refused.Field != "request.chunks[0]" {
-		t.Errorf("a short chunk before the last: %v", err)
+	for what, m := range map[string]seal.Manifest{
+		"fewer bytes":                   {Bytes: 4, SHA256: right, Chunks: []string{short}},
+		"more bytes":                    {Bytes: 6, SHA256: right, Chunks: []string{short}},
+		"a short chunk before the last": {Bytes: seal.BlobChunk + 5, SHA256: right, Chunks: []string{short, short}},
+	} {
+		b, err := s.End(t.Context(), "a", "p", "", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Read(t.Context(), "p", b.Digest, 0); !errors.As(err, new(*Gone)) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	for _, size := range []int{0, seal.BlobChunk + 1} {
 		if _, err := s.Put(t.Context(), "a", "p", make([]byte, size)); err == nil {
