@@ -12,12 +12,16 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/blob"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -168,6 +172,69 @@ func TestAnUndoWhoseBlobIsMissingIsItsOwners(t *testing.T) {
 		l.ends(p, ledger.StateQuarantined)
 		if a := l.shown(plan).Actions[0]; !strings.Contains(a.Note+a.Failure, says) {
 			t.Errorf("%s: note %q, failure %q", plan, a.Note, a.Failure)
+		}
+	}
+}
+
+// TestAHostRemovesWhatNoRecordNamesAndWhatWasErased, and nothing else.
+func TestAHostRemovesWhatNoRecordNamesAndWhatWasErased(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{replaces()}}, func(h *host.Config) {
+		h.BlobEvery, h.BlobGrace = 10*time.Millisecond, time.Millisecond
+	})
+	l.restores()
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, content(300<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loose, err := p.PutBlob(t.Context(), strings.NewReader("loose"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+		Input: map[string]any{"path": path}}, overwrite); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := l.agent.Blobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blobs.About(t.Context(), loose); err != nil {
+		t.Errorf("while its plan is open: %v", err)
+	}
+	if err := p.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := jetstream.FindBlobs(t.Context(), jetstream.Config{Conn: l.root, Tenant: "default"})
+	if err != nil || store == nil {
+		t.Fatal(store, err)
+	}
+	left := func(want uint64) {
+		t.Helper()
+		l.eventually(fmt.Sprintf("%d entries", want), func() bool {
+			entries, _, err := store.Room(t.Context())
+			return err == nil && entries == want
+		})
+	}
+	left(3) // two chunks and their manifest
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+		CompensationRequested: &pb.CompensationRequested{Reason: "returned", Actor: "ana"},
+	}})
+	l.eventually("it is undone", func() bool { return l.shown("p~1").State == ledger.StateCompensated })
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content(300<<10)) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{Plan: "p",
+		Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana"}}})
+	left(0)
+}
+
+func (l *live) eventually(what string, ok func() bool) {
+	l.t.Helper()
+	for by := time.Now().Add(testenv.Patience); !ok(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(by) {
+			l.t.Fatalf("not in time: %s", what)
 		}
 	}
 }

@@ -33,7 +33,8 @@ func (h *Host) newBlobs(a *actor) *blob.Store {
 			}
 			return found, nil
 		},
-		Use:   func(plan string) (blob.Use, error) { return a.desk.BlobUse(plan) },
+		State: func(plan string) blob.State { return a.desk.BlobState(plan) },
+		Named: func(plan string) ([]json.RawMessage, error) { return a.desk.BlobNames(plan) },
 		Grace: cmp.Or(h.cfg.BlobGrace, blobGraceDefault),
 		Every: cmp.Or(h.cfg.BlobEvery, blobEveryDefault),
 		Most:  uint64(cmp.Or(h.cfg.BlobBytes, BlobBytesDefault)),

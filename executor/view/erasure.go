@@ -37,12 +37,11 @@ func (r *Reader) KeyOwner(planID string) (agent, erasedText string) {
 	return p.Row.Agent, erasedText
 }
 
-// Payloads gives each what the actions of a plan were given and have left, as recorded; state is
-// that of the plan, and empty where there is none.
-func (r *Reader) Payloads(planID string, each func(json.RawMessage)) (state string) {
+// Payloads gives each what the actions of a plan were given and have left, as recorded.
+func (r *Reader) Payloads(planID string, each func(json.RawMessage)) {
 	p := r.core.Plan(planID)
 	if p == nil {
-		return ""
+		return
 	}
 	for a := range p.Actions() {
 		payload := r.payload(rows.Action{Plan: planID, N: a.N})
@@ -51,5 +50,4 @@ func (r *Reader) Payloads(planID string, each func(json.RawMessage)) (state stri
 			each(document)
 		}
 	}
-	return p.State()
 }

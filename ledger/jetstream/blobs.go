@@ -156,11 +156,11 @@ type BlobEntry struct {
 	Stored       time.Time
 }
 
-// All are the entries of the store, in the order in which they were stored; of one plan, or of
-// all where plan is empty.
-func (b *Blobs) All(ctx context.Context, plan string) iter.Seq2[BlobEntry, error] {
+// All are the entries of the store from a sequence on, in the order in which they were stored; of
+// one plan, or of all where plan is empty. The server reads them for that.
+func (b *Blobs) All(ctx context.Context, plan string, from uint64) iter.Seq2[BlobEntry, error] {
 	return func(yield func(BlobEntry, error) bool) {
-		if err := b.walk(ctx, plan, yield); err != nil {
+		if err := b.walk(ctx, plan, from, yield); err != nil {
 			yield(BlobEntry{}, fmt.Errorf("cannot list the blobs of tenant %s: %w", b.tenant,
 				explain(err)))
 		}
@@ -174,12 +174,14 @@ const (
 	blobsIdle   = 30 * time.Second
 )
 
-func (b *Blobs) walk(ctx context.Context, plan string, yield func(BlobEntry, error) bool) error {
+func (b *Blobs) walk(ctx context.Context, plan string, from uint64,
+	yield func(BlobEntry, error) bool) error {
 	if plan == "" {
 		plan = "*"
 	}
 	consumer, err := b.stream.CreateConsumer(ctx, js.ConsumerConfig{
-		AckPolicy: js.AckNonePolicy, DeliverPolicy: js.DeliverAllPolicy, HeadersOnly: true,
+		AckPolicy: js.AckNonePolicy, HeadersOnly: true,
+		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
 		FilterSubject: blobSubject(b.tenant, plan, "*"), MemoryStorage: true, Replicas: 1,
 		InactiveThreshold: blobsIdle,
 	})

@@ -68,7 +68,7 @@ func TestBlobsAreThereUntilTheyAreRemoved(t *testing.T) {
 
 func listed(t *testing.T, blobs *jetstream.Blobs, plan string) (list []jetstream.BlobEntry) {
 	t.Helper()
-	for entry, err := range blobs.All(t.Context(), plan) {
+	for entry, err := range blobs.All(t.Context(), plan, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

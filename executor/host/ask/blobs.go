@@ -197,32 +197,40 @@ func (b bytesAnswer) message() *nats.Msg {
 	return &nats.Msg{Header: nats.Header{api.BlobHeader: {strconv.Itoa(b.number)}}, Data: b.chunk}
 }
 
-// BlobUse is what the state has of a plan that blobs are stored for.
-func (d *Desk) BlobUse(plan string) (use blob.Use, err error) {
+// BlobState is the state of a plan that blobs are stored for.
+func (d *Desk) BlobState(plan string) (is blob.State) {
+	d.look(func(r *view.Reader) {
+		agent, erased := r.KeyOwner(plan)
+		state, _, _, _ := r.Outcome(plan)
+		is = blob.State{Known: agent != "", Erased: erased != "",
+			Ended: state == ledger.StateCommitted || state == ledger.StateCompensated ||
+				state == ledger.StateFailed || state == ledger.StateResolved}
+	})
+	return is
+}
+
+// BlobNames are the documents of a plan that may refer to blobs, in the clear.
+func (d *Desk) BlobNames(plan string) (named []json.RawMessage, err error) {
 	if !d.Board.asking.enter() {
-		return use, errors.New("the host is stopping")
+		return nil, errors.New("the host is stopping")
 	}
 	defer d.Board.asking.leave()
 	d.look(func(r *view.Reader) {
-		agent, erased := r.KeyOwner(plan)
-		use.Known, use.Erased = agent != "", erased != ""
-		state := r.Payloads(plan, func(document json.RawMessage) {
+		r.Payloads(plan, func(document json.RawMessage) {
 			if seal.Blobby(document) || seal.Sealed(document) {
-				use.Named = append(use.Named, document)
+				named = append(named, document)
 			}
 		})
-		use.Ended = state == ledger.StateCommitted || state == ledger.StateCompensated ||
-			state == ledger.StateFailed || state == ledger.StateResolved
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
-	for i, document := range use.Named {
-		if !seal.Sealed(document) || use.Erased {
+	for i, document := range named {
+		if !seal.Sealed(document) {
 			continue
 		}
-		if use.Named[i], _, err = d.Keys.Open(ctx, document, []string{plan}, nil); err != nil {
-			return use, err
+		if named[i], _, err = d.Keys.Open(ctx, document, []string{plan}, nil); err != nil {
+			return nil, err
 		}
 	}
-	return use, nil
+	return named, nil
 }

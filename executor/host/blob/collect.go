@@ -18,9 +18,16 @@ func (s *Store) Collect(ctx context.Context, holds func() bool) {
 	if entries, err := s.opened(ctx, s.Find); entries != nil && err == nil {
 		_, _ = s.look(ctx, entries) // or at the next look
 	}
-	for pause.For(ctx, s.Every) {
-		if !holds() {
+	for held := false; pause.For(ctx, s.Every); {
+		was := held
+		if held = holds(); !held {
 			continue
+		}
+		if !was { // another host may have made the entries since; later ones are made here
+			if _, err := s.opened(ctx, s.Find); err != nil {
+				held = false
+				continue
+			}
 		}
 		removed, err := s.collect(ctx, time.Now())
 		if removed > 0 {
@@ -32,37 +39,25 @@ func (s *Store) Collect(ctx context.Context, holds func() bool) {
 	}
 }
 
-// seen is what one look at the store has of a plan.
-type seen struct {
-	last   uint64    // entry
-	oldest time.Time // entry
-}
+// seen is what the store has of a plan, as far as it was looked at: when the oldest entry was
+// stored that no record may name; zero: there is none.
+type seen struct{ oldest time.Time }
 
-// collect is one look at the store.
+// collect is one look at the store: at the entries that are new, and at the plans that have any.
+// The first one reads all entries, for the server has them by blocks of its files.
 func (s *Store) collect(ctx context.Context, now time.Time) (removed int, err error) {
-	entries, err := s.opened(ctx, s.Find)
-	if entries == nil || err != nil {
-		return 0, err
+	entries := s.made()
+	if entries == nil {
+		return 0, nil
 	}
-	plans := map[string]*seen{}
-	for entry, err := range entries.All(ctx, "") {
+	for entry, err := range entries.All(ctx, "", s.looked+1) {
 		if err != nil {
 			return 0, err
 		}
-		p := plans[entry.Plan]
-		if p == nil {
-			p = &seen{oldest: entry.Stored}
-			plans[entry.Plan] = p
-		}
-		p.last = entry.Sequence
+		s.saw(entry)
 	}
-	for plan := range s.swept {
-		if plans[plan] == nil {
-			delete(s.swept, plan)
-		}
-	}
-	for plan, p := range plans {
-		n, problem := s.sweep(ctx, entries, plan, *p, now)
+	for plan, p := range s.plans {
+		n, problem := s.sweep(ctx, entries, plan, p, now)
 		if removed += n; problem != nil && err == nil {
 			err = problem
 		}
@@ -73,33 +68,51 @@ func (s *Store) collect(ctx context.Context, now time.Time) (removed int, err er
 	return removed, err
 }
 
-// sweep removes what nothing refers to of one plan.
-func (s *Store) sweep(ctx context.Context, entries Entries, plan string, p seen,
-	now time.Time) (removed int, err error) {
-	use, err := s.Use(plan)
-	if err != nil {
-		return 0, fmt.Errorf("cannot look at plan %s: %w", plan, err)
+func (s *Store) saw(entry jetstream.BlobEntry) {
+	p := s.plans[entry.Plan]
+	if p == nil {
+		p = &seen{}
+		s.plans[entry.Plan] = p
 	}
+	p.add(entry)
+	s.looked = entry.Sequence
+}
+
+func (p *seen) add(entry jetstream.BlobEntry) {
+	if p.oldest.IsZero() {
+		p.oldest = entry.Stored
+	}
+}
+
+// sweep removes what nothing refers to of one plan.
+func (s *Store) sweep(ctx context.Context, entries Entries, plan string, p *seen,
+	now time.Time) (removed int, err error) {
+	state := s.State(plan)
 	switch {
-	case use.Erased:
-	case use.Known && !use.Ended, now.Sub(p.oldest) < s.Grace, s.swept[plan] == p.last:
+	case state.Erased:
+	case state.Known && !state.Ended, p.oldest.IsZero(), now.Sub(p.oldest) < s.Grace:
 		return 0, nil
 	}
 	named := map[string]bool{}
-	if !use.Erased {
-		if err := s.mark(ctx, entries, plan, use, named); err != nil {
+	if !state.Erased {
+		if err := s.mark(ctx, entries, plan, named); err != nil {
 			return 0, err
 		}
 	}
-	young := false
+	var left seen
+	some := false
 	var old []jetstream.BlobEntry
-	for entry, err := range entries.All(ctx, plan) {
+	for entry, err := range entries.All(ctx, plan, 0) {
 		switch {
 		case err != nil:
 			return 0, err
+		case state.Erased:
+			old = append(old, entry)
 		case named[entry.Digest]:
-		case !use.Erased && now.Sub(entry.Stored) < s.Grace:
-			young = true
+			some = true
+		case now.Sub(entry.Stored) < s.Grace:
+			some = true
+			left.add(entry)
 		default:
 			old = append(old, entry)
 		}
@@ -110,16 +123,20 @@ func (s *Store) sweep(ctx context.Context, entries Entries, plan string, p seen,
 		}
 		removed++
 	}
-	if !young && !use.Erased {
-		s.swept[plan] = p.last
+	if *p = left; !some {
+		delete(s.plans, plan)
 	}
 	return removed, nil
 }
 
 // mark finds what a plan refers to: manifests by records, chunks by manifests.
-func (s *Store) mark(ctx context.Context, entries Entries, plan string, use Use,
+func (s *Store) mark(ctx context.Context, entries Entries, plan string,
 	named map[string]bool) error {
-	for _, document := range use.Named {
+	documents, err := s.Named(plan)
+	if err != nil {
+		return fmt.Errorf("cannot look at plan %s: %w", plan, err)
+	}
+	for _, document := range documents {
 		for _, b := range seal.Blobs(document) {
 			if b.Plan != plan || named[b.Digest] {
 				continue

@@ -31,7 +31,7 @@ type Entries interface {
 	Put(ctx context.Context, plan string, stored []byte) (digest string, err error)
 	Get(ctx context.Context, plan, digest string) ([]byte, error)
 	Has(ctx context.Context, plan, digest string) (bool, error)
-	All(ctx context.Context, plan string) iter.Seq2[jetstream.BlobEntry, error]
+	All(ctx context.Context, plan string, from uint64) iter.Seq2[jetstream.BlobEntry, error]
 	Remove(ctx context.Context, entry jetstream.BlobEntry) error
 	Room(ctx context.Context) (entries, used uint64, err error)
 }
@@ -42,12 +42,11 @@ var ErrFull = errors.New("the blobs of the tenant take all that they may")
 // Room is what the blobs of a tenant take, and may take, in bytes.
 type Room struct{ Entries, Used, Most uint64 }
 
-// Use is what the state has of a plan that blobs are stored for.
-type Use struct {
+// State is that of a plan that blobs are stored for.
+type State struct {
 	Known  bool // the ledger has it
 	Ended  bool // nothing more is to come of it, but what comes late
 	Erased bool
-	Named  []json.RawMessage // what may refer to blobs
 }
 
 // Config says whose blobs a Store has. All fields are required.
@@ -56,8 +55,9 @@ type Config struct {
 	Keys   Keys
 	// Open opens the entries, which it makes where they are missing. Find does not: nil.
 	Open, Find func(context.Context) (Entries, error)
-	// Use looks a plan up.
-	Use func(plan string) (Use, error)
+	// State looks a plan up, and Named gives what of it may refer to blobs.
+	State func(plan string) State
+	Named func(plan string) ([]json.RawMessage, error)
 	// Grace is how old what no one refers to must be before it is removed; Every is how often that
 	// is looked for.
 	Grace, Every time.Duration
@@ -70,17 +70,20 @@ type Store struct {
 	Config
 	mu      sync.Mutex
 	entries Entries
-	used    uint64            // bytes at most, since it was asked last
-	asked   bool              // how much that is
-	swept   map[string]uint64 // by plan: its last entry when it was looked at, after its end
+	used    uint64 // bytes at most, since it was asked last
+	asked   bool   // how much that is
 
-	looked sync.Mutex // room; it is never held for long
-	room   Room
+	shown sync.Mutex // room; it is never held for long
+	room  Room
+
+	// Collect's own.
+	plans  map[string]*seen
+	looked uint64 // last entry that it has seen
 }
 
 // New makes the store of a tenant, which is opened the first time that something is asked of it.
 func New(cfg Config) *Store {
-	return &Store{Config: cfg, swept: map[string]uint64{}, room: Room{Most: cfg.Most}}
+	return &Store{Config: cfg, plans: map[string]*seen{}, room: Room{Most: cfg.Most}}
 }
 
 // Gone is why a blob cannot be had, now and ever.
@@ -107,6 +110,13 @@ func (s *Store) opened(ctx context.Context, open func(context.Context) (Entries,
 		s.entries = entries
 	}
 	return entries, err
+}
+
+// made are the entries if they were opened; nil: no one knows of any.
+func (s *Store) made() Entries {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries
 }
 
 // Put seals and stores a chunk of an agent's plan, and returns the digest that it is stored under.
@@ -146,8 +156,8 @@ func (s *Store) admit(ctx context.Context, entries Entries, size int) error {
 		return ErrFull
 	}
 	s.used += uint64(size)
-	s.looked.Lock()
-	defer s.looked.Unlock()
+	s.shown.Lock()
+	defer s.shown.Unlock()
 	s.room.Entries, s.room.Used = s.room.Entries+1, s.used
 	return nil
 }
@@ -269,8 +279,8 @@ func (s *Store) gone(plan, digest string, err error) error {
 
 // Room says what the blobs take, at most, and may take. It asks no one.
 func (s *Store) Room() Room {
-	s.looked.Lock()
-	defer s.looked.Unlock()
+	s.shown.Lock()
+	defer s.shown.Unlock()
 	return s.room
 }
 
@@ -278,8 +288,8 @@ func (s *Store) Room() Room {
 func (s *Store) look(ctx context.Context, entries Entries) (used uint64, err error) {
 	count, used, err := entries.Room(ctx)
 	if err == nil {
-		s.looked.Lock()
-		defer s.looked.Unlock()
+		s.shown.Lock()
+		defer s.shown.Unlock()
 		s.room.Entries, s.room.Used = count, used
 	}
 	return used, err

@@ -26,12 +26,14 @@ type fake struct {
 	sequence uint64
 	now      time.Time
 	damaged  bool
-	plans    map[string]Use
+	plans    map[string]State
+	named    map[string][]json.RawMessage
+	walks    int // of all entries, or of a plan's
 	dead     map[string]bool
 }
 
 func newFake() *fake {
-	return &fake{bytes: map[string][]byte{}, now: time.Unix(1e9, 0), plans: map[string]Use{}, dead: map[string]bool{}}
+	return &fake{bytes: map[string][]byte{}, now: time.Unix(1e9, 0), plans: map[string]State{}, named: map[string][]json.RawMessage{}, dead: map[string]bool{}}
 }
 
 func (f *fake) Put(_ context.Context, plan string, stored []byte) (string, error) {
@@ -67,10 +69,11 @@ func (f *fake) Has(_ context.Context, plan, digest string) (bool, error) {
 	}), nil
 }
 
-func (f *fake) All(_ context.Context, plan string) iter.Seq2[jetstream.BlobEntry, error] {
+func (f *fake) All(_ context.Context, plan string, from uint64) iter.Seq2[jetstream.BlobEntry, error] {
+	f.walks++
 	return func(yield func(jetstream.BlobEntry, error) bool) {
 		for _, e := range slices.Clone(f.entries) {
-			if (plan == "" || plan == e.Plan) && !yield(e, nil) {
+			if e.Sequence >= from && (plan == "" || plan == e.Plan) && !yield(e, nil) {
 				return
 			}
 		}
@@ -103,7 +106,8 @@ func (f *fake) Gone(err error) bool { return errors.Is(err, jetstream.ErrKeyDest
 func (f *fake) store() *Store {
 	open := func(context.Context) (Entries, error) { return f, nil }
 	return New(Config{Tenant: "t", Keys: f, Open: open, Find: open, Grace: time.Hour, Every: time.Millisecond,
-		Most: 1 << 20, Use: func(plan string) (Use, error) { return f.plans[plan], nil }, Log: slog.New(slog.DiscardHandler)})
+		Most: 1 << 20, State: func(plan string) State { return f.plans[plan] },
+		Named: func(plan string) ([]json.RawMessage, error) { return f.named[plan], nil }, Log: slog.New(slog.DiscardHandler)})
 }
 
 // stored stores a value in chunks, as a client does.
@@ -138,9 +142,9 @@ func TestOnlyWhatNothingRefersToIsRemoved(t *testing.T) {
 	long := strings.Repeat("y", seal.BlobChunk) + "z"
 	kept, loose := stored(t, s, "ended", long), stored(t, s, "ended", "loose")
 	open, unknown, erased := stored(t, s, "open", "o"), stored(t, s, "unknown", "u"), stored(t, s, "erased", "e")
-	f.plans["open"] = Use{Known: true}
-	f.plans["ended"] = Use{Known: true, Ended: true, Named: named(kept)}
-	f.plans["erased"] = Use{Known: true, Ended: true, Erased: true, Named: named(erased)}
+	f.plans["open"] = State{Known: true}
+	f.plans["ended"], f.named["ended"] = State{Known: true, Ended: true}, named(kept)
+	f.plans["erased"], f.named["erased"] = State{Known: true, Ended: true, Erased: true}, named(erased)
 	has := func(what string, want bool, b seal.Blob) {
 		t.Helper()
 		_, err := s.Read(t.Context(), b.Plan, b.Digest, 0)
@@ -177,6 +181,14 @@ func TestOnlyWhatNothingRefersToIsRemoved(t *testing.T) {
 	if entries, _, _ := f.Room(t.Context()); entries != 5 {
 		t.Errorf("%d entries are left: %+v", entries, f.entries)
 	}
+	f.walks = 0
+	sweep(3 * time.Hour)
+	if f.walks != 1 {
+		t.Errorf("%d walks where nothing happened; the entries that are new are listed, and no others", f.walks)
+	}
+	f.plans["ended"] = State{Known: true, Ended: true, Erased: true}
+	sweep(3 * time.Hour)
+	has("what was erased since", false, kept)
 }
 
 // TestABlobIsMadeOfWhatIsStoredOnly: what is wrong at once is refused by its field, and what its
