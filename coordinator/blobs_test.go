@@ -218,9 +218,9 @@ func TestAHostRemovesWhatNoRecordNamesAndWhatWasErased(t *testing.T) {
 		})
 	}
 	left(3) // two chunks and their manifest
-	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
-		CompensationRequested: &pb.CompensationRequested{Reason: "returned", Actor: "ana"},
-	}})
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "p",
+		Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{
+			Reason: "returned", Actor: "ana"}}})
 	l.eventually("it is undone", func() bool { return l.shown("p~1").State == ledger.StateCompensated })
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content(300<<10)) {
 		t.Errorf("%d bytes, %v", len(got), err)

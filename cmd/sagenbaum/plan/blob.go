@@ -77,7 +77,8 @@ sealed. With --out - it is written to stdout.`,
 // writeBlob writes a value to stdout, or to a file that appears when it is whole.
 func writeBlob(ctx context.Context, c *cli.Client, stdout io.Writer, ref blob.Ref, file,
 	reader string) (v written, err error) {
-	blobs, err := blob.New(blob.Config{Conn: c.Conn, Tenant: c.Tenant, Role: blob.Operator, Name: reader})
+	blobs, err := blob.New(blob.Config{Conn: c.Conn, Tenant: c.Tenant, Role: blob.Operator,
+		Name: reader})
 	if err != nil {
 		return v, err
 	}

@@ -33,7 +33,8 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{bytes: map[string][]byte{}, now: time.Unix(1e9, 0), plans: map[string]State{}, named: map[string][]json.RawMessage{}, dead: map[string]bool{}}
+	return &fake{bytes: map[string][]byte{}, now: time.Unix(1e9, 0), plans: map[string]State{},
+		named: map[string][]json.RawMessage{}, dead: map[string]bool{}}
 }
 
 func (f *fake) Put(_ context.Context, plan string, stored []byte) (string, error) {
@@ -107,7 +108,8 @@ func (f *fake) store() *Store {
 	open := func(context.Context) (Entries, error) { return f, nil }
 	return New(Config{Tenant: "t", Keys: f, Open: open, Find: open, Grace: time.Hour, Every: time.Millisecond,
 		Most: 1 << 20, State: func(plan string) State { return f.plans[plan] },
-		Named: func(plan string) ([]json.RawMessage, error) { return f.named[plan], nil }, Log: slog.New(slog.DiscardHandler)})
+		Named: func(plan string) ([]json.RawMessage, error) { return f.named[plan], nil },
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 // stored stores a value in chunks, as a client does.
