@@ -109,7 +109,7 @@ func (f *fake) store() *Store {
 	return New(Config{Tenant: "t", Keys: f, Open: open, Find: open, Grace: time.Hour, Every: time.Millisecond,
 		Most: 1 << 20, State: func(plan string) State { return f.plans[plan] },
 		Named: func(plan string) ([]json.RawMessage, error) { return f.named[plan], nil },
-		Log: slog.New(slog.DiscardHandler)})
+		Log:   slog.New(slog.DiscardHandler)})
 }
 
 // stored stores a value in chunks, as a client does.
