@@ -136,7 +136,7 @@ func blobProblem(err error) error {
 	case errors.As(err, &refused):
 		return alone{&api.Problem{Text: refused.Problem, Field: refused.Field, Want: refused.Want}}
 	case errors.Is(err, blob.ErrFull):
-		return alone{&api.Problem{Text: err.Error(), Field: "limits.blobs",
+		return alone{&api.Problem{Text: err.Error(), Field: "limits." + api.LimitBlobs,
 			Want: "room: erase plans, or serve --blob-bytes"}}
 	}
 	return alone{&api.Problem{Text: err.Error(), Again: vault.MayPass(err)}}

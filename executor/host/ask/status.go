@@ -58,7 +58,7 @@ func (d *Desk) showRoom(shown *api.Status) (full bool) {
 	if shown.May == nil { // its holder has not said it yet
 		shown.May = &api.TenantMay{}
 	}
-	shown.May.Limits = append(shown.May.Limits, api.LimitUse{Limit: "bytes", Used: used, Most: most})
+	shown.May.Limits = append(shown.May.Limits, api.LimitUse{Limit: api.LimitBytes, Used: used, Most: most})
 	return full
 }
 
@@ -72,7 +72,7 @@ func (d *Desk) showBlobs(shown *api.Status) {
 		shown.May = &api.TenantMay{}
 	}
 	shown.May.Limits = append(shown.May.Limits,
-		api.LimitUse{Limit: "blobs", Used: room.Used, Most: room.Most})
+		api.LimitUse{Limit: api.LimitBlobs, Used: room.Used, Most: room.Most})
 }
 
 // scrub runs a pass now, at full speed.
