@@ -309,6 +309,9 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 	if d.input, err = value.Encode("action.input", declared.Input); err != nil {
 		return nil, err
 	}
+	if err := checkBlobs("action.input", p.id, d.input); err != nil {
+		return nil, err
+	}
 	if d.validUntilNs, err = t.ValidUntil(d.input); err != nil {
 		return nil, err
 	}
@@ -335,9 +338,9 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 			"what was there before, which the contract of "+t.Capability+" keeps for the undo")
 	case len(d.before) > BeforeMax:
 		return nil, ledger.Refuse("outcome.before", fmt.Sprintf("%d bytes", len(d.before)),
-			fmt.Sprintf("at most %d bytes", BeforeMax))
+			fmt.Sprintf("at most %d bytes, or a blob (Plan.PutBlob)", BeforeMax))
 	}
-	return d, nil
+	return d, checkBlobs("outcome.before", p.id, d.before)
 }
 
 // captureFor asks for the before-image of a new action, under the ID that it will

@@ -118,6 +118,8 @@ func (w *Web) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/{tenant}/{name}/{verb}", w.verb)
 	mux.HandleFunc("GET /v1/{tenant}/{name}/plans/{plan}/events", w.events)
+	mux.HandleFunc("PUT /v1/{tenant}/{name}/plans/{plan}/blobs/{digest}", w.putBlob)
+	mux.HandleFunc("GET /v1/{tenant}/{name}/plans/{plan}/blobs/{digest}", w.getBlob)
 	mux.HandleFunc("GET /openapi.json", func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
 		_, _ = out.Write(w.openapi)

@@ -152,6 +152,14 @@ func (c *Client) Close() {
 	}
 }
 
+// Name is the name that the credentials give; empty where they give none, or any.
+func (c *Client) Name() string {
+	if c.self == nil || c.self.Role == access.Local {
+		return ""
+	}
+	return c.self.Name
+}
+
 // Guarded is a context that ends as soon as the server refuses a permission: it
 // says so beside the request, which stays without an answer. A refusal of what
 // was published before is forgotten; one of the inbox goes for all that follows.

@@ -156,7 +156,7 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings = append(findings, ExamineFold(ctx, c, status))
 	hosts, _ := c.Hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
-	findings = append(findings, examineDurable(status), examineDisks(status),
+	findings = append(findings, examineLimits(status), examineDurable(status), examineDisks(status),
 		examineClock(status, now))
 	findings = append(findings, ExamineWorkers(status, now)...)
 	findings = append(findings, examineReplies(status, now), examineFields(status, now))

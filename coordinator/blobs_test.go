@@ -1,0 +1,295 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/blob"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// replaces is a contract whose before-image is the content of a file, as a blob. Whatever goes
+// wrong means undone to it, as its author has it.
+func replaces() contract.Contract {
+	return contract.Contract{Capability: "file.replace", Class: contract.Compensable,
+		Before: &contract.Before{Call: "file.read", With: map[string]any{"path": "=input.path"}},
+		Inverse: &contract.Inverse{Call: "file.restore", Done: "true", With: map[string]any{
+			"path": "=input.path", "content": "=before.content"}}}
+}
+
+// content is what no two chunks of are the same.
+func content(size int) []byte {
+	out := make([]byte, 0, size+16)
+	for i := 0; len(out) < size; i++ {
+		out = fmt.Appendf(out, "%d,", i*i)
+	}
+	return out[:size]
+}
+
+// restores has the worker serve the questions and undos of replaces.
+func (l *live) restores() {
+	l.t.Helper()
+	blobs := l.work.Blobs()
+	err := l.work.Answer("file.read", func(ctx context.Context, c api.Command) (a worker.Answer, err error) {
+		f, err := os.Open(pathOf(c))
+		if err != nil {
+			return a, err
+		}
+		defer func() { _ = f.Close() }()
+		ref, err := blobs.Put(ctx, blob.Value{Plan: c.Plan, From: f, Type: "text/plain"})
+		return worker.Answer{Output: map[string]any{"content": ref}}, err
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.undo("file.restore", func(ctx context.Context, c api.Command) (worker.Result, error) {
+		var arguments struct{ Content blob.Ref }
+		if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
+			return worker.Result{}, err
+		}
+		f, err := os.Create(pathOf(c))
+		if err != nil {
+			return worker.Result{}, err
+		}
+		return worker.Result{}, errors.Join(blobs.Copy(ctx, f, arguments.Content), f.Close())
+	})
+}
+
+func pathOf(c api.Command) string {
+	var arguments struct{ Path string }
+	_ = json.Unmarshal(c.Arguments, &arguments)
+	return arguments.Path
+}
+
+func overwrite(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+	var input struct{ Path string }
+	if err := json.Unmarshal(call.Input, &input); err != nil {
+		return coordinator.Outcome{}, err
+	}
+	return coordinator.Outcome{}, os.WriteFile(input.Path, []byte("overwritten"), 0o600)
+}
+
+// TestFilesOfAnySizeAreRestoredFromBlobs: byte for byte, and neither the ledger nor the store has
+// a part of them in the clear.
+func TestFilesOfAnySizeAreRestoredFromBlobs(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{replaces()}})
+	l.restores()
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	want := map[string][]byte{}
+	for _, size := range []int{0, 1, 256 << 10, 256<<10 + 1, 3 << 20} {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(size))
+		want[path] = content(size)
+		if err := os.WriteFile(path, want[path], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Do(t.Context(), coordinator.Action{Capability: "file.replace",
+			Input: map[string]any{"path": path}}, overwrite); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	l.ends(p, ledger.StateCompensated)
+	for path, before := range want {
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, before) {
+			t.Errorf("%s: %d bytes, want %d; %v", path, len(got), len(before), err)
+		}
+	}
+	for _, r := range l.keeps(t) {
+		if strings.Contains(r.String(), "2500,2601,2704") {
+			t.Errorf("the ledger has the content: %v", r)
+		}
+	}
+}
+
+// TestAnUndoWhoseBlobIsMissingIsItsOwners, whatever its contract takes for done: one that was never
+// stored, one of another plan, and one whose plan was erased.
+func TestAnUndoWhoseBlobIsMissingIsItsOwners(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{Capability: "file.replace",
+		Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.restore", Done: "true",
+			With: map[string]any{"path": "=input.path", "content": "=output.content"}}}}})
+	l.undo("file.restore", func(context.Context, api.Command) (worker.Result, error) {
+		t.Error("the undo was sent")
+		return worker.Result{}, nil
+	})
+	other := l.begin(coordinator.PlanSpec{ID: "other"})
+	foreign, err := other.PutBlob(t.Context(), strings.NewReader("x"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for plan, says := range map[string]string{"never": "not in the store", "foreign": "belongs to another plan",
+		"erased": "destroyed", "shorter": "has 1 bytes"} {
+		p := l.begin(coordinator.PlanSpec{ID: plan})
+		ref, err := p.PutBlob(t.Context(), strings.NewReader("y"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch plan {
+		case "never":
+			ref.Digest = strings.Repeat("0", 64)
+		case "foreign":
+			ref = foreign
+		case "shorter":
+			ref.Bytes = 7
+		}
+		if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+			Input: map[string]any{"path": "f"}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: map[string]any{"content": ref}}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if plan == "erased" {
+			l.append(ledger.Source{Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{Plan: plan,
+				Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana", Force: true}}})
+		}
+		if err := p.Fail(t.Context(), "no"); err != nil {
+			t.Fatal(err)
+		}
+		l.ends(p, ledger.StateQuarantined)
+		if a := l.shown(plan).Actions[0]; !strings.Contains(a.Note+a.Failure, says) {
+			t.Errorf("%s: note %q, failure %q", plan, a.Note, a.Failure)
+		}
+	}
+}
+
+// TestAHostRemovesWhatNoRecordNamesAndWhatWasErased, and nothing else.
+func TestAHostRemovesWhatNoRecordNamesAndWhatWasErased(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{replaces()}}, func(h *host.Config) {
+		h.BlobEvery, h.BlobGrace = 10*time.Millisecond, time.Millisecond
+	})
+	l.restores()
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, content(300<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loose, err := p.PutBlob(t.Context(), strings.NewReader("loose"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+		Input: map[string]any{"path": path}}, overwrite); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := l.agent.Blobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blobs.About(t.Context(), loose); err != nil {
+		t.Errorf("while its plan is open: %v", err)
+	}
+	if err := p.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := jetstream.FindBlobs(t.Context(), jetstream.Config{Conn: l.root, Tenant: "default"})
+	if err != nil || store == nil {
+		t.Fatal(store, err)
+	}
+	left := func(want uint64) {
+		t.Helper()
+		l.eventually(fmt.Sprintf("%d entries", want), func() bool {
+			entries, _, err := store.Room(t.Context())
+			return err == nil && entries == want
+		})
+	}
+	left(3) // two chunks and their manifest
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "p",
+		Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{
+			Reason: "returned", Actor: "ana"}}})
+	l.eventually("it is undone", func() bool { return l.shown("p~1").State == ledger.StateCompensated })
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content(300<<10)) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{Plan: "p",
+		Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana"}}})
+	left(0)
+}
+
+func (l *live) eventually(what string, ok func() bool) {
+	l.t.Helper()
+	for by := time.Now().Add(testenv.Patience); !ok(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(by) {
+			l.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// TestBlobsThatCannotBeAreRefused by the name of the field.
+func TestBlobsThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
+	p, other := l.begin(coordinator.PlanSpec{ID: "p"}), l.begin(coordinator.PlanSpec{ID: "other"})
+	blobs, err := l.agent.Blobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := other.PutBlob(t.Context(), strings.NewReader("x"), "")
+	if err != nil || p.Flush(t.Context()) != nil {
+		t.Fatal(err)
+	}
+	stranger, err := blob.New(blob.Config{Conn: l.root, Tenant: "default", Role: blob.Agent, Name: "a2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(c *blob.Client, v blob.Value) func() error {
+		return func() error { _, err := c.Put(t.Context(), v); return err }
+	}
+	for field, try := range map[string]func() error{
+		"blob.bytes":  put(blobs, blob.Value{Plan: "p", From: io.LimitReader(zeros{}, blob.Max+1)}),
+		"blob.sha256": put(blobs, blob.Value{Plan: "p", From: strings.NewReader("x"), SHA256: strings.Repeat("0", 64)}),
+		"blob.from":   put(blobs, blob.Value{Plan: "p"}),
+		"request.type": put(blobs, blob.Value{Plan: "p", From: strings.NewReader("x"),
+			Type: strings.Repeat("t", 129)}),
+		"request.plan": put(stranger, blob.Value{Plan: "p", From: strings.NewReader("x")}),
+		"action.input": func() error {
+			_, err := p.Do(t.Context(), coordinator.Action{Capability: "file.write",
+				Input: map[string]any{"path": foreign}}, overwrite)
+			return err
+		},
+	} {
+		var refused *ledger.Refused
+		if err := try(); !errors.As(err, &refused) || refused.Field != field || refused.Want == "" {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := p.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content(300<<10)),
+		iotest.ErrReader(os.ErrDeadlineExceeded)), ""); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an upload that was interrupted: %v", err)
+	}
+	if err := stranger.Copy(t.Context(), io.Discard, blob.Ref{Plan: foreign.Plan, Digest: foreign.Digest,
+		Bytes: 1}); err == nil {
+		t.Error("another agent reads it")
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
