@@ -31,6 +31,8 @@ var (
 	ErrNoBlob = errors.New("it is not in the store")
 	// ErrBlobDamaged: what is stored is not what its digest says.
 	ErrBlobDamaged = errors.New("the store has other bytes under its digest")
+	// ErrNoBlobs: the store itself is not there any more, and all that was in it.
+	ErrNoBlobs = errors.New("the store of blobs is not there")
 )
 
 // BlobEntryMax is the longest entry, in bytes.
@@ -64,7 +66,22 @@ func FindBlobs(ctx context.Context, cfg Config) (*Blobs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for the blobs of tenant %s: %w", cfg.Tenant, explain(err))
 	}
+	if stream, err = mendBlobs(ctx, client, stream, cfg); err != nil {
+		return nil, fmt.Errorf("cannot set up the blobs of tenant %s: %w", cfg.Tenant, explain(err))
+	}
 	return &Blobs{stream, client, cfg.Tenant}, nil
+}
+
+// mendBlobs gives a store that is there what one that is made now has. That it is missing counts
+// for ever, and only the leader knows: a replica that answers may not have yet what was acknowledged.
+func mendBlobs(ctx context.Context, client js.JetStream, stream js.Stream,
+	cfg Config) (js.Stream, error) {
+	config := stream.CachedInfo().Config
+	if !config.AllowDirect && config.Replicas >= cfg.Replicas {
+		return stream, nil
+	}
+	config.AllowDirect, config.Replicas = false, max(config.Replicas, cfg.Replicas)
+	return client.UpdateStream(ctx, config)
 }
 
 // OpenBlobs finds the store of a tenant, or makes it with as many replicas as a ledger. The server
@@ -89,7 +106,8 @@ func makeBlobs(ctx context.Context, cfg Config) (*Blobs, error) {
 		MaxMsgs:     -1, MaxBytes: -1, MaxConsumers: -1, Discard: js.DiscardNew,
 		// What is stored again takes the place of what was, and is as young as it can be.
 		MaxMsgsPerSubject: 1, MaxMsgSize: blobMessageMax, Storage: js.FileStorage,
-		Replicas: max(cfg.Replicas, 1), DenyPurge: true, AllowDirect: true,
+		Replicas: max(cfg.Replicas, 1), DenyPurge: true,
+		AllowDirect: false, // only the leader knows what is missing
 	})
 	if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another host was faster
 		stream, err = client.Stream(ctx, BlobsStreamName(cfg.Tenant))
@@ -109,9 +127,18 @@ func (b *Blobs) Put(ctx context.Context, plan string, stored []byte) (digest str
 	digest = digestOf(stored)
 	m := &nats.Msg{Subject: blobSubject(b.tenant, plan, digest), Data: stored}
 	if _, err = b.client.PublishMsg(ctx, m); err != nil {
-		return "", fmt.Errorf("cannot store a blob of plan %s: %w", plan, explain(err))
+		return "", fmt.Errorf("cannot store a blob of plan %s: %w", plan, blobsLost(err))
 	}
 	return digest, nil
+}
+
+// blobsLost is explain, and ErrNoBlobs where the stream is not there. That no one takes a message
+// may also pass: whoever is told so looks for the stream.
+func blobsLost(err error) error {
+	if errors.Is(err, js.ErrStreamNotFound) || errors.Is(err, js.ErrNoStreamResponse) {
+		return fmt.Errorf("%w: %v", ErrNoBlobs, err)
+	}
+	return explain(err)
 }
 
 func digestOf(stored []byte) string {
@@ -119,8 +146,8 @@ func digestOf(stored []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Get returns what is stored under a digest. Errors: ErrNoBlob, ErrBlobDamaged; after
-// another one no one knows.
+// Get returns what is stored under a digest; the leader of the stream answers. Errors: ErrNoBlob,
+// ErrBlobDamaged, ErrNoBlobs; after another one no one knows.
 func (b *Blobs) Get(ctx context.Context, plan, digest string) ([]byte, error) {
 	if !ledger.ValidToken(plan) || !ledger.ValidToken(digest) {
 		return nil, ErrNoBlob
@@ -130,7 +157,7 @@ func (b *Blobs) Get(ctx context.Context, plan, digest string) ([]byte, error) {
 	case errors.Is(err, js.ErrMsgNotFound):
 		return nil, ErrNoBlob
 	case err != nil:
-		return nil, fmt.Errorf("cannot read a blob of plan %s: %w", plan, explain(err))
+		return nil, fmt.Errorf("cannot read a blob of plan %s: %w", plan, blobsLost(err))
 	case digestOf(m.Data) != digest:
 		return nil, ErrBlobDamaged
 	}
@@ -144,7 +171,7 @@ func (b *Blobs) Has(ctx context.Context, plan, digest string) (bool, error) {
 	}
 	info, err := b.stream.Info(ctx, js.WithSubjectFilter(blobSubject(b.tenant, plan, digest)))
 	if err != nil {
-		return false, fmt.Errorf("cannot look for a blob of plan %s: %w", plan, explain(err))
+		return false, fmt.Errorf("cannot look for a blob of plan %s: %w", plan, blobsLost(err))
 	}
 	return len(info.State.Subjects) > 0, nil
 }
@@ -162,7 +189,7 @@ func (b *Blobs) All(ctx context.Context, plan string, from uint64) iter.Seq2[Blo
 	return func(yield func(BlobEntry, error) bool) {
 		if err := b.walk(ctx, plan, from, yield); err != nil {
 			yield(BlobEntry{}, fmt.Errorf("cannot list the blobs of tenant %s: %w", b.tenant,
-				explain(err)))
+				blobsLost(err)))
 		}
 	}
 }
@@ -240,7 +267,7 @@ func (b *Blobs) Remove(ctx context.Context, entry BlobEntry) error {
 func (b *Blobs) Room(ctx context.Context) (entries, used uint64, err error) {
 	info, err := b.stream.Info(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("cannot ask for the blobs of tenant %s: %w", b.tenant, explain(err))
+		return 0, 0, fmt.Errorf("cannot ask for the blobs of tenant %s: %w", b.tenant, blobsLost(err))
 	}
 	return info.State.Msgs, info.State.Bytes, nil
 }

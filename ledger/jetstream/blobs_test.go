@@ -2,8 +2,14 @@ package jetstream_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -96,4 +102,93 @@ func openBlobs(t *testing.T, dir string) (*jetstream.Blobs, func()) {
 		t.Fatal(err)
 	}
 	return blobs, func() { conn.Close(); srv.Close() }
+}
+
+// TestWhatIsStoredInAClusterIsThereAtOnce, whichever server is asked: what is missing counts for
+// ever. A store of one replica that any may answer for, as earlier versions made it, is mended.
+func TestWhatIsStoredInAClusterIsThereAtOnce(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := within(t, 2*time.Minute)
+	subject := "blobs.t.*.*"
+	var stream js.Stream
+	for i, server := range c.servers {
+		conn, err := nats.Connect(server.ClientURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		client, err := js.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			until(t, ctx, "an old store", func() error {
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				stream, err = client.CreateStream(ctx, js.StreamConfig{Name: jetstream.BlobsStreamName("t"),
+					Subjects: []string{subject}, MaxMsgsPerSubject: 1, AllowDirect: true})
+				return err
+			})
+			defer func() { _ = client.DeleteStream(context.Background(), jetstream.BlobsStreamName("t")) }()
+		}
+		var blobs *jetstream.Blobs
+		until(t, ctx, "open", func() error {
+			blobs, err = jetstream.OpenBlobs(ctx, jetstream.Config{Conn: conn, Tenant: "t", Replicas: 3})
+			return err
+		})
+		if i == 0 {
+			until(t, ctx, "its replicas", func() error {
+				info, err := stream.Info(ctx)
+				if err == nil && (info.Cluster == nil || len(info.Cluster.Replicas) != 2 || info.Config.AllowDirect) {
+					err = fmt.Errorf("%+v, %+v", info.Config, info.Cluster)
+				}
+				return err
+			})
+		}
+		for n := range 100 {
+			digest, err := blobs.Put(ctx, "p", append(make([]byte, 17<<10), fmt.Sprint(i, n)...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = blobs.Get(ctx, "p", digest); err != nil {
+				t.Errorf("server %d, entry %d: %v", i, n, err)
+			}
+		}
+	}
+}
+
+// TestAStoreThatIsLostIsSaidToBe by each question, and not the entry alone.
+func TestAStoreThatIsLostIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	conn, err := srv.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	blobs, err := jetstream.OpenBlobs(t.Context(), jetstream.Config{Conn: conn, Tenant: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := js.New(conn)
+	if err != nil || client.DeleteStream(t.Context(), jetstream.BlobsStreamName("t")) != nil {
+		t.Fatal("cannot delete it")
+	}
+	_, put := blobs.Put(t.Context(), "p", []byte("x"))
+	_, get := blobs.Get(t.Context(), "p", "0a")
+	_, has := blobs.Has(t.Context(), "p", "0a")
+	_, _, room := blobs.Room(t.Context())
+	var all error
+	for _, err := range blobs.All(t.Context(), "", 0) {
+		all = err
+	}
+	for what, err := range map[string]error{"put": put, "get": get, "has": has, "room": room, "all": all} {
+		if !errors.Is(err, jetstream.ErrNoBlobs) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
