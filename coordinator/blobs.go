@@ -47,14 +47,23 @@ func (p *Plan) PutBlob(ctx context.Context, from io.Reader, kind string) (blob.R
 	return p.c.PutBlob(ctx, p.id, from, kind)
 }
 
-// checkBlobs refuses a document of a plan that refers to what belongs to another one: it would end
-// with that.
+// checkBlobs refuses a document of a plan by which its undo could never be sent: one that refers to
+// what belongs to another plan, for it would end with that; to more blobs than it may; or that has
+// something with the mark of a reference which is none.
 func checkBlobs(field, plan string, document json.RawMessage) error {
-	for _, b := range seal.Blobs(document) {
+	found := seal.Blobs(document)
+	if found.Wrong != nil {
+		return ledger.Refuse(field, found.Wrong.Error(), seal.BlobWanted)
+	}
+	for _, b := range found.Blobs {
 		if b.Plan != plan {
 			return ledger.Refuse(field, fmt.Sprintf("it refers to a blob of plan %.80q", b.Plan),
 				"a blob that was stored for plan "+plan)
 		}
+	}
+	if n := len(found.Distinct()); n > seal.BlobsNamed {
+		return ledger.Refuse(field, fmt.Sprintf("it refers to %d blobs", n),
+			fmt.Sprintf("at most %d; store a list of them as one", seal.BlobsNamed))
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func TestFilesOfAnySizeAreRestoredFromBlobs(t *testing.T) {
 }
 
 // TestAnUndoWhoseBlobIsMissingIsItsOwners, whatever its contract takes for done: one that was never
-// stored, one of another plan, and one whose plan was erased.
+// stored, one that lost a chunk, one of another plan, and one whose plan was erased.
 func TestAnUndoWhoseBlobIsMissingIsItsOwners(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{Capability: "file.replace",
@@ -138,7 +138,12 @@ func TestAnUndoWhoseBlobIsMissingIsItsOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for plan, says := range map[string]string{"never": "not in the store", "foreign": "belongs to another plan",
+	store, err := jetstream.FindBlobs(t.Context(), jetstream.Config{Conn: l.root, Tenant: "default"})
+	if err != nil || store == nil {
+		t.Fatal(store, err)
+	}
+	for plan, says := range map[string]string{"never": "not in the store", "chunk": "chunk 0",
+		"foreign": "output.content is not there", "none": "output.content is not there",
 		"erased": "destroyed", "shorter": "has 1 bytes"} {
 		p := l.begin(coordinator.PlanSpec{ID: plan})
 		ref, err := p.PutBlob(t.Context(), strings.NewReader("y"), "")
@@ -148,16 +153,29 @@ func TestAnUndoWhoseBlobIsMissingIsItsOwners(t *testing.T) {
 		switch plan {
 		case "never":
 			ref.Digest = strings.Repeat("0", 64)
+		case "chunk":
+			for entry, err := range store.All(t.Context(), plan, 0) {
+				if entry.Digest != ref.Digest && (err != nil || store.Remove(t.Context(), entry) != nil) {
+					t.Fatal("its chunk is not removed")
+				}
+			}
 		case "foreign":
 			ref = foreign
 		case "shorter":
 			ref.Bytes = 7
 		}
-		if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+		var output any = map[string]any{"content": ref}
+		if plan == "none" {
+			output = map[string]any{"content": map[string]any{"sagenbaum/blob/v1": ref.Plan + "/" + ref.Digest}}
+		}
+		_, err = p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
 			Input: map[string]any{"path": "f"}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-			return coordinator.Outcome{Output: map[string]any{"content": ref}}, nil
-		}); err != nil {
-			t.Fatal(err)
+			return coordinator.Outcome{Output: output}, nil
+		})
+		var refused *ledger.Refused
+		if wrong := strings.Contains(says, "output"); wrong != errors.As(err, &refused) || !wrong && err != nil ||
+			wrong && refused.Field != "outcome.output" {
+			t.Errorf("%s: %v", plan, err)
 		}
 		if err := p.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -259,20 +277,40 @@ func TestBlobsThatCannotBeAreRefused(t *testing.T) {
 	put := func(c *blob.Client, v blob.Value) func() error {
 		return func() error { _, err := c.Put(t.Context(), v); return err }
 	}
+	var many []any
+	for n := range 257 {
+		many = append(many, blob.Ref{Plan: "p", Digest: fmt.Sprintf("%064x", n)})
+	}
+	do := func(input any) func() error {
+		return func() error {
+			_, err := p.Do(t.Context(), coordinator.Action{Capability: "file.write", Input: input},
+				func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+					t.Error("the forward was called")
+					return coordinator.Outcome{}, nil
+				})
+			return err
+		}
+	}
+	report := func(o coordinator.Outcome) func() error {
+		return func() error {
+			return p.Report(t.Context(), coordinator.Action{Capability: "file.write",
+				Input: map[string]any{"path": "x"}}, o)
+		}
+	}
 	for field, try := range map[string]func() error{
 		"blob.bytes":  put(blobs, blob.Value{Plan: "p", From: io.LimitReader(zeros{}, blob.Max+1)}),
 		"blob.sha256": put(blobs, blob.Value{Plan: "p", From: strings.NewReader("x"), SHA256: strings.Repeat("0", 64)}),
 		"blob.from":   put(blobs, blob.Value{Plan: "p"}),
 		"request.type": put(blobs, blob.Value{Plan: "p", From: strings.NewReader("x"),
 			Type: strings.Repeat("t", 129)}),
-		"request.plan": put(stranger, blob.Value{Plan: "p", From: strings.NewReader("x")}),
-		"action.input": func() error {
-			_, err := p.Do(t.Context(), coordinator.Action{Capability: "file.write",
-				Input: map[string]any{"path": foreign}}, overwrite)
-			return err
-		},
+		"request.plan":       put(stranger, blob.Value{Plan: "p", From: strings.NewReader("x")}),
+		"action.input":       do(map[string]any{"path": foreign}),
+		"action.input, many": do(map[string]any{"path": many}),
+		"action.input, none": do(map[string]any{"path": map[string]any{"sagenbaum/blob/v1": "p/x"}}),
+		"outcome.before":     report(coordinator.Outcome{Before: many}),
 	} {
 		var refused *ledger.Refused
+		field, _, _ = strings.Cut(field, ",")
 		if err := try(); !errors.As(err, &refused) || refused.Field != field || refused.Want == "" {
 			t.Errorf("%s: %v", field, err)
 		}

@@ -132,6 +132,21 @@ func TestBlobsOfOthersStayOut(t *testing.T) {
 			t.Errorf("%s by %s of %s: %d %s, want %d of %s", c.method, c.user, c.plan, status, answer, c.status, c.field)
 		}
 	}
+	l.publish(contract.Contract{Capability: "page.write", Class: contract.Compensable,
+		Before:  &contract.Before{Call: "page.read"},
+		Inverse: &contract.Inverse{Call: "page.restore", With: map[string]any{"text": "=before.text"}}})
+	for field, body := range map[string]string{
+		"input":  `"input":{"a":{"sagenbaum/blob/v1":"p\/x","bytes":1}},"before":{}`,
+		"output": `"output":{"a":{"sagenbaum\/blob/v1":"q/` + read.Digest + `","bytes":1}},"before":{}`,
+		"before": `"before":` + strings.Repeat(`{"sagenbaum/blob/v1":`, 900) + "1" + strings.Repeat("}", 900),
+	} {
+		status, answer := l.post("tripper", "plan.report",
+			`{"plan":"p","action":"a","capability":"page.write",`+body+`}`)
+		wrong, _ := answer["error"].(map[string]any)
+		if said, _ := wrong["field"].(string); status != 422 || said != field || wrong["want"] == "" {
+			t.Errorf("%s: %d %v", field, status, answer)
+		}
+	}
 	if r, err := http.Get(l.http.URL + "/v1/" + tenant + "/tripper/plans/p/blobs/" + read.Digest); err != nil ||
 		r.StatusCode != http.StatusUnauthorized || r.Body.Close() != nil {
 		t.Errorf("without a token: %v", err)

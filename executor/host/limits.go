@@ -35,7 +35,6 @@ const (
 
 	blobGraceDefault = 24 * time.Hour
 	blobEveryDefault = 10 * time.Minute
-	blobCheckTime    = 5 * time.Second // to look up the blobs of one command
 )
 
 // BlobBytesDefault is how many bytes the blobs of a tenant may take where no one says another.

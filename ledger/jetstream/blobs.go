@@ -72,16 +72,21 @@ func FindBlobs(ctx context.Context, cfg Config) (*Blobs, error) {
 	return &Blobs{stream, client, cfg.Tenant}, nil
 }
 
-// mendBlobs gives a store that is there what one that is made now has. That it is missing counts
-// for ever, and only the leader knows: a replica that answers may not have yet what was acknowledged.
+// mendBlobs gives a store that is there what one that is made now has. A host that may not do it
+// goes on, unless it would keep what it stores on fewer servers than it was told to.
 func mendBlobs(ctx context.Context, client js.JetStream, stream js.Stream,
 	cfg Config) (js.Stream, error) {
 	config := stream.CachedInfo().Config
-	if !config.AllowDirect && config.Replicas >= cfg.Replicas {
+	few := config.Replicas < cfg.Replicas
+	if !config.AllowDirect && !few {
 		return stream, nil
 	}
 	config.AllowDirect, config.Replicas = false, max(config.Replicas, cfg.Replicas)
-	return client.UpdateStream(ctx, config)
+	mended, err := client.UpdateStream(ctx, config)
+	if err != nil && !few {
+		return stream, nil
+	}
+	return mended, err
 }
 
 // OpenBlobs finds the store of a tenant, or makes it with as many replicas as a ledger. The server
@@ -107,7 +112,7 @@ func makeBlobs(ctx context.Context, cfg Config) (*Blobs, error) {
 		// What is stored again takes the place of what was, and is as young as it can be.
 		MaxMsgsPerSubject: 1, MaxMsgSize: blobMessageMax, Storage: js.FileStorage,
 		Replicas: max(cfg.Replicas, 1), DenyPurge: true,
-		AllowDirect: false, // only the leader knows what is missing
+		AllowDirect: false, // that an entry is missing counts for ever, and only the leader knows
 	})
 	if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another host was faster
 		stream, err = client.Stream(ctx, BlobsStreamName(cfg.Tenant))
@@ -152,16 +157,22 @@ func (b *Blobs) Get(ctx context.Context, plan, digest string) ([]byte, error) {
 	if !ledger.ValidToken(plan) || !ledger.ValidToken(digest) {
 		return nil, ErrNoBlob
 	}
-	m, err := b.stream.GetLastMsgForSubject(ctx, blobSubject(b.tenant, plan, digest))
+	answer, err := askLeader(ctx, b.client.Conn(), BlobsStreamName(b.tenant),
+		fmt.Sprintf(`{"last_by_subj":%q}`, blobSubject(b.tenant, plan, digest)))
+	if err == nil && answer.Error != nil {
+		err = answer.Error
+	}
 	switch {
 	case errors.Is(err, js.ErrMsgNotFound):
 		return nil, ErrNoBlob
+	case err == nil && answer.Message == nil:
+		return nil, fmt.Errorf("cannot read a blob of plan %s: the answer has no message", plan)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read a blob of plan %s: %w", plan, blobsLost(err))
-	case digestOf(m.Data) != digest:
+	case digestOf(answer.Message.Data) != digest:
 		return nil, ErrBlobDamaged
 	}
-	return m.Data, nil
+	return answer.Message.Data, nil
 }
 
 // Has says whether something is stored under a digest. The server does not read it for that.

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -9,19 +10,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 // Bounds of blobs.
 const (
-	BlobMax     = 64 << 20  // bytes of one
-	BlobChunk   = 256 << 10 // bytes of each of its chunks but the last
-	BlobTypeMax = 128       // bytes of a media type
-	BlobsNamed  = 256       // references that one command may bring
-	blobChunks  = BlobMax / BlobChunk
-	blobPlain   = "blob" // the field that the digest of a blob's bytes is sealed as
-	blobAbout   = "sagenbaum/blob/v1\n"
-	manifestV1  = 1
+	BlobMax      = 64 << 20       // bytes of one
+	BlobChunk    = 256 << 10      // bytes of each of its chunks but the last
+	BlobTypeMax  = 128            // bytes of a media type
+	BlobsNamed   = 256            // blobs that one input, output or before-image may refer to
+	BlobsBrought = 4 * BlobsNamed // that a command may bring, which is made of these
+	blobChunks   = BlobMax / BlobChunk
+	blobPlain    = "blob" // the field that the digest of a blob's bytes is sealed as
+	blobAbout    = "sagenbaum/blob/v1\n"
+	manifestV1   = 1
 )
 
 // BlobMark is the name of a reference in its object.
@@ -71,23 +76,44 @@ func (b *Blob) UnmarshalJSON(raw []byte) error {
 const BlobWanted = `{"` + BlobMark + `": "PLAN/DIGEST", "bytes": N}, as it was given when the ` +
 	`blob was stored`
 
-// ParseBlob reads a reference; ok is false for any other JSON.
+// ParseBlob reads a reference; ok is false for any other JSON. Each of its names is written once,
+// and exactly: whoever reads it by other rules must not read another blob.
 func ParseBlob(raw json.RawMessage) (b Blob, ok bool) {
-	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' || !Blobby(raw) {
-		return Blob{}, false
-	}
-	var read blobJSON
 	in := json.NewDecoder(bytes.NewReader(raw))
-	in.DisallowUnknownFields()
-	if in.Decode(&read) != nil {
+	in.UseNumber()
+	if token, err := in.Token(); err != nil || token != json.Delim('{') {
 		return Blob{}, false
 	}
-	plan, digest, ok := strings.Cut(read.Text, "/")
-	if !ok || plan == "" || !ValidDigest(digest) || read.Bytes < 0 || read.Bytes > BlobMax ||
-		len(read.Type) > BlobTypeMax {
+	field := map[string]any{}
+	for in.More() {
+		name, err := in.Token()
+		if err != nil {
+			return Blob{}, false
+		}
+		text, _ := name.(string)
+		if _, twice := field[text]; twice || text != BlobMark && text != "bytes" && text != "type" {
+			return Blob{}, false
+		}
+		if field[text], err = in.Token(); err != nil {
+			return Blob{}, false
+		}
+	}
+	if _, err := in.Token(); err != nil || len(bytes.TrimSpace(raw[in.InputOffset():])) > 0 {
 		return Blob{}, false
 	}
-	return Blob{plan, digest, read.Bytes, read.Type}, true
+	text, said := field[BlobMark].(string)
+	number, counted := field["bytes"].(json.Number)
+	kind, typed := field["type"].(string)
+	if _, given := field["type"]; !said || !counted || given && !typed {
+		return Blob{}, false
+	}
+	size, err := strconv.ParseInt(number.String(), 10, 64)
+	plan, digest, ok := strings.Cut(text, "/")
+	if !ok || err != nil || plan == "" || !ValidDigest(digest) || size < 0 || size > BlobMax ||
+		len(kind) > BlobTypeMax {
+		return Blob{}, false
+	}
+	return Blob{plan, digest, size, kind}, true
 }
 
 // ValidDigest reports whether a text is a SHA-256 in lower-case hex.
@@ -96,22 +122,120 @@ func ValidDigest(text string) bool {
 	return err == nil && len(raw) == sha256.Size && text == strings.ToLower(text)
 }
 
-// Blobby reports whether there may be a reference in a document.
-func Blobby(document []byte) bool { return bytes.Contains(document, []byte(BlobMark)) }
-
-// Blobs are the references in a document, in order. What has the mark and is none is left out.
-func Blobs(document json.RawMessage) (list []Blob) {
-	if !Blobby(document) {
-		return nil
+// Blobby reports whether there may be a reference in a document, however its names are written.
+func Blobby(document []byte) bool {
+	if bytes.Contains(document, []byte(BlobMark)) {
+		return true
 	}
-	walk("", document, func(_ string, value json.RawMessage) bool {
-		b, ok := ParseBlob(value)
-		if ok {
-			list = append(list, b)
-		}
-		return !ok
+	if bytes.IndexByte(document, '\\') < 0 {
+		return false
+	}
+	found := findBlobs(document)
+	return found.Wrong != nil || len(found.Texts) > 0
+}
+
+// Marked is what has the mark of a reference in a document.
+type Marked struct {
+	Blobs []Blob // the references, in order
+	// Texts are what each of the marks names, also in what is no reference: it is kept.
+	Texts []string
+	Wrong error // why what has the mark is no reference; of the first
+}
+
+// Blobs finds the references in a document, in one pass.
+func Blobs(document json.RawMessage) Marked {
+	if !Blobby(document) {
+		return Marked{}
+	}
+	return findBlobs(document)
+}
+
+// Distinct are the references, each once.
+func (m Marked) Distinct() []Blob {
+	seen := make(map[Blob]bool, len(m.Blobs))
+	return slices.DeleteFunc(slices.Clone(m.Blobs), func(b Blob) bool {
+		was := seen[b]
+		seen[b] = true
+		return was
 	})
-	return list
+}
+
+// blobsDepth is how deeply a document may be nested: what is deeper no one reads as JSON.
+const blobsDepth = 10_000
+
+// level is an object or a list that a pass is in.
+type level struct {
+	began  int64
+	object bool
+	named  bool // the next token is a value
+	marked bool
+	leaf   bool   // it has no object or list in it
+	name   string // of the member that is next
+}
+
+func findBlobs(document json.RawMessage) (found Marked) {
+	in := json.NewDecoder(bytes.NewReader(document))
+	in.UseNumber()
+	for at := []level(nil); ; {
+		token, err := in.Token()
+		if err == io.EOF && len(at) == 0 {
+			return found
+		}
+		if err == nil && len(at) > blobsDepth {
+			err = fmt.Errorf("it is nested deeper than %d", blobsDepth)
+		}
+		if err != nil {
+			found.Wrong = cmp.Or(found.Wrong, err)
+			return found
+		}
+		if token == json.Delim('}') || token == json.Delim(']') {
+			last := at[len(at)-1]
+			if at = at[:len(at)-1]; last.marked {
+				found.add(last, document[last.began:in.InputOffset()])
+			}
+			continue
+		}
+		found.pass(at, token)
+		if token == json.Delim('{') || token == json.Delim('[') {
+			at = append(at, level{began: in.InputOffset() - 1, object: token == json.Delim('{'),
+				leaf: true})
+		}
+	}
+}
+
+// pass notes a name, or a value, of the level that the pass is in.
+func (m *Marked) pass(at []level, token json.Token) {
+	if len(at) == 0 {
+		return
+	}
+	in := &at[len(at)-1]
+	if in.object && !in.named {
+		in.name, _ = token.(string)
+		in.named, in.marked = true, in.marked || in.name == BlobMark
+		return
+	}
+	switch value := token.(type) {
+	case json.Delim:
+		in.leaf = false
+	case string:
+		if in.object && strings.EqualFold(in.name, BlobMark) {
+			m.Texts = append(m.Texts, value)
+		}
+	}
+	in.named = false
+}
+
+// add notes an object that has the mark.
+func (m *Marked) add(in level, raw json.RawMessage) {
+	if in.leaf {
+		if b, ok := ParseBlob(raw); ok {
+			m.Blobs = append(m.Blobs, b)
+			return
+		}
+	}
+	if m.Wrong == nil {
+		m.Wrong = fmt.Errorf("%.160q is no reference to a blob", raw)
+	}
 }
 
 // Digest is the SHA-256 of what is stored, in lower-case hex.

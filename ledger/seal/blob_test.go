@@ -19,7 +19,7 @@ func TestReferencesAreFoundWhereverTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := seal.Blobs(text)
+	found := seal.Blobs(text).Blobs
 	if len(found) != 2 || found[0] != ref || found[1] != ref {
 		t.Errorf("%+v in %s", found, text)
 	}
@@ -34,9 +34,53 @@ func TestReferencesAreFoundWhereverTheyAre(t *testing.T) {
 		`{"sagenbaum/blob/v1":"p1/` + digest + `","bytes":67108865}`,
 		`{"sagenbaum/blob/v1":"p1/` + digest + `","bytes":1,"more":2}`,
 		`{"sagenbaum/blob/v1":"p1/` + digest + `0a","bytes":1}`} {
-		if list := seal.Blobs([]byte(other)); len(list) > 0 || json.Unmarshal([]byte(other), &read) == nil {
+		if list := seal.Blobs([]byte(other)).Blobs; len(list) > 0 || json.Unmarshal([]byte(other), &read) == nil {
 			t.Errorf("%s is taken for %+v", other, list)
 		}
+	}
+}
+
+// TestWhatHasTheMarkIsAReferenceOrWrong: its names count as they are read, and as they are written.
+func TestWhatHasTheMarkIsAReferenceOrWrong(t *testing.T) {
+	text := `"p1/` + digest + `"`
+	for document, want := range map[string]int{
+		`{"sagenbaum\/blob\/v1":"p1\/` + digest + `","bytes":1}`:                          1,
+		`[{"a\n":{"\u0073agenbaum/blob/v1":` + text + `,"bytes":1}}]`:                     1,
+		`{"sagenbaum/blob/v1":` + text + `,"bytes":1.0}`:                                  -1,
+		`{"sagenbaum/blob/v1":` + text + `,"bytes":"1"}`:                                  -1,
+		`{"sagenbaum/blob/v1":` + text + `,"bytes":1,"type":null}`:                        -1,
+		`{"sagenbaum/blob/v1":` + text + `,"bytes":1,"bytes":1}`:                          -1,
+		`{"sagenbaum/blob/v1":` + text + `,"Bytes":1}`:                                    -1,
+		`{"sagenbaum/blob/v1":{"sagenbaum/blob/v1":` + text + `,"bytes":1}}`:              -2,
+		`{"Sagenbaum/blob/v1":` + text + `,"bytes":1,"sagenbaum/blob/v1":` + text + `}`:   -1,
+		`{"a":"sagenbaum/blob/v1","b":["sagenbaum/blob/v1",{"c":"\n"}],"sagenbaum":"\\"}`: 0,
+	} {
+		found := seal.Blobs([]byte(document))
+		wrong := found.Wrong != nil
+		if wrong != (want < 0) || want == 1 && len(found.Blobs) != 1 || want == -1 && len(found.Blobs) != 0 {
+			t.Errorf("%s: %+v", document, found)
+		}
+		if want != 0 && (len(found.Texts) == 0 || found.Texts[0] != "p1/"+digest) {
+			t.Errorf("%s keeps %q", document, found.Texts)
+		}
+	}
+}
+
+// TestNestingCostsNoTime: each level is read once. A pass for each took a second for these.
+func TestNestingCostsNoTime(t *testing.T) {
+	const levels = 9_000
+	mark := `{"sagenbaum/blob/v1":`
+	for _, document := range []string{
+		strings.Repeat("[", levels) + `"sagenbaum/blob/v1"` + strings.Repeat("]", levels),
+		strings.Repeat(mark, levels) + `1` + strings.Repeat("}", levels),
+	} {
+		if n := testing.AllocsPerRun(1, func() { seal.Blobs([]byte(document)) }); n > 20*levels {
+			t.Errorf("%.40s: %.0f allocations for %d levels", document, n, levels)
+		}
+	}
+	deep := strings.Repeat("[", 20_000) + `"sagenbaum/blob/v1"` + strings.Repeat("]", 20_000)
+	if found := seal.Blobs([]byte(deep)); found.Wrong == nil {
+		t.Error("what no one reads is taken")
 	}
 }
 

@@ -209,12 +209,13 @@ func (d *Desk) BlobState(plan string) (is blob.State) {
 	return is
 }
 
-// BlobNames are the documents of a plan that may refer to blobs, in the clear.
-func (d *Desk) BlobNames(plan string) (named []json.RawMessage, err error) {
+// BlobNames passes the documents of a plan that may refer to blobs, in the clear, one at a time.
+func (d *Desk) BlobNames(plan string, each func(json.RawMessage)) error {
 	if !d.Board.asking.enter() {
-		return nil, errors.New("the host is stopping")
+		return errors.New("the host is stopping")
 	}
 	defer d.Board.asking.leave()
+	var named []json.RawMessage // as they are in memory anyway
 	d.look(func(r *view.Reader) {
 		r.Payloads(plan, func(document json.RawMessage) {
 			if seal.Blobby(document) || seal.Sealed(document) {
@@ -222,15 +223,16 @@ func (d *Desk) BlobNames(plan string) (named []json.RawMessage, err error) {
 			}
 		})
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
-	defer cancel()
-	for i, document := range named {
-		if !seal.Sealed(document) {
-			continue
+	for _, document := range named {
+		if seal.Sealed(document) {
+			var err error
+			ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
+			document, _, err = d.Keys.Open(ctx, document, []string{plan}, nil)
+			if cancel(); err != nil {
+				return err
+			}
 		}
-		if named[i], _, err = d.Keys.Open(ctx, document, []string{plan}, nil); err != nil {
-			return nil, err
-		}
+		each(document)
 	}
-	return named, nil
+	return nil
 }

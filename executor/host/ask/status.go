@@ -58,7 +58,8 @@ func (d *Desk) showRoom(shown *api.Status) (full bool) {
 	if shown.May == nil { // its holder has not said it yet
 		shown.May = &api.TenantMay{}
 	}
-	shown.May.Limits = append(shown.May.Limits, api.LimitUse{Limit: api.LimitBytes, Used: used, Most: most})
+	shown.May.Limits = append(shown.May.Limits,
+		api.LimitUse{Limit: api.LimitBytes, Used: used, Most: most})
 	return full
 }
 

@@ -2,8 +2,10 @@ package blob
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
@@ -30,6 +32,9 @@ func (s *Store) Collect(ctx context.Context, holds func() bool) {
 			}
 		}
 		removed, err := s.collect(ctx, time.Now())
+		if errors.Is(err, jetstream.ErrNoBlobs) {
+			held = false // they are looked for again
+		}
 		if removed > 0 {
 			s.Log.Info("blobs that nothing refers to were removed", "entries", removed)
 		}
@@ -50,6 +55,10 @@ func (s *Store) collect(ctx context.Context, now time.Time) (removed int, err er
 	if entries == nil {
 		return 0, nil
 	}
+	if s.seenIn != entries { // others have sequences of their own
+		s.seenIn, s.looked, s.plans = entries, 0, map[string]*seen{}
+	}
+	defer func() { s.lost(entries, err) }()
 	for entry, err := range entries.All(ctx, "", s.looked+1) {
 		if err != nil {
 			return 0, err
@@ -132,31 +141,41 @@ func (s *Store) sweep(ctx context.Context, entries Entries, plan string, p *seen
 // mark finds what a plan refers to: manifests by records, chunks by manifests.
 func (s *Store) mark(ctx context.Context, entries Entries, plan string,
 	named map[string]bool) error {
-	documents, err := s.Named(plan)
+	var texts []string
+	err := s.Named(plan, func(document json.RawMessage) {
+		texts = append(texts, seal.Blobs(document).Texts...)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot look at plan %s: %w", plan, err)
 	}
-	for _, document := range documents {
-		for _, b := range seal.Blobs(document) {
-			if b.Plan != plan || named[b.Digest] {
-				continue
-			}
-			named[b.Digest] = true
-			stored, err := entries.Get(ctx, plan, b.Digest)
-			if errors.Is(err, jetstream.ErrNoBlob) {
-				continue // what was in it cannot be read
-			}
-			var chunks []string
-			if err == nil {
-				chunks, err = seal.ManifestChunks(stored)
-			}
-			if err != nil { // of one that is damaged, too: another replica may have it whole
-				return err
-			}
-			for _, digest := range chunks {
-				named[digest] = true
-			}
+	for _, text := range texts {
+		of, digest, _ := strings.Cut(text, "/")
+		if digest = strings.ToLower(digest); of != plan || named[digest] {
+			continue
 		}
+		named[digest] = true
+		if err := s.markChunks(ctx, entries, plan, digest, named); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) markChunks(ctx context.Context, entries Entries, plan, digest string,
+	named map[string]bool) error {
+	stored, err := entries.Get(ctx, plan, digest)
+	if errors.Is(err, jetstream.ErrNoBlob) {
+		return nil // what was in it cannot be read
+	}
+	if err != nil { // of one that is damaged, too: another replica may have it whole
+		return err
+	}
+	chunks, err := seal.ManifestChunks(stored)
+	if err != nil { // what is whole and no manifest names no chunks, whatever a record says
+		return nil
+	}
+	for _, digest := range chunks {
+		named[digest] = true
 	}
 	return nil
 }

@@ -55,9 +55,9 @@ type Config struct {
 	Keys   Keys
 	// Open opens the entries, which it makes where they are missing. Find does not: nil.
 	Open, Find func(context.Context) (Entries, error)
-	// State looks a plan up, and Named gives what of it may refer to blobs.
+	// State looks a plan up, and Named passes what of it may refer to blobs.
 	State func(plan string) State
-	Named func(plan string) ([]json.RawMessage, error)
+	Named func(plan string, each func(json.RawMessage)) error
 	// Grace is how old what no one refers to must be before it is removed; Every is how often that
 	// is looked for.
 	Grace, Every time.Duration
@@ -79,6 +79,7 @@ type Store struct {
 	// Collect's own.
 	plans  map[string]*seen
 	looked uint64 // last entry that it has seen
+	seenIn Entries
 }
 
 // New makes the store of a tenant, which is opened the first time that something is asked of it.
@@ -100,16 +101,19 @@ func (g *Gone) Unwrap() error { return g.Why }
 
 func (s *Store) opened(ctx context.Context, open func(context.Context) (Entries, error)) (Entries,
 	error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entries != nil {
-		return s.entries, nil
+	if entries := s.made(); entries != nil {
+		return entries, nil
 	}
 	entries, err := open(ctx)
-	if err == nil {
+	if err != nil || entries == nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries == nil {
 		s.entries = entries
 	}
-	return entries, err
+	return s.entries, nil
 }
 
 // made are the entries if they were opened; nil: no one knows of any.
@@ -117,6 +121,37 @@ func (s *Store) made() Entries {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries
+}
+
+// using does something with the entries; once more, if they were lost since they were opened. Where
+// they are not there, and open does not make them, nothing is in the store.
+func (s *Store) using(ctx context.Context, open func(context.Context) (Entries, error),
+	do func(Entries) error) error {
+	for again := true; ; again = false {
+		entries, err := s.opened(ctx, open)
+		if err != nil {
+			return err
+		}
+		if entries == nil {
+			return jetstream.ErrNoBlob
+		}
+		if err = do(entries); !s.lost(entries, err) || !again {
+			return err
+		}
+	}
+}
+
+// lost forgets entries that an error says are not there.
+func (s *Store) lost(entries Entries, err error) bool {
+	if !errors.Is(err, jetstream.ErrNoBlobs) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries == entries {
+		s.entries, s.asked = nil, false
+	}
+	return true
 }
 
 // Put seals and stores a chunk of an agent's plan, and returns the digest that it is stored under.
@@ -129,37 +164,51 @@ func (s *Store) Put(ctx context.Context, agent, plan string, chunk []byte) (stri
 	if err != nil {
 		return "", err
 	}
-	entries, err := s.opened(ctx, s.Open)
-	if err != nil {
-		return "", err
-	}
-	stored := seal.SealChunk(key, s.Tenant, plan, chunk)
-	if err := s.admit(ctx, entries, len(stored)); err != nil {
-		return "", err
-	}
-	return entries.Put(ctx, plan, stored)
+	return s.put(ctx, plan, seal.SealChunk(key, s.Tenant, plan, chunk))
+}
+
+// put stores an entry, if there is room for it.
+func (s *Store) put(ctx context.Context, plan string, stored []byte) (digest string, err error) {
+	err = s.using(ctx, s.Open, func(entries Entries) (err error) {
+		if err = s.admit(ctx, entries, len(stored)); err == nil {
+			digest, err = entries.Put(ctx, plan, stored)
+		}
+		return err
+	})
+	return digest, err
 }
 
 // admit refuses what there is no room for. What is removed, or stored again, is found out when the
 // room seems to be used up.
 func (s *Store) admit(ctx context.Context, entries Entries, size int) error {
+	if s.takes(size, false) {
+		return nil
+	}
+	used, err := s.look(ctx, entries)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.asked, s.used = true, used
+	s.mu.Unlock()
+	if !s.takes(size, true) {
+		return ErrFull
+	}
+	return nil
+}
+
+// takes counts what is stored, if there is room for it as far as it is known.
+func (s *Store) takes(size int, now bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.asked || s.used+uint64(size) > s.Most {
-		used, err := s.look(ctx, entries)
-		if err != nil {
-			return err
-		}
-		s.asked, s.used = true, used
-	}
-	if s.used+uint64(size) > s.Most {
-		return ErrFull
+	if !s.asked && !now || s.used+uint64(size) > s.Most {
+		return false
 	}
 	s.used += uint64(size)
 	s.shown.Lock()
 	defer s.shown.Unlock()
 	s.room.Entries, s.room.Used = s.room.Entries+1, s.used
-	return nil
+	return true
 }
 
 // End makes a blob of chunks of an agent's plan that are stored. Each was acknowledged, and must
@@ -183,49 +232,69 @@ func (s *Store) End(ctx context.Context, agent, plan, kind string,
 	if err != nil {
 		return seal.Blob{}, err
 	}
-	entries, err := s.opened(ctx, s.Open)
+	missing, err := s.missing(ctx, s.Open, plan, m.Chunks)
 	if err != nil {
 		return seal.Blob{}, err
 	}
-	for i, digest := range m.Chunks {
-		there, err := entries.Has(ctx, plan, digest)
-		if err != nil {
-			return seal.Blob{}, err
+	if missing >= 0 {
+		return seal.Blob{}, ledger.Refuse(fmt.Sprintf("request.chunks[%d]", missing),
+			jetstream.ErrNoBlob.Error(), "a chunk that was stored just now; store it again")
+	}
+	digest, err := s.put(ctx, plan, m.Format(key, s.Tenant, plan))
+	return seal.Blob{Plan: plan, Digest: digest, Bytes: m.Bytes, Type: kind}, err
+}
+
+// missing is the number of the first chunk that is not stored; -1: each is.
+func (s *Store) missing(ctx context.Context, open func(context.Context) (Entries, error),
+	plan string, chunks []string) (int, error) {
+	for i, digest := range chunks {
+		there := false
+		ctx, done := context.WithTimeout(ctx, lookMax)
+		err := s.using(ctx, open, func(entries Entries) (err error) {
+			there, err = entries.Has(ctx, plan, digest)
+			return err
+		})
+		if done(); err != nil && !errors.Is(err, jetstream.ErrNoBlob) {
+			return 0, err
 		}
 		if !there {
-			return seal.Blob{}, ledger.Refuse(fmt.Sprintf("request.chunks[%d]", i),
-				jetstream.ErrNoBlob.Error(), "a chunk that was stored just now; store it again")
+			return i, nil
 		}
 	}
-	digest, err := entries.Put(ctx, plan, m.Format(key, s.Tenant, plan))
-	return seal.Blob{Plan: plan, Digest: digest, Bytes: m.Bytes, Type: kind}, err
+	return -1, nil
+}
+
+// get returns an entry.
+func (s *Store) get(ctx context.Context, plan, digest string) (stored []byte, err error) {
+	err = s.using(ctx, s.Find, func(entries Entries) (err error) {
+		stored, err = entries.Get(ctx, plan, digest)
+		return err
+	})
+	return stored, err
 }
 
 // Manifest says what a blob is made of. The error is a *Gone, or passes.
 func (s *Store) Manifest(ctx context.Context, plan, digest string) (seal.Manifest, error) {
-	m, _, _, err := s.manifest(ctx, plan, digest)
+	m, _, err := s.manifest(ctx, plan, digest)
 	return m, s.gone(plan, digest, err)
 }
 
 func (s *Store) manifest(ctx context.Context, plan, digest string) (m seal.Manifest, key seal.Key,
-	entries Entries, err error) {
+	err error) {
 	if key, err = s.Keys.Key(ctx, plan); err != nil {
-		return m, key, nil, err
+		return m, key, err
 	}
-	if entries, err = s.opened(ctx, s.Open); err != nil {
-		return m, key, nil, err
-	}
-	stored, err := entries.Get(ctx, plan, digest)
+	stored, err := s.get(ctx, plan, digest)
 	if err == nil {
 		m, err = seal.ParseManifest(key, s.Tenant, plan, stored)
 	}
-	return m, key, entries, err
+	return m, key, err
 }
 
 // Read returns a chunk of a blob, by its number. The error is a *Gone, a *ledger.Refused, or
 // passes.
 func (s *Store) Read(ctx context.Context, plan, digest string, number int) ([]byte, error) {
-	m, key, entries, err := s.manifest(ctx, plan, digest)
+	m, key, err := s.manifest(ctx, plan, digest)
 	if err != nil {
 		return nil, s.gone(plan, digest, err)
 	}
@@ -233,7 +302,7 @@ func (s *Store) Read(ctx context.Context, plan, digest string, number int) ([]by
 		return nil, ledger.Refuse("request.chunk", fmt.Sprint(number),
 			fmt.Sprintf("the number of one of %d chunks, from 0", len(m.Chunks)))
 	}
-	stored, err := entries.Get(ctx, plan, m.Chunks[number])
+	stored, err := s.get(ctx, plan, m.Chunks[number])
 	if err != nil {
 		return nil, s.gone(plan, digest, err)
 	}
@@ -244,28 +313,50 @@ func (s *Store) Read(ctx context.Context, plan, digest string, number int) ([]by
 	return chunk, s.gone(plan, digest, err)
 }
 
-// Check says whether the blobs of a command are there: those that it refers to must belong to its
-// plan. The error is a *Gone, or passes. Their chunks are not read: who reads them finds out.
+// lookMax bounds the look for one entry: a command may bring many, and they have time by their
+// number.
+const lookMax = 5 * time.Second
+
+// Check says whether the blobs of a command are there, with all their chunks: those that it refers
+// to must belong to its plan. The error is a *Gone, or passes. No chunk is read: who reads it finds
+// out whether it is whole.
 func (s *Store) Check(ctx context.Context, plan string, arguments json.RawMessage) error {
-	blobs := seal.Blobs(arguments)
-	if len(blobs) > seal.BlobsNamed {
+	found := seal.Blobs(arguments)
+	if found.Wrong != nil {
+		return &Gone{plan, found.Wrong}
+	}
+	blobs := found.Distinct()
+	if len(blobs) > seal.BlobsBrought {
 		return &Gone{plan, fmt.Errorf("%d blobs in one command, at most %d", len(blobs),
-			seal.BlobsNamed)}
+			seal.BlobsBrought)}
 	}
 	for _, b := range blobs {
 		if b.Plan != plan {
 			return &Gone{b.Text(), fmt.Errorf("it belongs to another plan than %s", plan)}
 		}
-		m, err := s.Manifest(ctx, b.Plan, b.Digest)
-		if err != nil {
+		if err := s.check(ctx, b); err != nil {
 			return err
-		}
-		if m.Bytes != b.Bytes {
-			return &Gone{b.Text(), fmt.Errorf("it has %d bytes, and the reference says %d",
-				m.Bytes, b.Bytes)}
 		}
 	}
 	return nil
+}
+
+func (s *Store) check(ctx context.Context, b seal.Blob) error {
+	looking, done := context.WithTimeout(ctx, lookMax)
+	defer done()
+	m, err := s.Manifest(looking, b.Plan, b.Digest)
+	if err != nil {
+		return err
+	}
+	if m.Bytes != b.Bytes {
+		return &Gone{b.Text(), fmt.Errorf("it has %d bytes, and the reference says %d", m.Bytes,
+			b.Bytes)}
+	}
+	missing, err := s.missing(ctx, s.Find, b.Plan, m.Chunks)
+	if err == nil && missing >= 0 {
+		err = &Gone{b.Text(), fmt.Errorf("of its chunk %d: %w", missing, jetstream.ErrNoBlob)}
+	}
+	return err
 }
 
 // gone makes a *Gone of what will never pass.

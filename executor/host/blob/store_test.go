@@ -26,6 +26,7 @@ type fake struct {
 	sequence uint64
 	now      time.Time
 	damaged  bool
+	lost     bool // the stream of the entries; until they are opened
 	plans    map[string]State
 	named    map[string][]json.RawMessage
 	walks    int // of all entries, or of a plan's
@@ -38,6 +39,9 @@ func newFake() *fake {
 }
 
 func (f *fake) Put(_ context.Context, plan string, stored []byte) (string, error) {
+	if f.lost {
+		return "", jetstream.ErrNoBlobs
+	}
 	digest := seal.Digest(stored)
 	f.drop(plan, digest, 0)
 	f.sequence++
@@ -53,6 +57,9 @@ func (f *fake) drop(plan, digest string, sequence uint64) {
 }
 
 func (f *fake) Get(_ context.Context, plan, digest string) ([]byte, error) {
+	if f.lost {
+		return nil, jetstream.ErrNoBlobs
+	}
 	if f.damaged {
 		return nil, jetstream.ErrBlobDamaged
 	}
@@ -65,6 +72,9 @@ func (f *fake) Get(_ context.Context, plan, digest string) ([]byte, error) {
 }
 
 func (f *fake) Has(_ context.Context, plan, digest string) (bool, error) {
+	if f.lost {
+		return false, jetstream.ErrNoBlobs
+	}
 	return slices.ContainsFunc(f.entries, func(e jetstream.BlobEntry) bool {
 		return e.Plan == plan && e.Digest == digest
 	}), nil
@@ -105,11 +115,27 @@ func (f *fake) Key(_ context.Context, plan string) (seal.Key, error) {
 func (f *fake) Gone(err error) bool { return errors.Is(err, jetstream.ErrKeyDestroyed) }
 
 func (f *fake) store() *Store {
-	open := func(context.Context) (Entries, error) { return f, nil }
-	return New(Config{Tenant: "t", Keys: f, Open: open, Find: open, Grace: time.Hour, Every: time.Millisecond,
+	open := func(context.Context) (Entries, error) {
+		if f.lost {
+			f.lost, f.entries, f.sequence = false, nil, 0
+		}
+		return f, nil
+	}
+	find := func(context.Context) (Entries, error) {
+		if f.lost {
+			return nil, nil
+		}
+		return f, nil
+	}
+	return New(Config{Tenant: "t", Keys: f, Open: open, Find: find, Grace: time.Hour, Every: time.Millisecond,
 		Most: 1 << 20, State: func(plan string) State { return f.plans[plan] },
-		Named: func(plan string) ([]json.RawMessage, error) { return f.named[plan], nil },
-		Log:   slog.New(slog.DiscardHandler)})
+		Named: func(plan string, each func(json.RawMessage)) error {
+			for _, document := range f.named[plan] {
+				each(document)
+			}
+			return nil
+		},
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 // stored stores a value in chunks, as a client does.
@@ -240,8 +266,20 @@ func TestABlobIsMadeOfWhatIsStoredOnly(t *testing.T) {
 	if err := s.Check(t.Context(), "p", named(b)[0]); err != nil {
 		t.Error(err)
 	}
-	many := fmt.Sprintf("[%s]", strings.TrimSuffix(strings.Repeat(string(named(b)[0])+",", seal.BlobsNamed+1), ","))
-	for _, document := range []string{many, strings.Replace(string(named(b)[0]), `"bytes":5`, `"bytes":6`, 1)} {
+	again := strings.Repeat(string(named(b)[0])+",", 2*seal.BlobsBrought)
+	if err := s.Check(t.Context(), "p", json.RawMessage("["+strings.TrimSuffix(again, ",")+"]")); err != nil {
+		t.Errorf("one blob, many times: %v", err)
+	}
+	many := []json.RawMessage{}
+	for n := range seal.BlobsBrought + 1 {
+		many = append(many, named(seal.Blob{Plan: "p", Digest: seal.Digest([]byte{byte(n), byte(n >> 8)})})[0])
+	}
+	list, _ := json.Marshal(many)
+	var gone *Gone
+	if err := s.Check(t.Context(), "p", list); !errors.As(err, &gone) || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("many blobs: %v", err)
+	}
+	for _, document := range []string{strings.Replace(string(named(b)[0]), `"bytes":5`, `"bytes":6`, 1)} {
 		if err := s.Check(t.Context(), "p", json.RawMessage(document)); !errors.As(err, new(*Gone)) {
 			t.Errorf("%.90s: %v", document, err)
 		}
@@ -279,5 +317,116 @@ func TestATenantsBlobsHaveABound(t *testing.T) {
 	}
 	if room := s.Room(); room.Entries != 2 || room.Used < 2*seal.BlobChunk || room.Most != 1<<20 {
 		t.Errorf("%+v", room)
+	}
+}
+
+// TestWhatHasTheMarkIsNeverLeftOut: what is no reference keeps what it names, and goes to no worker;
+// one that is written in another way is one.
+func TestWhatHasTheMarkIsNeverLeftOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(string) string
+		good   bool
+	}{
+		"escaped": {func(d string) string { return strings.ReplaceAll(d, "/", `\/`) }, true},
+		"letters escaped": {func(d string) string {
+			return strings.Replace(d, "sagenbaum", `\u0073agenbaum`, 1)
+		}, true},
+		"a fraction": {func(d string) string { return strings.Replace(d, `"bytes":4`, `"bytes":4.0`, 1) }, false},
+		"one more":   {func(d string) string { return strings.Replace(d, `"bytes":4`, `"bytes":4,"n":[1]`, 1) }, false},
+		"twice": {func(d string) string {
+			return strings.Replace(d, `"bytes"`, `"sagenbaum/blob/v1":"q/0","bytes"`, 1)
+		}, false},
+		"another case": {func(d string) string {
+			return strings.Replace(d, `"bytes"`, `"Sagenbaum/blob/v1":"q/0","bytes"`, 1)
+		}, false},
+	} {
+		f := newFake()
+		s := f.store()
+		b := stored(t, s, "p", "kept")
+		document := json.RawMessage(c.change(string(named(b)[0])))
+		f.plans["p"], f.named["p"] = State{Known: true, Ended: true}, []json.RawMessage{document}
+		if _, err := s.collect(t.Context(), f.now.Add(2*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Read(t.Context(), "p", b.Digest, 0); err != nil {
+			t.Errorf("%s: it was removed: %v", name, err)
+		}
+		if err := s.Check(t.Context(), "p", document); c.good != (err == nil) || !c.good && !errors.As(err, new(*Gone)) {
+			t.Errorf("%s: %s: %v", name, document, err)
+		}
+		never := strings.ReplaceAll(string(document), b.Digest, strings.Repeat("0", 64))
+		if err := s.Check(t.Context(), "p", json.RawMessage(never)); !errors.As(err, new(*Gone)) {
+			t.Errorf("%s, never stored: %v", name, err)
+		}
+	}
+}
+
+// TestACommandNeedsEachChunk of its blobs, and all that was lost is missing.
+func TestACommandNeedsEachChunk(t *testing.T) {
+	f := newFake()
+	s := f.store()
+	b := stored(t, s, "p", strings.Repeat("y", seal.BlobChunk)+"z")
+	m, err := s.Manifest(t.Context(), "p", b.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := slices.Clone(f.entries)
+	for _, chunk := range m.Chunks {
+		f.drop("p", chunk, 0)
+		if err := s.Check(t.Context(), "p", named(b)[0]); !errors.As(err, new(*Gone)) {
+			t.Errorf("without a chunk: %v", err)
+		}
+		f.entries = slices.Clone(entries)
+	}
+	if err := s.Check(t.Context(), "p", named(b)[0]); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.collect(t.Context(), f.now); err != nil {
+		t.Fatal(err)
+	}
+	f.lost = true
+	if err := s.Check(t.Context(), "p", named(b)[0]); !errors.As(err, new(*Gone)) {
+		t.Errorf("of a store that was lost: %v", err)
+	}
+	f.plans["p"] = State{Known: true, Ended: true}
+	stored(t, s, "p", "loose")
+	if n, err := s.collect(t.Context(), f.now.Add(2*time.Hour)); err != nil || n != 2 {
+		t.Errorf("of the one that was made again: %d removed, %v", n, err)
+	}
+}
+
+// TestARecordThatNamesAChunkEndsNoCollection of its plan.
+func TestARecordThatNamesAChunkEndsNoCollection(t *testing.T) {
+	f := newFake()
+	s := f.store()
+	loose := stored(t, s, "p", "loose")
+	chunk, err := s.Put(t.Context(), "a", "p", []byte("chunk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.plans["p"] = State{Known: true, Ended: true}
+	f.named["p"] = named(seal.Blob{Plan: "p", Digest: chunk, Bytes: 5})
+	if n, err := s.collect(t.Context(), f.now.Add(2*time.Hour)); n != 2 || err != nil {
+		t.Errorf("%d removed, %v", n, err)
+	}
+	if _, err := s.Manifest(t.Context(), "p", loose.Digest); !errors.As(err, new(*Gone)) {
+		t.Errorf("%v", err)
+	}
+	if there, _ := f.Has(t.Context(), "p", chunk); !there {
+		t.Error("what a record names was removed")
+	}
+}
+
+// TestManifestsCount in what the blobs of a tenant take.
+func TestManifestsCount(t *testing.T) {
+	f := newFake()
+	s := f.store()
+	chunk, err := s.Put(t.Context(), "a", "p", make([]byte, seal.BlobChunk))
+	for n := 0; err == nil && n < 1000; n++ {
+		_, err = s.End(t.Context(), "a", "p", "", seal.Manifest{Bytes: seal.BlobMax, SHA256: fmt.Sprintf("%064x", n),
+			Chunks: slices.Repeat([]string{chunk}, seal.BlobMax/seal.BlobChunk)})
+	}
+	if _, used, _ := f.Room(t.Context()); !errors.Is(err, ErrFull) || used > s.Most {
+		t.Errorf("%d bytes of at most %d, %v", used, s.Most, err)
 	}
 }
