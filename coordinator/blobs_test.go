@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/blob"
@@ -322,6 +325,150 @@ func TestBlobsThatCannotBeAreRefused(t *testing.T) {
 	if err := stranger.Copy(t.Context(), io.Discard, blob.Ref{Plan: foreign.Plan, Digest: foreign.Digest,
 		Bytes: 1}); err == nil {
 		t.Error("another agent reads it")
+	}
+}
+
+// TestWhatEndedPlansReferToIsKept: in inputs and outputs, and where they are sealed.
+func TestWhatEndedPlansReferToIsKept(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{Capability: "file.replace",
+		Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.restore"},
+		Sensitive: []string{"input.secret"}}}}, func(h *host.Config) {
+		h.BlobEvery, h.BlobGrace = 10*time.Millisecond, time.Millisecond
+	})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	var refs []blob.Ref
+	for _, value := range []string{"input", "secret", "output", "loose"} {
+		ref, err := p.PutBlob(t.Context(), strings.NewReader(value), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, ref)
+	}
+	if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+		Input: map[string]any{"open": refs[0], "secret": map[string]any{"in": refs[1]}}},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: []any{refs[2]}}, nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := l.agent.Blobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("what nothing names is removed", func() bool {
+		_, err := blobs.About(t.Context(), refs[3])
+		return errors.Is(err, blob.ErrGone)
+	})
+	for i, ref := range refs[:3] {
+		if err := blobs.Copy(t.Context(), io.Discard, ref); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// TestAWorkerThatFindsABlobMissingHasUndoneNothing, whatever the contract takes for done.
+func TestAWorkerThatFindsABlobMissingHasUndoneNothing(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{Capability: "file.replace",
+		Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.restore", Done: "true"}}}})
+	l.undo("file.restore", func(context.Context, api.Command) (worker.Result, error) {
+		return worker.Result{}, fmt.Errorf("it broke off: %w", blob.ErrGone)
+	})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+		Input: map[string]any{}}, nothing); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	l.ends(p, ledger.StateQuarantined)
+	if undone := l.undoneActions(); undone != "a" {
+		t.Errorf("undos of %q were sent", undone)
+	}
+}
+
+// TestWhoMayStoreBlobs, and for which plan: an operator may read, and it is logged; a worker may
+// store under the plan that it is told, which may be that of an undo asked for later.
+func TestWhoMayStoreBlobs(t *testing.T) {
+	t.Parallel()
+	said := new(given) // its log
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}}, func(h *host.Config) {
+		h.Logger = slog.New(slog.NewTextHandler(said, nil))
+	})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	ref, err := p.PutBlob(t.Context(), strings.NewReader("x"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(role string) *blob.Client {
+		c, err := blob.New(blob.Config{Conn: l.root, Tenant: "default", Role: role, Name: "ana"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	operator := as(blob.Operator)
+	if _, err := operator.Put(t.Context(), blob.Value{Plan: "p", From: strings.NewReader("y")}); err == nil {
+		t.Error("an operator stores")
+	}
+	if err := operator.Copy(t.Context(), io.Discard, ref); err != nil {
+		t.Error(err)
+	}
+	if text := said.logged(); !strings.Contains(text, "revealed to an operator") || !strings.Contains(text, "operator=ana") ||
+		!strings.Contains(text, ref.Digest) {
+		t.Errorf("no one is told that it was read:\n%s", text)
+	}
+	later, err := as(blob.Worker).Put(t.Context(), blob.Value{Plan: "p~1", From: strings.NewReader("x")})
+	if err != nil || later != ref {
+		t.Errorf("%+v, %v", later, err)
+	}
+	for _, plan := range []string{"p~", "p~x", "q~1"} {
+		if _, err := as(blob.Worker).Put(t.Context(), blob.Value{Plan: plan, From: strings.NewReader("x")}); err == nil {
+			t.Errorf("stored for %s", plan)
+		}
+	}
+}
+
+// TestAValueThatIsNotWhatItsOwnerSaidIsMissing.
+func TestAValueThatIsNotWhatItsOwnerSaidIsMissing(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(verb api.Call, m *nats.Msg) []byte {
+		m.Subject = verb.Subject("default")
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		defer cancel()
+		answer, err := l.root.RequestMsgWithContext(ctx, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Data
+	}
+	var chunk api.BlobChunkAnswer
+	if err := json.Unmarshal(ask(api.BlobPut(blob.Agent, "a1").Call, &nats.Msg{Data: []byte("x"),
+		Header: nats.Header{api.BlobHeader: {"p"}}}), &chunk); err != nil {
+		t.Fatal(err)
+	}
+	end, _ := json.Marshal(api.BlobEndQuery{Plan: "p", Bytes: 1, SHA256: strings.Repeat("0", 64),
+		Chunks: []string{chunk.Digest}})
+	var ref blob.Ref
+	if err := json.Unmarshal(ask(api.BlobEnd(blob.Agent, "a1").Call, &nats.Msg{Data: end}), &ref); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := l.agent.Blobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := blobs.Copy(t.Context(), io.Discard, ref); !errors.Is(err, blob.ErrGone) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -157,8 +157,8 @@ func TestWhatIsStoredInAClusterIsThereAtOnce(t *testing.T) {
 	}
 }
 
-// TestAStoreThatIsLostIsSaidToBe by each question, and not the entry alone.
-func TestAStoreThatIsLostIsSaidToBe(t *testing.T) {
+// TestAStoreThatIsDamagedOrLostIsSaidToBe: that it is lost by each question, and not the entry alone.
+func TestAStoreThatIsDamagedOrLostIsSaidToBe(t *testing.T) {
 	t.Parallel()
 	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
 	if err != nil {
@@ -173,6 +173,12 @@ func TestAStoreThatIsLostIsSaidToBe(t *testing.T) {
 	blobs, err := jetstream.OpenBlobs(t.Context(), jetstream.Config{Conn: conn, Tenant: "t"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := conn.Request("blobs.t.p.0a", []byte("of another digest"), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blobs.Get(t.Context(), "p", "0a"); !errors.Is(err, jetstream.ErrBlobDamaged) {
+		t.Errorf("other bytes under a digest: %v", err)
 	}
 	client, err := js.New(conn)
 	if err != nil || client.DeleteStream(t.Context(), jetstream.BlobsStreamName("t")) != nil {

@@ -121,6 +121,15 @@ func (d *Desk) blobOwner(kind, name, plan string) (agent string, err error) {
 	return agent, nil
 }
 
+// storedPlan is the plan that keeps what is stored for one: an undo asked for later has a name of its
+// own, and its blobs belong to the plan that it undoes.
+func storedPlan(plan string) string {
+	if of, _, later := strings.Cut(plan, "~"); later && ledger.ValidDerived(plan) {
+		return of
+	}
+	return plan
+}
+
 // blobProblem says what is wrong, and whether it may pass.
 func blobProblem(err error) error {
 	var gone *blob.Gone
@@ -143,6 +152,7 @@ func blobProblem(err error) error {
 }
 
 func (d *Desk) putBlob(kind, name, plan string, chunk []byte) (api.BlobChunkAnswer, error) {
+	plan = storedPlan(plan)
 	agent, err := d.blobOwner(kind, name, plan)
 	if err != nil {
 		return api.BlobChunkAnswer{}, blobProblem(err)
@@ -154,6 +164,7 @@ func (d *Desk) putBlob(kind, name, plan string, chunk []byte) (api.BlobChunkAnsw
 }
 
 func (d *Desk) endBlob(kind, name string, q api.BlobEndQuery) (api.BlobEndAnswer, error) {
+	q.Plan = storedPlan(q.Plan)
 	agent, err := d.blobOwner(kind, name, q.Plan)
 	if err != nil {
 		return api.BlobEndAnswer{}, blobProblem(err)
@@ -188,6 +199,10 @@ func (d *Desk) readBlob(kind, name string, body []byte) (any, error) {
 	chunk, err := d.Blobs.Read(ctx, q.Plan, q.Digest, q.Chunk)
 	if err != nil {
 		return nil, blobProblem(err)
+	}
+	if kind == api.BlobOperator {
+		d.Log.Info("a part of a blob was revealed to an operator", "plan", q.Plan, "digest", q.Digest,
+			"chunk", q.Chunk, "operator", name)
 	}
 	return bytesAnswer{q.Chunk, chunk}, nil
 }
