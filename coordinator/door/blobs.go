@@ -34,7 +34,7 @@ func (w *Web) putBlob(out http.ResponseWriter, r *http.Request) {
 				fmt.Sprintf("at most %d bytes", int64(blob.Max)))
 		}
 		control := http.NewResponseController(out)
-		from := &upload{r.Body, control}
+		from := &upload{r.Body, control, pace{step: w.spare, spare: w.spare}}
 		ref, err := blobs.Put(r.Context(), blob.Value{Plan: r.PathValue("plan"), From: from, Type: kind,
 			SHA256: r.PathValue("digest")})
 		if err != nil {
@@ -52,21 +52,59 @@ func (w *Web) putBlob(out http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// upload gives each read of a body a time of its own.
+// pace is the time that the other side of a blob may take: what it needs at blobRate, and spare
+// beside that; and step for one read or write, since what moved may be in a buffer. What the door
+// takes itself does not count.
+type pace struct {
+	step, spare time.Duration
+	moved       int64 // bytes
+}
+
+// by is when the next of them must have moved.
+func (p *pace) by() time.Time {
+	return time.Now().Add(min(p.step, p.spare+time.Duration(p.moved)*time.Second/blobRate))
+}
+
+// took counts what moved since a time.
+func (p *pace) took(since time.Time, n int) {
+	p.moved += int64(n)
+	p.spare -= time.Since(since)
+}
+
+// upload is a body that comes at a pace.
 type upload struct {
 	body    io.Reader
 	control *http.ResponseController
+	pace    pace
 }
 
-// Read reads what has come. The error is an *Error where nothing comes any more.
+// Read reads what has come. The error is an *Error where it comes too slowly, or no more.
 func (u *upload) Read(into []byte) (int, error) {
-	_ = u.control.SetReadDeadline(time.Now().Add(bodyTime))
+	_ = u.control.SetReadDeadline(u.pace.by())
+	began := time.Now()
 	n, err := u.body.Read(into)
+	u.pace.took(began, n)
 	if err != nil && err != io.EOF {
 		e := unavailable("it did not come: "+err.Error(), sameAgain, StoredNothing)
 		e.Field = "body"
 		return n, e
 	}
+	return n, err
+}
+
+// download is an answer that is taken at a pace.
+type download struct {
+	out     io.Writer
+	control *http.ResponseController
+	pace    pace
+}
+
+// Write sends what the other side takes.
+func (d *download) Write(from []byte) (int, error) {
+	_ = d.control.SetWriteDeadline(d.pace.by())
+	began := time.Now()
+	n, err := d.out.Write(from)
+	d.pace.took(began, n)
 	return n, err
 }
 
@@ -85,7 +123,10 @@ func (w *Web) getBlob(out http.ResponseWriter, r *http.Request) {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Security-Policy", "sandbox")
 		h.Set("Cache-Control", "no-store")
-		if err := blobs.Copy(r.Context(), out, ref); err != nil {
+		control := http.NewResponseController(out)
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+		to := &download{out, control, pace{step: w.spare, spare: w.spare}}
+		if err := blobs.Copy(r.Context(), to, ref); err != nil {
 			w.cfg.Logger.Warn("a blob was not sent whole", "plan", ref.Plan, "error", err)
 			panic(http.ErrAbortHandler) // or it would look like a shorter value
 		}
@@ -103,6 +144,10 @@ func (w *Web) withBlobs(out http.ResponseWriter, r *http.Request,
 		guarded, refused, stop := w.guarded(r, who, verbBlob, changed)
 		defer stop()
 		err = d.during(who, func() error {
+			if err := d.enterBlob(who); err != nil {
+				return err
+			}
+			defer d.leaveBlob(who)
 			t, err := d.tenant(who.Tenant)
 			if err != nil {
 				return err
@@ -127,5 +172,28 @@ func (w *Web) withBlobs(out http.ResponseWriter, r *http.Request,
 		refuse(out, explain(ledger.Refuse("plan", err.Error(), "a plan that is open")))
 	default:
 		refuse(out, explain(err))
+	}
+}
+
+// enterBlob counts a blob that a caller stores or reads, or refuses one that is too many.
+func (d *Door) enterBlob(who Caller) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.blobs[who] >= BlobsEach || d.blobbing >= BlobsMax {
+		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "blobs",
+			Problem: fmt.Sprintf("%d blobs of %s are moved, of %d in all", d.blobs[who], who.Name,
+				d.blobbing), Want: "the same, later", Stored: StoredNothing}
+	}
+	d.blobs[who]++
+	d.blobbing++
+	return nil
+}
+
+func (d *Door) leaveBlob(who Caller) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.blobbing--
+	if d.blobs[who]--; d.blobs[who] == 0 {
+		delete(d.blobs, who)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/blob"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/door"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -180,6 +181,70 @@ func TestAnUploadThatBreaksOffIsNoBlob(t *testing.T) {
 	if status, ref := l.blob(http.MethodPut, "tripper", "p", digestOf(value), bytes.NewReader(value)); status != 200 {
 		t.Errorf("%d %s", status, ref)
 	}
+}
+
+// TestABlobThatIsSlowLosesItsPlace: one that comes byte by byte, and one that is not taken. An agent
+// has some places, and no more.
+func TestABlobThatIsSlowLosesItsPlace(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","owner":"o","deadline":"1h"}`)
+	value := bytes.Repeat([]byte("x"), 32<<20)
+	status, text := l.blob(http.MethodPut, "tripper", "p", digestOf(value), bytes.NewReader(value))
+	var ref blob.Ref
+	if err := json.Unmarshal(text, &ref); err != nil || status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	open := func(request string) net.Conn {
+		conn, err := net.Dial("tcp", l.http.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := fmt.Fprintf(conn, request, "Host: 127.0.0.1\r\nAuthorization: Bearer "+l.token("tripper")+"\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	put := "PUT /v1/default/tripper/plans/p/blobs/" + digestOf(value) + " HTTP/1.1\r\n%sContent-Type: a/b\r\n" +
+		"Content-Length: 100000\r\n\r\nx"
+	get := "GET /v1/default/tripper/plans/p/blobs/" + ref.Digest + " HTTP/1.1\r\n%s\r\n"
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for by := time.Now().Add(testenv.Patience); !ok(); <-time.After(10 * time.Millisecond) {
+			if time.Now().After(by) {
+				t.Fatalf("not in time: %s", what)
+			}
+		}
+	}
+	var waiting []net.Conn
+	for range door.BlobsEach {
+		waiting = append(waiting, open(put))
+	}
+	until("all its places are taken", func() bool { return l.door.Blobs() == door.BlobsEach })
+	if status, text := l.blob(http.MethodGet, "tripper", "p", ref.Digest, nil); status != http.StatusTooManyRequests {
+		t.Errorf("one more: %d %.200s", status, text)
+	}
+	for _, conn := range waiting {
+		_ = conn.Close()
+	}
+	until("they are free", func() bool { return l.door.Blobs() == 0 })
+	l.web.Spare(300 * time.Millisecond)
+	slow := open(put)
+	go func() { // a byte now and then is no reason to stay
+		for {
+			if _, err := slow.Write([]byte("x")); err != nil {
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}()
+	if said, _ := io.ReadAll(slow); !strings.Contains(string(said), " 503 ") {
+		t.Errorf("an upload of 100 bytes a second: %.200s", said)
+	}
+	open(get) // and takes nothing
+	until("it is begun", func() bool { return l.door.Blobs() == 1 })
+	until("what no one takes is cut off", func() bool { return l.door.Blobs() == 0 })
 }
 
 type zeros struct{}

@@ -47,6 +47,9 @@ type Door struct {
 	writers map[writerKey]*writer
 	has     map[Caller]int // writers of each
 	calls   map[Caller]int // requests of each that are worked on
+	blobs   map[Caller]int // of these, what moves blobs
+
+	blobbing int // sum of blobs
 }
 
 // tenant is the door's connection to a tenant.
@@ -65,7 +68,7 @@ type Caller struct{ Tenant, Name string }
 func New(cfg Config) *Door {
 	d := &Door{cfg: cfg, log: cfg.Logger, places: make(chan struct{}, CallsMax),
 		tenants: map[string]*tenant{}, writers: map[writerKey]*writer{}, has: map[Caller]int{},
-		calls: map[Caller]int{}}
+		calls: map[Caller]int{}, blobs: map[Caller]int{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
