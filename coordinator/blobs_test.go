@@ -419,7 +419,8 @@ func TestWhoMayStoreBlobs(t *testing.T) {
 	if err := operator.Copy(t.Context(), io.Discard, ref); err != nil {
 		t.Error(err)
 	}
-	if text := said.logged(); !strings.Contains(text, "revealed to an operator") || !strings.Contains(text, "operator=ana") ||
+	if text := said.logged(); !strings.Contains(text, "revealed to an operator") ||
+		!strings.Contains(text, "operator=ana") ||
 		!strings.Contains(text, ref.Digest) {
 		t.Errorf("no one is told that it was read:\n%s", text)
 	}

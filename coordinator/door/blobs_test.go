@@ -201,7 +201,8 @@ func TestABlobThatIsSlowLosesItsPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		if _, err := fmt.Fprintf(conn, request, "Host: 127.0.0.1\r\nAuthorization: Bearer "+l.token("tripper")+"\r\n"); err != nil {
+		if _, err := fmt.Fprintf(conn, request, "Host: 127.0.0.1\r\nAuthorization: Bearer "+
+			l.token("tripper")+"\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		return conn

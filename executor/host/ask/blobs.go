@@ -121,8 +121,8 @@ func (d *Desk) blobOwner(kind, name, plan string) (agent string, err error) {
 	return agent, nil
 }
 
-// storedPlan is the plan that keeps what is stored for one: an undo asked for later has a name of its
-// own, and its blobs belong to the plan that it undoes.
+// storedPlan is the plan that keeps what is stored for one: an undo asked for later has a name of
+// its own, and its blobs belong to the plan that it undoes.
 func storedPlan(plan string) string {
 	if of, _, later := strings.Cut(plan, "~"); later && ledger.ValidDerived(plan) {
 		return of
