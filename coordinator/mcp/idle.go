@@ -90,7 +90,7 @@ func (s *Server) prune() {
 	if s.files == nil {
 		return
 	}
-	if err := s.files.Prune(keptFor); err != nil {
+	if err := s.files.Prune(KeptFor); err != nil {
 		s.logger.Warn("old images stay", "server", s.config.Name, "error", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// keptFor is how long images and trash are kept: the undo window of the packs, and a day.
-const keptFor = 31 * 24 * time.Hour
+// KeptFor is how long images and trash are kept: the undo window of the packs, and a day.
+const KeptFor = 31 * 24 * time.Hour
 
 // WorkerConfig is what NewWorker needs.
 type WorkerConfig struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
-var update = flag.Bool("update", false, "write testdata/matrix.txt and the table of docs/security.md anew")
+var update = flag.Bool("update", false, "write testdata/matrix.txt and the table of docs/security.md again")
 
 // The matrix is every role and what it may publish and subscribe, of all subjects there are.
 // testdata/matrix.txt lists what is allowed; all else is refused. It is read in review, and

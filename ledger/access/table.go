@@ -1,7 +1,7 @@
 package access
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -108,26 +108,8 @@ func (p *Permissions) subscribe(subjects ...string) {
 
 // Publishes reports whether the user may publish a subject, which has no wildcards.
 func (u User) Publishes(subject string) bool {
-	for _, allowed := range u.Permissions().Publish {
-		if matches(strings.Split(allowed, "."), strings.Split(subject, ".")) {
-			return true
-		}
-	}
-	return false
-}
-
-func matches(pattern, subject []string) bool {
-	for i, token := range pattern {
-		switch {
-		case i >= len(subject):
-			return false
-		case token == ">":
-			return true
-		case token != "*" && token != subject[i]:
-			return false
-		}
-	}
-	return len(pattern) == len(subject)
+	return slices.ContainsFunc(u.Permissions().Publish,
+		func(allowed string) bool { return covers(allowed, subject) })
 }
 
 // records is where one writer of a class appends.

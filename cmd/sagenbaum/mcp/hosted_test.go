@@ -174,7 +174,7 @@ func TestAHostServesAServerThatIsThereTwiceOnce(t *testing.T) {
 	}
 }
 
-// What a gateway has recorded at another server is none of this host's business.
+// What a gateway has recorded at another server is left to the host of that one.
 func TestAHostServesTheGatewaysThatRecordInIt(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	var urls []string

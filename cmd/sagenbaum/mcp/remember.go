@@ -56,7 +56,8 @@ func (o *options) remember(servers []*mcp.Server, args []string, log *slog.Logge
 	}
 	for _, server := range servers {
 		err := started.Remember(server.State(), started.Gateway{Undo: server.Undo(), Folder: folder,
-			Worker: o.workerLine(args), Files: server.Pack().Files}, time.Now())
+			Worker: o.workerLine(args), Files: server.Pack().Files}, mcp.KeptFor,
+			time.Now())
 		if err != nil {
 			log.Warn("how this gateway was started is not kept", "server", server.Name(), "error", err)
 		}

@@ -96,6 +96,20 @@ func running(t *testing.T, text string) (pids []string) {
 	return pids
 }
 
+// works runs a worker until the test ends.
+func works(t *testing.T, args ...string) {
+	t.Helper()
+	worker := cmdtest.Sagenbaum(t, args...)
+	worker.Stderr = t.Output()
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = worker.Process.Signal(os.Interrupt)
+		_ = worker.Wait()
+	})
+}
+
 // The client and its gateway are killed; the server of the gateway goes with them. A worker that is
 // started later undoes what the session has done.
 func TestAnUndoOutlivesItsGateway(t *testing.T) {
@@ -136,16 +150,7 @@ func TestAnUndoOutlivesItsGateway(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	worker := cmdtest.Sagenbaum(t, append([]string{"mcp", "worker", "--server", s.URL, "--state", state, "--"},
-		command...)...)
-	worker.Stderr = t.Output()
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = worker.Process.Signal(os.Interrupt)
-		_ = worker.Wait()
-	})
+	works(t, append([]string{"mcp", "worker", "--server", s.URL, "--state", state, "--"}, command...)...)
 	s.Ask(t, "default", "plan", "cancel", plan, "--reason", "the client is gone", "--wait").Wants(t,
 		"plan cancel", cli.ExitGood)
 	if now := treeOf(t, dir); now != start {

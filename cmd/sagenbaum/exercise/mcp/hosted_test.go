@@ -147,15 +147,7 @@ func TestWhatAGatewayThatWasKilledHasDoneIsNotForgotten(t *testing.T) {
 	_ = next.Wait()
 	for _, g := range started.List(state) {
 		if strings.HasPrefix(g.Undo, "mcp.filesystem-") {
-			worker := cmdtest.Sagenbaum(t, slices.Insert(slices.Clone(g.Worker[1:]), 2, "--server", s.URL)...)
-			worker.Stderr = t.Output()
-			if err := worker.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				_ = worker.Process.Signal(os.Interrupt)
-				_ = worker.Wait()
-			})
+			works(t, slices.Insert(slices.Clone(g.Worker[1:]), 2, "--server", s.URL)...)
 		}
 	}
 	cmdtest.Eventually(t, "it is undone", func() (string, bool) {

@@ -33,9 +33,6 @@ const (
 	sizeMax = 64 << 10 // bytes of a file
 )
 
-// Kept is how long a gateway is remembered that was not started again: as long as images.
-const Kept = 31 * 24 * time.Hour
-
 // Dir is the folder of images, trash and locks: the one given, or the user's.
 func Dir(given string) (string, error) {
 	if given != "" {
@@ -51,9 +48,9 @@ func Dir(given string) (string, error) {
 	return filepath.Join(home, ".local", "state", "sagenbaum", "mcp"), nil
 }
 
-// Remember writes how a gateway was started, and forgets those of long ago. Errors: those of the
-// file system.
-func Remember(state string, g Gateway, now time.Time) error {
+// Remember writes how a gateway was started, and forgets those that were not started again for as
+// long as kept says. Errors: those of the file system.
+func Remember(state string, g Gateway, kept time.Duration, now time.Time) error {
 	raw, err := json.Marshal(g)
 	if err != nil {
 		return fmt.Errorf("cannot remember a gateway: %w", err)
@@ -72,7 +69,7 @@ func Remember(state string, g Gateway, now time.Time) error {
 			errors.Join(err, os.Remove(draft.Name())))
 	}
 	for _, file := range files(state) {
-		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > Kept {
+		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > kept {
 			_ = os.Remove(file) // it is one line of advice, that is only old
 		}
 	}
@@ -96,17 +93,20 @@ func files(state string) []string {
 // List are the gateways that a folder remembers. What cannot be read is left out.
 func List(state string) (list []Gateway) {
 	for _, file := range files(state) {
-		info, err := os.Stat(file)
-		if err != nil || info.Size() > sizeMax {
-			continue
-		}
-		var g Gateway
-		raw, err := os.ReadFile(file)
-		if err == nil && json.Unmarshal(raw, &g) == nil && len(g.Worker) > 0 {
+		if g, ok := read(file); ok {
 			list = append(list, g)
 		}
 	}
 	return list
+}
+
+func read(file string) (g Gateway, ok bool) {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() > sizeMax {
+		return g, false
+	}
+	raw, err := os.ReadFile(file)
+	return g, err == nil && json.Unmarshal(raw, &g) == nil && len(g.Worker) > 0
 }
 
 // Next says what to start where nothing serves a capability; empty: it undoes no MCP server.
@@ -115,10 +115,8 @@ func Next(capability string) string {
 		return ""
 	}
 	if state, err := Dir(""); err == nil {
-		for _, g := range List(state) {
-			if g.Undo == capability {
-				return g.Line()
-			}
+		if g, ok := read(filepath.Join(state, capability+suffix)); ok && g.Undo == capability {
+			return g.Line()
 		}
 	}
 	return "sagenbaum serve --mcp FILE with the configuration of its MCP client, or sagenbaum mcp " +

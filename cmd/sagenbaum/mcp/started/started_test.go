@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
+const kept = 24 * time.Hour
+
 func remember(t *testing.T, state string, now time.Time, all ...Gateway) {
 	t.Helper()
 	for _, g := range all {
-		if err := Remember(state, g, now); err != nil {
+		if err := Remember(state, g, kept, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +74,7 @@ func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
 	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, old}) {
 		t.Errorf("it remembers %v", got)
 	}
-	long := now.Add(-Kept - time.Hour)
+	long := now.Add(-kept - time.Hour)
 	if err := os.Chtimes(filepath.Join(state, old.Undo+suffix), long, long); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("left: %v %v", left, err)
 	}
-	if err := Remember(filepath.Join(state, "none"), again, now); err == nil {
+	if err := Remember(filepath.Join(state, "none"), again, kept, now); err == nil {
 		t.Error("it remembers in no folder")
 	}
 }
