@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -470,6 +471,49 @@ func TestAValueThatIsNotWhatItsOwnerSaidIsMissing(t *testing.T) {
 	}
 	if err := blobs.Copy(t.Context(), io.Discard, ref); !errors.Is(err, blob.ErrGone) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAWorkerLooksAgainForABlobThatIsNotThereYet, and an agent is told at once.
+func TestAWorkerLooksAgainForABlobThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	var asked atomic.Int32
+	sub, err := l.root.Subscribe(api.BlobSubject("other", "*", "*", "*"), func(m *nats.Msg) {
+		problem := api.Problem{Text: "the blob is missing", Field: api.BlobGone, Again: true}
+		if strings.HasPrefix(m.Subject, api.BlobSubject("other", blob.Worker, "erased", "")) {
+			problem.Again = false
+		}
+		var answer any = api.BlobAnswer{Bytes: 7}
+		if asked.Add(1) < 3 {
+			answer = problem
+		}
+		data, err := json.Marshal(answer)
+		if err == nil {
+			err = m.Respond(data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for _, c := range []struct {
+		role, name string
+		asked      int32
+	}{{blob.Worker, "w1", 3}, {blob.Worker, "erased", 1}, {blob.Agent, "a1", 1}} {
+		asked.Store(0)
+		client, err := blob.New(blob.Config{Conn: l.root, Tenant: "other", Role: c.role, Name: c.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		about, err := client.About(t.Context(), blob.Ref{Plan: "p", Digest: strings.Repeat("0", 64)})
+		if asked.Load() != c.asked || (c.asked == 3) != (err == nil && about.Bytes == 7) ||
+			c.asked == 1 && !errors.Is(err, blob.ErrGone) {
+			t.Errorf("%s %s: asked %d times, %v", c.role, c.name, asked.Load(), err)
+		}
 	}
 }
 

@@ -81,7 +81,8 @@ func newLive(t testing.TB, config coordinator.Config, adjust ...func(*host.Confi
 	l := &live{t: t, connect: connect, root: root, url: server.URL(),
 		creds: users.File("a1")}
 	hosted := host.Config{Conn: root, Tenants: []string{"default"}, Follow: true, Dir: t.TempDir(),
-		DurableServer: server.DurableID(), MasterKey: make([]byte, vault.MasterKeySize), TenantKeysDir: t.TempDir()}
+		DurableServer: server.DurableID(), MasterKey: make([]byte, vault.MasterKeySize), TenantKeysDir: t.TempDir(),
+		BlobAgain: time.Millisecond}
 	for _, change := range adjust {
 		change(&hosted)
 	}

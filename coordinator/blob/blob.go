@@ -82,6 +82,7 @@ type Client struct{ Config }
 const (
 	requestMax = 10 * time.Second
 	awayMax    = 30 * time.Second
+	goneMax    = 10 * time.Second // for a worker, which says that its undo cannot be done
 	delayMin   = 20 * time.Millisecond
 	delayMax   = time.Second
 )
@@ -237,7 +238,7 @@ func call[A any](ctx context.Context, c *Client, verb api.Call, m *nats.Msg,
 
 func callRaw[A any](ctx context.Context, c *Client, verb api.Call, m *nats.Msg,
 	read func(*nats.Msg) (A, error)) (answer A, err error) {
-	late := time.Now().Add(awayMax)
+	asking := time.Now()
 	for delay := delayMin; ; delay = min(2*delay, delayMax) {
 		once, done := context.WithTimeout(ctx, requestMax)
 		sent := nats.NewMsg(verb.Subject(c.Tenant))
@@ -251,14 +252,15 @@ func callRaw[A any](ctx context.Context, c *Client, verb api.Call, m *nats.Msg,
 		switch {
 		case err == nil:
 			return answer, nil
-		case errors.As(err, &problem) && problem.Field == api.BlobGone:
+		case errors.As(err, &problem) && problem.Field == api.BlobGone &&
+			(!problem.Again || c.Role != Worker || time.Since(asking) >= goneMax):
 			return answer, fmt.Errorf("%w: %s", ErrGone, problem.Text)
 		case errors.As(err, &problem) && problem.Field == api.CodeBlobPlan:
 			return answer, fmt.Errorf("%w: %s", ErrNoPlan, problem.Text)
-		case errors.As(err, &problem) && problem.Field != "":
+		case errors.As(err, &problem) && problem.Field != "" && problem.Field != api.BlobGone:
 			return answer, ledger.Refuse(problem.Field, problem.Text, problem.Want)
 		case ctx.Err() != nil, asked == nil && (problem == nil || !problem.Again),
-			time.Now().After(late), c.Conn.IsClosed():
+			time.Since(asking) > awayMax, c.Conn.IsClosed():
 			return answer, fmt.Errorf("cannot ask %s: %w", verb.Name, err)
 		}
 		pause.For(ctx, delay)

@@ -39,6 +39,7 @@ func (h *Host) newBlobs(a *actor) *blob.Store {
 		},
 		Grace: cmp.Or(h.cfg.BlobGrace, blobGraceDefault),
 		Every: cmp.Or(h.cfg.BlobEvery, blobEveryDefault),
+		Again: cmp.Or(h.cfg.BlobAgain, blobAgainDefault),
 		Most:  uint64(cmp.Or(h.cfg.BlobBytes, BlobBytesDefault)),
 	})
 }

@@ -69,6 +69,9 @@ type Config struct {
 	// BlobGrace is for how long a blob of a plan that has ended is kept though no record names it,
 	// and BlobEvery how often that is looked at; 0: 24 hours, and 10 minutes.
 	BlobGrace, BlobEvery time.Duration
+	// BlobAgain is for how long a blob that an undo needs is looked for before it counts as
+	// missing; 0: 10 s.
+	BlobAgain time.Duration
 
 	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
 	// for every hook without one of its own. https, or http to this machine. Every

@@ -35,6 +35,7 @@ const (
 
 	blobGraceDefault = 24 * time.Hour
 	blobEveryDefault = 10 * time.Minute
+	blobAgainDefault = 10 * time.Second
 )
 
 // BlobBytesDefault is how many bytes the blobs of a tenant may take where no one says another.

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -141,7 +142,8 @@ func blobProblem(err error) error {
 	case errors.As(err, &known):
 		return alone{known}
 	case errors.As(err, &gone):
-		return alone{&api.Problem{Text: gone.Error(), Field: api.BlobGone}}
+		return alone{&api.Problem{Text: gone.Error(), Field: api.BlobGone,
+			Again: errors.Is(err, jetstream.ErrNoBlob)}}
 	case errors.As(err, &refused):
 		return alone{&api.Problem{Text: refused.Problem, Field: refused.Field, Want: refused.Want}}
 	case errors.Is(err, blob.ErrFull):

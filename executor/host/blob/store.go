@@ -61,8 +61,11 @@ type Config struct {
 	// Grace is how old what no one refers to must be before it is removed; Every is how often that
 	// is looked for.
 	Grace, Every time.Duration
-	Most         uint64 // bytes that they may take
-	Log          *slog.Logger
+	// Again is for how long Check looks for what it does not find, every second: a server that has
+	// just become the leader of the store may not have read all of it yet.
+	Again time.Duration
+	Most  uint64 // bytes that they may take
+	Log   *slog.Logger
 }
 
 // Store has the blobs of one tenant. It is safe for concurrent use.
@@ -317,6 +320,9 @@ func (s *Store) Read(ctx context.Context, plan, digest string, number int) ([]by
 // number.
 const lookMax = 5 * time.Second
 
+// lookAgain is the time between two looks for what was not found.
+const lookAgain = time.Second
+
 // Check says whether the blobs of a command are there, with all their chunks: those that it refers
 // to must belong to its plan. The error is a *Gone, or passes. No chunk is read: who reads it finds
 // out whether it is whole.
@@ -334,11 +340,26 @@ func (s *Store) Check(ctx context.Context, plan string, arguments json.RawMessag
 		if b.Plan != plan {
 			return &Gone{b.Text(), fmt.Errorf("it belongs to another plan than %s", plan)}
 		}
-		if err := s.check(ctx, b); err != nil {
+		if err := s.found(ctx, b); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// found is check, again where the blob is not found.
+func (s *Store) found(ctx context.Context, b seal.Blob) error {
+	for until := time.Now().Add(s.Again); ; {
+		err := s.check(ctx, b)
+		if !errors.Is(err, jetstream.ErrNoBlob) || time.Now().Add(lookAgain).After(until) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookAgain):
+		}
+	}
 }
 
 func (s *Store) check(ctx context.Context, b seal.Blob) error {

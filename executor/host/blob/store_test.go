@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -31,6 +32,7 @@ type fake struct {
 	named    map[string][]json.RawMessage
 	walks    int // of all entries, or of a plan's
 	dead     map[string]bool
+	hasAll   time.Time // from when on it has what was stored
 }
 
 func newFake() *fake {
@@ -62,6 +64,9 @@ func (f *fake) Get(_ context.Context, plan, digest string) ([]byte, error) {
 	}
 	if f.damaged {
 		return nil, jetstream.ErrBlobDamaged
+	}
+	if time.Now().Before(f.hasAll) {
+		return nil, jetstream.ErrNoBlob
 	}
 	for _, e := range f.entries {
 		if e.Plan == plan && e.Digest == digest {
@@ -429,4 +434,36 @@ func TestManifestsCount(t *testing.T) {
 	if _, used, _ := f.Room(t.Context()); !errors.Is(err, ErrFull) || used > s.Most {
 		t.Errorf("%d bytes of at most %d, %v", used, s.Most, err)
 	}
+}
+
+// TestWhatANewLeaderHasNotReadYetIsLookedForAgain for as long as the host was told, and not longer.
+func TestWhatANewLeaderHasNotReadYetIsLookedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := f.store()
+		b := stored(t, s, "p", "here soon")
+		s.Again = 10 * time.Second
+		for _, c := range []struct {
+			lag, took time.Duration
+			found     bool
+		}{{0, 0, true}, {2500 * time.Millisecond, 3 * time.Second, true}, {time.Minute, 10 * time.Second, false}} {
+			start := time.Now()
+			f.hasAll = start.Add(c.lag)
+			err := s.Check(t.Context(), "p", named(b)[0])
+			if c.found != (err == nil) || !c.found && !errors.As(err, new(*Gone)) || time.Since(start) != c.took {
+				t.Errorf("%v late: %v after %v", c.lag, err, time.Since(start))
+			}
+		}
+		f.hasAll, f.damaged = time.Time{}, true
+		if start, err := time.Now(), s.Check(t.Context(), "p", named(b)[0]); !errors.As(err, new(*Gone)) ||
+			time.Since(start) != 0 {
+			t.Errorf("one that is damaged: %v after %v", err, time.Since(start))
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second/2)
+		defer stop()
+		f.hasAll, f.damaged = time.Now().Add(time.Minute), false
+		if err := s.Check(ctx, "p", named(b)[0]); errors.As(err, new(*Gone)) || err == nil {
+			t.Errorf("a host that ends: %v", err)
+		}
+	})
 }
