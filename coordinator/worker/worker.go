@@ -37,8 +37,8 @@ type Config struct {
 	// Appender, when set, takes the reports instead of Conn.
 	Appender Appender
 
-	// Version is what registrations name as worker_version. A command that asks
-	// for another version is answered as failed, and nothing is done.
+	// Version is what registrations name as worker_version. A command that asks for another version
+	// is refused: nothing is done, and it goes on looking for a worker.
 	Version string
 
 	// Concurrency is how many handlers run at once; default 16, at most 4096.

@@ -254,7 +254,12 @@ func (d *dispatcher) waiting() []api.Waiting {
 	var out []api.Waiting
 	for _, f := range d.flying {
 		if f.Tries > 0 || f.Working {
+			version := ""
+			if f.Other {
+				version = f.Command.WorkerVersion
+			}
 			out = append(out, api.Waiting{
+				Version:    version,
 				Working:    f.Working && f.Tries == 0,
 				UnservedNs: f.Command.UnservedNs,
 				Handler:    f.Command.Handler,

@@ -553,7 +553,7 @@ var catalogue = []mutant{
 		"if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {",
 		"if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until<<1 {"},
 	{"a command is given up when no worker is there", "executor/turn/flights.go",
-		"v.again(min(int64(WorkerWaitMin)<<min(x.Tries-1, 10), int64(WorkerWaitMax)))",
+		"v.again(workerWait(r.Fate, x.Tries))",
 		"delete(f.flights, x.Attempt.About)"},
 	{"the first record that was folded last is not looked at", "executor/turn/anchor.go",
 		"if last.Index != meta.Applied.Index || !bytes.Equal(last.Leaf, meta.Applied.Leaf) {",
