@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -354,10 +355,8 @@ func (s *Store) found(ctx context.Context, b seal.Blob) error {
 		if !errors.Is(err, jetstream.ErrNoBlob) || time.Now().Add(lookAgain).After(until) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, lookAgain) {
 			return ctx.Err()
-		case <-time.After(lookAgain):
 		}
 	}
 }
