@@ -200,7 +200,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		return v
 	}
 	if r.Fate == Replied && r.Reply.Status == api.StatusFailed &&
-		r.Reply.Code == api.CodeWorkerVersion {
+		r.Reply.Code == api.CodeWorkerVersion && x.Command.WorkerVersion != "" {
 		r = Result{Fate: OtherVersion}
 	}
 	x.Problem = r.Problem

@@ -341,10 +341,17 @@ func TestAWorkerOfAnotherVersionCostsNothing(t *testing.T) {
 			t.Errorf("working %t: a copy may be sent again: %t", working, may)
 		}
 	}
-	refused := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusStop, Code: api.CodeWorkerVersion}}
-	var f Flights
-	x, _ := f.Take(undoOf("a", ""), 0)
-	if v := f.Result(x, refused, Instant{}); !v.Ended || len(v.Answers) != 1 {
-		t.Errorf("one that says stop: %+v", v)
+	for _, c := range []struct{ what, status, version string }{
+		{"one that says stop", api.StatusStop, "2"},
+		{"a command that asks for none", api.StatusFailed, ""},
+	} {
+		var f Flights
+		s := undoOf("a", "")
+		s.WorkerVersion = c.version
+		x, _ := f.Take(s, 0)
+		refused := Result{Fate: Replied, Reply: api.Reply{Status: c.status, Code: api.CodeWorkerVersion}}
+		if v := f.Result(x, refused, Instant{}); !v.Ended || len(v.Answers) != 1 {
+			t.Errorf("%s: %+v", c.what, v)
+		}
 	}
 }
