@@ -395,6 +395,15 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		level = slog.LevelDebug
 	}
 	log := newLog(cmd.ErrOrStderr(), v.logs, level)
+	if v.external == "" { // before anything is made there: keys, and the credentials of its user
+		release, err := embedded.LockFolder(v.data)
+		if errors.Is(err, embedded.ErrInUse) {
+			return v.explainStart(err)
+		}
+		if err == nil { // else what follows says what is wrong with the folder
+			defer release()
+		}
+	}
 	if _, _, err := v.masterKey(ctx); err != nil { // before anything is started
 		return err
 	}
