@@ -401,12 +401,7 @@ func (s about) ownWord() Result {
 		return refused("%d duties of action %s are owed; want at most %d", a.row.Duties, a.fixed.Id,
 			extrasMax)
 	case other && begun: // and what it says next is told likewise
-		s.owedAnew(&rowspb.ActionRow{
-			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
-			LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
-			ReferenceIncomplete: k.ReferenceIncomplete,
-			Late:                true, Approved: a.row.Approved && !asksWhenLate(a),
-		}, noteLate)
+		s.owedOther(k)
 	default:
 		a.row.Told = false
 		s.returned(k, reported, other)

@@ -403,7 +403,7 @@ func isFinal(a *action) bool {
 		return false
 	}
 	return a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
-		a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && refusesLate(a) ||
+		undoesSeen(a) || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && refusesLate(a) ||
 		a.row.Undo == rowspb.Undo_UNDO_RESOLVED && letStand(a.row.Resolution)
 }
 
