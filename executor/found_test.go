@@ -204,3 +204,19 @@ func (s *schedule) seen(name string) (sent *[]string) {
 	}
 	return sent
 }
+
+// TestWhatBecameOfAnUndoIsAnswered: an agent that asks whether an action is still there hears that it
+// went, also where its plan went back to a savepoint and is open again.
+func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ save:s b c c+ undo:s turn @3h turn")
+	s.state.Flush()
+	reader, got := view.NewReader(s.kv, "t", s), ""
+	for _, of := range []string{"p/a", "p/b", "p/c", "p/d", "q/a"} {
+		plan, action, _ := strings.Cut(of, "/")
+		got += " " + reader.Undo(plan, action)
+	}
+	if got != " held compensated compensated  " || s.show("p").State != ledger.StateOpen {
+		t.Errorf("%s: undone are%s", s.outcome(), got)
+	}
+}
