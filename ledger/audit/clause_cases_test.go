@@ -257,7 +257,7 @@ var clauseCases = []struct {
 	{"I12.tree", firesSince, func(s *scene) {
 		child(ledger.StateCommitted)(s)
 		q := s.p.below()[0]
-		q.leases = []*lease{{name: "other", text: "true", untilNs: 9}}
+		q.leases, q.holding = []*lease{{name: "other", text: "true", untilNs: 9}}, 1
 		q.turned = &turn{lease: "other", at: &pb.Address{Sequence: 2}}
 	}},
 	{"I14.unwinds", fires, func(s *scene) { s.p.fired = &pb.Address{} }},
