@@ -364,6 +364,7 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open:accept a:for=1h a? commit turn @2h", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=9h a? commit turn undo: turn", "a", "x", "report of plan p~1, which undoes it"},
 		{leavesOut + "b? commit turn undo:!a turn", "p~1/b", "x", "was not asked to be undone: it is committed"},
+		{leavesOut + "b? commit turn undo:!a turn", "b", "x", "was not asked to be undone: it is committed"},
 		{"open a a+ fail turn", "a", "", "nothing follows: action a is compensated since 7"},
 		{"open a:refused a? fail turn", "a", "x", "nothing follows: action a is compensated"},
 		{"open a:askme a? fail turn lost:a turn", "a", "x", "nothing follows: action a is resolved"},
