@@ -437,3 +437,12 @@ func (s about) tellUndoer() {
 		s.outcome(s.plan(p.row.UndoneAs))
 	}
 }
+
+// ownMax is how many duties an action may have for its agent's own word to be owed as one more:
+// what operators have reported does not fill it, but by the rules of before SeenSince.
+func ownMax(s *State) uint32 {
+	if s.meta.HolderFold < ledger.SeenSince {
+		return extrasMax
+	}
+	return 2 * extrasMax
+}

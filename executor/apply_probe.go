@@ -397,9 +397,9 @@ func (s about) ownWord() Result {
 	switch {
 	case !other && isSent(of):
 		return repeated
-	case other && begun && a.row.Duties >= extrasMax:
+	case other && begun && a.row.Duties >= ownMax(s.State):
 		return refused("%d duties of action %s are owed; want at most %d", a.row.Duties, a.fixed.Id,
-			extrasMax)
+			ownMax(s.State))
 	case other && begun: // and what it says next is told likewise
 		s.owedOther(k)
 	default:

@@ -513,6 +513,39 @@ func TestTheExtraEffectsOfAnActionAreBounded(t *testing.T) {
 	}
 }
 
+// TestReportsLeaveRoomForTheAgentsOwnWord: what the agent says that it has done is owed, however many
+// effects others have reported beside it.
+func TestReportsLeaveRoomForTheAgentsOwnWord(t *testing.T) {
+	for _, c := range []struct {
+		fold    uint32
+		owns    int // words of the agent that are owed
+		refused string
+	}{
+		{FoldVersion, 256, "512 duties of action a are owed; want at most 512"},
+		{ledger.SeenSince - 1, 0, "256 duties of action a are owed; want at most 256"},
+	} {
+		s := newSchedule(t)
+		s.underHolder(c.fold)
+		s.worker = func(Command) *api.Reply { return nil }
+		s.play("open:1 a:probe turn effect:a=x7 fail turn")
+		for i := range 8 {
+			names := make([]string, 32)
+			for j := range names {
+				names[j] = fmt.Sprintf("v%d-%d", i, j)
+			}
+			s.must([]Result{s.effect("ops", "a", "", names...)})
+		}
+		s.play("turn")
+		for i := range c.owns {
+			s.play(fmt.Sprintf("own:a=o%d", i))
+		}
+		r := s.word("own:a=more")
+		if r[len(r)-1].Verdict != Refused || r[len(r)-1].Reason != c.refused {
+			t.Errorf("after %d words of its agent under fold %d: %+v", c.owns, c.fold, r)
+		}
+	}
+}
+
 // TestAReportedEffectIsUndoneUnderItsActionsKeys: where it is the name of another plan's effect, the
 // provider can tell the two undos apart.
 func TestAReportedEffectIsUndoneUnderItsActionsKeys(t *testing.T) {

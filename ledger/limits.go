@@ -189,4 +189,5 @@ const ReturnedSince = 19
 
 // SeenSince is the version of a holder's fold from which on what is said of a forward adds nothing
 // to an effect that a probe has seen and that is undone by its name; of another effect, it does.
+// And what operators have reported of an action leaves room for its agent's own word.
 const SeenSince = 20

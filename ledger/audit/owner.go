@@ -373,7 +373,7 @@ func mayAdd(b *book, p *plan, a *action, r *pb.Record) judgement {
 		return judgement{is: copied}
 	}
 	begun := p.otherEffect(a, k) && (a.hasBegun() || a.isOwners())
-	return unless(!begun || a.duties < extrasMax, "action %s has %d duties", a.id, a.duties)
+	return unless(!begun || a.duties < ownMax(b), "action %s has %d duties", a.id, a.duties)
 }
 
 // isOwed: an effect of an action is owed beside its own, by its name. The duty for a doubt about

@@ -398,3 +398,11 @@ func owesOther(b *book, e ledger.Entry, p *plan, a *action) {
 		incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete,
 		output: e.Record.Payload.GetOutput(), late: true, approved: a.approved && !asks}, noteLate)
 }
+
+// ownMax bounds the duties of an action to which the agent's own word adds one.
+func ownMax(b *book) uint32 {
+	if b.rules < ledger.SeenSince {
+		return extrasMax
+	}
+	return 2 * extrasMax
+}
