@@ -94,11 +94,17 @@ const readerOfHeld = 11
 // committed plan leaves out the rest, whatever becomes known of that.
 const readerOfLeftOut = 12
 
+// readerOfSeen is the first reader that knows of holders under which what is said of a forward adds
+// nothing to an effect that is undone by the name under which a probe has seen it.
+const readerOfSeen = 13
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= SeenSince:
+			version = max(version, readerOfSeen)
 		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:
 			version = max(version, readerOfLeftOut)
 		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r),

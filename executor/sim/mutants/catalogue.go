@@ -126,7 +126,7 @@ var catalogue = []mutant{
 			"is already failed\", a.fixed.Id)", "if now != rowspb.Outcome_OUTCOME_UNKNOWN {\n\t\t\treturn " +
 			"refused(\"the outcome of action %s is already failed\", a.fixed.Id)"},
 	{"a late completion after a blind undo is nothing", "executor/apply_agent.go",
-		"s.completedLate()", "_ = s.completedLate"},
+		"s.completedLate(other)", "_ = s.completedLate"},
 
 	// Calls that no one takes, and owners' answers.
 	{"an undo is given up for want of a worker too early", "executor/step.go",
@@ -282,6 +282,8 @@ var catalogue = []mutant{
 	{"a provider that refuses what is late is undone twice", "executor/duty.go",
 		"case a.row.Blind && refusesLate(a) && (flying(u) || u == " +
 			"rowspb.Undo_UNDO_COMPENSATED):\n\t\treturn false\n", ""},
+	{"what is undone by its name is owed again for its caller's doubt", "executor/duty.go",
+		"return seen && a.name() != \"\" && a", "return seen && a.name() == \"?\" && a"},
 	{"an action that settles ends its plan", "executor/apply.go",
 		"r.InFlight == 0 && len(r.Settling) == 0", "r.InFlight == 0"},
 	{"the unwind goes past its savepoint", "executor/rewind.go",
