@@ -85,13 +85,17 @@ type Server struct {
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
+	client  *sdk.Client        // of session
 	child   *exec.Cmd
 	ended   chan struct{} // of session
 	closed  bool
 
 	pack    Pack // set by Start
 	version string
-	files   *files.Files
+
+	roots atomic.Pointer[roots] // of its client, changed with guard
+	files *files.Files          // changed with guard, after Start; nil: see lost
+	lost  error                 // why there are no files
 
 	first  map[string]bool // the tools that were there when the gateway began
 	listed map[string]bool // and at the last look; guarded by mu
@@ -283,19 +287,11 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.pack, err = matching(s.packs, name); err != nil {
 		return err
 	}
-	if !s.pack.Files {
-		return nil
+	s.files, s.lost = s.filesIn(s.roots.Load())
+	if s.pinned() {
+		return s.lost
 	}
-	roots := s.config.Roots
-	if len(roots) == 0 {
-		for _, argument := range s.config.Args {
-			if resolved, ok := folder(argument); ok {
-				roots = append(roots, resolved)
-			}
-		}
-	}
-	s.files, err = files.New(files.Config{Roots: roots, State: s.config.State})
-	return err
+	return nil // its client may have roots that are there
 }
 
 // live returns the session, and starts the server where it is not running.
@@ -323,9 +319,16 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	if s.front != nil {
 		transport.progress = s.front.expectProgress
 	}
-	session, err := s.client().Connect(ctx, transport, nil)
+	client := s.newClient()
+	session, err := client.Connect(ctx, transport, nil)
+	if err == nil {
+		err = s.arrived(ctx, session, s.roots.Load())
+	}
 	if err != nil {
 		endGroup(child)
+		if session != nil {
+			_ = session.Close() // it has ended
+		}
 		return nil, fmt.Errorf("cannot start server %s (%s): %w", s.config.Name, s.config.Command, err)
 	}
 	ended := make(chan struct{})
@@ -335,7 +338,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		}
 		close(ended)
 	}()
-	s.session, s.child, s.ended = session, child, ended
+	s.session, s.client, s.child, s.ended = session, client, child, ended
 	return session, nil
 }
 
@@ -357,12 +360,18 @@ func (c ServerConfig) environment(given []string) []string {
 	return env
 }
 
-func (s *Server) client() *sdk.Client {
-	options := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}}
+func (s *Server) newClient() *sdk.Client {
+	options := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{
+		RootsV2: &sdk.RootCapabilities{ListChanged: true}}}
 	if s.front != nil {
 		s.front.listen(s, options)
 	}
-	return sdk.NewClient(&sdk.Implementation{Name: "sagenbaum", Version: version}, options)
+	client := sdk.NewClient(&sdk.Implementation{Name: "sagenbaum", Version: version}, options)
+	client.AddReceivingMiddleware(s.answerRoots)
+	if r := s.roots.Load(); r != nil {
+		client.AddRoots(r.Roots...)
+	}
+	return client
 }
 
 // version is what this gateway says of itself.
@@ -567,6 +576,9 @@ func (s *Server) ask(
 
 // builtIn carries out a built-in; key names the folder in the trash.
 func (s *Server) builtIn(call string, with json.RawMessage, key string) (json.RawMessage, error) {
+	if s.lost != nil {
+		return nil, s.lost
+	}
 	if s.files == nil {
 		return nil, ledger.Refuse("call", call+" at a server without files", "a pack with files: true")
 	}
