@@ -260,7 +260,8 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 }
 
 func (x *expressions) ask(field string, a Ask, files bool) error {
-	if err := oneCall(field, a.Call, a.Tool, files, callTake, callAgain); err != nil {
+	if err := oneCall(field, a.Call, a.Tool, files, callTake, callAgain, callTakeGit,
+		callAgainGit); err != nil {
 		return err
 	}
 	for _, list := range sortedKeys(a.Keep) {
@@ -308,7 +309,8 @@ func (x *expressions) checkList(field string, l List) error {
 }
 
 func (x *expressions) step(field string, s Step, files bool) error {
-	if err := oneCall(field, s.Call, s.Tool, files, callRestore, callMoveBack); err != nil {
+	if err := oneCall(field, s.Call, s.Tool, files, callRestore, callMoveBack,
+		callRestoreGit); err != nil {
 		return err
 	}
 	if err := x.checkCondition(field+".when", s.When); err != nil {

@@ -28,14 +28,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// Names of the built-ins of packs.
-const (
-	callTake     = "fs.take"      // an image of paths
-	callAgain    = "fs.again"     // what is at the paths of an image
-	callRestore  = "fs.restore"   // puts an image back
-	callMoveBack = "fs.move_back" // undoes a move
-)
-
 // ServerConfig says how a server is started and what is done about its tools.
 type ServerConfig struct {
 	Name    string            // required: the first word of its capabilities
@@ -551,7 +543,7 @@ func (s *Server) ask(
 	}
 	var answer json.RawMessage
 	if a.Call != "" {
-		if answer, err = s.builtIn(a.Call, with, ""); err != nil {
+		if answer, err = s.builtIn(ctx, a.Call, with, ""); err != nil {
 			return nil, err
 		}
 	} else {
@@ -572,46 +564,6 @@ func (s *Server) ask(
 		return s.x.keep(a.Keep, answer, vars)
 	}
 	return answer, nil
-}
-
-// builtIn carries out a built-in; key names the folder in the trash.
-func (s *Server) builtIn(call string, with json.RawMessage, key string) (json.RawMessage, error) {
-	if s.lost != nil {
-		return nil, s.lost
-	}
-	if s.files == nil {
-		return nil, ledger.Refuse("call", call+" at a server without files", "a pack with files: true")
-	}
-	var in struct {
-		Paths []string     `json:"paths"`
-		Like  *files.Image `json:"like"`
-		files.Undo
-	}
-	if err := json.Unmarshal(with, &in); err != nil {
-		return nil, ledger.Refuse("with", err.Error(), "the arguments of "+call)
-	}
-	in.Key = key
-	var image files.Image
-	var err error
-	switch call {
-	case callTake:
-		image, err = s.files.Take(in.Paths)
-	case callAgain:
-		if in.Like == nil {
-			return nil, ledger.Refuse("with.like", "missing", "an image")
-		}
-		image, err = s.files.Again(*in.Like)
-	case callRestore:
-		return nil, s.files.Restore(in.Undo)
-	case callMoveBack:
-		return nil, s.files.MoveBack(in.Undo)
-	default:
-		return nil, ledger.Refuse("call", fmt.Sprintf("%q", call), "a built-in")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return encode(image)
 }
 
 // structured is what expressions read of a result: its structured content, else its text, as JSON

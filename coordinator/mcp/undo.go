@@ -177,7 +177,7 @@ func (s *Server) step(ctx context.Context, step Step, vars triggers.BindingVars,
 		return &stopped{"recipe", err.Error()}
 	}
 	if step.Call != "" {
-		_, err = s.builtIn(step.Call, with, key)
+		_, err = s.builtIn(ctx, step.Call, with, key)
 		return err
 	}
 	c, err := calling(step.Tool, with)
