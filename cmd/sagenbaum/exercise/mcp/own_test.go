@@ -22,21 +22,24 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 )
 
+// endServers ends the servers that a test has had started, by what is in their command lines.
+func endServers(t *testing.T, listens string) {
+	for _, pid := range running(t, listens) {
+		if number, err := strconv.Atoi(pid); err == nil {
+			_ = syscall.Kill(number, syscall.SIGINT)
+		}
+	}
+	ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)
+	defer stop()
+	cmdtest.Until(t, ctx, "the server ends", func() bool { return len(running(t, listens)) == 0 })
+}
+
 // TestGatewaysAloneShareAServerThatTheyStart, at the same time, in an environment with a secret; it
 // stays when one is killed and the others end, and every command finds it.
 func TestGatewaysAloneShareAServerThatTheyStart(t *testing.T) {
 	address, home := cmdtest.FreeAddress(t), t.TempDir()
 	listens := "--listen " + address
-	t.Cleanup(func() {
-		for _, pid := range running(t, listens) {
-			if number, err := strconv.Atoi(pid); err == nil {
-				_ = syscall.Kill(number, syscall.SIGINT)
-			}
-		}
-		ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)
-		defer stop()
-		cmdtest.Until(t, ctx, "the server ends", func() bool { return len(running(t, listens)) == 0 })
-	})
+	t.Cleanup(func() { endServers(t, listens) })
 	var all sync.WaitGroup
 	var commands [4]*exec.Cmd
 	var sessions [4]*sdk.ClientSession
