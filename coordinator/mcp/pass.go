@@ -56,6 +56,7 @@ func (g *Gateway) serve() {
 		Capabilities: capable,
 		Instructions: strings.Join(instructions, "\n\n"),
 
+		//lint:ignore SA1019 the protocol has deprecated roots; who has them keeps them
 		RootsListChangedHandler: g.rootsChanged,
 		SupportedProtocolVersions: slices.DeleteFunc(sdk.SupportedProtocolVersions(),
 			func(v string) bool { return v >= stateless }),

@@ -1,5 +1,7 @@
 package mcp
 
+//lint:file-ignore SA1019 the protocol has deprecated roots; who has them keeps them
+
 import (
 	"context"
 	"crypto/sha256"
@@ -203,6 +205,21 @@ func (s *Server) arrived(ctx context.Context, session *sdk.ClientSession, want *
 				strings.Join(there, ", "), strings.Join(wanted, ", "))
 		}
 	}
+}
+
+// newClient is the client of the server, which has the roots that are in force.
+func (s *Server) newClient() *sdk.Client {
+	options := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{
+		RootsV2: &sdk.RootCapabilities{ListChanged: true}}}
+	if s.front != nil {
+		s.front.listen(s, options)
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "sagenbaum", Version: version}, options)
+	client.AddReceivingMiddleware(s.answerRoots)
+	if r := s.roots.Load(); r != nil {
+		client.AddRoots(r.Roots...)
+	}
+	return client
 }
 
 // answerRoots answers what a server asks for the roots: in the order of the client, which the SDK

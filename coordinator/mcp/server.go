@@ -352,20 +352,6 @@ func (c ServerConfig) environment(given []string) []string {
 	return env
 }
 
-func (s *Server) newClient() *sdk.Client {
-	options := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{
-		RootsV2: &sdk.RootCapabilities{ListChanged: true}}}
-	if s.front != nil {
-		s.front.listen(s, options)
-	}
-	client := sdk.NewClient(&sdk.Implementation{Name: "sagenbaum", Version: version}, options)
-	client.AddReceivingMiddleware(s.answerRoots)
-	if r := s.roots.Load(); r != nil {
-		client.AddRoots(r.Roots...)
-	}
-	return client
-}
-
 // version is what this gateway says of itself.
 const version = "1"
 

@@ -2,6 +2,8 @@
 
 package mcp
 
+//lint:file-ignore SA1019 the protocol has deprecated roots; who has them keeps them
+
 import (
 	"bufio"
 	"os"
