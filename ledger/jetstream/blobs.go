@@ -59,7 +59,13 @@ func FindBlobs(ctx context.Context, cfg Config) (*Blobs, error) {
 	}
 	ctx, done := context.WithTimeout(ctx, lookupWait)
 	defer done()
-	stream, err := client.Stream(ctx, BlobsStreamName(cfg.Tenant))
+	// Asked for by its subject, a stream that is not there is an answer and no request that the
+	// server counts as an error: most tenants have none.
+	name, err := client.StreamNameBySubject(ctx, blobSubject(cfg.Tenant, "*", "*"))
+	var stream js.Stream
+	if err == nil {
+		stream, err = client.Stream(ctx, name)
+	}
 	if errors.Is(err, js.ErrStreamNotFound) {
 		return nil, nil
 	}

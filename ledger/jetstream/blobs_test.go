@@ -198,3 +198,31 @@ func TestAStoreThatIsDamagedOrLostIsSaidToBe(t *testing.T) {
 		}
 	}
 }
+
+// TestATenantWithoutBlobsMakesNoRequestThatIsRefused, however often its store is looked for.
+func TestATenantWithoutBlobsMakesNoRequestThatIsRefused(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	conn, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 3 {
+		found, err := jetstream.FindBlobs(t.Context(), jetstream.Config{Conn: conn, Tenant: "t"})
+		if found != nil || err != nil {
+			t.Errorf("%v, %v", found, err)
+		}
+	}
+	client, err := js.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := client.AccountInfo(t.Context()); err != nil || info.API.Errors != 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
