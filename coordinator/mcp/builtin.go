@@ -46,7 +46,7 @@ func (s *Server) builtIn(ctx context.Context, call string, with json.RawMessage,
 	if in.Repository == nil && (call == callAgainGit || call == callRestoreGit) {
 		return nil, ledger.Refuse("with.repository", "missing", "an image")
 	}
-	var image files.Image
+	var image any
 	var err error
 	switch call {
 	case callTake:
@@ -61,17 +61,9 @@ func (s *Server) builtIn(ctx context.Context, call string, with json.RawMessage,
 	case callMoveBack:
 		return nil, s.files.MoveBack(in.Undo)
 	case callTakeGit:
-		taken, err := s.files.TakeRepository(in.Path, true)
-		if err != nil {
-			return nil, err
-		}
-		return encode(taken)
+		image, err = s.files.TakeRepository(in.Path, true)
 	case callAgainGit:
-		left, err := s.files.TakeRepository(in.Repository.Repository, false)
-		if err != nil {
-			return nil, err
-		}
-		return encode(left)
+		image, err = s.files.TakeRepository(in.Repository.Repository, false)
 	case callRestoreGit:
 		return nil, s.files.RestoreRepository(ctx, files.RepositoryUndo{Repository: *in.Repository,
 			Left: in.Left, Key: key})

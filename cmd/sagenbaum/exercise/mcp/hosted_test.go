@@ -7,6 +7,7 @@ package mcp
 import (
 	"bufio"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,15 +48,7 @@ func TestAHostUndoesWhatAGatewayThatWasKilledHasDone(t *testing.T) {
 		t.Fatalf("no plan in %v", result.Meta)
 	}
 	recorded(t, s, plan, 2)
-	if err := gateway.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = client.Close()
-	if err := s.Command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.Command.Wait()
-	again := cmdtest.ServeFor(t, data, "--mcp", file)
+	again := elsewhere(t, s, client, gateway, file)
 	idle := command[1] + " " + dir
 	for deadline := time.After(testenv.Patience); ; { // a machine may take long to start what undoes
 		r := again.Ask(t, "default", "worker", "ls", "-o", "json")
@@ -110,6 +103,19 @@ func TestAHostUndoesWhatWasDoneInTheRootsOfAClient(t *testing.T) {
 	mcpCall(t, client, "move_file", map[string]any{"source": filepath.Join(dir, "old"),
 		"destination": filepath.Join(dir, "a", "new")})
 	recorded(t, s, plan, 3)
+	again := elsewhere(t, s, client, gateway, file)
+	again.Ask(t, "default", "plan", "cancel", plan, "--reason", "the client is gone", "--wait").Wants(t,
+		"plan cancel", cli.ExitGood)
+	if now := treeOf(t, dir); now != start {
+		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
+	}
+}
+
+// elsewhere kills a gateway and its server, and starts the server again as one that undoes what the
+// gateways of a client's configuration have done.
+func elsewhere(t *testing.T, s *cmdtest.Served, client *sdk.ClientSession, gateway *exec.Cmd,
+	file string) *cmdtest.Served {
+	t.Helper()
 	if err := gateway.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +124,7 @@ func TestAHostUndoesWhatWasDoneInTheRootsOfAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.Command.Wait()
-	again := cmdtest.ServeFor(t, data, "--mcp", file)
-	again.Ask(t, "default", "plan", "cancel", plan, "--reason", "the client is gone", "--wait").Wants(t,
-		"plan cancel", cli.ExitGood)
-	if now := treeOf(t, dir); now != start {
-		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
-	}
+	return cmdtest.ServeFor(t, s.Dir, "--mcp", file)
 }
 
 // recorded waits until so many calls of a plan are known to have happened: what a gateway that is
