@@ -61,3 +61,37 @@ func TestAContextOfTheNATSCLIIsRefusedByItsField(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// TestDataOfIsTheFolderOfTheServerAtItsAddress, as long as it is there.
+func TestDataOfIsTheFolderOfTheServerAtItsAddress(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	data := t.TempDir()
+	creds := filepath.Join(data, "auth", "local.creds")
+	if err := os.Mkdir(filepath.Dir(creds), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(creds, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]connect.Saved{
+		"local":      {Server: connect.ServerDefault, Creds: creds, Serve: true},
+		"local-4223": {Server: "nats://127.0.0.1:4223", Creds: filepath.Join(data, "other.creds"), Serve: true},
+		"local-own":  {Server: "nats://127.0.0.1:4224", Creds: creds},
+	} {
+		if err := connect.Save(name, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for server, there := range map[string]bool{connect.ServerDefault: true, "nats://127.0.0.1:4223": false,
+		"nats://127.0.0.1:4224": false, "nats://127.0.0.1:4225": false} {
+		if dir, ok := connect.DataOf(server); ok != there || there && dir != data {
+			t.Errorf("%s: %q, %t", server, dir, ok)
+		}
+	}
+	if err := os.Remove(creds); err != nil {
+		t.Fatal(err)
+	}
+	if dir, ok := connect.DataOf(connect.ServerDefault); ok {
+		t.Errorf("of what was removed: %q", dir)
+	}
+}

@@ -136,3 +136,16 @@ func SameServer(a, b string) bool {
 	}
 	return place(a) == place(b)
 }
+
+// DataOf is the data folder of the server that `serve` has run here for this user at an address,
+// if it is there still.
+func DataOf(server string) (dir string, ok bool) {
+	c, ok := Local(server)
+	if !ok || filepath.Base(filepath.Dir(c.Creds)) != "auth" {
+		return "", false
+	}
+	if _, err := os.Stat(c.Creds); err != nil {
+		return "", false
+	}
+	return filepath.Dir(filepath.Dir(c.Creds)), true
+}

@@ -309,6 +309,9 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 	if d.input, err = value.Encode("action.input", declared.Input); err != nil {
 		return nil, err
 	}
+	if err := checkBlobs("action.input", p.id, d.input); err != nil {
+		return nil, err
+	}
 	if d.validUntilNs, err = t.ValidUntil(d.input); err != nil {
 		return nil, err
 	}
@@ -335,9 +338,15 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 			"what was there before, which the contract of "+t.Capability+" keeps for the undo")
 	case len(d.before) > BeforeMax:
 		return nil, ledger.Refuse("outcome.before", fmt.Sprintf("%d bytes", len(d.before)),
-			fmt.Sprintf("at most %d bytes", BeforeMax))
+			fmt.Sprintf("at most %d bytes, or a blob (Plan.PutBlob)", BeforeMax))
 	}
-	return d, nil
+	// One that is no JSON is refused when the outcome is made.
+	if output, err := value.Encode("outcome.output", happened.Output); err == nil {
+		if err := checkBlobs("outcome.output", p.id, output); err != nil {
+			return nil, err
+		}
+	}
+	return d, checkBlobs("outcome.before", p.id, d.before)
 }
 
 // captureFor asks for the before-image of a new action, under the ID that it will
@@ -625,6 +634,9 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	suffices := nameless == nil || !a.contract.ReadsReference()
 	c.output, c.problem = value.Encode("outcome.output", outcome.Output)
 	exact := c.problem == nil
+	if exact {
+		c.problem = checkBlobs("outcome.output", p.id, c.output)
+	}
 	if lifted, err := a.contract.Lifted(c.output); exact || value.Whole(lifted) {
 		done.Lifted, c.problem = lifted, cmp.Or(c.problem, err)
 	}
@@ -640,7 +652,7 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	}
 	done.OutputIncomplete = true
 	part := a.contract.Project(c.output)
-	if !exact && !value.Whole(part) {
+	if !exact && !value.Whole(part) || checkBlobs("outcome.output", p.id, part) != nil {
 		part = nil
 	}
 	c.kept = len(c.output) > 0 && (part != nil || !a.contract.ReadsOutput())

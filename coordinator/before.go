@@ -47,6 +47,9 @@ func mustJSON(v any) json.RawMessage {
 	return data
 }
 
+// errNotStored: the worker cannot answer before the ledger has the plan.
+var errNotStored = errors.New("the worker says that the plan is not in the ledger")
+
 // capture asks what is there before the forward crosses. Errors: *Refused
 // for arguments that cannot be found and an answer that is too large, else
 // ErrNotCaptured.
@@ -71,13 +74,19 @@ func (d *draft) capture(ctx context.Context, p *Plan) (json.RawMessage, error) {
 	delay := cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
 	for question.Attempt = 1; ; question.Attempt++ {
 		before, final, err := p.c.question(ctx, question, timeout)
+		if errors.Is(err, errNotStored) { // what the worker stores is for a plan that is there
+			if err := p.Flush(ctx); err != nil {
+				return nil, err
+			}
+			before, final, err = p.c.question(ctx, question, timeout)
+		}
 		switch {
 		case err == nil && len(before) > BeforeMax:
 			return nil, ledger.Refuse("action.before", fmt.Sprintf("%d bytes", len(before)),
-				fmt.Sprintf("a before-image of at most %d bytes; keep larger ones elsewhere and answer with "+
-					"a reference", BeforeMax))
+				fmt.Sprintf("a before-image of at most %d bytes; store larger values as blobs, and answer "+
+					"with their references", BeforeMax))
 		case err == nil:
-			return before, nil
+			return before, checkBlobs("action.before", p.id, before)
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w", ErrNotCaptured, ctx.Err())
 		case final || question.Attempt >= attempts:
@@ -122,6 +131,9 @@ func (c *Coordinator) question(
 		return nil, true, ledger.Refuse("action.before",
 			strings.Join(strings.Fields("the worker's answer has no output "+reply.Message), " "),
 			fmt.Sprintf("an output of at most %d bytes that says what is there", BeforeMax))
+	}
+	if reply.Code == api.CodeBlobPlan {
+		return nil, false, errNotStored
 	}
 	return nil, reply.Status == api.StatusStop,
 		fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)

@@ -59,7 +59,7 @@ func files() contract.Contract {
 	}
 }
 
-func newLive(t testing.TB, config coordinator.Config) *live {
+func newLive(t testing.TB, config coordinator.Config, adjust ...func(*host.Config)) *live {
 	t.Helper()
 	users := testenv.Users(t,
 		access.User{Name: "a1", Role: access.Agent, Tenant: "default", Run: true, Capabilities: []string{">"}},
@@ -80,8 +80,13 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	t.Cleanup(root.Close)
 	l := &live{t: t, connect: connect, root: root, url: server.URL(),
 		creds: users.File("a1")}
-	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Follow: true, Dir: t.TempDir(),
-		DurableServer: server.DurableID(), MasterKey: make([]byte, vault.MasterKeySize), TenantKeysDir: t.TempDir()})
+	hosted := host.Config{Conn: root, Tenants: []string{"default"}, Follow: true, Dir: t.TempDir(),
+		DurableServer: server.DurableID(), MasterKey: make([]byte, vault.MasterKeySize), TenantKeysDir: t.TempDir(),
+		BlobAgain: time.Millisecond}
+	for _, change := range adjust {
+		change(&hosted)
+	}
+	h, err := host.New(hosted)
 	if err != nil {
 		t.Fatal(err)
 	}

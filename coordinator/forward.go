@@ -126,7 +126,8 @@ func (a *action) stillOpen(ctx context.Context) error {
 	defer cancel()
 	for bounded.Err() == nil {
 		asked := time.Now()
-		query := api.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.Stored())}
+		query := api.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.Stored()),
+			Action: a.call.Action}
 		answer, err := p.ask(bounded, query)
 		switch {
 		case errors.Is(err, ErrConnectionClosed):
@@ -135,7 +136,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 			pause.For(bounded, askDelay)
 		case a.refuses(answer, &err):
 			return err
-		case a.waited() && a.wentWith(answer):
+		case a.wentWith(answer):
 			return nil // start says it
 		case answer.State == ledger.StateOpen:
 			p.mu.Lock()

@@ -117,8 +117,11 @@ func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
 		asked   bool
 		err     error
 	}{
-		"soon":     {startSlack, 0, nil, true, false, nil},
-		"open":     {startSlack + 1, 0, []api.OutcomeAnswer{open}, true, true, nil},
+		"soon": {startSlack, 0, nil, true, false, nil},
+		"open": {startSlack + 1, 0, []api.OutcomeAnswer{open}, true, true, nil},
+		"held": {startSlack + 1, 0, []api.OutcomeAnswer{{State: ledger.StateOpen, Undo: "held"}}, true, true, nil},
+		"went back": {startSlack + 1, 0, []api.OutcomeAnswer{{State: ledger.StateOpen, Undo: "skipped"}}, false, true,
+			ErrPartUndone},
 		"undone":   {startSlack + 1, 0, []api.OutcomeAnswer{unwinding}, false, true, ErrUnwinding},
 		"no word":  {startSlack + 1, 0, nil, false, false, ErrNotStarted},
 		"too late": {startSlack, startSlack, nil, false, false, ErrNotStarted},

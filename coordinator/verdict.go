@@ -126,23 +126,42 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 	return nil
 }
 
-// wentWith reports whether an action that waited for its verdict was undone meanwhile with a part
-// of its plan, which goes on: its forward is not called any more, whoever allows it.
+// wentWith reports whether an action whose forward was not called yet was undone meanwhile with a
+// part of its plan, or back to a savepoint, and the plan goes on: its forward is not called any
+// more, whoever allows it.
 func (a *action) wentWith(answer api.OutcomeAnswer) bool {
 	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, part := range undoneAfter(answer, 0) {
+		if !a.waited() {
+			break
+		}
 		from := p.actions[part.Action]
 		if from == nil || part.At == 0 || a.state != actionRegistered || !a.pair.before(part.At) ||
 			!p.reached(part.Action)(a) {
 			continue
 		}
-		_ = a.refuse(codeUndone, &PartUndone{Plan: p.id, Action: part.Action, Reason: part.Reason,
-			Parts: []UndonePart{{Number: part.Number, Action: part.Action, Reason: part.Reason}}})
+		a.wentWithPart(UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason})
+		return true
+	}
+	// An executor of before answers nothing about the action itself.
+	gone := answer.State == ledger.StateOpen && answer.Undo != "" && answer.Undo != undoHeld
+	if gone && a.state == actionRegistered && a.doubt == nil {
+		a.wentWithPart(UndonePart{Action: a.call.Action})
 		return true
 	}
 	return false
+}
+
+// undoHeld is how an executor calls the undo of an action that nothing has undone yet.
+const undoHeld = "held"
+
+// wentWithPart records that the forward of an action is not called, as a part of its plan was
+// undone. Called with mu held.
+func (a *action) wentWithPart(part UndonePart) {
+	_ = a.refuse(codeUndone, &PartUndone{Plan: a.plan.id, Action: part.Action, Reason: part.Reason,
+		Parts: []UndonePart{part}})
 }
 
 // barred returns why a registered action must not start, after recording that it

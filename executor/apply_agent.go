@@ -317,7 +317,8 @@ func (s about) outcomeOf() Result {
 	}
 	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, s.e.Address,
 		s.meta.TimeNs
-	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
+	other := otherThanSeen(a, s.e.Record)
+	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok && !other {
 		a.says(k.ForwardCompleted)
 		a.keepOutput(s.e.Record.Payload.GetOutput())
 	}
@@ -329,7 +330,7 @@ func (s about) outcomeOf() Result {
 	switch now {
 	case rowspb.Outcome_OUTCOME_COMPLETED:
 		a.windowOf()
-		s.completedLate()
+		s.completedLate(other)
 	case rowspb.Outcome_OUTCOME_FAILED:
 		a.failedLate()
 	case rowspb.Outcome_OUTCOME_IN_DOUBT:
@@ -430,4 +431,13 @@ func (s about) tellUndoer() {
 	if p := s.a.plan; p.row.UndoneAs != "" && s.a.fixed.DutyOf == 0 {
 		s.outcome(s.plan(p.row.UndoneAs))
 	}
+}
+
+// ownMax is how many duties an action may have for its agent's own word to be owed as one more:
+// what operators have reported does not fill it, but by the rules of before SeenSince.
+func ownMax(s *State) uint32 {
+	if s.meta.HolderFold < ledger.SeenSince {
+		return extrasMax
+	}
+	return 2 * extrasMax
 }

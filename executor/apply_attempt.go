@@ -36,8 +36,8 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 		return void("%s", why)
 	}
 	a.dropRetry()
-	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup,
-		s.e.Address, s.e.Record.EpochNs
+	a.row.Blind = k.BlindCleanup && !isSeen(a)
+	a.row.Attempt, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, s.e.Address, s.e.Record.EpochNs
 	a.row.Unserved, a.row.Change, a.row.Progress = false, pb.Change_CHANGE_UNSPECIFIED, nil
 	s.out = a.id
 	if a.row.SentNs == 0 {

@@ -427,7 +427,8 @@ func undoesToo(p *plan, part back) bool {
 // leftOut reports whether an action of a plan that undoes a part of a committed one is what that
 // was not asked to undo: no record has settled it there.
 func leftOut(a *action) bool {
-	return a.plan.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && a.row.Settled == nil
+	return a != nil && a.plan.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED &&
+		a.row.Settled == nil
 }
 
 // staysOut reports whether such an action stays as its plan was committed, whatever becomes

@@ -398,16 +398,11 @@ func (s about) ownWord() Result {
 	switch {
 	case !other && isSent(of):
 		return repeated
-	case other && begun && a.row.Duties >= extrasMax:
+	case other && begun && a.row.Duties >= ownMax(s.State):
 		return refused("%d duties of action %s are owed; want at most %d", a.row.Duties, a.fixed.Id,
-			extrasMax)
+			ownMax(s.State))
 	case other && begun: // and what it says next is told likewise
-		s.owedAnew(&rowspb.ActionRow{
-			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
-			LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
-			ReferenceIncomplete: k.ReferenceIncomplete,
-			Late:                true, Approved: a.row.Approved && !asksWhenLate(a),
-		}, noteLate)
+		s.owedOther(k)
 	default:
 		a.row.Told = false
 		s.returned(k, reported, other)

@@ -464,7 +464,7 @@ func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 		c.blind[key] = true
 	case *pb.Record_ForwardCompleted:
 		barred := refusesLate(a) && a.row.Blind && a.row.Undo != rowspb.Undo_UNDO_SKIPPED // its undo is final
-		c.late[key] = c.blind[key] && !barred
+		c.late[key] = c.blind[key] && !barred && !undoesSeen(a)
 	case *pb.Record_CompensationSucceeded:
 		c.succeeded[a.keyOf(k.CompensationSucceeded.Attempt)]++
 	case *pb.Record_CompensationFailed:
@@ -600,7 +600,7 @@ func (c *OrderCheck) compensated(s *State, p *plan) error {
 			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
 		case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT &&
 			(a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || a.fixed.DutyOf != 0):
-			if done > 0 && !a.row.Blind {
+			if done > 0 && !a.row.Blind && !isSeen(a) {
 				return fmt.Errorf("%s never crossed, and was undone (I22)", a.fixed.Id)
 			}
 		// its owner has said so to a commit

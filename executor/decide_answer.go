@@ -71,7 +71,7 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	timing := timingOf(in)
 	done, final, note := reply.Status == api.StatusDone, reply.Status == api.StatusStop, ""
 	changed := reply.Status == api.StatusChanged
-	if !done && !changed {
+	if missing := final && reply.Code == api.CodeBlob; !done && !changed && !missing {
 		done, final, note = d.meaning(p, a, reply, final)
 	}
 	if done {

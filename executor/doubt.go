@@ -403,7 +403,7 @@ func isFinal(a *action) bool {
 		return false
 	}
 	return a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
-		a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && refusesLate(a) ||
+		undoesSeen(a) || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && refusesLate(a) ||
 		a.row.Undo == rowspb.Undo_UNDO_RESOLVED && letStand(a.row.Resolution)
 }
 
@@ -429,12 +429,12 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 		return "action " + id + " is staged: it happens when its plan is committed, and not before"
 	case len(output) > 0 && a.fixed.Compensation.Sealed:
 		return "payload.output: the values of action " + id + " are sealed"
+	case staysOut(a), staysOut(p.s.byName(p.row.UndoneAs, id)): // of what undoes its plan
+		return "action " + id + " was not asked to be undone: it is committed, and keeps what is there"
 	case p.row.UndoneAs != "":
 		return "plan " + p.id + " is committed: report of plan " + p.row.UndoneAs + ", which undoes it"
 	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row):
 		return "plan " + p.id + " is committed: nothing of it is owed, and it keeps what is there"
-	case staysOut(a):
-		return "action " + id + " was not asked to be undone: it is committed, and keeps what is there"
 	case a.asksForCommit() && a.row.Undo != rowspb.Undo_UNDO_HELD && len(a.row.Duplicates) > 0:
 		return "action " + id + " waits for its owner: it is there more than once"
 	case len(k.Duplicates) == 0 && isFinal(a):

@@ -175,8 +175,8 @@ func bindsExternalRef(c *pb.CompensationRegistered) bool {
 
 // completedLate fences a forward that reports completion after the unwind has
 // begun to deal with its action without knowing: the effect is never silently
-// held.
-func (s about) completedLate() {
+// held. other: what completed is another effect than the one that is undone.
+func (s about) completedLate(other bool) {
 	a := s.a
 	if a.row.Presence == pb.Presence_PRESENCE_ABSENT && !settled(a.row.Undo) {
 		// the probe was too early: its answer must not skip what is there now
@@ -185,6 +185,9 @@ func (s about) completedLate() {
 	switch {
 	case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late:
 	case a.asksForCommit(): // and knows it now
+	case other:
+		s.owedOther(s.e.Record.GetForwardCompleted())
+	case undoesSeen(a): // which has completed, and nothing else has
 	case a.row.Asking == pb.Question_QUESTION_UNDO && a.row.Blind && refusesLate(a):
 		// No undo came first, or the forward were refused: what was asked before says nothing.
 		if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
@@ -227,7 +230,7 @@ func (s about) doubtedLate() {
 // has dealt with it.
 func (a *action) tooLate() bool {
 	switch u := a.row.Undo; {
-	case a.asksForCommit():
+	case a.asksForCommit(), undoesSeen(a):
 		return false
 	case a.row.Blind && refusesLate(a) && (flying(u) || u == rowspb.Undo_UNDO_COMPENSATED):
 		return false
@@ -281,6 +284,34 @@ const (
 // owner.
 func asksWhenLate(a *action) bool {
 	return a.fixed.Compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+}
+
+// isSeen reports whether a probe has seen the effect of an action, and what it is called is known.
+// Holders of before SeenSince undid it blindly all the same.
+func isSeen(a *action) bool {
+	seen := a.row.Presence == pb.Presence_PRESENCE_PRESENT ||
+		a.row.Presence == pb.Presence_PRESENCE_DUPLICATE
+	return seen && a.name() != "" && a.plan.s.meta.HolderFold >= ledger.SeenSince
+}
+
+// undoesSeen reports whether the undo of an action, as far as it has come, is of an effect that a
+// probe has seen, by its name. What is said of that effect from now on adds nothing.
+func undoesSeen(a *action) bool {
+	switch {
+	case !isSeen(a), a.row.Late, a.asksForCommit(), a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
+		return false
+	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return !a.row.Blind
+	default:
+		return hasBegun(a) || isOwners(a)
+	}
+}
+
+// otherThanSeen reports whether a record completes another effect of an action than the one that
+// its undo is of. A provider that refuses what is late goes by the forward, whatever it calls it.
+func otherThanSeen(a *action, r *pb.Record) bool {
+	ref := r.GetForwardCompleted().GetExternalRef()
+	return ref != "" && ref != a.name() && undoesSeen(a) && !refusesLate(a)
 }
 
 // owedAnew adds the duty for what became known of a forward too late, and lets its plan
@@ -409,42 +440,4 @@ func isOwed(a *action, name string) string {
 		return "an extra effect"
 	}
 	return ""
-}
-
-// toldAs is the action whose undo is of the effect that was reported of an action: that one, or the
-// duty of it that the report has made, or has told.
-func toldAs(a *action) *action {
-	if a.row.DoubtedAs != 0 {
-		return a.plan.action(a.row.DoubtedAs)
-	}
-	for d := range dutiesOf(a) {
-		if sameAddress(d.fixed.Registered, a.row.OutcomeAt) {
-			return d
-		}
-	}
-	return a
-}
-
-// lacks says what a report may still add to an earlier one until the undo of the effect is first
-// sent: what it is called, and what its forward has returned.
-func lacks(a *action) (name, output bool) {
-	if !a.row.Told || isSent(toldAs(a)) {
-		return false, false
-	}
-	return a.name() == "" && toldAs(a).name() == "", len(a.plan.s.payload(a.id).Output) == 0
-}
-
-// reportedMore keeps what a report adds to an earlier one.
-func (s about) reportedMore(k *pb.EffectReported, output []byte) {
-	for _, a := range slices.Compact([]*action{s.a, toldAs(s.a)}) {
-		if a.name() == "" {
-			a.row.ExternalRef = k.ExternalRef
-		}
-		if len(a.plan.s.payload(a.id).Output) == 0 {
-			a.keepOutput(output)
-		}
-		a.row.WordAt = s.e.Address.Sequence
-		a.change()
-		a.evaluateAction(s.e.Address)
-	}
 }

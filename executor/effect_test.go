@@ -364,6 +364,7 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open:accept a:for=1h a? commit turn @2h", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=9h a? commit turn undo: turn", "a", "x", "report of plan p~1, which undoes it"},
 		{leavesOut + "b? commit turn undo:!a turn", "p~1/b", "x", "was not asked to be undone: it is committed"},
+		{leavesOut + "b? commit turn undo:!a turn", "b", "x", "was not asked to be undone: it is committed"},
 		{"open a a+ fail turn", "a", "", "nothing follows: action a is compensated since 7"},
 		{"open a:refused a? fail turn", "a", "x", "nothing follows: action a is compensated"},
 		{"open a:askme a? fail turn lost:a turn", "a", "x", "nothing follows: action a is resolved"},
@@ -509,6 +510,39 @@ func TestTheExtraEffectsOfAnActionAreBounded(t *testing.T) {
 	}
 	if r := s.effect("ops", "a", "", "one more"); r.Verdict != Refused || !strings.Contains(r.Reason, "at most 256") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestReportsLeaveRoomForTheAgentsOwnWord: what the agent says that it has done is owed, however many
+// effects others have reported beside it.
+func TestReportsLeaveRoomForTheAgentsOwnWord(t *testing.T) {
+	for _, c := range []struct {
+		fold    uint32
+		owns    int // words of the agent that are owed
+		refused string
+	}{
+		{FoldVersion, 256, "512 duties of action a are owed; want at most 512"},
+		{ledger.SeenSince - 1, 0, "256 duties of action a are owed; want at most 256"},
+	} {
+		s := newSchedule(t)
+		s.underHolder(c.fold)
+		s.worker = func(Command) *api.Reply { return nil }
+		s.play("open:1 a:probe turn effect:a=x7 fail turn")
+		for i := range 8 {
+			names := make([]string, 32)
+			for j := range names {
+				names[j] = fmt.Sprintf("v%d-%d", i, j)
+			}
+			s.must([]Result{s.effect("ops", "a", "", names...)})
+		}
+		s.play("turn")
+		for i := range c.owns {
+			s.play(fmt.Sprintf("own:a=o%d", i))
+		}
+		r := s.word("own:a=more")
+		if r[len(r)-1].Verdict != Refused || r[len(r)-1].Reason != c.refused {
+			t.Errorf("after %d words of its agent under fold %d: %+v", c.owns, c.fold, r)
+		}
 	}
 }
 

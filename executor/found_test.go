@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -132,5 +133,90 @@ func TestAnOwnersDutyHasTheNameThatTheProbeFound(t *testing.T) {
 	past := view.NewReader(f.kv, "t", f).History("a1", api.HistoryQuery{Plan: "p"}).Actions
 	if duty := past[len(past)-1]; duty.Action != "a~1" || duty.DutyOf != "a" || duty.ExternalRef != "x7" {
 		t.Errorf("the owner's duty is %+v, want a~1 about x7", duty)
+	}
+}
+
+// TestWhatIsSaidOfASeenEffectAddsNothing: once a probe has seen an effect, and its undo is of that
+// name, neither its caller's doubt nor a completion of it is owed once more; that of another effect is.
+func TestWhatIsSaidOfASeenEffectAddsNothing(t *testing.T) {
+	const out = "open a:probe a=lost,done fail turn " // its undo has no answer yet
+	const done = "open a:probe fail turn @10m turn "
+	const blind = "open a:probe+blind a=lost,done fail turn @5100ms "
+	for _, c := range []struct{ script, sent string }{
+		{out + "a? @3h turn @4h turn", "a=x7 a=x7"},
+		{out + "own:a= =own:a= @3h turn @4h turn", "a=x7 a=x7"},
+		{out + "own:a=x7 @3h turn @4h turn", "a=x7 a=x7"},
+		{out + "effect:a=x7 =a? @3h turn @4h turn", "a=x7 a=x7"},
+		{out + "a? own:a=x7 @3h turn @4h turn", "a=x7 a=x7"},
+		{out + "!effect:a=x9 @3h turn @4h turn", "a=x7 a=x7"},
+		{out + "own:a=x9 =own:a=x9 turn @3h turn @4h turn", "a=x7 a~1=x9 a=x7"},
+		{out + "a? own:a=x9 turn @3h turn @4h turn", "a=x7 a~1=x9 a=x7"},
+		{done + "a? turn @3h turn", "a=x7"},
+		{done + "own:a=x7 !effect:a=x7 turn", "a=x7"},
+		{done + "own:a= turn", "a=x7"},
+		{done + "!effect:a=x7 !effect:a= turn", "a=x7"},
+		{done + "effect:a=x7,x9 turn turn", "a=x7 a~1=x9"},
+		{done + "own:a=x9 turn", "a=x7 a~1=x9"},
+		{"open a:probe+refused fail turn @10m turn own:a=x9 turn", "a=x7"},
+
+		// Its owner knew of it.
+		{"open a:probe a=stop,done fail turn @10m turn resolve:a a? turn @3h turn", "a=x7"},
+		{"open a:probe a=stop,done fail turn @10m turn resolve:a own:a=x7 turn @3h turn", "a=x7"},
+		{"open a:probe a=stop,done fail turn @10m turn resolve:a own:a=x9 turn retry:a~1 turn", "a=x7 a~1=x9"},
+		{"open a:probe a=stop,done fail turn @10m turn own:a=x9 turn retry:a turn", "a=x7 a~1=x9 a=x7"},
+		{"open a:probe+approve fail turn @10m turn own:a=x9 turn retry:a~1 retry:a turn", "a~1=x9 a=x7"},
+		{"open a:probe+approve fail turn @10m turn a? turn retry:a turn", "a=x7"},
+
+		// The probe has seen it after an attempt that did not know of it.
+		{blind + "a? turn @4h turn", "a= a=x7"},
+		{blind + "own:a=x7 turn @4h turn", "a= a=x7"},
+		{blind + "own:a=x9 turn @4h turn", "a= a~1=x9 a=x7"},
+		{"open a:probe+blind a=lost fail turn @5100ms tell:a#1=done turn own:a=x7 turn @4h turn", "a= a~1=x7"},
+	} {
+		s := newSchedule(t)
+		sent := s.seen("x7")
+		s.play(c.script)
+		if got := strings.Join(*sent, " "); got != c.sent {
+			t.Errorf("%s: sent %q, want %q; %s", c.script, got, c.sent, s.outcome())
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.underHolder(ledger.SeenSince - 1)
+	sent := s.seen("x7")
+	s.play(out + "a? turn @3h turn @4h turn")
+	if got := strings.Join(*sent, " "); got != "a=x7 a~1=x7" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", got)
+	}
+	s.wantRefolded()
+}
+
+// seen has a probe see an effect of each action under one name, until an undo is answered. sent are the
+// undos, each as its action and the name that it was sent with.
+func (s *schedule) seen(name string) (sent *[]string) {
+	sent = &[]string{}
+	s.worker = func(c Command) *api.Reply {
+		if c.Purpose == api.PurposeProbe {
+			return &api.Reply{Status: api.StatusDone, Output: []byte(present(cmp.Or(c.ExternalRef, name)))}
+		}
+		*sent = append(*sent, c.Action+"="+c.ExternalRef)
+		return s.answer(c)
+	}
+	return sent
+}
+
+// TestWhatBecameOfAnUndoIsAnswered: an agent that asks whether an action is still there hears that it
+// went, also where its plan went back to a savepoint and is open again.
+func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ save:s b c c+ undo:s turn @3h turn")
+	s.state.Flush()
+	reader, got := view.NewReader(s.kv, "t", s), ""
+	for _, of := range []string{"p/a", "p/b", "p/c", "p/d", "q/a"} {
+		plan, action, _ := strings.Cut(of, "/")
+		got += " " + reader.Undo(plan, action)
+	}
+	if got != " held compensated compensated  " || s.show("p").State != ledger.StateOpen {
+		t.Errorf("%s: undone are%s", s.outcome(), got)
 	}
 }

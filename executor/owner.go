@@ -400,3 +400,51 @@ func undoneNow(a *action) {
 		}
 	}
 }
+
+// toldAs is the action whose undo is of the effect that was reported of an action: that one, or the
+// duty of it that the report has made, or has told.
+func toldAs(a *action) *action {
+	if a.row.DoubtedAs != 0 {
+		return a.plan.action(a.row.DoubtedAs)
+	}
+	for d := range dutiesOf(a) {
+		if sameAddress(d.fixed.Registered, a.row.OutcomeAt) {
+			return d
+		}
+	}
+	return a
+}
+
+// lacks says what a report may still add to an earlier one until the undo of the effect is first
+// sent: what it is called, and what its forward has returned.
+func lacks(a *action) (name, output bool) {
+	if !a.row.Told || isSent(toldAs(a)) {
+		return false, false
+	}
+	return a.name() == "" && toldAs(a).name() == "", len(a.plan.s.payload(a.id).Output) == 0
+}
+
+// reportedMore keeps what a report adds to an earlier one.
+func (s about) reportedMore(k *pb.EffectReported, output []byte) {
+	for _, a := range slices.Compact([]*action{s.a, toldAs(s.a)}) {
+		if a.name() == "" {
+			a.row.ExternalRef = k.ExternalRef
+		}
+		if len(a.plan.s.payload(a.id).Output) == 0 {
+			a.keepOutput(output)
+		}
+		a.row.WordAt = s.e.Address.Sequence
+		a.change()
+		a.evaluateAction(s.e.Address)
+	}
+}
+
+// owedOther owes what a forward says that it has done besides what is undone already.
+func (s about) owedOther(k *pb.ForwardCompleted) {
+	s.owedAnew(&rowspb.ActionRow{
+		Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: k.ExternalRef,
+		LiftedOutput: k.Lifted, OutputIncomplete: k.OutputIncomplete,
+		ReferenceIncomplete: k.ReferenceIncomplete,
+		Late:                true, Approved: s.a.row.Approved && !asksWhenLate(s.a),
+	}, noteLate)
+}

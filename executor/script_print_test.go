@@ -208,6 +208,7 @@ func actionLine(a api.Action) string {
 	for _, f := range [...]struct{ name, value string }{
 		{"verdict", a.Verdict}, {"asking", a.Asking}, {"presence", a.Presence}, {"duty of", a.DutyOf},
 		{"waits for", a.WaitsFor},
+
 		{"proposed", a.Proposal}, {"resolved as", a.Resolution}, {"by", a.ResolvedBy}, {"because", a.ResolvedReason},
 		{"evidence", a.Evidence},
 	} {
@@ -226,6 +227,9 @@ func actionLine(a api.Action) string {
 	}
 	if a.Note != "" {
 		out += ": " + a.Note
+	}
+	if a.Faster != "" {
+		out += "\n    " + a.Faster
 	}
 	return out
 }

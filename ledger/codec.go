@@ -95,9 +95,13 @@ const readerOfHeld = 11
 // committed plan leaves out the rest, whatever becomes known of that.
 const readerOfLeftOut = 12
 
+// readerOfSeen is the first reader that knows of holders under which what is said of a forward adds
+// nothing to an effect that is undone by the name under which a probe has seen it.
+const readerOfSeen = 13
+
 // readerOfStaged is the first reader that knows of acts which are made once their plan has
 // committed, and not by their caller.
-const readerOfStaged = 13
+const readerOfStaged = 14
 
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
@@ -106,6 +110,8 @@ func readerOf(records []*pb.Record) uint64 {
 		switch {
 		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):
 			version = max(version, readerOfStaged)
+		case r.GetTermStarted().GetFoldVersion() >= SeenSince:
+			version = max(version, readerOfSeen)
 		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:
 			version = max(version, readerOfLeftOut)
 		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r),

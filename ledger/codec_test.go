@@ -282,6 +282,10 @@ func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	if got := encode(t, term)[1]; got != 12 {
 		t.Errorf("the first term of the version after it needs reader %d, want 12", got)
 	}
+	term.GetTermStarted().FoldVersion = ledger.SeenSince
+	if got := encode(t, term)[1]; got != 13 {
+		t.Errorf("the first term of the version after that needs reader %d, want 13", got)
+	}
 	for _, records := range [][]*pb.Record{{forward("x1"), undo}, {opened}} {
 		m := message(agentSource, "", encode(t, records...))
 		if m.Data[1] != 11 {

@@ -67,9 +67,9 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 13 if it has a staged act, or begins the term
-// of a holder that has StagedSince; 12 if it begins the term of a holder that has LeftOutSince,
-// ReturnedSince and TakenBackSince; 11 if it has a condition that is held after the
+// this. A commit asks for the lowest that folds it: 14 if it has a staged act, or begins the term
+// of a holder that has StagedSince; 13 if of one that has SeenSince; 12 if of one that has
+// LeftOutSince, ReturnedSince and TakenBackSince; 11 if it has a condition that is held after the
 // commit, reports an effect, or begins the term of a holder that has AfterCommitSince,
 // EffectsSince, LastActSince, PartsSince and StillHeldSince; 10 if of one that has
 // VerdictWantedSince and AskedOnSince; 9 if it says whether someone else has changed something, or
@@ -79,7 +79,7 @@ func SettleNs(settle, timeout int64) int64 {
 // FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition, a
 // verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
 // what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
-const ReaderVersion = 13
+const ReaderVersion = 14
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -188,6 +188,11 @@ const TakenBackSince = 19
 // that an operator has reported counts also while the world is asked before the first attempt.
 const ReturnedSince = 19
 
+// SeenSince is the version of a holder's fold from which on what is said of a forward adds nothing
+// to an effect that a probe has seen and that is undone by its name; of another effect, it does.
+// And what operators have reported of an action leaves room for its agent's own word.
+const SeenSince = 20
+
 // StagedSince is the version of a holder's fold from which on an act may be staged: it is made by
 // the executor once its root has committed, and not by its caller.
-const StagedSince = 21
+const StagedSince = 22

@@ -68,6 +68,23 @@ func TestTheAdviceOnAFullLedgerIsFollowed(t *testing.T) {
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
+// TestTheAdviceOnALimitIsFollowed: it doubles what a tenant may have of what it uses up.
+func TestTheAdviceOnALimitIsFollowed(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	ask := s.Asks(t, "default")
+	ask("tenant", "limits", "default", "--facts", "10", "--reason", "small").Wants(t, "tenant limits", cli.ExitGood)
+	for n := range 9 {
+		if n == 8 {
+			ask.Content(t)
+		}
+		ask("fact", "put", fmt.Sprint("k", n), "1").Wants(t, "fact put", cli.ExitGood)
+	}
+	ask.Follow(t, ask.Advised(t, "limits"))
+	ask.Content(t)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
 // bare starts a NATS server that is not ours, which need not sync.
 func bare(t *testing.T) string {
 	t.Helper()

@@ -46,6 +46,7 @@ var advised = map[string][]string{
 	"pages":    {"TestTheAdviceOnPagesIsFollowed"},
 	"replicas": {"TestTheAdviceOnReplicasIsFollowed"},
 	"room":     {"TestTheAdviceOnAFullLedgerIsFollowed"},
+	"limits":   {"TestTheAdviceOnALimitIsFollowed"},
 	"disk":     {"TestAFullDiskIsSaidByStatusAndDoctor"},
 	"clock":    {"TestTheAdviceOnTheClockIsFollowed"},
 	"replies":  {"TestTheAdviceOnAnswersOfWorkersIsFollowed"},

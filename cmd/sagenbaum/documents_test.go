@@ -78,7 +78,8 @@ func TestEveryCommandThatADocumentShowsIsOne(t *testing.T) {
 	if typed < 50 || named < 50 {
 		t.Errorf("%d lines to type and %d names were found: the test looks at the wrong place", typed, named)
 	}
-	for _, bad := range []string{"due ls", "plan lss", "plan ls --stat open", "contract ls x --bad -- --any"} {
+	for _, bad := range []string{"due ls", "plan lss", "plan ls --stat open", "undo --lst 1",
+		"contract ls x --bad -- --any"} {
 		if unknown(t, bad) == "" {
 			t.Errorf("%q passes: the test finds nothing", bad)
 		}
@@ -94,7 +95,7 @@ func unknown(t *testing.T, line string) string {
 	if err != nil {
 		return err.Error()
 	}
-	if cmd.HasSubCommands() && len(rest) > 0 && rest[0] != "--" {
+	if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		return "there is no " + rest[0]
 	}
 	for _, word := range rest {

@@ -28,7 +28,8 @@ var rolesOfCommands = []struct {
 		"fact get k", "plan unwind p2 --reason x", "ledger scrub", "2 ledger repair --reason x",
 		"key rotate --reason x", "rebuild --check",
 		"rebuild", "memory evict k"}},
-	{"`plan show --reveal` | operator, added with `--reveal`", []string{"revealer"}, []string{"plan show p1 --reveal"}},
+	{"`plan show --reveal`, `plan blob` | operator, added with `--reveal`", []string{"revealer"},
+		[]string{"plan show p1 --reveal"}},
 	{"`fact put` | source", []string{"source"}, []string{
 		"fact put k 1", "fact put k 2 --plan p1 --action a", "fact put k --retract", "fact put other --retract",
 		"75 fact put k 1 --plan p1 --action nobody", "75 fact put k 1 --plan nowhere --action a"}},

@@ -47,6 +47,9 @@ type Door struct {
 	writers map[writerKey]*writer
 	has     map[Caller]int // writers of each
 	calls   map[Caller]int // requests of each that are worked on
+	blobs   map[Caller]int // of these, what moves blobs
+
+	blobbing int // sum of blobs
 }
 
 // tenant is the door's connection to a tenant.
@@ -65,7 +68,7 @@ type Caller struct{ Tenant, Name string }
 func New(cfg Config) *Door {
 	d := &Door{cfg: cfg, log: cfg.Logger, places: make(chan struct{}, CallsMax),
 		tenants: map[string]*tenant{}, writers: map[writerKey]*writer{}, has: map[Caller]int{},
-		calls: map[Caller]int{}}
+		calls: map[Caller]int{}, blobs: map[Caller]int{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -94,18 +97,40 @@ func (d *Door) Close() {
 }
 
 // Do carries out one request of a verb. The error is an *Error.
-func (d *Door) Do(ctx context.Context, who Caller, name string, body []byte) (any, error) {
+func (d *Door) Do(ctx context.Context, who Caller, name string, body []byte) (answer any,
+	err error) {
 	v, ok := verbs[name]
-	switch {
-	case !ok:
+	if !ok {
 		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Field: "verb",
 			Problem: fmt.Sprintf("%q is none", clip(name)), Want: "one of " + verbsText(),
 			Stored: StoredNothing}
+	}
+	ran := false
+	err = d.during(who, func() error {
+		ran = true
+		answer, err = v.run(ctx, d, who, body)
+		return err
+	})
+	switch {
+	case err == nil:
+		return answer, nil
+	case ran && d.life.Err() != nil:
+		e := errClosed()
+		e.Stored = StoredUnknown
+		return nil, e
+	}
+	return nil, explain(err)
+}
+
+// during works on a request of a caller in a place for it. The error is that of the work, or an
+// *Error where there is no such tenant, or no place.
+func (d *Door) during(who Caller, work func() error) error {
+	switch {
 	case !ledger.ValidToken(who.Tenant) || !ledger.ValidToken(who.Name):
-		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Field: "tenant",
+		return &Error{Status: http.StatusNotFound, Code: "not_found", Field: "tenant",
 			Problem: "no names", Want: ledger.TokenWanted, Stored: StoredNothing}
 	case !d.cfg.Serves(who.Tenant):
-		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Field: "tenant",
+		return &Error{Status: http.StatusNotFound, Code: "not_found", Field: "tenant",
 			Problem: fmt.Sprintf("%q is not served here", who.Tenant),
 			Want:    "one that sagenbaum tenant ls lists", Stored: StoredNothing}
 	}
@@ -113,24 +138,15 @@ func (d *Door) Do(ctx context.Context, who Caller, name string, body []byte) (an
 	case d.places <- struct{}{}:
 		defer func() { <-d.places }()
 	default:
-		return nil, &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "requests",
+		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "requests",
 			Problem: fmt.Sprintf("%d requests are worked on", CallsMax), Want: "the same, later",
 			Stored: StoredNothing}
 	}
 	if err := d.enter(who); err != nil {
-		return nil, err
+		return err
 	}
 	defer d.leave(who)
-	answer, err := v.run(ctx, d, who, body)
-	switch {
-	case err == nil:
-		return answer, nil
-	case d.life.Err() != nil:
-		e := errClosed()
-		e.Stored = StoredUnknown
-		return nil, e
-	}
-	return nil, explain(err)
+	return work()
 }
 
 // enter counts a request of a caller, or refuses one that is too many.

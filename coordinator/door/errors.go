@@ -82,7 +82,7 @@ const limitField = "limits."
 const fieldActionID = "action.id"
 
 // renamed are fields that have another name in requests.
-var renamed = map[string]string{"plan.id": "plan", "forward": "action",
+var renamed = map[string]string{"plan.id": "plan", "request.plan": "plan", "forward": "action",
 	"savepoint_set.name": "savepoint", "unwind_requested.to_savepoint": "savepoint",
 	"plan_opened.deadline_ns": "deadline", "plan_opened.parent_plan": "parent",
 	"plan.parent_plan": "parent", "plan.deadline_ns": "deadline", "plan.attach_digest": "attach_token",

@@ -20,6 +20,16 @@ func (d *Door) Kill() {
 // Pulse sets how often a stream of events is looked at in which nothing happens.
 func (w *Web) Pulse(d time.Duration) { w.pulse = d }
 
+// Spare sets how long a blob may take beside its pace.
+func (w *Web) Spare(d time.Duration) { w.spare = d }
+
+// Blobs is how many blobs are moved.
+func (d *Door) Blobs() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.blobbing
+}
+
 // Conns is how many connections are open.
 func (w *Web) Conns() int64 { return w.conns.Load() }
 

@@ -31,6 +31,7 @@ type Web struct {
 	streams atomic.Int64
 	conns   atomic.Int64
 	pulse   time.Duration // of a stream of events in which nothing happens
+	spare   time.Duration // that a blob may take beside its pace
 	guesses guesses
 	http    *http.Server
 	running sync.WaitGroup
@@ -68,7 +69,8 @@ func NewWeb(cfg WebConfig) *Web {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Web{cfg: cfg, openapi: OpenAPI(cfg.Version), pulse: pulseEvery}
+	w := &Web{cfg: cfg, openapi: OpenAPI(cfg.Version), pulse: pulseEvery,
+		spare: bodyTime}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.http = &http.Server{Handler: w.Handler(), ReadHeaderTimeout: headerMax,
 		IdleTimeout: idleMax, MaxHeaderBytes: headerBytesMax, ConnState: w.count,
@@ -118,6 +120,8 @@ func (w *Web) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/{tenant}/{name}/{verb}", w.verb)
 	mux.HandleFunc("GET /v1/{tenant}/{name}/plans/{plan}/events", w.events)
+	mux.HandleFunc("PUT /v1/{tenant}/{name}/plans/{plan}/blobs/{digest}", w.putBlob)
+	mux.HandleFunc("GET /v1/{tenant}/{name}/plans/{plan}/blobs/{digest}", w.getBlob)
 	mux.HandleFunc("GET /openapi.json", func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
 		_, _ = out.Write(w.openapi)

@@ -19,6 +19,11 @@ const (
 	CallsEach   = CallsMax / 4
 	WritersEach = WritersMax / 8
 
+	// BlobsMax is how many blobs are stored and read at once, and BlobsEach by one agent: each takes a
+	// chunk in memory.
+	BlobsMax  = 64
+	BlobsEach = 16
+
 	// WaitMax is the longest that a request may wait, and WaitDefault how long it does where it
 	// does not say.
 	WaitMax     = 60 * time.Second
@@ -35,6 +40,7 @@ const (
 	// writerDefault is the writer of requests that name none.
 	writerDefault = "door"
 
+	blobRate   = 32 << 10               // bytes a second that a blob moves at least
 	workMax    = 30 * time.Second       // that a request works, beside its wait
 	confirmMax = 20 * time.Second       // for an executor, before a pair is given up
 	askMax     = 10 * time.Second       // that a question to an executor takes

@@ -212,6 +212,8 @@ func (l *live) undos(plan string) (found []string) {
 	return slices.Clone(found)
 }
 
+// publish returns once an executor knows the contract: before that, the door says that its capability
+// is not declared.
 func (l *live) publish(c contract.Contract) {
 	l.t.Helper()
 	compiled, err := compile.Contract(c, triggers.NewCache(1))
@@ -222,12 +224,30 @@ func (l *live) publish(c contract.Contract) {
 	data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_ContractPublished{
 		ContractPublished: &pb.ContractPublished{Capability: c.Capability, Digest: compiled.Digest[:],
 			Contract: compiled.Canonical}}}})
+	at := uint64(0)
 	if err == nil {
-		_, err = l.store.Append(l.t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
+		at, err = l.store.Append(l.t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
 			Data: data})
 	}
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	ask := api.PlanHistory("root")
+	for end := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
+		question, err := json.Marshal(api.HistoryQuery{Plan: "none", Sequence: at})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		reply, err := l.root.Request(ask.Subject(tenant), question, testenv.Patience)
+		if err == nil {
+			_, err = ask.Decode(reply.Data)
+		}
+		switch {
+		case err == nil:
+			return
+		case time.Now().After(end):
+			l.t.Fatalf("the contract of %s is not known: %v", c.Capability, err)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ func OpenAPI(version string) []byte {
 		"responses": object{"200": object{"description": "server-sent events: state and notice",
 			"content": object{"text/event-stream": object{}}}, "422": failure, "401": failure,
 			"403": failure, "429": failure, "503": failure}}}
+	paths["/v1/{tenant}/{name}/plans/{plan}/blobs/{digest}"] = blobPaths(failure)
 	text, err := json.MarshalIndent(object{"openapi": "3.1.0",
 		"info": object{"title": "Sagenbaum", "version": version,
 			"summary": "Compensation as infrastructure for AI agents: the door for any language",
@@ -50,6 +51,26 @@ func OpenAPI(version string) []byte {
 		panic("door: cannot encode the OpenAPI document: " + err.Error())
 	}
 	return append(text, '\n')
+}
+
+// blobPaths are how blobs are stored and read.
+func blobPaths(failure object) object {
+	bytes := object{typeUnsaid: object{}}
+	of := func(id, summary string, answer object) object {
+		responses := object{"200": answer}
+		for _, status := range []string{"401", "403", "404", "422", "429", "503"} {
+			responses[status] = failure
+		}
+		return object{"operationId": id, "summary": summary, "tags": []string{"blob"},
+			"parameters": []object{parameter("tenant"), parameter("name"), parameter("plan"),
+				parameter("digest")}, "responses": responses}
+	}
+	put := of("blob_put", "Store the body; the digest is its SHA-256 in hex", object{
+		"description": "the reference, which takes the place of the value",
+		"content":     object{"application/json": object{"schema": object{"type": "object"}}}})
+	put["requestBody"] = object{"required": true, "content": object{"*/*": object{}}}
+	return object{"put": put, "get": of("blob_get", "Read a blob; the digest is its reference's",
+		object{"description": "the value", "content": bytes})}
 }
 
 type object map[string]any

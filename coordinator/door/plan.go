@@ -397,7 +397,11 @@ func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) 
 	if !ledger.ValidToken(id) {
 		return whole, ledger.Refuse("plan", "no name", want)
 	}
-	for q := (api.HistoryQuery{Plan: id, Limit: limit}); ; {
+	q := api.HistoryQuery{Plan: id, Limit: limit}
+	if limit > 1 { // what it has been told that is stored is a part of it
+		q.Sequence = d.storedOf(who, id)
+	}
+	for {
 		page, err := ask(ctx, d, who, api.PlanHistory(who.Name), q)
 		var problem *api.Problem
 		switch {

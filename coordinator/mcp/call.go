@@ -41,7 +41,8 @@ type request struct {
 	arguments json.RawMessage
 	params    json.RawMessage // that are passed on
 	plan, key string
-	token     any // of its progress, as the client calls it; nil: it wants none
+	token     any    // of its progress, as the client calls it; nil: it wants none
+	roots     *roots // of the client, in which the server works
 }
 
 // call answers tools/call.
@@ -59,6 +60,10 @@ func (g *Gateway) call(
 	if r.server == nil {
 		return g.own(ctx, r)
 	}
+	if err := g.follow(ctx, r.session, r.server); err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
+	r.roots = r.server.roots.Load()
 	release, err := g.during(&r)
 	if err != nil {
 		return nil, err
@@ -275,6 +280,9 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 			"whether it has happened. Nothing was done now. undo_last settles it; a call with a key of "+
 			"its own (_meta %s) is made in any case.", e.Action, t.plan.ID(), keyMeta), nil
 	}
+	if err := r.server.grant(r.roots); err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
 	t.markAgain(ctx) // before the lock, for which others wait
 	run := &run{g: g, r: r, turn: turn{guard: r.server.guard}}
 	if !r.contract.Review {
@@ -311,8 +319,17 @@ func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
 	return err
 }
 
-// recorded is the input as it is recorded: long texts that no expression reads as their digest.
+// recorded is the input as it is recorded: long texts that no expression reads as their digest, and
+// the roots in which an undo works.
 func (r request) recorded() (json.RawMessage, error) {
+	input, err := r.shortened()
+	if err != nil || r.contract.Class != contract.Compensable {
+		return input, err
+	}
+	return withRoots(input, r.roots)
+}
+
+func (r request) shortened() (json.RawMessage, error) {
 	input := object(r.arguments)
 	if len(r.contract.Digest) == 0 || len(input) <= textKept {
 		return input, nil
@@ -369,6 +386,10 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	r := u.r
 	before := u.g.before(call)
 	if u.err = u.begin(ctx, before); u.err != nil {
+		return coordinator.Outcome{}, u.err
+	}
+	if r.roots != r.server.roots.Load() {
+		u.err = coordinator.NotTaken(errMoved)
 		return coordinator.Outcome{}, u.err
 	}
 	params := r.params
@@ -473,7 +494,8 @@ func (s *Server) unchanged(before, after json.RawMessage,
 	if len(before) == 0 || len(after) == 0 {
 		return false, nil
 	}
-	if s.files == nil {
+	var repository files.Repository
+	if s.files == nil || json.Unmarshal(before, &repository) == nil && repository.SHA256 != "" {
 		return bytes.Equal(before, after), nil
 	}
 	var x, y files.Image

@@ -98,7 +98,7 @@ func TestPacksAreReadStrictly(t *testing.T) {
 		}
 	}
 	packs, err := mcp.BuiltIn()
-	if err != nil || len(packs) != 2 {
+	if err != nil || len(packs) != 3 {
 		t.Errorf("built in: %d, %v", len(packs), err)
 	}
 }

@@ -65,13 +65,14 @@ type Config struct {
 
 // Gateway is between MCP clients and servers. It is safe for concurrent use. Close it.
 type Gateway struct {
-	config Config
-	logger *slog.Logger
-	agent  *coordinator.Coordinator
-	work   *worker.Worker // nil: undos are not served
-	front  *sdk.Server
-	plans  *plans
-	prefix string // of the gateway's own tools, where a server has one of the same name
+	config  Config
+	logger  *slog.Logger
+	rooting *rooting
+	agent   *coordinator.Coordinator
+	work    *worker.Worker // nil: undos are not served
+	front   *sdk.Server
+	plans   *plans
+	prefix  string // of the gateway's own tools, where a server has one of the same name
 
 	remote atomic.Bool // clients come over HTTP
 
@@ -103,7 +104,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, fmt.Errorf("cannot start gateway: %w", err)
 	}
 	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
+		rooting: newRooting(), befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
 		calling: map[*Server][]*sdk.ServerSession{}}
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)
@@ -234,7 +235,11 @@ func (g *Gateway) answer(s *Server, name string, t Tool) coordinator.Answer {
 		if err := json.Unmarshal(question.Arguments, &with); err != nil {
 			return nil, err
 		}
-		before, err := s.askFor(ctx, t, with.Input)
+		input, _, err := withoutRoots(with.Input)
+		if err != nil {
+			return nil, err
+		}
+		before, err := s.askFor(ctx, t, input)
 		if err == nil {
 			err = t.fits(name, with.Input, before)
 		}

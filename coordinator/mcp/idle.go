@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -87,10 +88,11 @@ func (s *Server) end() {
 
 // prune removes images and trash that are older than every undo window.
 func (s *Server) prune() {
-	if s.files == nil {
-		return
+	err := s.pruneGrants()
+	if s.files != nil {
+		err = errors.Join(err, s.files.Prune(KeptFor))
 	}
-	if err := s.files.Prune(KeptFor); err != nil {
+	if err != nil {
 		s.logger.Warn("old images stay", "server", s.config.Name, "error", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +25,9 @@ func kill(dir string) (killed int) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(line))); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if process, err := os.FindProcess(pid); err == nil {
+				_ = process.Kill()
+			}
 			killed++
 		}
 	}

@@ -41,6 +41,10 @@ const (
 	stoodMax = 64   // plans of clients that have gone that Close looks at again
 	leftMax  = 1024 // plans without a client that are remembered
 
+	rootsMax  = 32              // roots of a client
+	rootsSize = 4 << 10         // bytes of all of them
+	rootsWait = 5 * time.Second // that a client may take to say them, and a server to work there
+
 	undosMax = 30          // undos of a plan in part, within
 	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
 

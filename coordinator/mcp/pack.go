@@ -33,6 +33,14 @@ type Pack struct {
 	// arguments of the server's command.
 	Files bool `json:"files,omitempty"`
 
+	// Folders is a tool whose answer names the folders in which the tools work, one a line: a
+	// client's roots may be others than those of the command.
+	Folders string `json:"folders,omitempty"`
+
+	// Roots says what the roots of a client mean to the server: empty, it may work there, and so
+	// does an undo; or "ignored".
+	Roots string `json:"roots,omitempty"`
+
 	// Draft is true for a pack that was derived from a list of tools and that no person has
 	// confirmed: it is refused.
 	Draft bool `json:"draft,omitempty"`
@@ -145,6 +153,9 @@ type Recipe struct {
 	Undo  []Step  `json:"undo"`
 }
 
+// rootsIgnored is the value of Pack.Roots for a server that does not ask for them.
+const rootsIgnored = "ignored"
+
 //go:embed packs/*.yaml
 var builtIn embed.FS
 
@@ -182,6 +193,13 @@ func ParsePack(name string, data []byte) (Pack, error) {
 		return pack, ledger.Refuse(name+": kind", fmt.Sprintf("%q", pack.Kind), PackKind)
 	case pack.Server == "":
 		return pack, ledger.Refuse(name+": server", "missing", "the name that the server gives itself")
+	case pack.Roots != "" && pack.Roots != rootsIgnored:
+		return pack, ledger.Refuse(name+": roots", fmt.Sprintf("%q", pack.Roots),
+			rootsIgnored+", or none")
+	case pack.Roots == rootsIgnored && pack.Files:
+		return pack, ledger.Refuse(name+": roots", "ignored, with files: true", "one of the two")
+	case pack.Folders != "" && !pack.Files:
+		return pack, ledger.Refuse(name+": folders", "given in a pack without files", "files: true")
 	}
 	for _, tool := range sortedKeys(pack.Tools) {
 		if err := x.tool(name+": tools."+tool, pack.Tools[tool], pack.Files); err != nil {
@@ -242,7 +260,8 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 }
 
 func (x *expressions) ask(field string, a Ask, files bool) error {
-	if err := oneCall(field, a.Call, a.Tool, files, callTake, callAgain); err != nil {
+	if err := oneCall(field, a.Call, a.Tool, files, callTake, callAgain, callTakeGit,
+		callAgainGit); err != nil {
 		return err
 	}
 	for _, list := range sortedKeys(a.Keep) {
@@ -290,7 +309,8 @@ func (x *expressions) checkList(field string, l List) error {
 }
 
 func (x *expressions) step(field string, s Step, files bool) error {
-	if err := oneCall(field, s.Call, s.Tool, files, callRestore, callMoveBack); err != nil {
+	if err := oneCall(field, s.Call, s.Tool, files, callRestore, callMoveBack,
+		callRestoreGit); err != nil {
 		return err
 	}
 	if err := x.checkCondition(field+".when", s.When); err != nil {

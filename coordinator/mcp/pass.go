@@ -55,6 +55,9 @@ func (g *Gateway) serve() {
 	options := &sdk.ServerOptions{
 		Capabilities: capable,
 		Instructions: strings.Join(instructions, "\n\n"),
+
+		//lint:ignore SA1019 the protocol has deprecated roots; who has them keeps them
+		RootsListChangedHandler: g.rootsChanged,
 		SupportedProtocolVersions: slices.DeleteFunc(sdk.SupportedProtocolVersions(),
 			func(v string) bool { return v >= stateless }),
 	}
@@ -69,6 +72,9 @@ func (g *Gateway) serve() {
 // pass answers what the servers answer; the rest is the SDK's.
 func (g *Gateway) pass(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if err := g.followFor(ctx, req); err != nil {
+			return nil, err
+		}
 		switch params := req.GetParams().(type) {
 		case *sdk.ListToolsParams:
 			return g.listTools(ctx)
@@ -115,6 +121,17 @@ func (g *Gateway) pass(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// followFor has the servers work in the roots of a client that asks for their resources.
+func (g *Gateway) followFor(ctx context.Context, req sdk.Request) error {
+	switch req.GetParams().(type) {
+	case *sdk.ListResourcesParams, *sdk.ListResourceTemplatesParams, *sdk.ReadResourceParams:
+		if session, ok := req.GetSession().(*sdk.ServerSession); ok {
+			return g.follow(ctx, session, g.config.Servers...)
+		}
+	}
+	return nil
 }
 
 // wired is the error that a server answered with, as it is.

@@ -72,6 +72,9 @@ func TestAnAnswerComesAsItsServerGaveIt(t *testing.T) {
 		if !is {
 			break // the result
 		}
+		if request.Method != "notifications/progress" {
+			continue // it is asked for its roots
+		}
 		var params sdk.ProgressNotificationParams
 		if err := json.Unmarshal(request.Params, &params); err != nil {
 			t.Fatal(err)

@@ -64,7 +64,7 @@ func serveRaw(file string) error {
 			result = rawBare
 		}
 		switch {
-		case len(r.ID) == 0 || strings.Contains(string(r.Params), "hang"):
+		case len(r.ID) == 0 || strings.Contains(string(r.Params), `"hang`):
 			continue
 		case result == "":
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", r.ID)
@@ -136,7 +136,7 @@ func (c *rawClient) answer(id int) string {
 
 const (
 	rawHello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
-		`"capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"raw","version":"1"}}}`
+		`"capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
 	rawReady = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 

@@ -28,14 +28,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// Names of the built-ins of packs.
-const (
-	callTake     = "fs.take"      // an image of paths
-	callAgain    = "fs.again"     // what is at the paths of an image
-	callRestore  = "fs.restore"   // puts an image back
-	callMoveBack = "fs.move_back" // undoes a move
-)
-
 // ServerConfig says how a server is started and what is done about its tools.
 type ServerConfig struct {
 	Name    string            // required: the first word of its capabilities
@@ -85,13 +77,17 @@ type Server struct {
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
+	client  *sdk.Client        // of session
 	child   *exec.Cmd
 	ended   chan struct{} // of session
 	closed  bool
 
 	pack    Pack // set by Start
 	version string
-	files   *files.Files
+
+	roots atomic.Pointer[roots] // of its client, changed with guard
+	files *files.Files          // changed with guard, after Start; nil: see lost
+	lost  error                 // why there are no files
 
 	first  map[string]bool // the tools that were there when the gateway began
 	listed map[string]bool // and at the last look; guarded by mu
@@ -283,19 +279,11 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.pack, err = matching(s.packs, name); err != nil {
 		return err
 	}
-	if !s.pack.Files {
-		return nil
+	s.files, s.lost = s.filesIn(s.roots.Load())
+	if s.pinned() {
+		return s.lost
 	}
-	roots := s.config.Roots
-	if len(roots) == 0 {
-		for _, argument := range s.config.Args {
-			if resolved, ok := folder(argument); ok {
-				roots = append(roots, resolved)
-			}
-		}
-	}
-	s.files, err = files.New(files.Config{Roots: roots, State: s.config.State})
-	return err
+	return nil // its client may have roots that are there
 }
 
 // live returns the session, and starts the server where it is not running.
@@ -323,9 +311,16 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	if s.front != nil {
 		transport.progress = s.front.expectProgress
 	}
-	session, err := s.client().Connect(ctx, transport, nil)
+	client := s.newClient()
+	session, err := client.Connect(ctx, transport, nil)
+	if err == nil {
+		err = s.arrived(ctx, session, s.roots.Load())
+	}
 	if err != nil {
 		endGroup(child)
+		if session != nil {
+			_ = session.Close() // it has ended
+		}
 		return nil, fmt.Errorf("cannot start server %s (%s): %w", s.config.Name, s.config.Command, err)
 	}
 	ended := make(chan struct{})
@@ -335,7 +330,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		}
 		close(ended)
 	}()
-	s.session, s.child, s.ended = session, child, ended
+	s.session, s.client, s.child, s.ended = session, client, child, ended
 	return session, nil
 }
 
@@ -355,14 +350,6 @@ func (c ServerConfig) environment(given []string) []string {
 		env = append(env, name+"="+c.Env[name])
 	}
 	return env
-}
-
-func (s *Server) client() *sdk.Client {
-	options := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}}
-	if s.front != nil {
-		s.front.listen(s, options)
-	}
-	return sdk.NewClient(&sdk.Implementation{Name: "sagenbaum", Version: version}, options)
 }
 
 // version is what this gateway says of itself.
@@ -542,7 +529,7 @@ func (s *Server) ask(
 	}
 	var answer json.RawMessage
 	if a.Call != "" {
-		if answer, err = s.builtIn(a.Call, with, ""); err != nil {
+		if answer, err = s.builtIn(ctx, a.Call, with, ""); err != nil {
 			return nil, err
 		}
 	} else {
@@ -563,43 +550,6 @@ func (s *Server) ask(
 		return s.x.keep(a.Keep, answer, vars)
 	}
 	return answer, nil
-}
-
-// builtIn carries out a built-in; key names the folder in the trash.
-func (s *Server) builtIn(call string, with json.RawMessage, key string) (json.RawMessage, error) {
-	if s.files == nil {
-		return nil, ledger.Refuse("call", call+" at a server without files", "a pack with files: true")
-	}
-	var in struct {
-		Paths []string     `json:"paths"`
-		Like  *files.Image `json:"like"`
-		files.Undo
-	}
-	if err := json.Unmarshal(with, &in); err != nil {
-		return nil, ledger.Refuse("with", err.Error(), "the arguments of "+call)
-	}
-	in.Key = key
-	var image files.Image
-	var err error
-	switch call {
-	case callTake:
-		image, err = s.files.Take(in.Paths)
-	case callAgain:
-		if in.Like == nil {
-			return nil, ledger.Refuse("with.like", "missing", "an image")
-		}
-		image, err = s.files.Again(*in.Like)
-	case callRestore:
-		return nil, s.files.Restore(in.Undo)
-	case callMoveBack:
-		return nil, s.files.MoveBack(in.Undo)
-	default:
-		return nil, ledger.Refuse("call", fmt.Sprintf("%q", call), "a built-in")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return encode(image)
 }
 
 // structured is what expressions read of a result: its structured content, else its text, as JSON

@@ -1,5 +1,7 @@
 package mcp_test
 
+//lint:file-ignore SA1019 the protocol has deprecated roots; who has them keeps them
+
 import (
 	"context"
 	"crypto/rand"
@@ -121,6 +123,16 @@ func appendNote(file string, n note) error {
 	return errors.Join(err, out.Close())
 }
 
+func removeNote(file, text string) error {
+	var left string
+	for _, line := range lines(file) {
+		if line != text {
+			left += line + "\n"
+		}
+	}
+	return os.WriteFile(file, []byte(left), 0o644)
+}
+
 // notesServer is the server of one process.
 type notesServer struct {
 	*sdk.Server
@@ -189,13 +201,7 @@ func (s *notesServer) good() {
 		return result, appendNote(s.file, n)
 	})
 	s.tool("remove", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
-		var left string
-		for _, line := range lines(s.file) {
-			if line != n.Text {
-				left += line + "\n"
-			}
-		}
-		return text("removed"), os.WriteFile(s.file, []byte(left), 0o644)
+		return text("removed"), removeNote(s.file, n.Text)
 	})
 	s.tool("peek", true, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		if n.Text == "wrong" {
@@ -249,6 +255,21 @@ func (s *notesServer) talkative() {
 		}
 		return text("done"), appendNote(s.file, n)
 	})
+	for name, does := range map[string]func(place string) error{
+		"place":   func(place string) error { return appendNote(s.file, note{Text: place}) },
+		"unplace": func(place string) error { return removeNote(s.file, place) },
+	} {
+		s.tool(name, false, func(_ context.Context, req *sdk.CallToolRequest, _ note) (*sdk.CallToolResult, error) {
+			answer, ok := req.Params.InputResponses["where"].(*sdk.ListRootsResult)
+			if !ok {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"where": &sdk.ListRootsParams{}}}, nil
+			}
+			if len(answer.Roots) != 1 {
+				return failed(fmt.Sprintf("there are %d roots", len(answer.Roots))), nil
+			}
+			return text("done"), does(answer.Roots[0].URI)
+		})
+	}
 	s.tool("ask", false, func(_ context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		answer, ok := req.Params.InputResponses["sure"].(*sdk.ElicitResult)
 		if !ok {

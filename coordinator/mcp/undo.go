@@ -58,8 +58,17 @@ func (s *Server) undo(ctx context.Context, c api.Command) (worker.Result, error)
 		return worker.Result{}, err
 	}
 	defer release()
-	vars := triggers.BindingVars{Input: in.Input, Output: in.Output, Before: in.Before}
-	did, err := s.follow(ctx, recipe, vars, c.Key)
+	input, uris, err := withoutRoots(in.Input)
+	if err != nil {
+		return worker.Result{}, worker.Stop(err)
+	}
+	at, leave, err := s.in(uris, recipe)
+	if err != nil {
+		return worker.Result{}, final(err)
+	}
+	defer leave()
+	vars := triggers.BindingVars{Input: input, Output: in.Output, Before: in.Before}
+	did, err := at.follow(ctx, recipe, vars, c.Key)
 	if err != nil {
 		return worker.Result{}, final(err)
 	}
@@ -168,7 +177,7 @@ func (s *Server) step(ctx context.Context, step Step, vars triggers.BindingVars,
 		return &stopped{"recipe", err.Error()}
 	}
 	if step.Call != "" {
-		_, err = s.builtIn(step.Call, with, key)
+		_, err = s.builtIn(ctx, step.Call, with, key)
 		return err
 	}
 	c, err := calling(step.Tool, with)

@@ -91,6 +91,23 @@ class Plans(unittest.TestCase):
         p.fail("enough")
         self.assertEqual(p.wait()["state"], "compensated")
 
+    def test_a_large_value_is_stored_and_read(self):
+        value = os.urandom(600_000)
+        with sb.plan(id="py-blob") as p:
+            ref = p.put_blob(value, "image/png")
+            self.assertEqual((ref["bytes"], ref["type"]), (len(value), "image/png"))
+            self.assertEqual(p.put_blob(value, "image/png"), ref)
+            p.do("page.read", {"page": ref}, lambda: {"page": ref})
+            self.assertEqual(p.get_blob(ref), value)
+            self.assertEqual(p.get_blob(p.put_blob(b"")), b"")
+            with self.assertRaises(SagenbaumError) as caught:
+                p.get_blob({"sagenbaum/blob/v1": "py-blob/" + "0" * 64})
+            self.assertEqual((caught.exception.status, caught.exception.field), (404, "blob"))
+            with self.assertRaises(Refused):
+                p.put_blob(b"x", "no type")
+            with self.assertRaises(Refused):
+                p.do("page.read", {"page": {**ref, "sagenbaum/blob/v1": "other/" + "0" * 64}}, self.fail)
+
     def test_another_process_goes_on(self):
         p = sb.plan(id="py-resume")
         p.do("hotel.book", {"city": "Rome"}, lambda: {"booking": "r1"}, id="hotel")

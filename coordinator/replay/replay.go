@@ -105,7 +105,7 @@ type Undo struct {
 	Handler Handler // required
 
 	// Version of the handler: 1 to 12 letters, digits, '-' or '_'; default "1". It is
-	// recorded with the action. Change it when the handler changes.
+	// recorded with the action. Change it when the handler changes, or use [BuildVersion].
 	Version string
 
 	// Earlier has the handlers of other versions, for what they are recorded for.

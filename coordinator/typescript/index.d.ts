@@ -132,6 +132,8 @@ export class Sagenbaum {
   reviews(question?: { plan?: string; action?: string; after?: string; limit?: number }): Promise<{ reviews: any[]; next?: string }>;
 }
 
+export interface BlobRef { "sagenbaum/blob/v1": string; bytes: number; type?: string }
+
 export class Plan {
   readonly id: string;
   readonly deadlineAt?: Date;
@@ -141,6 +143,10 @@ export class Plan {
   do<I, O>(capability: string, input: I, forward: (call: Call<I>) => Promise<O> | O, options?: ActOptions): Promise<O>;
   tool<I, O>(capability: string, forward: (input: I, call: Call<I>) => Promise<O> | O, options?: ActOptions): (input: I, options?: ActOptions) => Promise<O>;
   report(capability: string, input: unknown, options?: { id?: string; output?: unknown; externalRef?: string; before?: unknown; after?: string[]; branch?: boolean; pivot?: boolean }): Promise<any>;
+  /** Stores a value that is too large for a record, of at most 64 MiB. What it returns takes its place. */
+  putBlob(value: Uint8Array | string, options?: { type?: string; signal?: AbortSignal }): Promise<BlobRef>;
+  /** Reads a value by what putBlob has returned. */
+  getBlob(ref: BlobRef, options?: { signal?: AbortSignal }): Promise<Uint8Array>;
   settle(action: string, outcome: "completed" | "not_taken" | "in_doubt", options?: { output?: unknown; externalRef?: string; message?: string }): Promise<any>;
   savepoint(name: string): Promise<State>;
   unwindTo(savepoint: string, reason?: string): Promise<void>;

@@ -183,15 +183,24 @@ export class Sagenbaum {
    */
   async ask(verb, request, { signal, lost } = {}) {
     const body = JSON.stringify(request);
+    return await (await this.#send(verb, { method: "POST", headers: this.headers, body }, signal, lost)).json();
+  }
+
+  /** Stores a value, or reads it. */
+  blob(plan, digest, init = {}, { signal } = {}) {
+    const path = ["plans", plan, "blobs", digest].map(encodeURIComponent).join("/");
+    return this.#send(path, { ...init, headers: { ...this.headers, ...init.headers } }, signal);
+  }
+
+  async #send(path, init, signal, lost) {
     const end = Date.now() + this.timeout;
     for (let delay = 50; ; delay = Math.min(2 * delay, 1000)) {
       let failed;
       try {
-        const response = direct(await this.fetch(`${this.base}/${verb}`, {
-          method: "POST", headers: this.headers, body, redirect: "manual",
-          signal: anyOf(signal, AbortSignal.timeout(2 * longest)),
+        const response = direct(await this.fetch(`${this.base}/${path}`, {
+          ...init, redirect: "manual", signal: anyOf(signal, AbortSignal.timeout(2 * longest)),
         }));
-        if (response.ok) return await response.json();
+        if (response.ok) return new Response(await response.arrayBuffer());
         failed = errorOf(response.status, await errorIn(response));
         if (failed.stored !== "nothing") lost?.();
       } catch (error) {
@@ -323,6 +332,24 @@ export class Plan {
     }
     await this.#completed(id, output);
     return output;
+  }
+
+  /**
+   * Stores a value that is too large for a record, of at most 64 MiB: a Uint8Array or a text. What it
+   * returns takes its place.
+   */
+  async putBlob(value, { type = "application/octet-stream", signal } = {}) {
+    const body = typeof value === "string" ? new TextEncoder().encode(value) : value;
+    const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", body));
+    const digest = Array.from(sum, (b) => b.toString(16).padStart(2, "0")).join("");
+    const headers = { "content-type": type };
+    return (await this.client.blob(this.id, digest, { method: "PUT", headers, body }, { signal })).json();
+  }
+
+  /** Reads a value by what putBlob has returned. */
+  async getBlob(ref, options) {
+    const [plan, digest = ""] = ref["sagenbaum/blob/v1"].split("/");
+    return new Uint8Array(await (await this.client.blob(plan, digest, {}, options)).arrayBuffer());
   }
 
   /** Tells an outcome, and where its message is refused, tells it without. */

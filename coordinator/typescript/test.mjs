@@ -61,6 +61,20 @@ test("savepoints, a report, a timeout, a preview and events", async () => {
   await Promise.race([following, new Promise((done) => setTimeout(done, 2000).unref())]);
 });
 
+test("a large value is stored and read", async () => {
+  const value = crypto.getRandomValues(new Uint8Array(60_000));
+  const p = await sb.begin({ id: "js-blob" });
+  const ref = await p.putBlob(value, { type: "image/png" });
+  assert.deepEqual([ref.bytes, ref.type, await p.putBlob(value, { type: "image/png" })], [60_000, "image/png", ref]);
+  await p.do("page.read", { page: ref }, () => ({ page: ref }));
+  assert.deepEqual(await p.getBlob(ref), value);
+  assert.equal(new TextDecoder().decode(await p.getBlob(await p.putBlob("é"))), "é");
+  await assert.rejects(p.getBlob({ "sagenbaum/blob/v1": `js-blob/${"0".repeat(64)}`, bytes: 1 }),
+    (e) => e.status === 404 && e.field === "blob");
+  await assert.rejects(p.putBlob("x", { type: "no type" }), Refused);
+  await p.commit();
+});
+
 test("another process goes on, and the one before is refused", async () => {
   const p = await sb.begin({ id: "js-resume" });
   await p.do("hotel.book", { city: "Rome" }, () => ({ booking: "r1" }), { id: "hotel" });

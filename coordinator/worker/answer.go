@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/blob"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -177,6 +178,10 @@ func ended(result Result, err error) api.Reply {
 		return r
 	case errors.As(err, &still):
 		return api.Reply{Status: api.StatusWorking, UntilMs: still.until.UnixMilli()}
+	case errors.Is(err, blob.ErrGone):
+		return problem(api.StatusStop, api.CodeBlob, err.Error())
+	case errors.Is(err, blob.ErrNoPlan):
+		return problem(api.StatusFailed, api.CodeBlobPlan, err.Error())
 	case errors.Is(err, ErrStop):
 		return problem(api.StatusStop, codeOf(err, CodeStop), err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

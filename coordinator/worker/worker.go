@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/blob"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -36,8 +37,8 @@ type Config struct {
 	// Appender, when set, takes the reports instead of Conn.
 	Appender Appender
 
-	// Version is what registrations name as worker_version. A command that asks
-	// for another version is answered as failed, and nothing is done.
+	// Version is what registrations name as worker_version. A command that asks for another version
+	// is refused: nothing is done, and it goes on looking for a worker.
 	Version string
 
 	// Concurrency is how many handlers run at once; default 16, at most 4096.
@@ -147,6 +148,14 @@ func New(config Config) (*Worker, error) {
 	}
 	w.unwatch = jetstream.OnClosed(w.conn, w.gone)
 	return w, nil
+}
+
+// Blobs stores and reads values that are too large for a record: a before-image is stored under the
+// plan of the question, and an undo is given a reference as an argument. A handler that returns
+// blob.ErrGone gives its action to the owner.
+func (w *Worker) Blobs() *blob.Client {
+	return &blob.Client{Config: blob.Config{Conn: w.conn, Tenant: w.tenant, Role: blob.Worker,
+		Name: w.name}}
 }
 
 // gone is called once, when the connection is closed for good.

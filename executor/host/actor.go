@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
+	"github.com/sagenbaum/sagenbaum/executor/host/blob"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/repair"
@@ -62,6 +63,7 @@ type actor struct {
 
 	lead     *leadership
 	keys     *vault.Keyring
+	blobs    *blob.Store
 	proof    *proof.Signer
 	scrubber *repair.Scrubber
 	observer *observe.Observer
@@ -83,12 +85,13 @@ func newActor(h *Host, tenant string) *actor {
 	a.scrubber = repair.NewScrubber(a.log)
 	a.proof = proof.New(proof.Config{Tenant: tenant, KeysDir: h.keysRoot(), Witness: h.cfg.Witness,
 		Client: h.hooks, Times: h.cfg.signs(), Log: a.log})
+	a.blobs = h.newBlobs(a)
 	meter := a.observer.Meter
 	a.board, a.workers = ask.NewBoard(meter), ask.NewWorkers(meter, h.clock.now, a.log)
 	a.desk = ask.New(ask.Config{
 		Tenant: tenant, Holder: h.cfg.Holder, Conn: h.cfg.Conn, DB: h.db, Dir: h.cfg.Dir, Log: a.log,
-		Now: h.clock.now, Board: a.board, Workers: a.workers, Keys: a.keys, Proof: a.proof,
-		Scrubber: a.scrubber, Meter: meter, Shared: &h.asked, Released: a.lead.takeSoon,
+		Now: h.clock.now, Board: a.board, Workers: a.workers, Keys: a.keys, Blobs: a.blobs,
+		Proof: a.proof, Scrubber: a.scrubber, Meter: meter, Shared: &h.asked, Released: a.lead.takeSoon,
 		Erased:  a.eraseSoon,
 		Folding: a.progress.folding, Disks: func() []api.Disk { return observe.Disks(h.disks()) },
 		Cascade:     api.Cascade(h.cfg.Cascade.OrDefault()),

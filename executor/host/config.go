@@ -64,6 +64,15 @@ type Config struct {
 	// Keys opens the store of a tenant's wrapped keys; nil: jetstream.OpenKeys on Conn.
 	Keys func(ctx context.Context, tenant string) (vault.KeyStore, error)
 
+	// BlobBytes bounds what the blobs of each tenant take in the server's store; 0: 8 GiB.
+	BlobBytes int64
+	// BlobGrace is for how long a blob of a plan that has ended is kept though no record names it,
+	// and BlobEvery how often that is looked at; 0: 24 hours, and 10 minutes.
+	BlobGrace, BlobEvery time.Duration
+	// BlobAgain is for how long a blob that an undo needs is looked for before it counts as
+	// missing; 0: 10 s.
+	BlobAgain time.Duration
+
 	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
 	// for every hook without one of its own. https, or http to this machine. Every
 	// page is published on api.PageSubject besides.

@@ -95,7 +95,7 @@ func (d *dispatcher) try(f *flight) {
 		actuator = actuators.Memory{}
 	}
 	if d.open != nil && f.Command.Actuator != ledger.ActuatorMemory &&
-		seal.Sealed(f.Command.Arguments) {
+		(seal.Sealed(f.Command.Arguments) || seal.Blobby(f.Command.Arguments)) {
 		go d.unsealed(f, actuator) // ends with the sending, or after seconds
 		return
 	}
@@ -125,6 +125,7 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 	if err != nil {
 		problem = "what " + f.Command.Capability + " takes: " + err.Error()
 	}
+	code := codeOf(err, vault.Gone(err))
 	switch {
 	case !d.mayBeSent(f): // opening takes a while
 	case err == nil:
@@ -134,9 +135,9 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 			r.Reply = seal.ScrubReply(r.Reply, opened)
 			d.result(f, r)
 		})
-	case vault.Gone(err):
+	case code != "":
 		d.result(f, actuators.Result{Fate: actuators.Replied,
-			Reply: api.Reply{Status: api.StatusStop, Code: codeSealed, Message: problem}})
+			Reply: api.Reply{Status: api.StatusStop, Code: code, Message: problem}})
 	default:
 		d.result(f, actuators.Result{Fate: actuators.Unsent, Problem: problem})
 	}
@@ -253,7 +254,12 @@ func (d *dispatcher) waiting() []api.Waiting {
 	var out []api.Waiting
 	for _, f := range d.flying {
 		if f.Tries > 0 || f.Working {
+			version := ""
+			if f.Other {
+				version = f.Command.WorkerVersion
+			}
 			out = append(out, api.Waiting{
+				Version:    version,
 				Working:    f.Working && f.Tries == 0,
 				UnservedNs: f.Command.UnservedNs,
 				Handler:    f.Command.Handler,

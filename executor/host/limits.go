@@ -32,4 +32,11 @@ const (
 	// how often a halted tenant looks whether its stream was made again
 	haltPoll       = 5 * time.Second
 	inspectTimeout = 5 * time.Second // for one such look
+
+	blobGraceDefault = 24 * time.Hour
+	blobEveryDefault = 10 * time.Minute
+	blobAgainDefault = 10 * time.Second
 )
+
+// BlobBytesDefault is how many bytes the blobs of a tenant may take where no one says another.
+const BlobBytesDefault = 8 << 30

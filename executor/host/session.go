@@ -129,6 +129,7 @@ func (a *actor) attend(ctx context.Context) (err error) {
 	readers.Go(func() { a.scrubber.Daily(ctx, a.store, a.tiles.Files) })
 	readers.Go(func() { a.proof.Run(ctx) })
 	readers.Go(func() { a.keys.Migrate(ctx) })
+	readers.Go(func() { a.blobs.Collect(ctx, a.holdsNow) })
 	err = a.loop(ctx, messages, broke, turns)
 	if !a.torn { // the next session begins where this one ends, also if the stream does not
 		if problem := a.write(true); problem != nil {

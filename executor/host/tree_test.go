@@ -90,7 +90,8 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 	r.acted("helper", "part", "c2")
 	sequence := r.append(agentOf("helper", "part"),
 		&pb.Record{Plan: "part", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
-	if got := r.outcome(api.OutcomeQuery{Plan: "part", Sequence: sequence}); got.State != ledger.StateCommitted {
+	asked := api.OutcomeQuery{Plan: "part", Sequence: sequence, Action: "c2"}
+	if got := r.outcome(asked); got.State != ledger.StateCommitted || got.Undo != "held" {
 		t.Fatalf("%+v", got)
 	}
 	r.acted("lead", "root", "a2")

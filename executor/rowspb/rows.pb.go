@@ -2607,7 +2607,7 @@ type ActionRow struct {
 	Blockers            uint32                    `protobuf:"varint,6,opt,name=blockers,proto3" json:"blockers,omitempty"` // actions that came after it and are not settled
 	Attempt             uint32                    `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	AttemptsFrom        uint32                    `protobuf:"varint,8,opt,name=attempts_from,json=attemptsFrom,proto3" json:"attempts_from,omitempty"` // attempts made before the owner asked for a retry
-	Blind               bool                      `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt ran without knowing the outcome
+	Blind               bool                      `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt was sent without knowing of its effect
 	Dispatched          *v1.Address               `protobuf:"bytes,10,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                         // current CompensationDispatched
 	DueNs               int64                     `protobuf:"varint,11,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`                     // next attempt
 	Settled             *v1.Address               `protobuf:"bytes,12,opt,name=settled,proto3" json:"settled,omitempty"`

@@ -31,6 +31,7 @@ type effect struct {
 	undone  int    // times that an undo acted on it
 	by      string // the key that did first
 	byName  string // the action that it was about
+	named   bool   // and that call named the effect
 	byOwner bool   // its owner removed it by other means
 	renamed bool   // an operator has called another one the effect of the action
 	unseen  bool   // and has not seen this one
@@ -232,7 +233,8 @@ func (p *provider) act(e *effect, k *keyed, c api.Command) {
 		p.w.say("provider", "%s of %s %s is undone under a new key, as its owner wanted", e.ref, c.Plan,
 			c.Action)
 	case !e.stands && e.by != c.Key:
-		if e.byName == c.Action { // otherwise a duty and a blind undo have met
+		named := e.named && readTarget(c.Arguments).External == e.ref
+		if e.byName == c.Action || named { // otherwise a duty and a blind undo have met
 			p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone under key %s and again under %s",
 				e.ref, c.Plan, c.Action, e.by, c.Key)
 		}
@@ -245,6 +247,7 @@ func (p *provider) act(e *effect, k *keyed, c api.Command) {
 				e.ref, c.Plan, c.Action)
 		}
 		e.stands, e.goneNs, e.by, e.byName = false, p.w.now, c.Key, c.Action
+		e.named = readTarget(c.Arguments).External == e.ref
 		e.undone++
 		k.acts++
 		p.w.say("provider", "%s of %s %s is undone under key %.6s", e.ref, c.Plan, c.Action, c.Key)

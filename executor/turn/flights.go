@@ -22,6 +22,8 @@ const (
 	// Overheard: no reply in time, and only such have it as are not known as workers. What was
 	// asked for may have happened all the same.
 	Overheard
+	// OtherVersion: only a worker of another version had it, which it refused: nothing happened.
+	OtherVersion
 )
 
 // Result is what became of one sending.
@@ -46,6 +48,7 @@ type Flight struct {
 	SinceNs int64  // monotonic, of its first sending in this term
 	Tries   int    // sendings that found no worker, since it was last taken
 	Heard   bool   // the last of them was overheard
+	Other   bool   // the last of them came to a worker of another version
 	Problem string // why the last one was not sent; empty: it was
 	Working bool   // a worker has said so
 	Reached bool   // a copy may have come to a worker
@@ -200,14 +203,18 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		}
 		return v
 	}
+	if r.Fate == Replied && r.Reply.Status == api.StatusFailed &&
+		r.Reply.Code == api.CodeWorkerVersion && x.Command.WorkerVersion != "" {
+		r = Result{Fate: OtherVersion}
+	}
 	x.Problem = r.Problem
-	x.Heard = r.Fate == Overheard
+	x.Heard, x.Other = r.Fate == Overheard, r.Fate == OtherVersion
 	x.Reached = x.Reached || x.Heard
-	if r.Fate == NoWorker || r.Fate == Unsent || x.Heard {
+	if r.Fate == NoWorker || r.Fate == Unsent || x.Other || x.Heard {
 		x.Tries++ // not a failure: it waits for a worker, visibly
 		f.handOver(x, &v)
 		x.unserved(r.Fate, now, &v)
-		v.again(min(int64(WorkerWaitMin)<<min(x.Tries-1, 10), int64(WorkerWaitMax)))
+		v.again(workerWait(r.Fate, x.Tries))
 		return v
 	}
 	x.Reached, x.alone = true, false
@@ -235,6 +242,16 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		v.again(min(max(until, int64(WorkingMin)), int64(WorkingMax)))
 	}
 	return v
+}
+
+// workerWait is how long a command waits that has found no worker so many times, in ns. Where there
+// are workers of another version, chance decides which one it comes to, so it is tried more often.
+func workerWait(fate Fate, tries int) int64 {
+	doubled := tries - 1
+	if fate == OtherVersion {
+		doubled /= otherVersionTries
+	}
+	return min(int64(WorkerWaitMin)<<min(doubled, 10), int64(WorkerWaitMax))
 }
 
 // goOn takes the next command of a run on its way, after one that is done. False: there is

@@ -339,3 +339,53 @@ func TestADeliveryLeavesOnceAndUnderTheLock(t *testing.T) {
 		t.Error("an undo waits for the lock")
 	}
 }
+
+// TestAWorkerOfAnotherVersionCostsNothing: it has done nothing, so the attempt goes on, is sent again
+// soon, and is told as unserved when there is no other worker; also where the right one is at work.
+func TestAWorkerOfAnotherVersionCostsNothing(t *testing.T) {
+	t.Parallel()
+	other := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusFailed, Code: api.CodeWorkerVersion}}
+	for _, working := range []bool{false, true} {
+		var f Flights
+		s := undoOf("a", "")
+		s.WorkerVersion, s.ResendUntilNs = "2", 1
+		s.UnservedNs, s.UnservedAfterNs = 1, int64(UnservedSeen)
+		x, _ := f.Take(s, 0)
+		if working {
+			f.Result(x, Result{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}, Instant{})
+		}
+		waited := int64(0)
+		for n := range 32 {
+			v := f.Result(x, other, Instant{EpochNs: int64(time.Hour), MonoNs: waited})
+			if v.Ended || !v.Again || len(v.Answers) != 0 || x.Reached != working || x.Tries != n+1 {
+				t.Fatalf("working %t, try %d: %+v", working, n, v)
+			}
+			waited += v.InNs
+		}
+		if waited > int64(12*time.Second) {
+			t.Errorf("32 tries take %s", time.Duration(waited))
+		}
+		for range 100 {
+			v := f.Result(x, other, Instant{EpochNs: int64(time.Hour), MonoNs: int64(UnservedSeen)})
+			if v.Ended || len(v.Answers) != 1 || !v.Answers[0].Unserved || v.InNs > int64(WorkerWaitMax) {
+				t.Fatalf("working %t: %+v", working, v)
+			}
+		}
+		if may, _ := f.MaySend(x, 2); may == working {
+			t.Errorf("working %t: a copy may be sent again: %t", working, may)
+		}
+	}
+	for _, c := range []struct{ what, status, version string }{
+		{"one that says stop", api.StatusStop, "2"},
+		{"a command that asks for none", api.StatusFailed, ""},
+	} {
+		var f Flights
+		s := undoOf("a", "")
+		s.WorkerVersion = c.version
+		x, _ := f.Take(s, 0)
+		refused := Result{Fate: Replied, Reply: api.Reply{Status: c.status, Code: api.CodeWorkerVersion}}
+		if v := f.Result(x, refused, Instant{}); !v.Ended || len(v.Answers) != 1 {
+			t.Errorf("%s: %+v", c.what, v)
+		}
+	}
+}

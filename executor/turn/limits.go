@@ -19,6 +19,9 @@ const (
 	// before a command that found no worker is sent again; doubles
 	WorkerWaitMin = 100 * time.Millisecond
 	WorkerWaitMax = 5 * time.Second // at most
+	// otherVersionTries is how many tries go between two doublings where a worker of another version
+	// had the command: with five of them for each right one, 32 tries in 12 s fail once in 300.
+	otherVersionTries = 8
 	// before a worker that said "working" is asked again, at least
 	WorkingMin = time.Second
 	// that a worker may put off one answer; then the attempt counts as unanswered

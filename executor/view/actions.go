@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/hex"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -64,7 +65,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		seen.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
 	seen.Changed = row.Change == pb.Change_CHANGE_FOREIGN && row.Undo == rowspb.Undo_UNDO_QUARANTINED
-	seen.WaitsFor = r.waitOf(p, a)
+	seen.WaitsFor, seen.Faster = r.waitOf(p, a), faster(p, a)
 	if row.Undo == rowspb.Undo_UNDO_DISPATCHED { // of an attempt that has ended it says nothing
 		seen.Progress, seen.ProgressNs = row.Progress.GetNote(), row.Progress.GetNs()
 	}
@@ -194,4 +195,45 @@ func settling(a *executor.Action) string {
 		until += ": nobody has said what came of it"
 	}
 	return "its forward, which may still land" + until
+}
+
+// slowNs is how long an undo waits for its forward before it is said what would have been faster.
+const slowNs = 2_000_000_000
+
+// faster says which words of its contract let an undo wait, or have let it, until its forward could
+// no longer land, and which would not; "": it did not wait, or nothing would.
+func faster(p *executor.Plan, a *executor.Action) string {
+	f, row, ns := a.Fixed.Forward, a.Row, a.LandsBy()
+	waited := "it waits "
+	switch row.Undo {
+	case rowspb.Undo_UNDO_SETTLING:
+		if row.DueNs < ns { // its outcome is waited for, which an agent is about to record
+			return ""
+		}
+	case rowspb.Undo_UNDO_COMPENSATED, rowspb.Undo_UNDO_SKIPPED:
+		waited = "it has waited "
+		if row.SettledNs < ns || row.Attempt > 0 && (row.Attempt > 1 || row.DispatchedNs < ns) {
+			return ""
+		}
+	default:
+		return ""
+	}
+	known := row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED ||
+		row.Outcome == rowspb.Outcome_OUTCOME_FAILED
+	since := max(p.Row.UnwindingNs, a.Fixed.AtNs)
+	if known || a.Fixed.DutyOf != 0 || f.GetLate() == pb.Late_LATE_NEVER || p.Committing() ||
+		p.Row.UnwindingNs == 0 || ns-since < slowNs {
+		return ""
+	}
+	why := "settle: " + span(ledger.SettleNs(f.GetSettleNs(), f.GetTimeoutNs()))
+	if f.GetSettleNs() == 0 {
+		why = "neither late nor settle"
+	}
+	return waited + span(ns-since) + " because its contract has " + why + "; late: refused needs no " +
+		"wait, where the provider can refuse, and a shorter settle less of it"
+}
+
+// span is a duration in ns as people read it, by the second.
+func span(ns int64) string {
+	return time.Duration(ns).Round(time.Second).String()
 }

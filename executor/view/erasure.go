@@ -1,6 +1,9 @@
 package view
 
 import (
+	"encoding/json"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -32,4 +35,19 @@ func (r *Reader) KeyOwner(planID string) (agent, erasedText string) {
 		erasedText = "erased by " + shown.By + " at " + shown.At + ": " + shown.Reason
 	}
 	return p.Row.Agent, erasedText
+}
+
+// Payloads gives each what the actions of a plan were given and have left, as recorded.
+func (r *Reader) Payloads(planID string, each func(json.RawMessage)) {
+	p := r.core.Plan(planID)
+	if p == nil {
+		return
+	}
+	for a := range p.Actions() {
+		payload := r.payload(rows.Action{Plan: planID, N: a.N})
+		for _, document := range [...][]byte{payload.Input, payload.Output, payload.Before,
+			payload.Found} {
+			each(document)
+		}
+	}
 }

@@ -99,6 +99,16 @@ func (r *Reader) PartsAfter(id string, known uint32) (list []api.UndonePart) {
 	return list
 }
 
+// Undo returns the state of the undo of an action; "" where there is no such action.
+func (r *Reader) Undo(planID, actionName string) string {
+	if p := r.core.Plan(planID); p != nil {
+		if a := p.Named(actionName); a != nil {
+			return a.Undo()
+		}
+	}
+	return ""
+}
+
 // Verdict returns the last verdict on an action; outcome is empty while there is none.
 func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string) {
 	p := r.core.Plan(planID)

@@ -95,6 +95,7 @@ func shares(tenant string) []Share {
 		{Subject: api.AdminSubject(tenant, ">"), Within: slowWithin},
 		{Subject: api.KeySubject(tenant, "*"), Within: appendWithin},
 		{Subject: api.RevealSubject(tenant), Within: appendWithin},
+		{Subject: api.BlobSubject(tenant, "*", "*", "*"), Within: appendWithin},
 		{Subject: api.DoorSubject(tenant, "*", ">"), Within: doorWithin},
 		{Subject: api.ReplySubject(tenant, "*"), Within: appendWithin},
 		{Subject: api.UndoSubject(tenant, ">"), Stream: true},
@@ -120,7 +121,7 @@ func Imports(tenant string) []Share {
 	for _, s := range shares(AllTenants) {
 		switch first, _, _ := strings.Cut(s.Subject, "."); {
 		case first == "query", first == "hosts", first == "admin", first == "reveal",
-			first == "page", s.Subject == "saga.*.operator.*":
+			first == "page", first == "blob", s.Subject == "saga.*.operator.*":
 			all = append(all, s)
 		}
 	}

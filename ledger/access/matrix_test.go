@@ -117,6 +117,9 @@ func published() (all []string) {
 			"page.T.default", "keys.T.p", "door.T.a1.plan.act",
 			"door.T.a2.plan.act", "door.T.a1.fact.put", "door.T.s1.fact.put", "door.T.s1.plan.act",
 			"door.T.v1.verdict.give", "door.T.v1.review.list", "door.T.x.verdict.give",
+			"blob.T.agent.a1.put", "blob.T.agent.a1.read", "blob.T.agent.a2.put", "blob.T.worker.w1.put",
+			"blob.T.worker.w1.read", "blob.T.worker.x.put", "blob.T.operator.o1.read", "blob.T.operator.o2.read",
+			"blob.T.operator.o0.read", "blobs.T.p.0123",
 			"erased.T", "tenant.T", "repair.saga.T.executor", "$KV.SAGA_HOLDERS.T"} {
 			all = append(all, strings.Replace(name, "T", t, 1))
 		}
@@ -143,7 +146,7 @@ func subscribed() (all []string) {
 			"undo.T.git.show workers", "undo.T.git.show others", "undo.T.mail.send workers",
 			"undo.T.handler.>", "undo.T.handler.a2.>", "undo.T.handler.a2.f workers", "ask.T.>",
 			"ask.T.git.show", "ask.T.git.show workers", "notice.T.>", "notice.T.a1.*", "notice.T.a2.*",
-			"page.T.>", "page.T.default", "keys.T.>", "door.T.>", "door.T.a1.>"} {
+			"page.T.>", "page.T.default", "keys.T.>", "blob.T.>", "blobs.T.>", "door.T.>", "door.T.a1.>"} {
 			all = append(all, strings.Replace(name, "T", t, 1))
 		}
 	}
@@ -208,7 +211,8 @@ func matrix(t *testing.T, s site) (allowed []string, cells int) {
 func tricks(t *testing.T, s site) (cells int) {
 	hub := s.hub(t)
 	answering := func(m *nats.Msg) { _ = m.Respond([]byte("an answer")) }
-	for _, subject := range []string{"query.>", "admin.>", "hosts.*", "key.>", "reveal.*", "server.>", "door.>"} {
+	for _, subject := range []string{"query.>", "admin.>", "hosts.*", "key.>", "reveal.*", "server.>", "door.>",
+		"blob.>"} {
 		if _, err := hub.Subscribe(subject, answering); err != nil {
 			t.Fatal(err)
 		}
@@ -222,6 +226,7 @@ func tricks(t *testing.T, s site) (cells int) {
 	targets := []string{"admin.t1.rebuild", "admin.t2.rebuild", "saga.t1.operator.o1", "saga.t1.executor.term",
 		"saga.t2.agent.a9.p", "query.t2.plan.ls", "key.t1.a1", "key.t2.a9", "reveal.t1", "server.user.add",
 		"$JS.API.STREAM.DELETE.SAGA_t2", "$JS.API.STREAM.INFO.SAGA_t2", "$KV.SAGA_HOLDERS.t1", "keys.t1.p",
+		"blob.t1.agent.a1.put", "blobs.t1.p.0123",
 		"undo.t1.git.show", "undo.t2.git.show", "notice.t2.a9.p", "door.t2.a9.plan.fail", "_INBOX.a9.x", "tenant.t1",
 		"erased.t1",
 		"server.tenant.add"}

@@ -48,7 +48,8 @@ func (u User) Permissions() Permissions {
 		u.agent(&p)
 	case Worker:
 		p.publish(records(u.Tenant, ledger.ClassWorker, u.Name), api.ReplySubject(u.Tenant, "*"),
-			api.AgentReplySubject(u.Tenant, "*", "*"))
+			api.AgentReplySubject(u.Tenant, "*", "*"),
+			api.BlobSubject(u.Tenant, api.BlobWorker, u.Name, "*"))
 		for _, c := range u.Capabilities {
 			p.subscribe(api.UndoSubject(u.Tenant, c)+workers, api.AskSubject(u.Tenant, c)+workers)
 		}
@@ -125,7 +126,7 @@ func (u User) agent(p *Permissions) {
 	p.publish(agentRecords(t, u.Name), api.PlanOutcome.Subject(t),
 		api.ContractLs.Subject(t), api.HistorySubject(t, u.Name),
 		api.PreviewSubject(t, u.Name), api.KeySubject(t, u.Name),
-		api.DoorSubject(t, u.Name, "plan.*"))
+		api.DoorSubject(t, u.Name, "plan.*"), api.BlobSubject(t, api.BlobAgent, u.Name, "*"))
 	p.subscribe(api.NoticeSubject(t, u.Name, "*"), api.AgentReplySubject(t, u.Name, "*"))
 	for _, c := range u.Capabilities {
 		p.publish(api.AskSubject(t, c))
@@ -144,7 +145,8 @@ func (u User) door(p *Permissions) {
 	t := u.Tenant
 	p.publish(agentRecords(t, "*"), records(t, ledger.ClassFact, "*"),
 		records(t, ledger.ClassVerdict, "*"), api.HistorySubject(t, "*"), api.KeySubject(t, "*"),
-		api.AskSubject(t, ">"), api.PreviewSubject(t, "*"))
+		api.AskSubject(t, ">"), api.PreviewSubject(t, "*"),
+		api.BlobSubject(t, api.BlobAgent, "*", "*"))
 	p.publish(api.PlanOutcome.Subject(t), api.PlanFind.Subject(t), api.ContractLs.Subject(t),
 		api.FactGet.Subject(t), api.ReviewLs.Subject(t), api.LedgerRead.Subject(t))
 	p.subscribe(api.NoticeSubject(t, "*", "*"), api.AgentReplySubject(t, "*", "*"))
@@ -173,7 +175,8 @@ func (u User) operate(p *Permissions) {
 		}
 	}
 	if u.Reveal {
-		p.publish(api.RevealSubject(u.Tenant))
+		p.publish(api.RevealSubject(u.Tenant),
+			api.BlobSubject(u.Tenant, api.BlobOperator, u.Name, "*"))
 	}
 	p.subscribe(api.PageSubject(u.Tenant, ">"))
 }
@@ -187,7 +190,8 @@ func (u User) everything(p *Permissions) {
 		api.HostsSubject(t), api.AdminSubject(t, ">"), api.KeySubject(t, "*"),
 		api.RevealSubject(t), api.AskSubject(t, ">"), api.RunSubject(t, "*", "*"),
 		api.RunSubject(t, "*", "*.*"), api.ReplySubject(t, "*"),
-		api.AgentReplySubject(t, "*", "*"), api.DoorSubject(t, "*", ">"), api.ServerSubject(">"))
+		api.AgentReplySubject(t, "*", "*"), api.DoorSubject(t, "*", ">"), api.ServerSubject(">"),
+		api.BlobSubject(t, "*", "*", "*"))
 	p.subscribe(api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
 		api.PageSubject(t, ">"), api.RunSubject(t, "*", ">"), api.AgentReplySubject(t, "*", "*"))
 }
@@ -208,13 +212,14 @@ func host(p *Permissions) {
 		api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
 		api.PageSubject(t, ">"), api.QuerySubject(t, "released"), api.QuerySubject(t, "erased"),
 		api.TenantStatus.Subject(t), api.ReplySubject(t, "*"), "keys."+t+".*", "erased."+t,
+		"blobs."+t+".*.*",
 		"$KV.SAGA_HOLDERS.*", "_INBOX.>", "_R_.>")
 	for _, verb := range streamsOfHosts {
 		p.publish("$JS.API." + verb)
 	}
 	p.subscribe(api.QuerySubject(t, ">"), api.HostsSubject(t), api.AdminSubject(t, ">"),
 		api.KeySubject(t, "*"), api.RevealSubject(t), api.ReplySubject(t, "*"),
-		api.ServerSubject("tenant.*"))
+		api.BlobSubject(t, "*", "*", "*"), api.ServerSubject("tenant.*"))
 }
 
 // provision are the requests to JetStream of a host that makes the streams of tenants, repairs

@@ -332,13 +332,14 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 	now, failure := outcomeOf(e.Record)
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
-	if k := e.Record.GetForwardCompleted(); k != nil {
+	other := completesOther(b, p, a, e.Record)
+	if k := e.Record.GetForwardCompleted(); k != nil && !other {
 		a.returns(k, e.Record.Payload.GetOutput())
 	}
 	switch now {
 	case completed:
 		b.setWindow(p, a)
-		b.completedAfterAll(e, p, a)
+		b.completedAfterAll(e, p, a, other)
 	case failed: // nothing to undo: what waits for another call is skipped next
 		if a.undo == waiting || a.undo == dispatched && a.asking == pb.Question_QUESTION_EFFECT {
 			a.dropCall()

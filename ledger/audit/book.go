@@ -108,6 +108,7 @@ type plan struct {
 	resumedAt     uint64 // sequence of the record by which it did
 	orphans       []orphan
 	leases        []*lease
+	holding       int // leases that it holds after its commit, those of its actions, too
 	savepoints    []savepoint
 	rewinding     bool
 	target        uint32

@@ -257,6 +257,9 @@ type heldLease struct {
 
 // heldOn are the leases that a plan holds after the commit.
 func (p *plan) heldOn() (list []heldLease) {
+	if p.holding == 0 { // as each record about it asks
+		return nil
+	}
 	for _, l := range p.leases {
 		if l.untilNs != 0 {
 			list = append(list, heldLease{l, nil})
@@ -292,40 +295,9 @@ func (p *plan) undoesSince(a *action, l *lease) (root *plan, to back) {
 	return root, to
 }
 
-// closesBy is when the undo window of an action closes at the latest, by what is known at a commit:
-// one that counts from a completion which is not known counts from the commit.
-func (a *action) closesBy(now int64) int64 {
-	d := a.compensation.GetValidForNs()
-	if d == 0 || a.outcome == completed {
-		return a.closesNs
-	}
-	if end := now + min(d, epochMax-now); a.closesNs == 0 || end < a.closesNs {
-		return end
-	}
-	return a.closesNs
-}
-
-// closesFirst is when the first undo window of a part of a plan closes; 0: it has none.
-func (p *plan) closesFirst(part map[uint32]bool, now int64) (ns int64) {
-	for _, a := range p.actions {
-		closes := a.closesBy(now)
-		switch {
-		case !part[a.n] || a.isSettled():
-			continue
-		case a.child != nil:
-			closes = a.child.closesFirst(a.child.part(back{}), now)
-		case !a.mayHaveCrossed():
-			continue
-		}
-		if closes != 0 && (ns == 0 || closes < ns) {
-			ns = closes
-		}
-	}
-	return ns
-}
-
 // holdOn has the conditions of a tree that say so held after its commit.
 func holdOn(b *book, tree []*plan) {
+	closes := map[back]int64{} // the first window of what is undone, by what that is
 	for _, p := range tree {
 		held := func(a *action, list []*lease) {
 			for _, l := range list {
@@ -333,8 +305,14 @@ func holdOn(b *book, tree []*plan) {
 					continue
 				}
 				root, to := p.undoesSince(a, l)
-				if ns := root.closesFirst(root.part(to), b.now); ns > b.now {
+				ns, known := closes[to]
+				if !known {
+					ns = root.closesFirst(root.part(to), b.now)
+					closes[to] = ns
+				}
+				if ns > b.now {
 					l.untilNs = ns
+					p.holding++
 					b.spent.leases++
 				}
 			}
@@ -431,6 +409,7 @@ func releaseOf(b *book, p *plan, a *action) {
 func dropHeld(b *book, p *plan, list []heldLease) {
 	for _, l := range list {
 		l.untilNs, l.trueNs = 0, 0
+		p.holding--
 		b.spent.leases--
 	}
 	b.releaseCuts(p, "", func(x *cut) bool {

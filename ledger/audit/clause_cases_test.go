@@ -243,6 +243,10 @@ var clauseCases = []struct {
 	{"I23.effect", reportsEffect, func(s *scene) {
 		s.a.undo, s.a.resolution = resolved, &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_LOST}
 	}},
+	{"I23.effect", reportsEffect, func(s *scene) {
+		s.a.undo, s.a.presence, s.a.foundRef = compensated, pb.Presence_PRESENCE_PRESENT, "x"
+		s.l.book.rules = ledger.SeenSince
+	}},
 	{"I23.effect", reportsEffect, func(s *scene) { s.a.doubt, s.a.duplicates = doubtGiven, []string{"y"} }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "y" }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.foundRef = "y" }},
@@ -287,7 +291,7 @@ var clauseCases = []struct {
 	{"I12.tree", firesSince, func(s *scene) {
 		child(ledger.StateCommitted)(s)
 		q := s.p.below()[0]
-		q.leases = []*lease{{name: "other", text: "true", untilNs: 9}}
+		q.leases, q.holding = []*lease{{name: "other", text: "true", untilNs: 9}}, 1
 		q.turned = &turn{lease: "other", at: &pb.Address{Sequence: 2}}
 	}},
 	{"I14.unwinds", fires, func(s *scene) { s.p.fired = &pb.Address{} }},

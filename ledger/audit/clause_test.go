@@ -307,7 +307,7 @@ func fires(s *scene) {
 func firesSince(s *scene) {
 	fires(s)
 	s.p.phase, s.p.retired = ledger.StateCommitted, true
-	s.p.leases[0].after, s.p.leases[0].untilNs = true, 9
+	s.p.leases[0].after, s.p.leases[0].untilNs, s.p.holding = true, 9, 1
 }
 
 func firesExtra(s *scene) {

@@ -225,6 +225,7 @@ func codePlan(c *coder, p *plan) {
 		number(c, &at.sequence)
 		number(c, &at.index)
 	})
+	number(c, &p.holding)
 	number(c, &p.aheads)
 	number(c, &p.sealed)
 	record(c, &p.erasure)

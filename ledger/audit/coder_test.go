@@ -185,3 +185,43 @@ func TestAFactThatIsAssertedOftenIsKeptOnTheShelf(t *testing.T) {
 		t.Fatalf("%s, %d puts", b.fact("beat").value, shelf.puts)
 	}
 }
+
+// TestWhatIsHeldAfterTheCommitIsCounted: a plan that holds nothing is not looked through for it at each
+// of its records, and the windows of a tree not once for each of its conditions.
+func TestWhatIsHeldAfterTheCommitIsCounted(t *testing.T) {
+	committed := func(conditions int) (*book, *plan) {
+		b := newBook("t", triggers.NewCache(8), Memory{}, "b")
+		b.now = 1
+		p := &plan{id: "p", phase: ledger.StateCommitted, declared: &pb.PlanOpened{}}
+		for i := range 100 {
+			a := &action{n: uint32(i + 1), id: fmt.Sprint("a", i), undo: held, closesNs: 9, outcome: completed,
+				forward: &pb.ForwardRegistered{}, compensation: &pb.CompensationRegistered{}}
+			if i < conditions {
+				a.leases = []*lease{{name: "x", text: "true", after: true}}
+			}
+			p.actions = append(p.actions, a)
+		}
+		return b, p
+	}
+	allocated := func(conditions int) float64 {
+		b, p := committed(conditions)
+		return testing.AllocsPerRun(10, func() { holdOn(b, []*plan{p}) })
+	}
+	if each := (allocated(100) - allocated(1)) / 99; each > 8 { // 15 where each looks at the whole plan
+		t.Errorf("a condition more takes %v allocations", each)
+	}
+	b, p := committed(2)
+	holdOn(b, []*plan{p})
+	if list := p.heldOn(); p.holding != 2 || len(list) != 2 {
+		t.Fatalf("%d are held, %d counted", len(list), p.holding)
+	}
+	releaseOf(b, p, p.actions[0])
+	if list := p.heldOn(); p.holding != 1 || len(list) != 1 {
+		t.Errorf("%d are held, %d counted", len(list), p.holding)
+	}
+	releaseOf(b, p, p.actions[1])
+	p.actions = append(p.actions, nil) // looking at it would panic
+	if list := p.heldOn(); p.holding != 0 || len(list) != 0 {
+		t.Errorf("%d are held, %d counted", len(list), p.holding)
+	}
+}

@@ -380,3 +380,35 @@ func (a *action) namesExtra() bool {
 		return strings.Contains(x.Expression, "external_ref")
 	})
 }
+
+// closesBy is when the undo window of an action closes at the latest, by what is known at a commit:
+// one that counts from a completion which is not known counts from the commit.
+func (a *action) closesBy(now int64) int64 {
+	d := a.compensation.GetValidForNs()
+	if d == 0 || a.outcome == completed {
+		return a.closesNs
+	}
+	if end := now + min(d, epochMax-now); a.closesNs == 0 || end < a.closesNs {
+		return end
+	}
+	return a.closesNs
+}
+
+// closesFirst is when the first undo window of a part of a plan closes; 0: it has none.
+func (p *plan) closesFirst(part map[uint32]bool, now int64) (ns int64) {
+	for _, a := range p.actions {
+		closes := a.closesBy(now)
+		switch {
+		case !part[a.n] || a.isSettled():
+			continue
+		case a.child != nil:
+			closes = a.child.closesFirst(a.child.part(back{}), now)
+		case !a.mayHaveCrossed():
+			continue
+		}
+		if closes != 0 && (ns == 0 || closes < ns) {
+			ns = closes
+		}
+	}
+	return ns
+}

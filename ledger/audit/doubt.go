@@ -286,14 +286,18 @@ func (b *book) noteExtraRefs(p *plan, a *action, refs []string) {
 }
 
 // completedAfterAll deals with a forward that reports completion after the unwind has
-// begun to deal with its action without knowing: the effect is never silently held.
-func (b *book) completedAfterAll(e ledger.Entry, p *plan, a *action) {
+// begun to deal with its action without knowing: the effect is never silently held. other: it is
+// another effect than the one that is undone.
+func (b *book) completedAfterAll(e ledger.Entry, p *plan, a *action, other bool) {
 	if a.presence == pb.Presence_PRESENCE_ABSENT && a.undo != compensated && a.undo != skipped &&
 		a.undo != resolved {
 		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
 	}
 	switch {
 	case a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late:
+	case other:
+		owesOther(b, e, p, a)
+	case undoesSeen(b, p, a): // that one has completed, and no other
 	case a.undo == dispatched && a.blindly && a.barred() && a.asking == pb.Question_QUESTION_UNDO:
 		// An undo that had come first would have barred it: the question is put once more.
 		a.undo, a.askedFrom = waiting, a.asked
@@ -315,7 +319,8 @@ func (b *book) doubtedAfterAll(e ledger.Entry, p *plan, a *action) {
 	if a.presence == pb.Presence_PRESENCE_ABSENT && a.resolution == nil && a.undo == held {
 		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // a commit has asked about it before
 	}
-	if a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late || !a.dealtWith() {
+	if a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late ||
+		undoesSeen(b, p, a) || !a.dealtWith() {
 		return
 	}
 	d := b.owedAgain(e, p, a, &action{outcome: inDoubt, outcomeNs: b.now, approved: a.approved},

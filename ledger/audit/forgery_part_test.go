@@ -7,7 +7,8 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// partForgeries are about what undoes a part of a committed plan.
+// partForgeries are of holders that undo what is not to be undone: what the undo of a part leaves
+// out, and what is undone already.
 var partForgeries = []forgery{
 	{"what the undo of a part leaves out is undone when its forward completes", "I6", func(s *scribe) {
 		s.rules = ledger.LeftOutSince - 1
@@ -28,6 +29,24 @@ var partForgeries = []forgery{
 		s.agent(completed("b"))
 		s.decide()
 		s.claims(term, ledger.LeftOutSince)
+	}, false},
+	{"an effect that is undone by its name is undone again for its caller's doubt", "I6", func(s *scribe) {
+		s.rules = ledger.SeenSince - 1
+		s.begin(2)
+		term := len(s.log) - 1
+		s.agent(append([]*pb.Record{opened(0)}, doubtful("a", true)...)...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.now += int64(time.Hour) // its forward can land no more
+		s.turns(1)
+		found := s.absent("a", 1)
+		found.GetProbeAnswered().Presence = pb.Presence_PRESENCE_PRESENT
+		found.GetProbeAnswered().ExternalRef = "x7"
+		s.forge(found)
+		s.turns(1)
+		s.agent(inDoubt("a"))
+		s.turns(1)
+		s.claims(term, ledger.SeenSince)
 	}, false},
 }
 

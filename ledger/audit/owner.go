@@ -269,7 +269,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 	{"I23.effect", "What was undone, or is its owner's, is not reported to be there.",
 		func(c *claim) judgement {
 			a := c.a
-			nothing := a.isFinal() && len(c.Record.GetEffectReported().Duplicates) == 0
+			nothing := isFinal(c.b, c.p, a) && len(c.Record.GetEffectReported().Duplicates) == 0
 			return unless(!nothing && (a.doubt == "" || len(a.duplicates) == 0),
 				"action %s is %s", a.id, a.undo)
 		}},
@@ -312,8 +312,8 @@ func mayOweExtras(c *claim) judgement {
 }
 
 // isFinal: the action is settled, and what becomes known of its forward now changes nothing.
-func (a *action) isFinal() bool {
-	barred := a.undo == compensated && a.barred()
+func isFinal(b *book, p *plan, a *action) bool {
+	barred := undoesSeen(b, p, a) || a.undo == compensated && a.barred()
 	return a.isSettled() && !a.late &&
 		(a.outcome == completed || barred || a.undo == resolved && reckonsWith(a.resolution))
 }
@@ -373,7 +373,7 @@ func mayAdd(b *book, p *plan, a *action, r *pb.Record) judgement {
 		return judgement{is: copied}
 	}
 	begun := p.otherEffect(a, k) && (a.hasBegun() || a.isOwners())
-	return unless(!begun || a.duties < extrasMax, "action %s has %d duties", a.id, a.duties)
+	return unless(!begun || a.duties < ownMax(b), "action %s has %d duties", a.id, a.duties)
 }
 
 // isOwed: an effect of an action is owed beside its own, by its name. The duty for a doubt about
@@ -423,10 +423,7 @@ func (b *book) addsWord(e ledger.Entry, p *plan, a *action) {
 	k, output, of := e.Record.GetForwardCompleted(), e.Record.Payload.GetOutput(), toldAs(p, a)
 	other, reported := p.otherEffect(a, k), cmp.Or(a.nameOf(), of.nameOf())
 	if other && (a.hasBegun() || a.isOwners()) {
-		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
-		b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
-			incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete, output: output,
-			late: true, approved: a.approved && !asks}, noteLate)
+		owesOther(b, e, p, a)
 		return
 	}
 	if a.told = false; other {

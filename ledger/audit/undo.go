@@ -233,7 +233,7 @@ func (a *action) noTriesLeft() bool {
 // noteDispatch begins an attempt.
 func noteDispatch(b *book, c *claim) {
 	a, k := c.a, c.Record.GetCompensationDispatched()
-	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup, c.Address
+	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup && !isSeen(b, a), c.Address
 	if a.sentNs == 0 {
 		a.sentNs = c.Record.EpochNs
 	}
@@ -379,4 +379,47 @@ func noteReport(b *book, c *claim) {
 	default:
 		a.reported = k
 	}
+}
+
+// isSeen: a probe has seen the effect of an action, and what it is called is known.
+func isSeen(b *book, a *action) bool {
+	seen := a.presence == pb.Presence_PRESENCE_PRESENT || a.presence == pb.Presence_PRESENCE_DUPLICATE
+	return seen && a.nameOf() != "" && b.rules >= ledger.SeenSince
+}
+
+// undoesSeen: the undo of an action, as far as it has come, is of an effect that a probe has seen,
+// by its name. What is said of that effect from now on adds nothing.
+func undoesSeen(b *book, p *plan, a *action) bool {
+	switch asksForCommit := p.phase == ledger.StateCommitting && !a.isSettled(); {
+	case !isSeen(b, a), a.late, asksForCommit, a.undo == skipped:
+		return false
+	case a.undo == compensated:
+		return !a.blindly
+	default:
+		return a.hasBegun() || a.isOwners()
+	}
+}
+
+// completesOther: a record completes another effect of an action than the one that its undo is of.
+// A provider that refuses what is late goes by the forward, whatever it calls it.
+func completesOther(b *book, p *plan, a *action, r *pb.Record) bool {
+	ref := r.GetForwardCompleted().GetExternalRef()
+	return ref != "" && ref != a.nameOf() && undoesSeen(b, p, a) && !a.barred()
+}
+
+// owesOther owes what a forward says that it has done besides what is undone already.
+func owesOther(b *book, e ledger.Entry, p *plan, a *action) {
+	k, asks := e.Record.GetForwardCompleted(),
+		a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+	b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
+		incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete,
+		output: e.Record.Payload.GetOutput(), late: true, approved: a.approved && !asks}, noteLate)
+}
+
+// ownMax bounds the duties of an action to which the agent's own word adds one.
+func ownMax(b *book) uint32 {
+	if b.rules < ledger.SeenSince {
+		return extrasMax
+	}
+	return 2 * extrasMax
 }

@@ -28,9 +28,10 @@ func NewErasures(conn *nats.Conn, replicas int) (*Erasures, error) {
 	return &Erasures{e}, nil
 }
 
-// Remove deletes the ledger of a tenant and the keys of its plans. Again is harmless.
+// Remove deletes the ledger of a tenant, its blobs and the keys of its plans. Again is harmless.
 func (e *Erasures) Remove(ctx context.Context, tenant string) error {
-	for _, name := range [...]string{KeysStreamName(tenant), StreamName(tenant)} {
+	for _, name := range [...]string{KeysStreamName(tenant), BlobsStreamName(tenant),
+		StreamName(tenant)} {
 		err := e.client.DeleteStream(ctx, name)
 		if err != nil && !errors.Is(err, js.ErrStreamNotFound) {
 			return fmt.Errorf("cannot delete stream %s: %w", name, explain(err))

@@ -151,6 +151,16 @@ type messageAnswer struct {
 	} `json:"message"`
 }
 
+// askLeader asks for a message: no replica answers, which may lag.
+func askLeader(ctx context.Context, conn *nats.Conn, stream, which string) (answer messageAnswer,
+	err error) {
+	reply, err := conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, []byte(which))
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &answer)
+	}
+	return answer, err
+}
+
 func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Message, error) {
 	fail := func(err error) (ledger.Message, error) {
 		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
@@ -164,13 +174,8 @@ func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Mess
 	if err := head.Holds(sequence); err != nil {
 		return ledger.Message{}, err
 	}
-	reply, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+StreamName(s.tenant),
-		fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	answer, err := askLeader(ctx, s.conn, StreamName(s.tenant), fmt.Sprintf(`{"seq":%d}`, sequence))
 	if err != nil {
-		return fail(err)
-	}
-	var answer messageAnswer
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
 		return fail(err)
 	}
 	switch {

@@ -124,6 +124,7 @@ func (e *Mismatch) Error() string {
 	return "refused: " + e.Field + ": " + e.Problem + "; want " + e.Want
 }
 
-// CodeWorkerVersion is the code of a reply that refuses a command because its
-// registration asks for another version of the worker.
+// CodeWorkerVersion is the code of a reply, with StatusFailed, that refuses a command because its
+// registration asks for another version of the worker. It ends no attempt: the command is sent
+// again, as if no worker had been there.
 const CodeWorkerVersion = "worker_version"

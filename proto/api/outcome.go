@@ -37,7 +37,7 @@ type Notice struct {
 type OutcomeQuery struct {
 	Plan     string `json:"plan"`
 	Sequence uint64 `json:"sequence"`
-	// Action asks for the verdict on this action too.
+	// Action asks for the undo of this action, and the verdict on it, too.
 	Action string `json:"action,omitempty"`
 	// Parts is of how many parts of the plan that were undone the agent was told.
 	Parts uint32 `json:"parts,omitempty"`
@@ -82,6 +82,9 @@ type OutcomeAnswer struct {
 	// Undone are those after Parts of the query, in order; of the last 64 it is known what was
 	// undone.
 	Undone []UndonePart `json:"undone,omitempty"`
+	// Undo is the state of the undo of the action that was asked for: of an open plan, one that is
+	// not held any more was undone with a part of the plan, also back to a savepoint.
+	Undo string `json:"undo,omitempty"` // held, dispatched, compensated and others, as in a plan's view
 	// Verdict, VerdictReason and VerdictBy are those of the action that was asked for.
 	Verdict       string `json:"verdict,omitempty"`
 	VerdictReason string `json:"verdict_reason,omitempty"`

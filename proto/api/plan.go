@@ -111,6 +111,9 @@ type Action struct {
 	// QuarantinedAt: likewise: the record that an answer points back to.
 	QuarantinedAt string `json:"quarantined_at,omitempty"`
 	WaitsFor      string `json:"waits_for,omitempty"` // worker or action it waits for now
+	// Faster: the words of its contract that let its undo wait until its forward could no longer
+	// land, and those that would not; of one that waits for 2 s or more.
+	Faster string `json:"faster,omitempty"`
 	// ForCommit: the commit of its plan waits for its owner's word; nothing is being undone.
 	ForCommit bool `json:"for_commit,omitempty"`
 	// Probe: the capability that is asked whether it has happened.

@@ -1,5 +1,7 @@
 package api
 
+import "fmt"
+
 // Modes of a tenant on a host, as in Status.
 const (
 	ModeStarting = "starting"    // its ledger is not open yet, or was interrupted
@@ -144,9 +146,19 @@ type Waiting struct {
 	Tries      int    `json:"tries"`
 	// Heard: someone subscribes the call who is not known as a worker, as a terminal or a stream.
 	Heard bool `json:"heard,omitempty"`
+	// Version that it asks for, where a worker of another version has answered and none of this.
+	Version string `json:"version,omitempty"`
 	// UnservedNs: while no worker takes it: when it becomes its owner's.
 	UnservedNs int64  `json:"unserved_ns,omitempty"`
 	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
+}
+
+// Wanted is whom the command waits for: a worker, and of which version where another one is there.
+func (w Waiting) Wanted(worker string) string {
+	if w.Version == "" {
+		return worker
+	}
+	return fmt.Sprintf("%s of version %.80q", worker, w.Version)
 }
 
 // Cascade is the limits of cascades, as executor.CascadeLimits has them.

@@ -116,6 +116,7 @@ var ourSubjects = map[string]bool{
 	"saga": true, "undo": true, "ask": true, "query": true, "admin": true, "key": true,
 	"reveal": true, "run": true, "notice": true, "page": true, "hosts": true, "server": true,
 	"keys": true, "repair": true, "erased": true, "tenant": true, "door": true,
+	"blob": true, "blobs": true,
 }
 
 // CheckReplyTo reports whether a request may be answered on the reply subject that it

@@ -58,10 +58,14 @@ type TenantMay struct {
 	Limits       []LimitUse `json:"limits,omitempty"`
 }
 
-// Near reports whether a limit is used up, or nearly: more than four fifths of it.
-func (m *TenantMay) Near() bool {
-	return slices.ContainsFunc(m.Limits, func(l LimitUse) bool { return l.Used > l.Most/5*4 })
-}
+// Near reports whether a limit is used up, or nearly.
+func (m *TenantMay) Near() bool { return slices.ContainsFunc(m.Limits, LimitUse.Near) }
+
+// Limits of LimitUse that no TenantRequest changes.
+const (
+	LimitBytes = "bytes"      // of the ledger
+	LimitBlobs = "blob_bytes" // of its host
+)
 
 // LimitUse is a limit that counts what is there, and how much of it is used.
 type LimitUse struct {
@@ -69,3 +73,6 @@ type LimitUse struct {
 	Used  uint64 `json:"used"`
 	Most  uint64 `json:"most"`
 }
+
+// Near reports whether it is used up, or nearly: more than four fifths of it.
+func (l LimitUse) Near() bool { return l.Used > l.Most/5*4 }

@@ -72,7 +72,11 @@ func (s *Settings) Connect() (*Client, error) {
 		errors.Is(err, nats.ErrAuthRevoked):
 		return nil, s.notLetIn(c.Server, err)
 	default:
-		return nil, Fail(ExitNoServer, "sagenbaum serve, or --server URL of one that runs",
+		start := "sagenbaum serve"
+		if data, ok := connect.DataOf(s.Server); ok { // another folder would be another ledger
+			start = CommandLine("sagenbaum", "serve", "--data", data)
+		}
+		return nil, Fail(ExitNoServer, start+", or --server URL of one that runs",
 			"no server at %s: %v", c.Server, err)
 	}
 }
@@ -150,6 +154,14 @@ func (c *Client) Close() {
 	if !c.shared {
 		c.Conn.Close()
 	}
+}
+
+// Name is the name that the credentials give; empty where they give none, or any.
+func (c *Client) Name() string {
+	if c.self == nil || c.self.Role == access.Local {
+		return ""
+	}
+	return c.self.Name
 }
 
 // Guarded is a context that ends as soon as the server refuses a permission: it

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,7 +142,31 @@ func CountOf(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Quoted is text as one word for a shell, in quotes where it needs them.
+// CommandLine is a command as a person types it into a POSIX shell, which changes nothing of it.
+func CommandLine(command string, args ...string) string {
+	line := shellWord(command)
+	for _, arg := range args {
+		line += " " + shellWord(arg)
+	}
+	return line
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shellWord is one word for a shell, in quotes where it needs them. What a terminal would not show
+// is in $'...', which bash and zsh read, and POSIX since 2024.
+func shellWord(word string) string {
+	switch {
+	case plainWord.MatchString(word):
+		return word
+	case word == Printable(word):
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	quoted := strconv.Quote(word)
+	return "$'" + strings.ReplaceAll(quoted[1:len(quoted)-1], "'", `\'`) + "'"
+}
+
+// Quoted is text as one value in a line, in quotes where it needs them.
 func Quoted(text string) string {
 	if strings.ContainsAny(text, " \"=") || text == "" {
 		return fmt.Sprintf("%q", text)

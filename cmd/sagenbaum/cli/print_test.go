@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
@@ -113,5 +114,18 @@ func TestWhatDidNotChangeIsNotDrawnAgain(t *testing.T) {
 	y.draw()
 	if out.String() != "number: 1\n" {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestACommandLineIsReadByAShellAsItWasMeant, whatever is in its words.
+func TestACommandLineIsReadByAShellAsItWasMeant(t *testing.T) {
+	for _, word := range []string{"", "a", "a b", "$HOME", "`id`", "it's", `"`, `\`, "*", "a=b", "~", "!x", "é ü", "#"} {
+		got, err := exec.Command("sh", "-c", CommandLine("printf", "%s|", word, word)).Output()
+		if want := word + "|" + word + "|"; err != nil || string(got) != want {
+			t.Errorf("%q is read as %q, %v", word, got, err)
+		}
+	}
+	if got := CommandLine("a", "it's\x1b[31m\n"); got != `a $'it\'s\x1b[31m\n'` {
+		t.Errorf("what a terminal takes for its own: %s", got)
 	}
 }

@@ -30,6 +30,7 @@ func (s *Settings) Recall(cmd *cobra.Command) error {
 	if name == "" {
 		name = CurrentContext()
 	}
+	s.told = name != "" || said(flags, "server") || said(flags, "creds")
 	if talks(cmd) && name != "" {
 		if err := s.recall(flags, name); err != nil {
 			return err
@@ -40,6 +41,9 @@ func (s *Settings) Recall(cmd *cobra.Command) error {
 	}
 	return s.sign(cmd)
 }
+
+// Told reports whether a flag, the environment or a context in use says which server is meant.
+func (s *Settings) Told() bool { return s.told }
 
 // sign has a command act under the name that the credentials are for: under another one the
 // server would refuse it.
@@ -200,6 +204,7 @@ type Settings struct {
 	Timeout time.Duration
 
 	context  string // NAME of --context
+	told     bool   // of a server
 	everyone bool   // the command is about no tenant
 	// Self is the user of the credentials; nil: they do not say, or there are none.
 	Self *access.Credentials

@@ -261,15 +261,7 @@ const AgainPause = 50 * time.Millisecond
 // executed runs a command line of this binary, in this process, against the
 // demo's server, and shows it.
 func (d *Demo) executed(ctx context.Context, args ...string) int {
-	fmt.Fprintln(d.out, "$ sagenbaum", shellText(args))
+	fmt.Fprintln(d.out, "$", cli.CommandLine("sagenbaum", args...))
 	args = append(args, "--server", d.url, "--creds", d.creds, "--tenant", Tenant)
 	return d.run(ctx, args, d.out, d.out)
-}
-
-func shellText(args []string) string {
-	text := ""
-	for _, arg := range args {
-		text += " " + cli.Quoted(arg)
-	}
-	return text[1:]
 }

@@ -57,7 +57,7 @@ func (d *Demo) proof(ctx context.Context) error {
 
 // verified checks a bundle as sagenbaum-verify does, and shows what that prints.
 func (d *Demo) verified(file, key string) (*verify.Report, error) {
-	d.say("$ sagenbaum-verify %s --key %s --at-rest", cli.Quoted(file), cli.Quoted(key))
+	d.say("$ %s", cli.CommandLine("sagenbaum-verify", file, "--key", key, "--at-rest"))
 	public, err := os.ReadFile(key)
 	if err != nil {
 		return nil, err

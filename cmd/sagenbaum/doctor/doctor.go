@@ -156,7 +156,7 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings = append(findings, ExamineFold(ctx, c, status))
 	hosts, _ := c.Hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
-	findings = append(findings, examineDurable(status), examineDisks(status),
+	findings = append(findings, examineLimits(status), examineDurable(status), examineDisks(status),
 		examineClock(status, now))
 	findings = append(findings, ExamineWorkers(status, now)...)
 	findings = append(findings, examineReplies(status, now), examineFields(status, now))
@@ -268,9 +268,9 @@ func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 					render.TriesText(w.Tries)).mayPass(sent))
 		case !w.Working:
 			findings = append(findings,
-				warn("worker", cmp.Or(started.Next(w.Capability), "start a worker for "+w.Capability),
-					"%s for plan %s waits, no worker in %s", w.Capability, w.Plan,
-					render.TriesText(w.Tries)).mayPass(sent))
+				warn("worker", cmp.Or(started.Next(w.Capability),
+					"start "+w.Wanted("a worker")+" for "+w.Capability), "%s for plan %s waits, %s in %s",
+					w.Capability, w.Plan, w.Wanted("no worker"), render.TriesText(w.Tries)).mayPass(sent))
 		case since >= workingLong:
 			findings = append(findings,
 				warn("worker", "look at the worker of "+w.Capability+": is it still at it?",

@@ -148,6 +148,27 @@ func judgeRoom(info streamInfo, tenant string) Finding {
 		render.BytesText(uint64(bound)))
 }
 
+// examineLimits looks at what a tenant uses of what it may; judgeRoom at the bytes of its ledger.
+func examineLimits(v api.Status) Finding {
+	if v.May == nil {
+		return ok("limits", "nothing is limited")
+	}
+	for _, l := range v.May.Limits {
+		if l.Limit == api.LimitBytes || !l.Near() {
+			continue
+		}
+		name := strings.ReplaceAll(l.Limit, "_", " ")
+		next := fmt.Sprintf(`sagenbaum tenant limits %s --%s %d --reason "it needs more"`, v.Tenant,
+			strings.ReplaceAll(l.Limit, "_", "-"), 2*l.Most)
+		if l.Limit == api.LimitBlobs {
+			next = fmt.Sprintf("serve --blob-bytes %d, or erase plans whose blobs no one needs", 2*l.Most)
+		}
+		return warn("limits", next, "%d of %d %s are used: what would need more is refused", l.Used,
+			l.Most, name)
+	}
+	return ok("limits", "every limit has room")
+}
+
 // examineDurable says whether what the server acknowledges is on disk.
 func examineDurable(v api.Status) Finding {
 	if v.Lossy {

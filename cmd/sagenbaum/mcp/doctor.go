@@ -18,7 +18,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
 // Finding is one thing that the doctor looked at, of one server.
@@ -209,7 +208,7 @@ func (p *patient) examineServer(ctx context.Context) (undo string) {
 		p.wrong("start", err)
 		f := &p.findings[len(p.findings)-1]
 		if f.Next == "" {
-			f.Next = "run it by hand: " + started.CommandLine(config.Command, config.Args)
+			f.Next = "run it by hand: " + cli.CommandLine(config.Command, config.Args...)
 		}
 		f.Details = lastLines(said.String())
 		return server.Undo()
@@ -234,7 +233,7 @@ func (p *patient) examinePack(server *mcp.Server) {
 	pack := server.Pack()
 	if len(pack.Tools) == 0 {
 		p.say("warn", "pack", "sagenbaum contract init --from-mcp -- "+
-			started.CommandLine(p.config.Command, p.config.Args)+", then --pack FILE",
+			cli.CommandLine(p.config.Command, p.config.Args...)+", then --pack FILE",
 			"no contracts are known for %s", server.Introduced())
 		return
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -114,7 +113,7 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	if undo == "" {
 		return
 	}
-	next := "sagenbaum mcp worker -- " + started.CommandLine(p.config.Command, p.config.Args)
+	next := "sagenbaum mcp worker -- " + cli.CommandLine(p.config.Command, p.config.Args...)
 	if p.o.file != "" {
 		next = "sagenbaum mcp worker --config " + p.o.file
 	}

@@ -57,6 +57,18 @@ func (e *entry) hostable() error {
 	return nil
 }
 
+// keeps says why a host does not believe what the folder of states has of the roots of clients:
+// others may write there.
+func (e *entry) keeps() error {
+	if _, err := os.Stat(e.config.State); err != nil {
+		return nil // no gateway has made it
+	}
+	if why, want := trusted(e.config.State); why != "" {
+		return e.unfit(want, why)
+	}
+	return nil
+}
+
 func (e *entry) unfit(want, why string) error {
 	return cli.Fail(cli.ExitUsage, want, "mcpServers.%s: %s", e.name, why)
 }

@@ -93,6 +93,9 @@ func (h *hosted) plan(o *options) (err error) {
 	if err := o.complete(&h.entry); err != nil {
 		return err
 	}
+	if err := h.entry.keeps(); err != nil {
+		return err
+	}
 	if h.gateway, err = h.entry.settings(new(pflag.FlagSet)); err != nil {
 		return err
 	}

@@ -121,6 +121,10 @@ func TestAHostSaysWhatItDoesNotServe(t *testing.T) {
 	if err := os.Chmod(pack, 0o602); err != nil {
 		t.Fatal(err)
 	}
+	state := t.TempDir()
+	if err := os.Chmod(state, 0o770); err != nil {
+		t.Fatal(err)
+	}
 	gateway := func(args string) string {
 		return `"x": {"command": "sagenbaum", "args": ["mcp", ` + args + `]}`
 	}
@@ -142,6 +146,7 @@ func TestAHostSaysWhatItDoesNotServe(t *testing.T) {
 		"p.yaml is relative":         gateway(`"--pack", "p.yaml", "--", "cat"`),
 		"root is relative":           gateway(`"--root", "root", "--", "cat"`),
 		"may write " + pack:          gateway(fmt.Sprintf(`"--pack", %q, "--", "cat"`, pack)),
+		"may write " + state:         gateway(fmt.Sprintf(`"--state", %q, "--", "cat"`, state)),
 		"may write " + loose:         gateway(fmt.Sprintf(`"--config", %q`, loose)),
 	} {
 		bad, good := hostedFile(t, servers), hostedFile(t, `"good": {"command": "cat", "args": ["good"]}`)

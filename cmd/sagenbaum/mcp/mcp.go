@@ -36,6 +36,9 @@ While it runs it undoes by itself. When it is gone, 'sagenbaum serve --mcp FILE'
 client's configuration, or 'sagenbaum mcp worker' with the same command: start one of them, or
 nothing undoes what a plan whose client has vanished has done.
 
+Where no server was named and none runs, it starts one for this user, which stays when the client
+is gone: its data is in ~/.local/state/sagenbaum, and every command finds it.
+
 Standard output carries MCP and nothing else; it ends when standard input does. With --listen
 it serves any number of clients over streamable HTTP instead; who comes must bring the token in
 SAGENBAUM_MCP_TOKEN, if there is one.`,
@@ -74,7 +77,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	if config.Servers, err = o.servers(cmd, args, logger); err != nil {
 		return err
 	}
-	conn, err := o.connect(s)
+	conn, err := o.reach(cmd, s, logger)
 	if err != nil {
 		return err
 	}

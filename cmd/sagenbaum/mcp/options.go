@@ -32,6 +32,7 @@ type options struct {
 	deadline   time.Duration
 	disconnect string
 	noUndo     bool
+	start      string
 	listen     string
 }
 
@@ -71,6 +72,9 @@ func (o *options) gatewayFlags(f *pflag.FlagSet) {
 		"what becomes of the plan of a client that goes: leave it to its deadline, commit or fail")
 	f.StringVar(&o.listen, "listen", "",
 		"`HOST:PORT` of this machine to serve streamable HTTP on, instead of standard input")
+	f.StringVar(&o.start, "start", startDefault,
+		"`HOST:PORT` of this machine on which a server is started where none was named and none runs; "+
+			startOff+": none is started")
 	f.BoolVar(&o.noUndo, "no-undo", false, "leave all undos to workers")
 }
 
@@ -91,6 +95,9 @@ func (o *options) config() (mcp.Config, error) {
 		if err := checkListen(o.listen); err != nil {
 			return mcp.Config{}, err
 		}
+	}
+	if err := o.checkStart(); err != nil {
+		return mcp.Config{}, err
 	}
 	if o.deadline <= 0 {
 		return mcp.Config{}, cli.Fail(

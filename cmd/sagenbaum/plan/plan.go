@@ -31,9 +31,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  " +
 			"sagenbaum plan preview 01JD3BX7",
 	}, cli.Watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s),
-		newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
-		newPlanReport(s),
-		newPlanResume(s), newPlanGiveUp(s))
+		newPlanBlob(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
+		newPlanReport(s), newPlanResume(s), newPlanGiveUp(s))
 }
 
 func newPlanLs(s *cli.Settings) *cobra.Command {

@@ -294,6 +294,7 @@ func undoMarks(a api.Action, now time.Time) (marks []string) {
 		{a.Proposal != "",
 			AnswerWord(answer) + " proposed by " + operator + ", waits for a second operator"},
 		{a.WaitsFor != "", "waits for " + a.WaitsFor},
+		{a.Faster != "", a.Faster},
 		{a.Progress != "", "its worker said " + cli.Relative(a.ProgressNs, now) + ": " + a.Progress},
 		{a.Undo == cli.UndoQuarantined && Alive(a, now),
 			"an attempt may be at work until " + cli.Clock(a.AliveNs)},

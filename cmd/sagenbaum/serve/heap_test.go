@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/metrics"
 	"testing"
 	"time"
@@ -13,18 +14,52 @@ import (
 // would be more than the soft limit; a heap that is larger is collected as Go does by default.
 func TestAHeapGrowsFurtherWhileItIsSmall(t *testing.T) {
 	t.Parallel()
-	const soft = 1000
+	const mib, soft = 1 << 20, 1000 << 20
 	for _, c := range []struct {
-		live uint64
+		live uint64 // MiB
 		want int
 	}{{0, 400}, {1, 400}, {200, 400}, {250, 300}, {400, 150}, {500, 100}, {999, 100}, {5000, 100}} {
-		got := growthFor(c.live, soft)
+		got := growthFor(heapSample{live: c.live * mib, now: 2 * c.live * mib, scan: 2 * c.live * mib}, soft)
 		if got != c.want {
-			t.Errorf("%d live: %d%%, want %d%%", c.live, got, c.want)
+			t.Errorf("%d MiB live: %d%%, want %d%%", c.live, got, c.want)
 		}
-		if grown := c.live * uint64(100+got) / 100; grown > max(soft, 2*c.live) {
-			t.Errorf("%d live: the heap grows to %d", c.live, grown)
+		if grown := c.live * uint64(100+got) / 100; grown > max(1000, 2*c.live) {
+			t.Errorf("%d MiB live: the heap grows to %d MiB", c.live, grown)
 		}
+	}
+}
+
+// TestAHeapOfBytesGrowsByWhatItHasOfPointers: freely while it is small, and always a little.
+func TestAHeapOfBytesGrowsByWhatItHasOfPointers(t *testing.T) {
+	t.Parallel()
+	const mib, soft = 1 << 20, 1000 << 20
+	for _, c := range []struct {
+		live, now, scan uint64 // MiB
+		want            int
+	}{
+		{10, 20, 0, 400},     // to 50 MiB
+		{48, 90, 9, 100},     // to 96 MiB, which is free
+		{80, 90, 9, 40},      // a tenth of it has pointers
+		{80, 90, 0, 25},      // none
+		{200, 400, 200, 200}, // half of it
+		{200, 200, 400, 400}, // the runtime may count them later than the bytes
+		{600, 600, 300, 50},  // half of Go's default
+		{5000, 9000, 0, 25},  // never less
+		{5000, 9000, 9000, 100},
+	} {
+		if got := growthFor(heapSample{live: c.live * mib, now: c.now * mib, scan: c.scan * mib}, soft); got != c.want {
+			t.Errorf("%d MiB live, %d of %d with pointers: %d%%, want %d%%", c.live, c.scan, c.now, got, c.want)
+		}
+	}
+}
+
+// TestTheEndOfACollectionIsSaid: once for each time that it was asked for.
+func TestTheEndOfACollectionIsSaid(t *testing.T) {
+	collected := make(chan struct{}, 1)
+	for range 3 {
+		watchCycle(collected)
+		runtime.GC()
+		<-collected
 	}
 }
 
@@ -32,7 +67,8 @@ func TestAHeapGrowsFurtherWhileItIsSmall(t *testing.T) {
 func TestAHeapThatIsLeftAloneIsCollected(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)
-	h := heap{soft: 1000, at: start}
+	const mib = 1 << 20
+	h := heap{soft: 1000 * mib, at: start}
 	for _, c := range []struct {
 		what    string
 		after   time.Duration
@@ -40,13 +76,13 @@ func TestAHeapThatIsLeftAloneIsCollected(t *testing.T) {
 		growth  int
 		collect bool
 	}{
-		{"a collection", time.Second, heapSample{1, 100, 150}, 400, false},
-		{"more live", 2 * time.Second, heapSample{2, 250, 900}, 300, false},
-		{"garbage, and not for long", 11 * time.Second, heapSample{2, 250, 900}, 0, false},
-		{"garbage for long", 12 * time.Second, heapSample{2, 250, 900}, 100, true},
-		{"its own collection", 13 * time.Second, heapSample{3, 120, 130}, 0, false},
-		{"little garbage for long", 40 * time.Second, heapSample{3, 120, 230}, 0, false},
-		{"work again", 41 * time.Second, heapSample{4, 120, 130}, 400, false},
+		{"a collection", time.Second, heapSample{1, 100 * mib, 150 * mib, 150 * mib}, 400, false},
+		{"more live", 2 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib}, 300, false},
+		{"garbage, and not for long", 11 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib}, 0, false},
+		{"garbage for long", 12 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib}, 100, true},
+		{"its own collection", 13 * time.Second, heapSample{3, 120 * mib, 130 * mib, 130 * mib}, 0, false},
+		{"little garbage for long", 40 * time.Second, heapSample{3, 120 * mib, 230 * mib, 230 * mib}, 0, false},
+		{"work again", 41 * time.Second, heapSample{4, 120 * mib, 130 * mib, 130 * mib}, 400, false},
 	} {
 		growth, collect := h.next(start.Add(c.after), c.sample)
 		if growth != c.growth || collect != c.collect {

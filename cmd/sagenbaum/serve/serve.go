@@ -48,6 +48,7 @@ type serving struct {
 	witness   proof.Witness
 	maxStore  int64
 	maxMemory int64 // bytes of facts of one tenant; 0: no limit
+	maxBlobs  int64 // bytes of blobs of one tenant
 	clock     *host.Clock
 	tlsCert   string
 	tlsKey    string
@@ -159,6 +160,8 @@ func (v *serving) flags(cmd *cobra.Command) {
 		"most `BYTES` that all ledgers may use; 0 is three quarters of the disk")
 	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault,
 		"`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
+	f.Int64Var(&v.maxBlobs, "blob-bytes", host.BlobBytesDefault,
+		"most `BYTES` that the blobs of each tenant may use")
 	f.StringVar(&v.tiles, "tiles", "",
 		"`DIR` of the second copy of each ledger, best on another disk (default "+
 			"DATA/executor/tiles)")
@@ -263,6 +266,8 @@ func (v *serving) check() error {
 	case v.maxMemory < 0:
 		return cli.Fail(cli.ExitUsage, "--memory-bytes BYTES, or 0 for no limit",
 			"--memory-bytes cannot be %d", v.maxMemory)
+	case v.maxBlobs <= 0:
+		return cli.Fail(cli.ExitUsage, "--blob-bytes BYTES", "--blob-bytes cannot be %d", v.maxBlobs)
 	case v.maxStore < 0:
 		return cli.Fail(cli.ExitUsage, "--max-store BYTES, or 0 for three quarters of the disk",
 			"--max-store cannot be %d", v.maxStore)
@@ -390,6 +395,15 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		level = slog.LevelDebug
 	}
 	log := newLog(cmd.ErrOrStderr(), v.logs, level)
+	if v.external == "" { // before anything is made there: keys, and the credentials of its user
+		release, err := embedded.LockFolder(v.data)
+		if errors.Is(err, embedded.ErrInUse) {
+			return v.explainStart(err)
+		}
+		if err == nil { // else what follows says what is wrong with the folder
+			defer release()
+		}
+	}
 	if _, _, err := v.masterKey(ctx); err != nil { // before anything is started
 		return err
 	}
@@ -625,8 +639,8 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		SignAfter: v.sign,
 		GiveUp:    setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
 		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
-		MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock, Metrics: v.watch.metrics,
-		Tracer: v.watch.traces.tracer(),
+		BlobBytes: v.maxBlobs, MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock,
+		Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil {
 		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v",

@@ -152,7 +152,7 @@ func writeWaiting(line func(name, format string, args ...any), p cli.Pen, v Tena
 				cli.Relative(waiting.SinceNs, now))
 			continue
 		}
-		none := "no worker"
+		none := waiting.Wanted("no worker")
 		if waiting.Heard {
 			none = "a listener and no worker"
 		}

@@ -29,6 +29,9 @@ type Config struct {
 	// first root that it stays in.
 	Roots []string
 
+	// Gone are folders that were roots when an image was taken, and are not there any more.
+	Gone []string
+
 	// State is the folder of blobs and trash; made if missing.
 	State string
 }
@@ -37,6 +40,7 @@ type Config struct {
 // who changes the same files at the same time decides the order.
 type Files struct {
 	roots []string // resolved
+	gone  []string
 	blobs string
 	trash string
 }
@@ -51,7 +55,7 @@ func New(config Config) (*Files, error) {
 		return nil, ledger.Refuse("files.state", "missing", "a folder for blobs and trash")
 	}
 	f := &Files{blobs: filepath.Join(config.State, "blobs"),
-		trash: filepath.Join(config.State, "trash")}
+		trash: filepath.Join(config.State, "trash"), gone: config.Gone}
 	for _, root := range config.Roots {
 		absolute, err := filepath.Abs(Home(root))
 		if err == nil {
@@ -84,14 +88,17 @@ func (c *Changed) Error() string { return c.Path + " " + c.Problem }
 func (c *Changed) Code() string { return "changed" }
 
 // within reports whether a path, clean and absolute, is one of the roots or below one.
-func (f *Files) within(path string) bool {
-	for _, root := range f.roots {
+func (f *Files) within(path string) bool { return below(path, f.roots) != "" }
+
+// below is the first of some folders that a path is, or is in; empty: there is none.
+func below(path string, folders []string) string {
+	for _, root := range folders {
 		rest, ok := strings.CutPrefix(path, root)
 		if ok && (rest == "" || root == string(filepath.Separator) || rest[0] == filepath.Separator) {
-			return true
+			return root
 		}
 	}
-	return false
+	return ""
 }
 
 // Home is a path with the home folder for a ~ at its beginning.

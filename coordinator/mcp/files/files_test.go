@@ -257,6 +257,18 @@ func TestAMoveIsUndoneUnlessSomethingIsInItsWay(t *testing.T) {
 	if err := r.MoveBack(files.Undo{Before: before, After: after}); !changed(err) {
 		t.Errorf("both are gone: %v", err)
 	}
+	r.write("spare", "")       // which may get the place of the file that is gone
+	r.write("from", "content") // as by the undo of what came later
+	if err := r.MoveBack(files.Undo{Before: before}); err != nil {
+		t.Errorf("the source has its bytes, in another file: %v", err)
+	}
+	r.write("other", "theirs")
+	if err := os.Rename(r.path("other"), r.path("from")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.MoveBack(files.Undo{Before: before}); !changed(err) {
+		t.Errorf("the source has other bytes: %v", err)
+	}
 }
 
 // Permissions that someone has given since are a conflict as changed bytes are. A file that was only

@@ -162,6 +162,10 @@ func (f *Files) SettleFailed(before, after Image) (bool, error) {
 
 // now looks at the path of an entry again, with the same anchor.
 func (f *Files) now(b Entry) (Entry, error) {
+	if gone := below(b.Path, f.gone); gone != "" && !f.within(b.Path) {
+		return Entry{}, &Changed{gone, "is no longer there: it was a root of the client, in which the " +
+			"call was made"}
+	}
 	if !filepath.IsAbs(b.Path) || filepath.Clean(b.Path) != b.Path || !f.within(b.Path) ||
 		!f.within(b.Anchor) {
 		return Entry{}, ledger.Refuse("path", b.Path+" is outside of the folders of this worker",

@@ -383,8 +383,9 @@ func (f *Files) MoveBack(u Undo) error {
 	switch {
 	case source.Kind == Absent || destination.Kind != Absent:
 		return nil // such a move does not happen
-	case to.Kind == source.Kind && to.Identity == source.Identity && from.Kind == Absent:
-		return nil // it did not happen, or is undone
+	case to.Kind == source.Kind && from.Kind == Absent &&
+		(to.Identity == source.Identity || to.Kind == File && to.SHA256 == source.SHA256):
+		return nil // it did not happen, or is undone; what was written since may be, too
 	case from.Kind == Absent:
 		return &Changed{destination.Path, "is gone: someone has deleted or moved it since"}
 	case !moved:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
+import hashlib
 import http.client
 import inspect
 import json
@@ -203,10 +204,21 @@ class _Door:
 
     def ask(self, verb: str, request: dict[str, Any], lost: Callable[[], None] | None = None) -> Any:
         body = json.dumps(request, allow_nan=False).encode()
+        made = urllib.request.Request(f"{self.base}/{verb}", body, self.headers)
+        return json.loads(self._send(made, lost))
+
+    def blob(self, plan: str, digest: str, value: bytes | None = None, kind: str = "") -> bytes:
+        """Stores a value, or reads it."""
+        path = "/".join(urllib.parse.quote(part, safe="") for part in ("plans", plan, "blobs", digest))
+        headers = {**self.headers, "Content-Type": kind} if value is not None else self.headers
+        method = "GET" if value is None else "PUT"
+        return self._send(urllib.request.Request(f"{self.base}/{path}", value, headers, method=method))
+
+    def _send(self, request: urllib.request.Request, lost: Callable[[], None] | None = None) -> bytes:
         end, delay = time.monotonic() + self.timeout, 0.05
         while True:
             try:
-                return self._once(verb, body)
+                return self._once(request)
             except Unavailable as failed:
                 if lost and failed.stored != "nothing":
                     lost()
@@ -216,11 +228,10 @@ class _Door:
             time.sleep(delay)
             delay = min(2 * delay, 1.0)
 
-    def _once(self, verb: str, body: bytes) -> Any:
-        request = urllib.request.Request(f"{self.base}/{verb}", body, self.headers)
+    def _once(self, request: urllib.request.Request) -> bytes:
         try:
             with self._opener.open(request, timeout=_request_seconds) as response:
-                return json.load(response)
+                return response.read()
         except urllib.error.HTTPError as failed:
             if 300 <= failed.code < 400:
                 raise SagenbaumError({"status": failed.code, "code": "redirected", "field": "url", "stored": "unknown",
@@ -366,6 +377,16 @@ class Plan(_PlanState):
         """Registers what has happened. Options: output, external_ref, before, after, branch, pivot."""
         fields = {"input": input, **options} if input is not None else options
         return self._ask("plan.report", action=self._number(id), capability=capability, **fields)
+
+    def put_blob(self, value: bytes, type: str = "application/octet-stream") -> dict[str, Any]:
+        """Stores a value that is too large for a record, of at most 64 MiB. What it returns takes its place."""
+        ref: dict[str, Any] = json.loads(self._door.blob(self.id, hashlib.sha256(value).hexdigest(), value, type))
+        return ref
+
+    def get_blob(self, ref: dict[str, Any]) -> bytes:
+        """Reads a value by what put_blob has returned."""
+        plan, _, digest = ref["sagenbaum/blob/v1"].partition("/")
+        return self._door.blob(plan, digest)
 
     def settle(self, action: str, outcome: str, **fields: Any) -> Any:
         """Tells what became of an action of a process that has ended."""

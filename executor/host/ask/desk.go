@@ -46,6 +46,7 @@ type Config struct {
 	Board    *Board
 	Workers  *Workers
 	Keys     Keyring
+	Blobs    Blobs
 	Proof    Signer
 	Scrubber Scrubber
 	Meter    Meter
@@ -153,7 +154,11 @@ func (d *Desk) Serve() (silence func(), err error) {
 		}
 		subs = append(subs, sub)
 	}
-	return silence, nil
+	sub, err := d.serveBlobs()
+	if err == nil {
+		subs = append(subs, sub)
+	}
+	return silence, err
 }
 
 // serve answers what comes on a subject: of returns what answers it. What is slow gets a
@@ -335,6 +340,12 @@ func looked[T any](d *Desk, read func(*view.Reader) (T, error)) (value T, err er
 func (d *Desk) respond(m *nats.Msg, v verb) {
 	answer, err := d.answered(v, userOf(m), m.Data)
 	if answer == nil && err == nil {
+		return
+	}
+	if chunk, ok := answer.(bytesAnswer); ok {
+		if err := m.RespondMsg(chunk.message()); err != nil {
+			d.Log.Warn("a chunk not sent", "error", err)
+		}
 		return
 	}
 	body := encoded(answer, err)

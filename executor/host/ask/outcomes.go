@@ -236,6 +236,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 		answer.Settled = len(answer.Doubts) == 0
 	}
 	if q.Action != "" {
+		answer.Undo = r.Undo(q.Plan, q.Action)
 		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 	}
 	return answer, nil

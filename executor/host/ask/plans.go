@@ -55,7 +55,7 @@ func (d *Desk) showWaiting(shown *api.Plan) {
 			case w.Working:
 				action.WaitsFor = "a worker that says it is still working on " + w.Capability
 			default:
-				action.WaitsFor = fmt.Sprintf("a worker: none serves %s, tries: %d%s",
+				action.WaitsFor = fmt.Sprintf("%s: none serves %s, tries: %d%s", w.Wanted("a worker"),
 					w.Capability, w.Tries, ownersFrom(w))
 			}
 		}

@@ -27,6 +27,7 @@ func (d *Desk) status() (api.StatusAnswer, error) {
 	shown.Lossy = d.Lossy
 	shown.RefusedReplies, shown.UnreadFields = d.Workers.notCounted()
 	full := d.showRoom(&shown)
+	d.showBlobs(&shown)
 	b := d.Board
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,8 +58,22 @@ func (d *Desk) showRoom(shown *api.Status) (full bool) {
 	if shown.May == nil { // its holder has not said it yet
 		shown.May = &api.TenantMay{}
 	}
-	shown.May.Limits = append(shown.May.Limits, api.LimitUse{Limit: "bytes", Used: used, Most: most})
+	shown.May.Limits = append(shown.May.Limits,
+		api.LimitUse{Limit: api.LimitBytes, Used: used, Most: most})
 	return full
+}
+
+// showBlobs adds what the blobs take of what they may, where there are some.
+func (d *Desk) showBlobs(shown *api.Status) {
+	room := d.Blobs.Room()
+	if room.Entries == 0 {
+		return
+	}
+	if shown.May == nil {
+		shown.May = &api.TenantMay{}
+	}
+	shown.May.Limits = append(shown.May.Limits,
+		api.LimitUse{Limit: api.LimitBlobs, Used: room.Used, Most: room.Most})
 }
 
 // scrub runs a pass now, at full speed.

@@ -180,6 +180,15 @@ func (k *Keyring) get(ctx context.Context, plan string) (planKey, error) {
 	return key, nil
 }
 
+// Key returns the key of a plan that has one. Errors as those that Gone knows; others may pass.
+func (k *Keyring) Key(ctx context.Context, plan string) (seal.Key, error) {
+	key, err := k.get(ctx, plan)
+	return key.key, err
+}
+
+// Gone is the function of that name.
+func (k *Keyring) Gone(err error) bool { return Gone(err) }
+
 func (k *Keyring) keep(plan string, key planKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -126,7 +126,7 @@ var catalogue = []mutant{
 			"is already failed\", a.fixed.Id)", "if now != rowspb.Outcome_OUTCOME_UNKNOWN {\n\t\t\treturn " +
 			"refused(\"the outcome of action %s is already failed\", a.fixed.Id)"},
 	{"a late completion after a blind undo is nothing", "executor/apply_agent.go",
-		"s.completedLate()", "_ = s.completedLate"},
+		"s.completedLate(other)", "_ = s.completedLate"},
 
 	// Calls that no one takes, and owners' answers.
 	{"an undo is given up for want of a worker too early", "executor/step.go",
@@ -282,6 +282,8 @@ var catalogue = []mutant{
 	{"a provider that refuses what is late is undone twice", "executor/duty.go",
 		"case a.row.Blind && refusesLate(a) && (flying(u) || u == " +
 			"rowspb.Undo_UNDO_COMPENSATED):\n\t\treturn false\n", ""},
+	{"what is undone by its name is owed again for its caller's doubt", "executor/duty.go",
+		"return seen && a.name() != \"\" && a", "return seen && a.name() == \"?\" && a"},
 	{"an action that settles ends its plan", "executor/apply.go",
 		"r.InFlight == 0 && len(r.Settling) == 0", "r.InFlight == 0"},
 	{"the unwind goes past its savepoint", "executor/rewind.go",
@@ -553,7 +555,7 @@ var catalogue = []mutant{
 		"if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {",
 		"if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until<<1 {"},
 	{"a command is given up when no worker is there", "executor/turn/flights.go",
-		"v.again(min(int64(WorkerWaitMin)<<min(x.Tries-1, 10), int64(WorkerWaitMax)))",
+		"v.again(workerWait(r.Fate, x.Tries))",
 		"delete(f.flights, x.Attempt.About)"},
 	{"the first record that was folded last is not looked at", "executor/turn/anchor.go",
 		"if last.Index != meta.Applied.Index || !bytes.Equal(last.Leaf, meta.Applied.Leaf) {",

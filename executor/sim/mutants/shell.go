@@ -127,11 +127,11 @@ var shell = map[string][]mutant{
 		{"a dispatcher that was stopped sends on", "executor/host/dispatch.go",
 			"\tif d.stopped {\n\t\td.mu.Unlock()\n\t\treturn\n\t}\n\tf := d.fly", "\tf := d.fly"},
 		{"sealed arguments are sent as they are", "executor/host/dispatch.go",
-			"seal.Sealed(f.Command.Arguments) {", "!seal.Sealed(f.Command.Arguments) {"},
+			"(seal.Sealed(f.Command.Arguments) ||", "(!seal.Sealed(f.Command.Arguments) &&"},
 		{"what was opened comes back in an answer", "executor/host/dispatch.go",
 			"\t\t\tr.Reply = seal.ScrubReply(r.Reply, opened)\n", "\t\t\t_ = opened\n"},
 		{"an undo whose key is gone is tried for ever", "executor/host/dispatch.go",
-			"case vault.Gone(err):", "case vault.Gone(err) && err == nil:"},
+			"codeOf(err, vault.Gone(err))", "codeOf(err, vault.Gone(err) && err == nil)"},
 	},
 	"executor/turn": { // what a session carries out, where no world of the simulator tells
 		{"what goes behind a command is known after its answer", "executor/turn/session.go",

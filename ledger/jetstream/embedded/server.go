@@ -77,7 +77,7 @@ type Config struct {
 	NoListen bool
 }
 
-// ErrInUse is what Start and CheckFolder return of a folder that another server uses.
+// ErrInUse is what Start, LockFolder and CheckFolder return of a folder that another server uses.
 var ErrInUse = errors.New("another server uses it")
 
 // Server is a running server. It is safe for concurrent use.
@@ -141,6 +141,16 @@ func (s *Server) release() {
 	if s.lock != nil {
 		s.lock.release()
 	}
+}
+
+// LockFolder keeps other processes that lock a folder out of it until it is released, or this
+// process ends; the folder is made where it is missing. The error is ErrInUse, or the system's.
+func LockFolder(dir string) (release func(), err error) {
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
 }
 
 // CheckFolder reports why no server could start on a folder now: it cannot be made or

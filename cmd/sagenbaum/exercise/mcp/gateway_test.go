@@ -2,6 +2,8 @@
 
 package mcp
 
+//lint:file-ignore SA1019 the protocol has deprecated roots; who has them keeps them
+
 import (
 	"fmt"
 	"io/fs"
@@ -32,10 +34,18 @@ func filesServer(t *testing.T, dir string) []string {
 // mcpClient starts a gateway as a client's configuration does, and talks to it.
 func mcpClient(t *testing.T, s *cmdtest.Served, state string, args ...string) (*sdk.ClientSession, *exec.Cmd) {
 	t.Helper()
+	return mcpClientIn(t, nil, s, state, args...)
+}
+
+// mcpClientIn is mcpClient for a client with roots.
+func mcpClientIn(t *testing.T, roots []*sdk.Root, s *cmdtest.Served, state string, args ...string) (
+	*sdk.ClientSession, *exec.Cmd) {
+	t.Helper()
 	command := cmdtest.Sagenbaum(t, append([]string{"mcp", "--server", s.URL, "--state", state}, args...)...)
 	command.Stderr = t.Output()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
-		&sdk.CommandTransport{Command: command}, nil)
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	client.AddRoots(roots...)
+	session, err := client.Connect(t.Context(), &sdk.CommandTransport{Command: command}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

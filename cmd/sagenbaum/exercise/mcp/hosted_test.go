@@ -2,14 +2,19 @@
 
 package mcp
 
+//lint:file-ignore SA1019 the protocol has deprecated roots; who has them keeps them
+
 import (
 	"bufio"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
@@ -43,15 +48,7 @@ func TestAHostUndoesWhatAGatewayThatWasKilledHasDone(t *testing.T) {
 		t.Fatalf("no plan in %v", result.Meta)
 	}
 	recorded(t, s, plan, 2)
-	if err := gateway.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = client.Close()
-	if err := s.Command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.Command.Wait()
-	again := cmdtest.ServeFor(t, data, "--mcp", file)
+	again := elsewhere(t, s, client, gateway, file)
 	idle := command[1] + " " + dir
 	for deadline := time.After(testenv.Patience); ; { // a machine may take long to start what undoes
 		r := again.Ask(t, "default", "worker", "ls", "-o", "json")
@@ -82,6 +79,52 @@ func TestAHostUndoesWhatAGatewayThatWasKilledHasDone(t *testing.T) {
 	}
 	cmdtest.Run(t, "serve", "--data", t.TempDir(), "--mcp", file, "--nats", again.URL).Wants(t, "serve --nats",
 		cli.ExitUsage, "--mcp is for the embedded server")
+}
+
+// The client has the server work in its roots, outside of the folder of the command. The gateway is
+// killed, and a server that is started in another folder undoes it there, byte for byte.
+func TestAHostUndoesWhatWasDoneInTheRootsOfAClient(t *testing.T) {
+	t.Parallel()
+	own, dir, state, data := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	command := filesServer(t, own)
+	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("was here"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	start := treeOf(t, dir)
+	file := configuration(t, `{"mcpServers": {
+		"files": {"command": "sagenbaum", "args": ["mcp", "--state", %q, "--", %q, %q, %q]}}}`,
+		state, command[0], command[1], own)
+	s := cmdtest.ServeFor(t, data)
+	client, gateway := mcpClientIn(t, []*sdk.Root{{URI: "file://" + dir}}, s, state,
+		append([]string{"--"}, command...)...)
+	plan, _ := mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "old"),
+		"content": "new"}).Meta["sagenbaum/plan"].(string)
+	mcpCall(t, client, "create_directory", map[string]any{"path": filepath.Join(dir, "a", "b")})
+	mcpCall(t, client, "move_file", map[string]any{"source": filepath.Join(dir, "old"),
+		"destination": filepath.Join(dir, "a", "new")})
+	recorded(t, s, plan, 3)
+	again := elsewhere(t, s, client, gateway, file)
+	again.Ask(t, "default", "plan", "cancel", plan, "--reason", "the client is gone", "--wait").Wants(t,
+		"plan cancel", cli.ExitGood)
+	if now := treeOf(t, dir); now != start {
+		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
+	}
+}
+
+// elsewhere kills a gateway and its server, and starts the server again as one that undoes what the
+// gateways of a client's configuration have done.
+func elsewhere(t *testing.T, s *cmdtest.Served, client *sdk.ClientSession, gateway *exec.Cmd,
+	file string) *cmdtest.Served {
+	t.Helper()
+	if err := gateway.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Close()
+	if err := s.Command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Command.Wait()
+	return cmdtest.ServeFor(t, s.Dir, "--mcp", file)
 }
 
 // recorded waits until so many calls of a plan are known to have happened: what a gateway that is

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -125,7 +124,7 @@ func Next(capability string) string {
 
 // Line is the command line of the worker, as a person types it.
 func (g Gateway) Line() string {
-	line := CommandLine(g.Worker[0], g.Worker[1:])
+	line := cli.CommandLine(g.Worker[0], g.Worker[1:]...)
 	elsewhere := slices.ContainsFunc(g.Worker[1:], func(arg string) bool {
 		if arg == "" || filepath.IsAbs(arg) {
 			return false
@@ -134,25 +133,10 @@ func (g Gateway) Line() string {
 		return err == nil
 	})
 	if elsewhere {
-		line = CommandLine("cd", []string{g.Folder}) + " && " + line
+		line = cli.CommandLine("cd", g.Folder) + " && " + line
 	}
 	if !g.Files {
 		line += " # with the env of its client's configuration"
 	}
 	return line
 }
-
-// CommandLine is a command as a person types it.
-func CommandLine(command string, args []string) string {
-	line := command
-	for _, arg := range args {
-		if plain.MatchString(arg) {
-			line += " " + arg
-		} else {
-			line += fmt.Sprintf(" %q", arg)
-		}
-	}
-	return line
-}
-
-var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

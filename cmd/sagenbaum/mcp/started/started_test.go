@@ -44,7 +44,7 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for capability, want := range map[string]string{
-		"mcp.files-1": `sagenbaum mcp worker -- node /x.js "/my files"`,
+		"mcp.files-1": `sagenbaum mcp worker -- node /x.js '/my files'`,
 		"mcp.notes-1": "cd " + folder + " && sagenbaum mcp worker -- node serve.js # with the env of its " +
 			"client's configuration",
 		"room.free": "",

@@ -282,6 +282,7 @@ func (r Row) notes(p *Page) component {
 			escaped(out, r.WaitsFor)
 			out.markup("</span></p>")
 		}
+		remark(r.Faster)(out)
 		if r.Progress != "" {
 			out.markup("<p class=\"note\">")
 			escaped(out, "its worker said ")

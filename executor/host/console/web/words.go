@@ -126,7 +126,7 @@ func handledBy(w api.Waiting) string {
 	case w.Working:
 		return "a worker says that it is still working"
 	}
-	return fmt.Sprintf("no worker serves it, asked %d times", w.Tries)
+	return fmt.Sprintf("%s serves it, asked %d times", w.Wanted("no worker"), w.Tries)
 }
 
 func factValue(f api.Fact) string { return cmp.Or(clip(string(f.Value), 80), "–") }

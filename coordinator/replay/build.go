@@ -1,0 +1,40 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// BuildVersion is a version for [Undo] that no one can forget to change: the first 12 hex digits of
+// the SHA-256 of the program that runs, which any change of its code or of what it links gives
+// another one. So does a build of the same code with another compiler or other flags: what an
+// earlier build has registered then waits for a process of that build, as for any other version.
+// The error is that of reading the program's file.
+var BuildVersion = sync.OnceValues(func() (string, error) {
+	// On Linux this is the program that runs, also when another one has taken its place.
+	if version, err := fileVersion("/proc/self/exe"); err == nil {
+		return version, nil
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the program that runs: %w", err)
+	}
+	return fileVersion(path)
+})
+
+func fileVersion(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the program that runs: %w", err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("cannot read the program that runs: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:versionMax], nil
+}
