@@ -104,6 +104,52 @@ func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
 	})
 }
 
+// TestWhatWasDeliveredTwiceIsItsOwners: where the provider need not know the key of the one attempt
+// when it gets the other, each that is done is an act.
+func TestWhatWasDeliveredTwiceIsItsOwners(t *testing.T) {
+	const again = " commit m=lost,done turn @60s p~0/retry:m turn "
+	playDeliveries(t, []delivery{
+		{"the first is done after the second", "open m:staged" + again + "p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"and its owner answers", "open m:staged" + again + "p~0/tell:m#1=done turn p~0/accept:m~1 turn",
+			"p~0 resolved: m=done m~1=resolved [m]"},
+		{"it is said once", "open m:staged" + again + "p~0/tell:m#1=done !p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"the second says so again", "open m:staged" + again + "!p~0/tell:m#2=done turn",
+			"p~0 done: m=done [m]"},
+		{"the provider knew the key", "open m:staged+kept=1h commit m=lost,done turn @40s @80s !p~0/tell:m#1=done turn",
+			"p~0 done: m=done [m]"},
+		{"it had forgotten it", "open m:staged+kept=31s" + again + "p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"a probe had found nothing", "open m:staged+found commit m=lost,done m.probe=absent turn @40s @80s @160s " +
+			"p~0/tell:m#1=done turn", "p~0 owner: m=done m~1=owner [m]"},
+		{"under another key", "open m:staged commit m=lost,done turn @60s p~0/newkey:m turn p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"the first is done while the second is out", "open m:staged commit m=lost,late turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done turn", "p~0 owner: m=done m~1=owner []"},
+		{"and both are said at once", "open m:staged commit m=lost,late turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done p~0/tell:m#2=done turn", "p~0 owner: m=done m~1=owner []"},
+		{"and the second, too", "open m:staged commit m=lost,late turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done turn !p~0/tell:m#2=done turn", "p~0 owner: m=done m~1=owner []"},
+		{"and the second has failed", "open m:staged commit m=lost,fail turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done turn", "p~0 done: m=done []"},
+		{"after it was taken up", "open:last a:for=1h a+ m:staged" + again + "undo turn p~0/tell:m#1=done turn",
+			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [m a]"},
+	})
+}
+
+// TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade: what is stopped after that is not dropped.
+func TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade(t *testing.T) {
+	playDeliveries(t, []delivery{
+		{"before the next", "open m:staged commit m=late turn p~0/force:m p~0/stop turn",
+			"p~0 owner: m=owner []"},
+		{"after the next has failed", "open m:staged commit m=late,fail turn p~0/force:m turn p~0/stop turn",
+			"p~0 owner: m=owner []"},
+		{"and the provider knows the key", "open m:staged+kept=1h commit m=late,fail turn p~0/force:m turn " +
+			"p~0/stop turn", "p~0 owner: m=owner []"},
+	})
+}
+
 // TestWhatUndoesACommittedPlanStopsItsDelivery: what was delivered is its owner's.
 func TestWhatUndoesACommittedPlanStopsItsDelivery(t *testing.T) {
 	playDeliveries(t, []delivery{
