@@ -2,8 +2,11 @@ package executor_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
 )
 
 // delivery is a schedule, and what becomes of plan p and of the plans beside it.
@@ -254,5 +257,34 @@ func TestNoCopyOfADeliveryLeavesWithoutAPromise(t *testing.T) {
 		if len(out) != 1 || !out[0].Delivers || out[0].ResendUntilNs != out[0].SentNs+kept-1 {
 			t.Errorf("%s: %+v", words, out)
 		}
+	}
+}
+
+// TestWhatOfADeliveryIsSealedIsItsOwnersOnceItIsErased: nothing can read it any more, and the owner
+// is called by the hook that the delivery names. What was sent before may still be answered.
+func TestWhatOfADeliveryIsSealedIsItsOwnersOnceItIsErased(t *testing.T) {
+	for _, c := range []struct{ name, words, want, reason string }{
+		{"the next of it", "open m:staged n:staged+secret commit m=late turn erase:force destroyed p~0/tell:m#1=done turn",
+			"p~0 owner: n=owner m=done []", "what do.n takes was erased at "},
+		{"the one that is out", "open m:staged+secret commit m=late turn erase:force p~0/tell:m#1=done turn",
+			"p~0 done: m=done []", ""},
+		{"and has failed", "open m:staged+secret commit m=late turn erase:force p~0/tell:m#1=fail turn @9s",
+			"p~0 owner: m=owner []", "what do.m takes was erased at "},
+		{"in doubt", "open m:staged+secret commit m=lost turn erase:force @60s", "p~0 owner: m=owner []", "no answer"},
+		{"erased, and asked for again", "open m:staged+secret commit m=stop turn erase:force p~0/retry:m turn",
+			"p~0 owner: m=owner []", "what do.m takes was erased at "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play(c.words)
+			if got := s.beside(); got != c.want {
+				t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.want)
+			}
+			said := func(p Page) bool { return p.Hook == "mail" && strings.Contains(p.Reason, c.reason) }
+			if c.reason != "" && !slices.ContainsFunc(s.state.Pages(), said) {
+				t.Errorf("want a page to mail that says %q: %+v", c.reason, s.state.Pages())
+			}
+			s.wantRefolded()
+		})
 	}
 }
