@@ -22,7 +22,8 @@ func (s *schedule) beside() string {
 			all = append(all, strings.TrimSpace(id+" "+s.show(id).State+": "+s.undos(id)))
 		}
 	}
-	short := strings.NewReplacer("compensated", "done", "quarantined", "owner")
+	short := strings.NewReplacer("compensated", "done", "quarantined", "owner", "delivered", "done",
+		"delivering", "unwinding", "dropped", "skipped")
 	return short.Replace(strings.Join(all[1:], ", ")) + " [" + strings.Join(s.undone, " ") + "]"
 }
 
@@ -286,5 +287,44 @@ func TestWhatOfADeliveryIsSealedIsItsOwnersOnceItIsErased(t *testing.T) {
 			}
 			s.wantRefolded()
 		})
+	}
+}
+
+// TestWhatIsShownOfAStagedAct: in its own plan what becomes of it, and in the plan that delivers it
+// words of its own. A preview is of the plan that was committed.
+func TestWhatIsShownOfAStagedAct(t *testing.T) {
+	for _, c := range []struct{ words, of, delivery string }{
+		{"open m:staged", "open: m=staged", ""},
+		{"open a:probe a? m:staged commit", "committing: a=held m=staged", ""},
+		{"open m:staged fail turn", "failed: m=dropped", ""},
+		{"open m:staged n:staged commit m=late turn", "committed: m=delivering n=delivering",
+			"delivering: n=owed m=dispatched"},
+		{"open m:staged n:staged commit m=fail,fail,fail turn", "committed: m=delivering n=delivering",
+			"delivering: n=owed m=waiting"},
+		{"open m:staged n:staged commit m=stop turn", "committed: m=quarantined n=delivering",
+			"quarantined: n=owed m=quarantined"},
+		{"open m:staged n:staged commit m=stop turn p~0/accept:m turn", "committed: m=resolved n=delivered",
+			"resolved: n=delivered m=resolved"},
+		{"open m:staged commit turn", "committed: m=delivered", "delivered: m=delivered"},
+		{"open m:staged n:staged commit m=late turn p~0/stop p~0/tell:m#1=done turn",
+			"committed: m=delivered n=dropped", "delivered: n=dropped m=delivered"},
+		{"open m:staged commit p~0/stop turn", "committed: m=dropped", "failed: m=dropped"},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		if got := s.show("p").State + ": " + s.undos("p"); got != c.of {
+			t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.of)
+		}
+		if c.delivery == "" {
+			continue
+		}
+		if got := s.show("p~0").State + ": " + s.undos("p~0"); got != c.delivery {
+			t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.delivery)
+		}
+		s.state.Flush()
+		_, why := NewReading(s.kv, "t", s, s.programs).Rehearse("p~0", "", "", s.now, func(Rehearsed) {})
+		if why != "plan p~0 delivers plan p: preview that one" {
+			t.Errorf("a preview of p~0: %q", why)
+		}
 	}
 }

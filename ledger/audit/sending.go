@@ -407,3 +407,14 @@ func codeDelivery(c *coder, a *action) {
 	number(c, &a.knownFailed)
 	number(c, &a.sentNs)
 }
+
+// shown is the phase of a plan as people read it.
+func (p *plan) shown() string {
+	switch {
+	case p.delivers && p.phase == ledger.StateUnwinding:
+		return ledger.StateDelivering
+	case p.delivers && p.phase == ledger.StateCompensated:
+		return ledger.StateDelivered
+	}
+	return p.phase
+}
