@@ -21,6 +21,7 @@ type Recorded struct {
 	Output        json.RawMessage
 	ExternalRef   string
 	Input         []byte // SHA-256 of it, as it is recorded; none: no input
+	Staged        bool   // it is made once the plan has been committed, and by no process of the agent
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -120,4 +121,45 @@ func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string)
 		return "", "", ""
 	}
 	return a.Verdict(), a.Row.VerdictReason, a.Row.VerdictBy
+}
+
+// deliveryMax bounds each list of a Delivery.
+const deliveryMax = 100
+
+// Delivery returns what became of what is staged in a committed plan; nil: nothing is.
+func (r *Reader) Delivery(id string) *api.Delivery {
+	p := r.core.Plan(id)
+	if p == nil || p.Row.DeliveredAs == "" {
+		return nil
+	}
+	u := r.core.Plan(p.Row.DeliveredAs)
+	d := &api.Delivery{Plan: u.ID, State: u.State()}
+	if u.Keeps() {
+		d.State = ledger.StateDelivering // as a part of what delivers its root
+	}
+	r.delivery(d, u, "")
+	return d
+}
+
+func (r *Reader) delivery(d *api.Delivery, u *executor.Plan, under string) {
+	for n := u.Row.Actions; n > 0; n-- { // the first of them has the highest number
+		a := u.Action(n)
+		if a.Fixed.Child != "" {
+			c := r.core.Plan(a.Fixed.Child)
+			r.delivery(d, c, c.Row.Origin+"/")
+			continue
+		}
+		list := &d.Waiting
+		switch a.Row.Undo {
+		case rowspb.Undo_UNDO_COMPENSATED:
+			list = &d.Delivered
+		case rowspb.Undo_UNDO_SKIPPED:
+			list = &d.Dropped
+		case rowspb.Undo_UNDO_QUARANTINED, rowspb.Undo_UNDO_RESOLVED:
+			list = &d.Owner
+		}
+		if len(*list) < deliveryMax {
+			*list = append(*list, under+a.Fixed.Id)
+		}
+	}
 }

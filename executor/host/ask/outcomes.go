@@ -203,7 +203,7 @@ func (d *Desk) outcome(user string, q api.OutcomeQuery) (answer api.OutcomeAnswe
 // savepoint, is none, and neither is a notice that is about one action.
 func ended(state string) bool {
 	switch state {
-	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
+	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateDelivering:
 		return false
 	default:
 		return true
@@ -227,6 +227,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)
 	answer.Turned, answer.Whole = r.Turned(q.Plan), r.Whole(q.Plan)
 	answer.Doubts, answer.UndoneAs = r.Doubts(q.Plan), r.UndoneAs(q.Plan)
+	answer.Delivery = r.Delivery(q.Plan)
 	switch {
 	case !q.Doubts:
 	case answer.State == ledger.StateCommitted: // a child, for its root
