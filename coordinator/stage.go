@@ -30,7 +30,7 @@ func (p *Plan) Stage(ctx context.Context, declared Action) error {
 	if err != nil {
 		return fmt.Errorf("cannot stage action %q: %w", named(declared), err)
 	}
-	if _, err := p.c.wait(ctx, a.pair); err == nil {
+	if _, err = p.c.wait(ctx, a.pair); err == nil {
 		err = a.isStaged(ctx)
 	}
 	if err != nil {

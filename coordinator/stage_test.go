@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // mails are contracts of which one is staged always, one if its agent wants it, and one never.
@@ -285,4 +286,27 @@ func TestAFunctionThatIsRunAgainStagesNothingTwice(t *testing.T) {
 	if got := l.mails(); got != `{"to":"ann"} {"to":"bob"}` {
 		t.Errorf("sent %s", got)
 	}
+}
+
+// TestAnActThatTheLedgerDoesNotTakeIsNotStaged: another process has taken the plan over, or an
+// operator has cancelled it; its agent is told so before it goes on.
+func TestAnActThatTheLedgerDoesNotTakeIsNotStaged(t *testing.T) {
+	l := newMailer(t)
+	p := l.begin(coordinator.PlanSpec{ID: "lost"})
+	l.do(p, "a")
+	if _, err := l.another(t).Resume(t.Context(), "lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stage(t.Context(), mailTo("m", "ann")); !errors.Is(err, coordinator.ErrSuperseded) {
+		t.Errorf("of another process: %v", err)
+	}
+	q := l.begin(coordinator.PlanSpec{})
+	l.do(q, "a")
+	l.append(ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ops"}, &pb.Record{Plan: q.ID(),
+		Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "no", Actor: "ops"}}})
+	if err := q.Stage(t.Context(), mailTo("m", "ann")); !errors.Is(err, coordinator.ErrUnwinding) &&
+		!errors.Is(err, coordinator.ErrUnwound) {
+		t.Errorf("of a plan that is undone: %v", err)
+	}
+	l.ends(q, ledger.StateCompensated)
 }
