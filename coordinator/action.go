@@ -427,7 +427,7 @@ func (p *Plan) admit(d *draft) (*action, error) {
 		}
 	}
 	if d.staged {
-		return nil, p.passed()
+		return nil, passed(p)
 	}
 	return nil, nil
 }

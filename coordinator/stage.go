@@ -210,7 +210,7 @@ func (all *acts) lastOf(staged bool) (ids []string) {
 }
 
 // passed refuses an act whose plan has a deadline that has passed.
-func (p *Plan) passed() error {
+func passed(p *Plan) error {
 	if !p.deadline.IsZero() && !time.Now().Before(p.deadline) {
 		return fmt.Errorf("%w: its deadline has passed", ErrUnwinding)
 	}

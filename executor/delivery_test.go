@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // delivery is a schedule, and what becomes of plan p and of the plans beside it.
@@ -325,6 +329,46 @@ func TestWhatIsShownOfAStagedAct(t *testing.T) {
 		_, why := NewReading(s.kv, "t", s, s.programs).Rehearse("p~0", "", "", s.now, func(Rehearsed) {})
 		if why != "plan p~0 delivers plan p: preview that one" {
 			t.Errorf("a preview of p~0: %q", why)
+		}
+	}
+}
+
+// TestWhatAsksForADeliveryFindsIt: by its state, which is none of an unwind's, and by what became of
+// all that is staged in a tree. Why a plan is delivered leads to the committed one.
+func TestWhatAsksForADeliveryFindsIt(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open m:staged q/open^ q/n:staged q/o:staged q/commit x:staged commit o=late turn")
+	reader := func() *view.Reader { return view.NewReaderWith(s.kv, "t", s, s.programs) }
+	found := func(state string) (ids []string) {
+		answer, err := reader().Find(api.FindQuery{State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range answer.Plans {
+			ids = append(ids, p.Plan)
+		}
+		return ids
+	}
+	for state, want := range map[string]string{ledger.StateDelivering: "p~0 q~0", ledger.StateUnwinding: "",
+		ledger.StateDelivered: "", ledger.StateQuarantined: "", ledger.StateCommitted: "q p"} {
+		if got := strings.Join(found(state), " "); got != want {
+			t.Errorf("%s are %q, want %q", state, got, want)
+		}
+	}
+	d := reader().Delivery("p")
+	if d.Plan != "p~0" || d.State != ledger.StateDelivering || strings.Join(d.Delivered, " ") != "m q/n" ||
+		d.Owner != nil || strings.Join(d.Waiting, " ") != "q/o x" || d.Dropped != nil {
+		t.Errorf("%+v", d)
+	}
+	s.play("q~0/tell:o#1=stop turn q~0/accept:o turn")
+	if d := reader().Delivery("p"); d.State != ledger.StateResolved || strings.Join(d.Delivered, " ") != "m q/n x" ||
+		strings.Join(d.Owner, " ") != "q/o" {
+		t.Errorf("%+v", d)
+	}
+	for plan, want := range map[string]string{"p": "p~0", "p~0": ""} {
+		why, err := reader().Why(api.WhyQuery{Plan: plan})
+		if err != nil || why.DeliveredAs != want || why.Delivers != (want == "") {
+			t.Errorf("why %s: %+v, %v", plan, why, err)
 		}
 	}
 }

@@ -350,14 +350,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	switch name {
 	case "irr":
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
-	case "staged":
-		staged()(f, c)
-	case "kept": // the provider of a delivery remembers its key for so long
-		f.Deliver.DedupeNs = int64(d)
-	case "found":
-		f.Deliver.Probe = probe
-	case "secret":
-		f.Deliver.Sealed, f.Deliver.Page = true, "mail"
+	case "staged", "kept", "found", "secret":
+		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
 	case "own", "own*", "held", "held*", "timer":
@@ -410,6 +404,20 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		return false
 	}
 	return true
+}
+
+// markDelivery is mark of a staged act: kept says for how long its provider remembers the key.
+func markDelivery(name string, ns int64, probe *pb.Probe, f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	switch name {
+	case "staged":
+		staged()(f, c)
+	case "kept":
+		f.Deliver.DedupeNs = ns
+	case "found":
+		f.Deliver.Probe = probe
+	case "secret":
+		f.Deliver.Sealed, f.Deliver.Page = true, "mail"
+	}
 }
 
 // condition is what a mark says that undoes an action, or its plan.

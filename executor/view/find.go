@@ -169,7 +169,8 @@ func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 	q := f.q
 	switch {
 	case f.only != nil && !f.only(row),
-		q.State != "" && (row.Phase != f.phase || otherwiseNamed(q.State, row)), q.Agent != "" && row.Agent != q.Agent,
+		q.State != "" && (row.Phase != f.phase || otherwiseNamed(q.State, row)),
+		q.Agent != "" && row.Agent != q.Agent,
 		row.OpenedNs < q.FromNs, q.UntilNs != 0 && row.OpenedNs >= q.UntilNs,
 		q.Label != "" && !slices.Contains(rows.LabelsOf(row), q.Label):
 		return false

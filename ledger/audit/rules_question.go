@@ -426,37 +426,3 @@ var deliveredOnce = clause{"I38.once", "A staged act is delivered once.",
 		again := c.p.isDelivery(c.a) && (c.a.successes > 0 || c.a.outcome == completed)
 		return unless(!again, "action %s was delivered", c.a.id)
 	}}
-
-// deliveredWhole is asked at the end, of what a committed tree has staged.
-var deliveredWhole = clause{"I38.whole",
-	"What was staged when its root was committed is delivered, dropped after a stop, or its owner's.",
-	func(c *claim) judgement {
-		if !isRetired(c.p) || c.p.delivers {
-			return judgement{}
-		}
-		d := c.b.plan(c.p.deliveredAs)
-		for _, a := range c.p.actions {
-			if !a.isStaged() || a.undo != held || a.dutyOf != 0 {
-				continue
-			}
-			if d == nil || d.named(a.id) == nil {
-				return breaks("a delivery of action %s", a.id)
-			}
-			x := d.named(a.id)
-			dropped := x.undo == skipped && d.stopped == nil
-			if !x.isSettled() && x.undo != quarantined && !letBe(d) || dropped {
-				return breaks("an end of action %s of plan %s, which is %s", a.id, d.id, state{d, x})
-			}
-		}
-		return judgement{}
-	}}
-
-// letBe: the owner of a delivery, or of what it is a part of, is to answer, or has let the rest be.
-func letBe(p *plan) bool {
-	for ; p != nil && p.delivers; p = p.parent {
-		if p.phase == ledger.StateQuarantined || p.phase == ledger.StateResolved {
-			return true
-		}
-	}
-	return false
-}

@@ -477,7 +477,9 @@ func (x *compiler) checkFits(out *Compiled) {
 			x.refuse(refused.Field, refused.Problem, refused.Want)
 		}
 	}
-	if size := ledger.RecordSize(pair[len(pair)-1]) + ledger.RecordSize(pair[len(pair)-2]); size > ledger.CommitSizeMax/2 {
+	last := pair[len(pair)-2:]
+	size := ledger.RecordSize(last[0]) + ledger.RecordSize(last[1])
+	if size > ledger.CommitSizeMax/2 {
 		x.refuse("", fmt.Sprintf("%d bytes in every registration", size),
 			fmt.Sprintf("at most %d bytes", ledger.CommitSizeMax/2))
 	}

@@ -2,7 +2,6 @@ package compile
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
@@ -115,8 +114,8 @@ func (l *linter) staged(c contract.Contract) {
 			"look at", "dedupe, for as long as the provider promises to remember a key; or a probe, with "+
 			"settle")
 	case c.Probe != nil && c.Settle == 0:
-		l.warn("settle", fmt.Sprintf("not given beside a probe: it is taken for gone %s after an attempt "+
-			"that had no answer", contract.FormatDuration(cmp.Or(d.Timeout, attemptTimeout))),
-			"the longest that an attempt may take to land")
+		after := contract.FormatDuration(cmp.Or(d.Timeout, attemptTimeout))
+		l.warn("settle", "not given beside a probe: it is taken for gone "+after+" after an attempt that "+
+			"had no answer", "the longest that an attempt may take to land")
 	}
 }

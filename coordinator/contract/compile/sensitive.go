@@ -30,7 +30,8 @@ func (x *compiler) checkSensitive(c contract.Contract, out *Compiled) (sealed bo
 			x.refuse(fmt.Sprintf("sensitive[%d]", i), err.Error(),
 				"input, output or before and names below it, as in input.card")
 		case path[0] == "output" && c.Stage == contract.StageCommit:
-			x.refuse(fmt.Sprintf("sensitive[%d]", i), text+", and what a delivery returns is recorded as it is",
+			x.refuse(fmt.Sprintf("sensitive[%d]", i),
+				text+", and what a delivery returns is recorded as it is",
 				"fields of input, or a worker that returns none of it")
 		case path[0] == "before" && c.Before == nil:
 			x.refuse(fmt.Sprintf("sensitive[%d]", i), text+", and the contract asks for no before-image",

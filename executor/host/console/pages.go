@@ -73,6 +73,7 @@ var ages = map[string]time.Duration{
 var planStates = []string{
 	ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined,
 	ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
+	ledger.StateDelivering, ledger.StateDelivered,
 }
 
 func (v *visit) plans() error {

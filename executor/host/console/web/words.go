@@ -90,6 +90,10 @@ func progress(p api.Plan) string {
 		return fmt.Sprintf("%d undone, %d to go", p.Compensated, p.Held)
 	case ledger.StateCompensated:
 		return fmt.Sprintf("%d undone", p.Compensated) + counted(", ", p.Skipped, " skipped")
+	case ledger.StateDelivering:
+		return fmt.Sprintf("%d delivered, %d to go", p.Compensated, p.Held)
+	case ledger.StateDelivered:
+		return fmt.Sprintf("%d delivered", p.Compensated) + counted(", ", p.Skipped, " dropped")
 	}
 	return plural(p.ActionCount, "action") + counted(", ", p.Held, " held")
 }
