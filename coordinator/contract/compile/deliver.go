@@ -115,7 +115,7 @@ func (l *linter) staged(c contract.Contract) {
 			"settle")
 	case c.Probe != nil && c.Settle == 0:
 		after := contract.FormatDuration(cmp.Or(d.Timeout, attemptTimeout))
-		l.warn("settle", "not given beside a probe: it is taken for gone "+after+" after an attempt that "+
-			"had no answer", "the longest that an attempt may take to land")
+		l.warn("settle", "not given beside a probe: it is taken for gone "+after+" after an attempt "+
+			"that had no answer", "the longest that an attempt may take to land")
 	}
 }
