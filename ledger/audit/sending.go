@@ -295,7 +295,7 @@ func (a *action) isDoubtful() bool { return a.unsureOf > a.attemptsFrom }
 
 // isSafe: another attempt cannot make the act twice.
 func (a *action) isSafe(ns int64) bool {
-	return !a.isDoubtful() || ns-a.sentNs < a.compensation.GetDedupeNs()
+	return !a.isDoubtful() || max(ns-a.sentNs, 0) < a.compensation.GetDedupeNs()
 }
 
 // deliveryNext says what is to be done with an act whose turn it is.
@@ -332,11 +332,8 @@ func noteDelivered(b *book, c *claim) {
 
 // noteUndelivered ends an attempt that was not answered, or has failed.
 func noteUndelivered(a *action, p *plan, k *pb.CompensationFailed, epochNs int64) {
-	switch {
-	case k.InDoubt:
+	if k.InDoubt {
 		a.unsureOf = k.Attempt
-	case epochNs >= a.aliveUntilNs && a.isSafe(epochNs):
-		a.unsureOf = 0
 	}
 	switch {
 	case k.InDoubt && a.compensation.GetProbe() != nil:
