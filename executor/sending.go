@@ -370,8 +370,8 @@ func enlistDelivery(u *plan, a *action, n uint32) {
 	}
 }
 
-// afterDelivery decides what follows a failed attempt. One that is known to have failed says nothing
-// of those before it: its worker may not have come as far as asking for them.
+// afterDelivery decides what follows a failed attempt. One that is known to have failed says
+// nothing of those before it: its worker may not have come as far as its provider.
 func afterDelivery(a *action, k *pb.CompensationFailed, epoch int64) {
 	if k.InDoubt {
 		a.row.Unsure = k.Attempt

@@ -101,6 +101,7 @@ func (s *auditor) add(c *checker, m *stored) {
 // counts follows a record that counts.
 func (s *auditor) counts(c *checker, e ledger.Entry) {
 	r, at := e.Record, e.Address.Sequence
+	s.counted(c, at, r)
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
 		d := k.CompensationDispatched
