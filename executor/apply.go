@@ -297,6 +297,12 @@ func endOf(r *rowspb.PlanRow) pb.PlanEnd {
 
 // stateName is the state of a plan as people read it.
 func stateName(r *rowspb.PlanRow) string {
+	switch {
+	case r.Delivers && r.Phase == rowspb.Phase_PHASE_UNWINDING:
+		return ledger.StateDelivering
+	case r.Delivers && r.Phase == rowspb.Phase_PHASE_COMPENSATED:
+		return ledger.StateDelivered
+	}
 	switch r.Phase {
 	case rowspb.Phase_PHASE_OPEN:
 		return ledger.StateOpen
@@ -362,7 +368,7 @@ func endName(e pb.PlanEnd) string {
 		return "unknown"
 	}
 	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed,
-		ledger.StateResolved, "delivered"}[e]
+		ledger.StateResolved, ledger.StateDelivered}[e]
 }
 
 // unusable says why a well-formed record of an agent can never do what it says, or nil.

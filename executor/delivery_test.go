@@ -2,9 +2,11 @@ package executor_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	. "github.com/sagenbaum/sagenbaum/executor"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -21,7 +23,8 @@ func (s *schedule) beside() string {
 			all = append(all, strings.TrimSpace(id+" "+s.show(id).State+": "+s.undos(id)))
 		}
 	}
-	short := strings.NewReplacer("compensated", "done", "quarantined", "owner")
+	short := strings.NewReplacer("compensated", "done", "quarantined", "owner", "delivered", "done",
+		"delivering", "unwinding", "dropped", "skipped")
 	return short.Replace(strings.Join(all[1:], ", ")) + " [" + strings.Join(s.undone, " ") + "]"
 }
 
@@ -108,6 +111,52 @@ func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
 			"p~0 owner: m=resolved m~1=owner []"},
 		{"the plan continues", "open:continue m:staged n:staged commit m=stop turn @5s",
 			"p~0 owner: n=done m=owner [n]"},
+	})
+}
+
+// TestWhatWasDeliveredTwiceIsItsOwners: where the provider need not know the key of the one attempt
+// when it gets the other, each that is done is an act.
+func TestWhatWasDeliveredTwiceIsItsOwners(t *testing.T) {
+	const again = " commit m=lost,done turn @60s p~0/retry:m turn "
+	playDeliveries(t, []delivery{
+		{"the first is done after the second", "open m:staged" + again + "p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"and its owner answers", "open m:staged" + again + "p~0/tell:m#1=done turn p~0/accept:m~1 turn",
+			"p~0 resolved: m=done m~1=resolved [m]"},
+		{"it is said once", "open m:staged" + again + "p~0/tell:m#1=done !p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"the second says so again", "open m:staged" + again + "!p~0/tell:m#2=done turn",
+			"p~0 done: m=done [m]"},
+		{"the provider knew the key", "open m:staged+kept=1h commit m=lost,done turn @40s @80s !p~0/tell:m#1=done turn",
+			"p~0 done: m=done [m]"},
+		{"it had forgotten it", "open m:staged+kept=31s" + again + "p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"a probe had found nothing", "open m:staged+found commit m=lost,done m.probe=absent turn @40s @80s @160s " +
+			"p~0/tell:m#1=done turn", "p~0 owner: m=done m~1=owner [m]"},
+		{"under another key", "open m:staged commit m=lost,done turn @60s p~0/newkey:m turn p~0/tell:m#1=done turn",
+			"p~0 owner: m=done m~1=owner [m]"},
+		{"the first is done while the second is out", "open m:staged commit m=lost,late turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done turn", "p~0 owner: m=done m~1=owner []"},
+		{"and both are said at once", "open m:staged commit m=lost,late turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done p~0/tell:m#2=done turn", "p~0 owner: m=done m~1=owner []"},
+		{"and the second, too", "open m:staged commit m=lost,late turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done turn !p~0/tell:m#2=done turn", "p~0 owner: m=done m~1=owner []"},
+		{"and the second has failed", "open m:staged commit m=lost,fail turn @60s p~0/retry:m turn " +
+			"p~0/tell:m#1=done turn", "p~0 done: m=done []"},
+		{"after it was taken up", "open:last a:for=1h a+ m:staged" + again + "undo turn p~0/tell:m#1=done turn",
+			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [m a]"},
+	})
+}
+
+// TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade: what is stopped after that is not dropped.
+func TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade(t *testing.T) {
+	playDeliveries(t, []delivery{
+		{"before the next", "open m:staged commit m=late turn p~0/force:m p~0/stop turn",
+			"p~0 owner: m=owner []"},
+		{"after the next has failed", "open m:staged commit m=late,fail turn p~0/force:m turn p~0/stop turn",
+			"p~0 owner: m=owner []"},
+		{"and the provider knows the key", "open m:staged+kept=1h commit m=late,fail turn p~0/force:m turn " +
+			"p~0/stop turn", "p~0 owner: m=owner []"},
 	})
 }
 
@@ -237,4 +286,72 @@ func TestAClockThatIsBehindRepeatsNothing(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	s.wantRefolded()
+}
+
+// TestWhatOfADeliveryIsSealedIsItsOwnersOnceItIsErased: nothing can read it any more, and the owner
+// is called by the hook that the delivery names. What was sent before may still be answered.
+func TestWhatOfADeliveryIsSealedIsItsOwnersOnceItIsErased(t *testing.T) {
+	for _, c := range []struct{ name, words, want, reason string }{
+		{"the next of it", "open m:staged n:staged+secret commit m=late turn erase:force destroyed p~0/tell:m#1=done turn",
+			"p~0 owner: n=owner m=done []", "what do.n takes was erased at "},
+		{"the one that is out", "open m:staged+secret commit m=late turn erase:force p~0/tell:m#1=done turn",
+			"p~0 done: m=done []", ""},
+		{"and has failed", "open m:staged+secret commit m=late turn erase:force p~0/tell:m#1=fail turn @9s",
+			"p~0 owner: m=owner []", "what do.m takes was erased at "},
+		{"in doubt", "open m:staged+secret commit m=lost turn erase:force @60s", "p~0 owner: m=owner []", "no answer"},
+		{"erased, and asked for again", "open m:staged+secret commit m=stop turn erase:force p~0/retry:m turn",
+			"p~0 owner: m=owner []", "what do.m takes was erased at "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play(c.words)
+			if got := s.beside(); got != c.want {
+				t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.want)
+			}
+			said := func(p Page) bool { return p.Hook == "mail" && strings.Contains(p.Reason, c.reason) }
+			if c.reason != "" && !slices.ContainsFunc(s.state.Pages(), said) {
+				t.Errorf("want a page to mail that says %q: %+v", c.reason, s.state.Pages())
+			}
+			s.wantRefolded()
+		})
+	}
+}
+
+// TestWhatIsShownOfAStagedAct: in its own plan what becomes of it, and in the plan that delivers it
+// words of its own. A preview is of the plan that was committed.
+func TestWhatIsShownOfAStagedAct(t *testing.T) {
+	for _, c := range []struct{ words, of, delivery string }{
+		{"open m:staged", "open: m=staged", ""},
+		{"open a:probe a? m:staged commit", "committing: a=held m=staged", ""},
+		{"open m:staged fail turn", "failed: m=dropped", ""},
+		{"open m:staged n:staged commit m=late turn", "committed: m=delivering n=delivering",
+			"delivering: n=owed m=dispatched"},
+		{"open m:staged n:staged commit m=fail,fail,fail turn", "committed: m=delivering n=delivering",
+			"delivering: n=owed m=waiting"},
+		{"open m:staged n:staged commit m=stop turn", "committed: m=quarantined n=delivering",
+			"quarantined: n=owed m=quarantined"},
+		{"open m:staged n:staged commit m=stop turn p~0/accept:m turn", "committed: m=resolved n=delivered",
+			"resolved: n=delivered m=resolved"},
+		{"open m:staged commit turn", "committed: m=delivered", "delivered: m=delivered"},
+		{"open m:staged n:staged commit m=late turn p~0/stop p~0/tell:m#1=done turn",
+			"committed: m=delivered n=dropped", "delivered: n=dropped m=delivered"},
+		{"open m:staged commit p~0/stop turn", "committed: m=dropped", "failed: m=dropped"},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		if got := s.show("p").State + ": " + s.undos("p"); got != c.of {
+			t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.of)
+		}
+		if c.delivery == "" {
+			continue
+		}
+		if got := s.show("p~0").State + ": " + s.undos("p~0"); got != c.delivery {
+			t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.delivery)
+		}
+		s.state.Flush()
+		_, why := NewReading(s.kv, "t", s, s.programs).Rehearse("p~0", "", "", s.now, func(Rehearsed) {})
+		if why != "plan p~0 delivers plan p: preview that one" {
+			t.Errorf("a preview of p~0: %q", why)
+		}
+	}
 }

@@ -372,3 +372,74 @@ func (s *fold) planResumed(p *plan) Result {
 		Writer: p.row.Writer})
 	return effective
 }
+
+// Attempts under different keys are different undos to their provider: that one of them is done
+// says nothing of the other, and where both are, it was undone twice. So it is with two attempts of
+// a delivery, unless the provider remembered the key of the first when it was sent the second.
+
+// isSame reports whether two attempts are one to their provider.
+func isSame(a *action, m, n uint32) bool {
+	forgot := a.row.Forgotten
+	return a.keyOf(m) == a.keyOf(n) && (m == n || forgot == 0 || max(m, n) < forgot ||
+		!delivers(a))
+}
+
+// mayForget notes from which attempt of a delivery on its provider need not know the key any more.
+func mayForget(a *action, k *pb.CompensationDispatched, epoch int64) {
+	if delivers(a) && k.Attempt > 1 && a.row.Forgotten == 0 &&
+		epoch-a.row.SentNs >= a.fixed.Compensation.DedupeNs {
+		a.row.Forgotten = k.Attempt
+	}
+}
+
+// sentAnew reports whether an attempt was followed by one that is another to its provider.
+func (a *action) sentAnew(attempt uint32) bool {
+	return attempt < a.row.Attempt && !isSame(a, attempt, a.row.Attempt)
+}
+
+// twice reports whether a word that this attempt is done tells of another undo than the one that
+// was said to be done last.
+func (a *action) twice(attempt uint32) bool {
+	said := a.row.Reported.GetAttempt()
+	switch {
+	case isDelivered(a):
+		return !a.heardDone(attempt)
+	case delivers(a):
+		return reportedDone(a) && !isSame(a, said, attempt)
+	case !a.sentAnew(attempt):
+		return false
+	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return true
+	case a.row.Pending != nil:
+		said = a.row.Pending.Attempt
+	case !reportedDone(a):
+		return false
+	}
+	return !isSame(a, said, attempt)
+}
+
+// heardDone reports whether an attempt, or a later one under its key, was called done.
+func (a *action) heardDone(attempt uint32) bool {
+	return slices.ContainsFunc(append(slices.Clip(a.row.SaidEarlier), a.row.SaidDone),
+		func(said uint32) bool {
+			return said != 0 && (attempt <= said || delivers(a)) && isSame(a, attempt, said)
+		})
+}
+
+func (a *action) noteDone(attempt uint32) {
+	if a.heardDone(attempt) {
+		return
+	}
+	if said := a.row.SaidDone; said != 0 && !isSame(a, said, attempt) {
+		a.row.SaidEarlier = append(slices.Clip(a.row.SaidEarlier), said)
+	}
+	a.row.SaidDone = attempt
+}
+
+// leftUnsure notes of a delivery that no one waits any more for an attempt that is out.
+func leftUnsure(a *action) {
+	if delivers(a) {
+		a.row.Unsure = a.row.Attempt
+		a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(a.plan.s.meta.TimeNs, epochMax)+aliveFor(a))
+	}
+}

@@ -356,6 +356,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		f.Deliver.DedupeNs = int64(d)
 	case "found":
 		f.Deliver.Probe = probe
+	case "secret":
+		f.Deliver.Sealed, f.Deliver.Page = true, "mail"
 	case "sealed":
 		c.Sealed = true
 	case "own", "own*", "held", "held*", "timer":

@@ -287,14 +287,6 @@ func questionOf(a *action) pb.Question {
 	return pb.Question_QUESTION_UNDO
 }
 
-// aliveFor is for how long, in ns, an attempt may land that had no answer.
-func aliveFor(a *action) int64 {
-	if delivers(a) {
-		return ledger.SettleNs(a.fixed.Forward.SettleNs, timeoutOf(a.fixed.Compensation))
-	}
-	return timeoutOf(a.fixed.Compensation)
-}
-
 // resendUntil is the instant after which no copy of a command is sent; 0: there is none.
 func resendUntil(a *action) int64 {
 	dedupe := a.fixed.Compensation.DedupeNs
@@ -408,6 +400,10 @@ func (s about) delivered(k *pb.CompensationSucceeded) Result {
 		a.owe()
 	} else {
 		a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
+	}
+	if n := a.row.Attempt; a.sentAnew(k.Attempt) && a.row.Answered != n && !a.heardDone(n) {
+		a.noteDone(n) // and that one may have done it once more
+		s.owedUndone()
 	}
 	return effective
 }

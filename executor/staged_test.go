@@ -71,15 +71,15 @@ func TestADeliveryReadsOnlyWhatIsThereBeforeIt(t *testing.T) {
 // TestWhatIsStagedIsDroppedWithItsPlan: whatever asks for the unwind, nothing is sent, asked or in
 // doubt, and no one waits.
 func TestWhatIsStagedIsDroppedWithItsPlan(t *testing.T) {
-	const dropped = "compensated: a=compensated m=skipped [a]"
+	const dropped = "compensated: a=compensated m=dropped [a]"
 	playAll(t, []scheduled{
 		{"fail", "open a a+ m:staged fail turn", dropped},
 		{"cancel", "open a a+ m:staged cancel turn", dropped},
 		{"an operator", "open a a+ m:staged stop turn", dropped},
 		{"the deadline", "open@5s a a+ m:staged @6s", dropped},
 		{"a condition on it that undoes the plan", "open a a+ m:own*+staged fact:m=1 turn", dropped},
-		{"before the others", "open m:staged a a+ fail turn", "compensated: m=skipped a=compensated [a]"},
-		{"nothing but that", "open m:staged n:staged fail turn", "failed: m=skipped n=skipped []"},
+		{"before the others", "open m:staged a a+ fail turn", "compensated: m=dropped a=compensated [a]"},
+		{"nothing but that", "open m:staged n:staged fail turn", "failed: m=dropped n=dropped []"},
 		{"registered when it unwinds", "open a a+ fail m:staged turn", dropped},
 		{"and when it has", "open a a+ fail turn m:staged turn", dropped},
 		{"with what is in doubt", "open a a? m:staged fail turn", dropped},
@@ -93,21 +93,21 @@ func TestWhatIsStagedIsDroppedWithItsPlan(t *testing.T) {
 // TestAPartOfAPlanDropsWhatIsStagedInIt, and nothing else: the plan is open again without it.
 func TestAPartOfAPlanDropsWhatIsStagedInIt(t *testing.T) {
 	playAll(t, []scheduled{
-		{"from before it", "open a a+ m:staged undo:!a turn b b+", "open: a=compensated m=skipped b=held [a]"},
-		{"from after it", "open m:staged a a+ undo:!a turn", "open: m=held a=compensated [a]"},
+		{"from before it", "open a a+ m:staged undo:!a turn b b+", "open: a=compensated m=dropped b=held [a]"},
+		{"from after it", "open m:staged a a+ undo:!a turn", "open: m=staged a=compensated [a]"},
 		{"from it on", "open a a+ m:staged b b+ n:staged undo:!m turn",
-			"open: a=held m=skipped b=held n=skipped []"},
-		{"beside it", "open a a+ m:staged b< b+ undo:!b turn", "open: a=held m=held b=compensated [b]"},
-		{"a savepoint before it", "open a a+ save:s m:staged back:s turn", "open: a=held m=skipped []"},
-		{"a savepoint after it", "open m:staged save:s a a+ back:s turn", "open: m=held a=compensated [a]"},
-		{"a condition", "open a a+ m:own+staged fact:m=1 turn", "open: a=held m=skipped []"},
-		{"a block", "open a a+ m:staged judge:m=block turn", "open: a=held m=skipped []"},
+			"open: a=held m=dropped b=held n=dropped []"},
+		{"beside it", "open a a+ m:staged b< b+ undo:!b turn", "open: a=held m=staged b=compensated [b]"},
+		{"a savepoint before it", "open a a+ save:s m:staged back:s turn", "open: a=held m=dropped []"},
+		{"a savepoint after it", "open m:staged save:s a a+ back:s turn", "open: m=staged a=compensated [a]"},
+		{"a condition", "open a a+ m:own+staged fact:m=1 turn", "open: a=held m=dropped []"},
+		{"a block", "open a a+ m:staged judge:m=block turn", "open: a=held m=dropped []"},
 		{"a block of the plan", "open a a+ m:staged judge:m=block* turn",
-			"compensated: a=compensated m=skipped [a]"},
+			"compensated: a=compensated m=dropped [a]"},
 		{"a block before the commit", "open m:staged judge:m=block !commit turn !commit commit:1",
-			"committed: m=skipped []"},
-		{"a block that was taken back", "open m:staged judge:m=block judge:m=allow turn", "open: m=skipped []"},
-		{"registered again", "open m:staged undo:!m turn !m n:staged", "open: m=skipped n=held []"},
+			"committed: m=dropped []"},
+		{"a block that was taken back", "open m:staged judge:m=block judge:m=allow turn", "open: m=dropped []"},
+		{"registered again", "open m:staged undo:!m turn !m n:staged", "open: m=dropped n=staged []"},
 	})
 }
 
@@ -115,9 +115,9 @@ func TestAPartOfAPlanDropsWhatIsStagedInIt(t *testing.T) {
 func TestWhatIsStagedComesLast(t *testing.T) {
 	playAll(t, []scheduled{
 		{"after one that is", "open m:staged !a<m q/open^m a a+ n<m:staged turn",
-			"open: m=held a=held n=held []"},
-		{"its agent has no word", "open m:staged !m- turn", "open: m=held []"},
-		{"nor an operator", "open m:staged !effect:m=x turn", "open: m=held []"},
+			"open: m=staged a=held n=staged []"},
+		{"its agent has no word", "open m:staged !m- turn", "open: m=staged []"},
+		{"nor an operator", "open m:staged !effect:m=x turn", "open: m=staged []"},
 		{"no review", "open !m:review+staged", "open:  []"},
 	})
 	s := newSchedule(t)

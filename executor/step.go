@@ -57,7 +57,7 @@ func (a *action) nextStep() (step, string) {
 	case a.fixed.Child != "":
 		return stepChild, ""
 	case a.row.Undone:
-		return stepQuarantine, noteUndone
+		return stepQuarantine, whyUndone(a)
 	case delivers(a):
 		return deliveryStep(a)
 	case staged(a):

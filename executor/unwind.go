@@ -416,3 +416,29 @@ func (p *plan) turnAgain(stays map[uint32]bool) {
 	}
 	p.touch()
 }
+
+// undoShown is the undo of an action as people read it. Of a staged act it is what becomes of that:
+// staged, delivering, delivered or dropped, and its owner's.
+func undoShown(a *action) string {
+	name := undoOf(a.plan.row, a.row)
+	row := a.plan.row
+	switch {
+	case a.fixed.DutyOf != 0, row.Origin != "" && !row.Delivers, !row.Delivers && !staged(a):
+		return name
+	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return ledger.StateDelivered
+	case a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
+		return "dropped"
+	case row.Delivers:
+		return name
+	case name == undoName(rowspb.Undo_UNDO_HELD):
+		return "staged"
+	case row.DeliveredAs == "":
+		return name
+	}
+	d := a.plan.s.byName(row.DeliveredAs, a.fixed.Id)
+	if d == nil || !settled(d.row.Undo) && d.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
+		return ledger.StateDelivering
+	}
+	return undoShown(d)
+}

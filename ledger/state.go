@@ -10,6 +10,9 @@ const (
 	StateQuarantined = "quarantined"
 	StateFailed      = "failed"
 	StateResolved    = "resolved"
+	// Of a plan that delivers what is staged in a committed one, instead of unwinding and compensated.
+	StateDelivering = "delivering"
+	StateDelivered  = "delivered"
 )
 
 // MayUnwind reports whether a plan in a state may be undone: of a committed one, what has an undo

@@ -2668,6 +2668,7 @@ type ActionRow struct {
 	UndoneAfter         bool                      `protobuf:"varint,145,opt,name=undone_after,json=undoneAfter,proto3" json:"undone_after,omitempty"`                         // since its plan's unwind began, something that came after it was undone
 	LetsGo              bool                      `protobuf:"varint,146,opt,name=lets_go,json=letsGo,proto3" json:"lets_go,omitempty"`                                        // quarantined: it is irreversible and the last, and lets go what it came after
 	Unsure              uint32                    `protobuf:"varint,150,opt,name=unsure,proto3" json:"unsure,omitempty"`                                                      // of a delivery: the last attempt of which no one knows whether it was carried out; 0: none
+	Forgotten           uint32                    `protobuf:"varint,151,opt,name=forgotten,proto3" json:"forgotten,omitempty"`                                                // of a delivery: the first attempt at which its provider may have forgotten the key; 0: none
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3182,6 +3183,13 @@ func (x *ActionRow) GetLetsGo() bool {
 func (x *ActionRow) GetUnsure() uint32 {
 	if x != nil {
 		return x.Unsure
+	}
+	return 0
+}
+
+func (x *ActionRow) GetForgotten() uint32 {
+	if x != nil {
+		return x.Forgotten
 	}
 	return 0
 }
@@ -4542,7 +4550,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xcd\x13\n" +
+	" \x01(\tR\x06writer\"\xec\x13\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4630,7 +4638,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aword_at\x18\x88\x01 \x01(\x04R\x06wordAt\x12\"\n" +
 	"\fundone_after\x18\x91\x01 \x01(\bR\vundoneAfter\x12\x18\n" +
 	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x17\n" +
-	"\x06unsure\x18\x96\x01 \x01(\rR\x06unsure\x12\x14\n" +
+	"\x06unsure\x18\x96\x01 \x01(\rR\x06unsure\x12\x1d\n" +
+	"\tforgotten\x18\x97\x01 \x01(\rR\tforgotten\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04note\x18\x01 \x01(\tR\x04note\x12\x0e\n" +

@@ -2447,6 +2447,13 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Forgotten != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Forgotten))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xb8
+	}
 	if m.Unsure != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Unsure))
 		i--
@@ -5341,6 +5348,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.Unsure != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Unsure))
+	}
+	if m.Forgotten != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Forgotten))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9648,6 +9658,16 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Unsure = uint32(value)
+			iNdEx = next
+		case 151:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Forgotten")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Forgotten = uint32(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

@@ -15,7 +15,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 	f, c, row := a.Fixed.Forward, a.Fixed.Compensation, a.Row
 	seen := api.Action{
 		Number: int(a.N), Action: a.Fixed.Id, Capability: f.GetCapability(),
-		Class:  className(f.GetClass()),
+		Class: className(f.GetClass()), Staged: f.GetDeliver() != nil,
 		Asking: questionName(row.Asking), Presence: a.Presence(), Fidelity: c.GetFidelity(),
 		ClosesNs: row.ClosesNs,
 		Pivot:    f.GetPivot(), Approve: c.GetApprove(), Child: a.Fixed.Child, AliveNs: row.AliveUntilNs,

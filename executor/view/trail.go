@@ -22,7 +22,7 @@ type Trail struct {
 	UntilNs int64  // stamp of the last record of the plan (unix ns)
 
 	tenant string
-	plans  []string // the plan, and the one that undoes it
+	plans  []string // the plan, and those that deliver what is staged in it, and undo it
 	action string
 	duties []string // of that action
 }
@@ -38,12 +38,13 @@ func (r *Reader) Trail(q api.WhyQuery) Trail {
 	if q.Action != "" {
 		t.action = numbered(p, q.Action).Fixed.Id
 	}
-	for next := p; next != nil; next = r.core.Plan(next.Row.UndoneAs) {
+	for _, id := range []string{p.ID, p.Row.DeliveredAs, p.Row.UndoneAs} {
+		if id == "" {
+			continue
+		}
+		next := r.core.Plan(id)
 		t.plans, t.UntilNs = append(t.plans, next.ID), max(t.UntilNs, next.Row.LastNs)
 		r.trailPlan(&t, next)
-		if next.Row.UndoneAs == "" {
-			break
-		}
 	}
 	return t
 }

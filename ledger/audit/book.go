@@ -165,6 +165,8 @@ type action struct {
 	undo                  string
 	attempt, attemptsFrom uint32
 	unsureOf              uint32 // of a delivery: the last attempt that may have been carried out
+	forgotten             uint32 // likewise: the first one at which its provider may have forgotten the key
+	knownFailed           uint32 // likewise: the last one that is known to have failed
 	sentNs                int64  // epoch of its first attempt
 	blindly               bool
 	dispatched            *pb.Address

@@ -61,6 +61,23 @@ var clauseCases = []struct {
 	{"I38.stopped", dispatches, func(s *scene) { s.p.delivers, s.p.stopped = true, &pb.Address{Sequence: 3} }},
 	{"I38.again", dispatches, func(s *scene) { s.p.delivers, s.a.unsureOf = true, 1 }},
 	{"I38.end", ended, func(s *scene) { s.p.delivers = true }},
+	{"I38.order", dispatches, func(s *scene) { deliversBoth(s) }},
+	{"I38.order", dispatches, func(s *scene) {
+		o := deliversBoth(s)
+		s.b.undo = compensated
+		above := &plan{id: "top", actions: []*action{o.actions[0],
+			{n: 2, id: "plan:o", before: []uint32{1}, child: o}}}
+		s.l.book.found(above)
+		s.p.parent = &plan{id: "top~0", delivers: true, origin: "top",
+			actions: []*action{{n: 1, id: "plan:p"}, {n: 2, id: "b", undo: dispatched, before: []uint32{1}}}}
+	}},
+	{"I38.once", succeeds, func(s *scene) {
+		deliversBoth(s)
+		s.a.outcome = completed
+	}},
+	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, "") }},
+	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, skipped) }},
+	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, dispatched) }},
 	{"I38.commit", dispatches, func(s *scene) {
 		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
 	}},

@@ -69,6 +69,47 @@ var stagedForgeries = []forgery{
 		r.Plan, r.Cause, r.GetPlanEnded().Compensated = "p~0", s.at("plan_committed", ""), 1
 		s.forge(r)
 	}, false},
+	{"a staged act is sent while the commit waits", "I15", func(s *scribe) {
+		s.staged("a")
+		s.agent(append(pair("x"), inDoubt("x"))...)
+		s.agent(pair("m", s.isStaged)...)
+		s.agent(planCommitted())
+		s.forge(s.delivers("p", "m", 1, s.at("plan_committed", "")))
+	}, false},
+	{"an act of a child is sent before one that its root has staged first", "I21", func(s *scribe) {
+		s.staged("a", "m")
+		s.openChild()
+		s.child(pair("n", s.isStaged)...)
+		s.child(planCommitted())
+		s.agent(planCommitted())
+		r := s.delivers("q~0", "n", 1, s.at("plan_committed", ""))
+		r.GetCompensationDispatched().Key = ledger.Key("t", "q", "n", ledger.PurposeDo)
+		s.forge(&pb.Record{Plan: "q~0", Cause: s.at("plan_committed", ""), Kind: &pb.Record_UnwindStarted{
+			UnwindStarted: &pb.UnwindStarted{ParentPlan: "p~0"}}}, r)
+	}, false},
+	{"a staged act is sent again on an answer that came too early", "I19", func(s *scribe) {
+		s.finds = true
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		asked := s.asked("m", 1)
+		asked.Plan, asked.GetProbeAsked().Key = "p~0", ledger.Key("t", "p", "m", ledger.PurposeDo)
+		asked.GetProbeAsked().Question = pb.Question_QUESTION_DELIVERED
+		s.forge(asked)
+		absent := s.absent("m", 1)
+		absent.Plan, absent.GetProbeAnswered().Question = "p~0", pb.Question_QUESTION_DELIVERED
+		s.forge(absent)
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+	}, false},
+	{"what undoes a plan ends as if nothing of it had been delivered", "I22", func(s *scribe) {
+		s.committed("a", "m")
+		s.decide()
+		s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+			CompensationRequested: &pb.CompensationRequested{Reason: "no", Actor: "ops"}}})
+		s.decide()
+		r := ended(pb.PlanEnd_PLAN_END_COMPENSATED)
+		r.Plan, r.Cause = "p~1", s.at("unwind_started", "")
+		s.forge(r)
+	}, false},
 	{"a delivery that never goes on", "L1", func(s *scribe) {
 		s.committed("a", "m")
 	}, true},
@@ -104,7 +145,9 @@ func (s *scribe) staged(action string, ids ...string) {
 	s.rules = ledger.StagedSince
 	s.begin(2)
 	s.agent(opened(0))
-	s.agent(append(pair(action), completed(action))...)
+	s.agent(append(pair(action, func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.ValidForNs = 3600 * second
+	}), completed(action))...)
 	for _, id := range ids {
 		s.agent(pair(id, s.isStaged)...)
 	}
@@ -114,6 +157,9 @@ func (s *scribe) staged(action string, ids ...string) {
 func (s *scribe) isStaged(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 	f.Class, f.Deliver = pb.Class_CLASS_IRREVERSIBLE, &pb.CompensationRegistered{
 		Capability: f.Capability, DedupeNs: s.kept}
+	if s.finds {
+		f.Deliver.Probe = &pb.Probe{Call: &pb.Call{Capability: "look." + f.Capability}}
+	}
 	c.Capability, c.Attempts, c.BackoffNs = "", 0, 0
 }
 

@@ -235,3 +235,56 @@ func (b *book) answerClaim(c *claim, at int, word proposal) {
 	p.orphans[at].answered, p.byHand = true, true
 	b.dropClaimPage(p)
 }
+
+// What is done more than once.
+
+// isOne: two attempts are one to their provider. They have one key, and of a delivery the provider
+// has promised to remember it.
+func (a *action) isOne(m, n uint32) bool {
+	kept := m == n || a.forgotten == 0 || m < a.forgotten && n < a.forgotten
+	return a.keysBefore(m) == a.keysBefore(n) && kept
+}
+
+// ownKey: an attempt was followed by one that is another to its provider. What it has done comes
+// beside what that one does.
+func (a *action) ownKey(attempt uint32) bool {
+	return attempt < a.attempt && !a.isOne(attempt, a.attempt)
+}
+
+// besides: that this attempt is done tells of another undo than the one that is known as done.
+func (a *action) besides(attempt uint32) bool {
+	known := a.reported.GetAttempt()
+	switch delivery := a.isStaged() && a.dutyOf == 0; {
+	case delivery && a.outcome == completed:
+		return !a.wasSaid(attempt)
+	case !delivery && !a.ownKey(attempt):
+		return false
+	case a.undo == compensated:
+		return true
+	case a.pending != nil:
+		return !a.isOne(a.pending.Attempt, attempt)
+	default:
+		return a.isSaidDone() && !a.isOne(known, attempt)
+	}
+}
+
+// wasSaid: an attempt, or a later one under its key, was called done.
+func (a *action) wasSaid(attempt uint32) bool {
+	for _, said := range append([]uint32{a.saidDone}, a.saidBefore...) {
+		known := attempt <= said || a.isStaged() && attempt <= a.attempt
+		if said != 0 && known && a.isOne(attempt, said) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *action) noteSaid(attempt uint32) {
+	switch {
+	case a.wasSaid(attempt):
+		return
+	case a.saidDone != 0 && !a.isOne(a.saidDone, attempt):
+		a.saidBefore = append(slices.Clip(a.saidBefore), a.saidDone)
+	}
+	a.saidDone = attempt
+}

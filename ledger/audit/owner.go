@@ -100,6 +100,7 @@ func noteRetry(b *book, c *claim) {
 		a.undo = owed
 	case owed:
 	default: // what is in flight stays there for its next attempt, if that may be made at once
+		leftUnsure(b, p, a)
 		again := a.isOut() && a.attempt > 0 && a.asking != pb.Question_QUESTION_EFFECT &&
 			b.next(p, a) == doDispatch
 		last := a.arguments
@@ -202,47 +203,6 @@ func (a *action) keysBefore(attempt uint32) (n int) {
 		n++
 	}
 	return n
-}
-
-// ownKey: an attempt was followed by one under another key. What it has done comes beside what
-// that one does.
-func (a *action) ownKey(attempt uint32) bool {
-	return attempt < a.attempt && a.keysBefore(attempt) != a.keysBefore(a.attempt)
-}
-
-// besides: that this attempt is done tells of another undo than the one that is known as done.
-func (a *action) besides(attempt uint32) bool {
-	if !a.ownKey(attempt) {
-		return false
-	}
-	switch known := a.reported.GetAttempt(); {
-	case a.undo == compensated:
-		return true
-	case a.pending != nil:
-		return a.keysBefore(a.pending.Attempt) != a.keysBefore(attempt)
-	default:
-		return a.isSaidDone() && a.keysBefore(known) != a.keysBefore(attempt)
-	}
-}
-
-// wasSaid: an attempt, or a later one under its key, was called done.
-func (a *action) wasSaid(attempt uint32) bool {
-	for _, said := range append([]uint32{a.saidDone}, a.saidBefore...) {
-		if attempt <= said && a.keysBefore(attempt) == a.keysBefore(said) {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *action) noteSaid(attempt uint32) {
-	switch {
-	case a.wasSaid(attempt):
-		return
-	case a.saidDone != 0 && a.keysBefore(a.saidDone) != a.keysBefore(attempt):
-		a.saidBefore = append(slices.Clip(a.saidBefore), a.saidDone)
-	}
-	a.saidDone = attempt
 }
 
 // What operators report of an effect is kept as its completion.

@@ -331,7 +331,7 @@ func gathered(parts ...map[string]*chapter) map[string]*chapter {
 }
 
 // atEnd are asked of each plan once nothing is under way any more.
-var atEnd = []clause{
+var atEnd = []clause{deliveredWhole,
 	{"L1.ends", "Every unwind ends, and every commit is followed by its retirement.",
 		func(c *claim) judgement {
 			why := c.p.unfinished()

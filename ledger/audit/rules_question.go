@@ -378,3 +378,85 @@ func takeUp(b *book, p *plan, lastGoes bool) {
 		}
 	}
 }
+
+// deliveredInOrder is I38, by a walk over the order of the tree that was committed: what comes
+// before an act there, at any remove and above it, has been passed in what delivers it.
+var deliveredInOrder = clause{"I38.order",
+	"A staged act is delivered when all that is staged before it in its tree has been passed.",
+	func(c *claim) judgement {
+		if !c.p.isDelivery(c.a) || c.a.undo != owed {
+			return judgement{}
+		}
+		id := c.a.id
+		for p := c.p; p != nil && p.delivers; p = p.parent {
+			of := c.b.plan(p.origin)
+			if first := notPassed(p, of, of.named(id)); first != nil {
+				return breaks("action %s of plan %s first, which is %s", first.id, p.id, state{p, first})
+			}
+			id = entryPrefix + of.id
+		}
+		return judgement{}
+	}}
+
+// notPassed is what of a delivery is to be passed before an act of its origin, and is not; nil: all
+// of it is.
+func notPassed(p, origin *plan, act *action) *action {
+	before := map[uint32]bool{act.n: true}
+	for i := int(act.n) - 1; i >= 0; i-- {
+		a := origin.actions[i]
+		if !before[a.n] {
+			continue
+		}
+		for _, n := range a.before {
+			before[n] = true
+		}
+		id := a.id
+		if a.child != nil {
+			id = entryPrefix + a.child.id + "~0"
+		}
+		if x := p.named(id); a != act && x != nil && !p.letsGo(x) {
+			return x
+		}
+	}
+	return nil
+}
+
+var deliveredOnce = clause{"I38.once", "A staged act is delivered once.",
+	func(c *claim) judgement {
+		again := c.p.isDelivery(c.a) && (c.a.successes > 0 || c.a.outcome == completed)
+		return unless(!again, "action %s was delivered", c.a.id)
+	}}
+
+// deliveredWhole is asked at the end, of what a committed tree has staged.
+var deliveredWhole = clause{"I38.whole",
+	"What was staged when its root was committed is delivered, dropped after a stop, or its owner's.",
+	func(c *claim) judgement {
+		if !isRetired(c.p) || c.p.delivers {
+			return judgement{}
+		}
+		d := c.b.plan(c.p.deliveredAs)
+		for _, a := range c.p.actions {
+			if !a.isStaged() || a.undo != held || a.dutyOf != 0 {
+				continue
+			}
+			if d == nil || d.named(a.id) == nil {
+				return breaks("a delivery of action %s", a.id)
+			}
+			x := d.named(a.id)
+			dropped := x.undo == skipped && d.stopped == nil
+			if !x.isSettled() && x.undo != quarantined && !letBe(d) || dropped {
+				return breaks("an end of action %s of plan %s, which is %s", a.id, d.id, state{d, x})
+			}
+		}
+		return judgement{}
+	}}
+
+// letBe: the owner of a delivery, or of what it is a part of, is to answer, or has let the rest be.
+func letBe(p *plan) bool {
+	for ; p != nil && p.delivers; p = p.parent {
+		if p.phase == ledger.StateQuarantined || p.phase == ledger.StateResolved {
+			return true
+		}
+	}
+	return false
+}

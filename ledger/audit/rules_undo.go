@@ -213,7 +213,7 @@ var dispatchContent = append([]clause{
 			"skip action %s: its effect never crossed the boundary",
 			c.a.id)
 	}},
-	orderClause,
+	orderClause, deliveredInOrder,
 }, callContent...)
 
 // orderClause is I21, by a walk over all that came after an action at any remove: it has
@@ -301,7 +301,7 @@ var successClauses = []clause{
 		}},
 }
 
-var successContent = []clause{
+var successContent = []clause{deliveredOnce,
 	{"I18.dispatched", "No success without a dispatch before it.", func(c *claim) judgement {
 		k := c.Record.GetCompensationSucceeded()
 		return unless(c.a.dispatched != nil && k.Attempt <= c.a.attempt,

@@ -27,6 +27,7 @@ type scribe struct {
 	state *executor.State
 	lazy  bool  // workers do not answer
 	fails bool  // workers fail for good
+	finds bool  // staged acts have a probe
 	kept  int64 // for how long the provider of staged acts remembers a key, in ns
 	term  uint64
 	rules uint32 // version of its holder's fold

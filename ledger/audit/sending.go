@@ -325,13 +325,35 @@ func noteDelivered(b *book, c *claim) {
 	a.noteSaid(k.Attempt)
 	if isRecalled(c.p) {
 		a.undo = owed
-		return
+	} else {
+		b.closeAction(c.p, a, compensated, c.Address)
 	}
-	b.closeAction(c.p, a, compensated, c.Address)
+	if a.ownKey(k.Attempt) && a.knownFailed != a.attempt && !a.wasSaid(a.attempt) {
+		a.noteSaid(a.attempt)
+		owesUndone(b, c)
+	}
+}
+
+// leftUnsure: the owner has an act sent again before the attempt that is out has an answer.
+func leftUnsure(b *book, p *plan, a *action) {
+	if p.isDelivery(a) && a.undo == dispatched && a.asking == pb.Question_QUESTION_UNSPECIFIED {
+		alive := ledger.SettleNs(a.forward.SettleNs, callTimeout(a.compensation))
+		a.unsureOf, a.aliveUntilNs = a.attempt, max(a.aliveUntilNs, min(b.now, epochMax)+alive)
+	}
+}
+
+// notesForgotten: from this attempt of a delivery on its provider need not know the key any more.
+func (a *action) notesForgotten(epochNs int64) {
+	if a.attempt > 1 && a.forgotten == 0 && epochNs-a.sentNs >= a.compensation.GetDedupeNs() {
+		a.forgotten = a.attempt
+	}
 }
 
 // noteUndelivered ends an attempt that was not answered, or has failed.
 func noteUndelivered(a *action, p *plan, k *pb.CompensationFailed, epochNs int64) {
+	if !k.InDoubt && !k.Unserved {
+		a.knownFailed = k.Attempt
+	}
 	if k.InDoubt {
 		a.unsureOf = k.Attempt
 	}
@@ -374,4 +396,22 @@ func deliveryFound(b *book, p *plan, a *action, k *pb.ProbeAnswered) {
 			a.undo = waiting
 		}
 	}
+}
+
+func codeDelivery(c *coder, a *action) {
+	number(c, &a.unsureOf)
+	number(c, &a.forgotten)
+	number(c, &a.knownFailed)
+	number(c, &a.sentNs)
+}
+
+// shown is the phase of a plan as people read it.
+func (p *plan) shown() string {
+	switch {
+	case p.delivers && p.phase == ledger.StateUnwinding:
+		return ledger.StateDelivering
+	case p.delivers && p.phase == ledger.StateCompensated:
+		return ledger.StateDelivered
+	}
+	return p.phase
 }

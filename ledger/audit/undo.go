@@ -237,6 +237,9 @@ func noteDispatch(b *book, c *claim) {
 	if a.sentNs == 0 {
 		a.sentNs = c.Record.EpochNs
 	}
+	if c.p.isDelivery(a) {
+		a.notesForgotten(c.Record.EpochNs)
+	}
 	a.dispatchedNs, a.unserved, a.change = c.Record.EpochNs, false, pb.Change_CHANGE_UNSPECIFIED
 	a.undo, a.arguments = dispatched, c.Record.Payload.GetArguments()
 	a.askToken(k)
