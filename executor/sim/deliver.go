@@ -407,6 +407,34 @@ func (c *checker) checkDeliveries(v api.Plan) {
 	}
 }
 
+// undoShown is the undo of an action as people read it: of a staged act what becomes of that.
+func (s *auditor) undoShown(c *checker, plan string, a audit.Action) string {
+	spec, delivers := c.w.workers.spec(plan, a.ID), strings.HasSuffix(plan, deliverySuffix)
+	entry := strings.HasPrefix(a.ID, "plan:")
+	switch {
+	case !entry && strings.Contains(a.ID, "~"): // a duty
+		return a.Undo
+	case !delivers && (plan != planOf(plan) || spec == nil || !spec.staged()):
+		return a.Undo
+	case a.Undo == "compensated":
+		return ledger.StateDelivered
+	case a.Undo == "skipped":
+		return "dropped"
+	case delivers:
+		return a.Undo
+	case a.Undo == "held":
+		return "staged"
+	}
+	delivery, _ := s.ledger.Plan(plan + deliverySuffix)
+	switch how := c.undoOf(delivery, a.ID); how {
+	case "":
+		return a.Undo
+	case "compensated", "skipped", "quarantined", "resolved", "retired":
+		return s.undoShown(c, delivery.ID, audit.Action{ID: a.ID, Undo: how})
+	}
+	return ledger.StateDelivering
+}
+
 // rootOf is the id of the plan at the top, by that of a part of it.
 func rootOf(plan string) string {
 	root, _, _ := strings.Cut(plan, "_")
