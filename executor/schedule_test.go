@@ -353,7 +353,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	case "staged":
 		staged()(f, c)
 	case "kept": // the provider of a delivery remembers its key for so long
-		f.Deliver.DedupeNs = int64(d)
+		f.Deliver.DedupeNs, f.Deliver.Attempts = int64(d), 4
 	case "found":
 		f.Deliver.Probe = probe
 	case "secret":
