@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // delivery is a schedule, and what becomes of plan p and of the plans beside it.
@@ -88,6 +89,11 @@ func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
 		{"the key is known", "open m:staged+kept=1h commit m=lost,done turn @40s @80s",
 			"p~0 done: m=done [m]"},
 		{"the key is forgotten", "open m:staged+kept=31s commit m=lost,done turn @40s @80s",
+			"p~0 owner: m=owner []"},
+		{"a known failure says nothing of the one before", "open m:staged+kept=70s commit m=lost,fail,done turn " +
+			"@40s @80s",
+			"p~0 owner: m=owner []"},
+		{"and is not dropped after it", "open m:staged+kept=1h commit m=lost,fail turn @40s p~0/stop turn",
 			"p~0 owner: m=owner []"},
 		{"a probe finds it", "open m:staged+found commit m=lost m.probe=present turn @40s @80s",
 			"p~0 done: m=done []"},
@@ -255,14 +261,35 @@ func TestAStagedActAsAPersonSeesIt(t *testing.T) {
 
 // TestNoCopyOfADeliveryLeavesWithoutAPromise: its command has an end before it is sent.
 func TestNoCopyOfADeliveryLeavesWithoutAPromise(t *testing.T) {
-	for words, kept := range map[string]int64{"m:staged": 0, "m:staged+kept=10s": 10 * second} {
+	for words, until := range map[string]int64{"m:staged": 1, "m:staged+kept=10s": epoch0 + 10*second - 1} {
 		s := newSchedule(t)
 		s.play("open " + words + " commit m=late turn")
 		out := s.state.InFlight()
-		if len(out) != 1 || !out[0].Delivers || out[0].ResendUntilNs != out[0].SentNs+kept-1 {
+		if len(out) != 1 || !out[0].Delivers || out[0].ResendUntilNs != until || out[0].Unsure {
 			t.Errorf("%s: %+v", words, out)
 		}
 	}
+	s := newSchedule(t)
+	s.play("open m:staged+kept=1h commit m=lost,late turn @5s")
+	if out := s.state.InFlight(); len(out) != 1 || out[0].Attempt != 2 || !out[0].Unsure {
+		t.Errorf("an attempt after one in doubt: %+v", out)
+	}
+}
+
+// TestAClockThatIsBehindRepeatsNothing: the holder that gives an attempt up may have another clock
+// than the one that has sent it.
+func TestAClockThatIsBehindRepeatsNothing(t *testing.T) {
+	s := newSchedule(t)
+	s.play("@100s open m:staged commit m=late turn")
+	a := s.actionOf("p~0", "m")
+	s.must(s.append(holder, &pb.Record{Plan: "p~0", Action: "m", About: a.Fixed.Registered,
+		Cause: a.Row.Dispatched, Term: 1, EpochNs: epoch0 + 60*second,
+		Kind: &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: 1, InDoubt: true}}}))
+	s.play("turn")
+	if got, want := s.beside(), "p~0 owner: m=owner []"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.wantRefolded()
 }
 
 // TestWhatOfADeliveryIsSealedIsItsOwnersOnceItIsErased: nothing can read it any more, and the owner

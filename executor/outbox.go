@@ -25,6 +25,8 @@ type Command struct {
 	// because the provider may have forgotten the key: whoever would send one hands
 	// back an Answer without a Reply instead. 0: no limit.
 	ResendUntilNs int64
+	// Unsure says that this also holds for the first copy: an earlier attempt may have acted.
+	Unsure bool
 	// UnservedNs is the instant (unix ns) from which on an Answer may say that no one
 	// takes it; 0: never.
 	UnservedNs int64
@@ -101,7 +103,7 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 	if k.Attempt == 1 {
 		command.SentNs = a.row.SentNs
 	}
-	command.ResendUntilNs = resendUntil(a)
+	command.ResendUntilNs, command.Unsure = resendUntil(a), delivers(a) && unsure(a)
 	if c.HandlerVersion != "" {
 		command.Handler = api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}

@@ -412,7 +412,7 @@ func markDelivery(name string, ns int64, probe *pb.Probe, f *pb.ForwardRegistere
 	case "staged":
 		staged()(f, c)
 	case "kept":
-		f.Deliver.DedupeNs = ns
+		f.Deliver.DedupeNs, f.Deliver.Attempts = ns, 4
 	case "found":
 		f.Deliver.Probe = probe
 	case "secret":

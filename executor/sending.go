@@ -273,9 +273,10 @@ func isDelivered(a *action) bool {
 // carried out.
 func unsure(a *action) bool { return a.row.Unsure > a.row.AttemptsFrom }
 
-// mayRepeat reports whether the next attempt cannot make the act twice.
+// mayRepeat reports whether the next attempt cannot make the act twice. The clock of this holder
+// may be behind that of the one before: without a promise no time is early enough.
 func mayRepeat(a *action, ns int64) bool {
-	return !unsure(a) || a.fixed.Compensation.DedupeNs > ns-a.row.SentNs
+	return !unsure(a) || a.fixed.Compensation.DedupeNs > max(ns-a.row.SentNs, 0)
 }
 
 // questionOf is what the world is asked about an attempt without an answer.
@@ -290,6 +291,8 @@ func questionOf(a *action) pb.Question {
 func resendUntil(a *action) int64 {
 	dedupe := a.fixed.Compensation.DedupeNs
 	switch {
+	case delivers(a) && dedupe == 0:
+		return 1 // by whatever clock
 	case delivers(a):
 		return a.row.SentNs + min(dedupe, epochMax-a.row.SentNs) - 1
 	case dedupe > 0:
@@ -359,15 +362,11 @@ func enlistDelivery(u *plan, a *action, n uint32) {
 	}
 }
 
-// afterDelivery decides what follows a failed attempt. One that is known to have failed says so of
-// those before it that the provider takes for the same, once they can land no more.
+// afterDelivery decides what follows a failed attempt. One that is known to have failed says
+// nothing of those before it: its worker may not have come as far as its provider.
 func afterDelivery(a *action, k *pb.CompensationFailed, epoch int64) {
-	landed := epoch >= a.row.AliveUntilNs
-	switch {
-	case k.InDoubt:
+	if k.InDoubt {
 		a.row.Unsure = k.Attempt
-	case landed && mayRepeat(a, epoch):
-		a.row.Unsure = 0
 	}
 	switch safe := mayRepeat(a, epoch); {
 	case k.InDoubt && a.fixed.Compensation.Probe != nil:

@@ -61,9 +61,12 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 		return
 	}
 	delay := r.between(millisecond, 30*millisecond)
-	if w.chance(r, FaultDoubledCommand, 15) {
+	if w.chance(r, FaultDoubledCommand, 15) && mayCopy(w, c) {
 		copyAfter := r.between(millisecond, 20*second)
 		w.after(copyAfter, func() {
+			if w.deliveries.isRefused(c) {
+				return
+			}
 			w.sayFault(FaultDoubledCommand, "worker", "%s of %s %s comes once more", c.Purpose, c.Plan,
 				c.Action)
 			x.work(command, func(*api.Reply) {})
@@ -77,13 +80,14 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 		w.impatient(command)
 	}
 	x.w.check.reached(c)
+	x.leaves(c)
 	switch {
 	case w.chance(r, FaultWorkerDies, 8):
 		w.point("worker: before its effect")
 		w.sayFault(FaultWorkerDies, "worker", "dies before the %s of %s %s", c.Purpose, c.Plan, c.Action)
 		silent()
 		return
-	case w.chance(r, FaultWorkerDies, 8):
+	case w.chance(r, FaultWorkerDies, 8), c.Delivers && w.chance(w.deliveries.r, FaultWorkerDies, 25):
 		w.point("worker: after its effect")
 		w.after(delay, func() {
 			w.sayFault(FaultWorkerDies, "worker", "dies after the %s of %s %s", c.Purpose, c.Plan, c.Action)
@@ -174,13 +178,15 @@ func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply))
 		often = 70
 	}
 	switch {
-	case w.chance(r, FaultFailing, often):
+	case w.chance(r, FaultFailing, often): // it has not asked its provider
 		x.locked[c.Key] = true
+		w.deliveries.refuses(c)
 		w.sayFault(FaultFailing, "worker", "fails the undo of %s %s", c.Plan, c.Action)
 		answer(&api.Reply{Status: api.StatusFailed, Code: "locked", Message: "try later", Worker: "w1"})
 		return
 	case w.chance(r, FaultFailing, 8):
 		x.locked[c.Key] = true
+		w.deliveries.refuses(c)
 		w.sayFault(FaultFailing, "worker", "never will undo %s %s", c.Plan, c.Action)
 		answer(&api.Reply{Status: pick(r, api.StatusStop, api.StatusFailed), Code: "protected",
 			Message: "never", Worker: "w1"})
@@ -199,6 +205,9 @@ func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply))
 }
 
 func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
+	if c.Delivers {
+		return x.w.provider.deliver(c, spec)
+	}
 	if e, refused := x.w.provider.refuses(c); refused {
 		x.w.say("worker", "the undo of %s %s is refused: %s is version %d", c.Plan, c.Action, e.ref,
 			e.version)
@@ -236,6 +245,7 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 			Token: c.ReportToken}
 		if w.chance(r, FaultFailing, 20) {
 			report.Answer, report.Code = pick(r, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP), "locked"
+			w.deliveries.refuses(c)
 		} else {
 			if x.undone(c, spec).Status == api.StatusChanged {
 				report.Answer, report.Code = pb.Answer_ANSWER_CHANGED, "precondition_failed"

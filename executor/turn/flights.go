@@ -152,7 +152,7 @@ func (f *Flights) drop(of About) {
 func (f *Flights) Flies(x *Flight) bool { return f.flights[x.Attempt.About] == x }
 
 // MaySend reports whether a copy of the command may leave now. One whose provider may
-// have forgotten the key under which an earlier copy was carried out may not: it lands
+// have forgotten the key under which an earlier one was carried out may not: it lands
 // without an answer, and a probe finds out.
 func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 	if !f.Flies(x) {
@@ -166,7 +166,8 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 		v.again(int64(WorkerWaitMin)) // another host may hold the tenant by now
 		return false, v
 	}
-	if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {
+	sent := x.Reached || x.Command.Unsure
+	if until := x.Command.ResendUntilNs; until != 0 && sent && epochNs > until {
 		f.land(x, nil, 0, &v)
 		return false, v
 	}

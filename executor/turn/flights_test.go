@@ -333,6 +333,14 @@ func TestADeliveryLeavesOnceAndUnderTheLock(t *testing.T) {
 	if may, v := f.MaySend(x, 101); may || len(v.Answers) != 1 || v.Answers[0].Reply != nil {
 		t.Errorf("a copy may leave later, or lands with an answer: %v %+v", may, v)
 	}
+	delivery.Resent, delivery.Unsure, delivery.Action = false, true, "o"
+	x, _ = f.Take(delivery, 0)
+	if may, _ := f.MaySend(x, 100); !may {
+		t.Error("an attempt after a doubtful one may not leave while its provider knows the key")
+	}
+	if may, v := f.MaySend(x, 101); may || len(v.Answers) != 1 {
+		t.Errorf("an attempt after a doubtful one that no one took in time may leave: %v %+v", may, v)
+	}
 	f.MayRun = nil
 	undo, _ := f.Take(undoOf("a", ""), 0)
 	if may, _ := f.MaySend(undo, 1); !may {

@@ -295,7 +295,7 @@ func (a *action) isDoubtful() bool { return a.unsureOf > a.attemptsFrom }
 
 // isSafe: another attempt cannot make the act twice.
 func (a *action) isSafe(ns int64) bool {
-	return !a.isDoubtful() || ns-a.sentNs < a.compensation.GetDedupeNs()
+	return !a.isDoubtful() || max(ns-a.sentNs, 0) < a.compensation.GetDedupeNs()
 }
 
 // deliveryNext says what is to be done with an act whose turn it is.
@@ -354,11 +354,8 @@ func noteUndelivered(a *action, p *plan, k *pb.CompensationFailed, epochNs int64
 	if !k.InDoubt && !k.Unserved {
 		a.knownFailed = k.Attempt
 	}
-	switch {
-	case k.InDoubt:
+	if k.InDoubt {
 		a.unsureOf = k.Attempt
-	case epochNs >= a.aliveUntilNs && a.isSafe(epochNs):
-		a.unsureOf = 0
 	}
 	switch {
 	case k.InDoubt && a.compensation.GetProbe() != nil:

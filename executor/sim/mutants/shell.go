@@ -95,6 +95,11 @@ var shell = map[string][]mutant{
 			"s.landed = append(s.landed, About{p.id, a.fixed.Id})", "_ = s.landed"},
 		{"a duration out of range is taken", "executor/apply.go",
 			"err := ledger.CheckSpans(s.e.Record)", "err := error(nil)"},
+		{"a clock that is behind makes a delivery safe to repeat", "executor/sending.go",
+			"DedupeNs > max(ns-a.row.SentNs, 0)", "DedupeNs > ns-a.row.SentNs"},
+		{"a known failure says that what was in doubt was not made", "executor/sending.go",
+			"\tif k.InDoubt {\n\t\ta.row.Unsure = k.Attempt\n",
+			"\ta.row.Unsure = 0\n\tif k.InDoubt {\n\t\ta.row.Unsure = k.Attempt\n"},
 	},
 	"executor/host/ask": {
 		{"one turn answers all who wait for the end of a plan", "executor/host/ask/outcomes.go",
@@ -179,6 +184,11 @@ var shell = map[string][]mutant{
 			"Sending{m.WithToken(c), false}", "Sending{c, false}"},
 		{"what an earlier holder has recorded ahead it did not send", "executor/turn/ready.go",
 			"resent || c.Earlier", "resent"},
+		{"a delivery after one in doubt leaves late", "executor/turn/flights.go",
+			"x.Reached || x.Command.Unsure", "x.Reached"},
+		{"a delivery leaves without the lock", "executor/turn/flights.go",
+			"if x.Command.Delivers && (f.MayRun == nil || !f.MayRun()) {",
+			"if x.Command.Delivers && f.MayRun == nil {"},
 	},
 	"ledger/jetstream": { // what is stored, once, and what is not known
 		{"an append has no id", "ledger/jetstream/appender.go",
