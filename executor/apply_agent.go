@@ -94,8 +94,8 @@ func (s *fold) planOpened(declared *pb.PlanOpened) Result {
 func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 	p := s.addPlan(s.e.Record.Plan, &rowspb.PlanRow{
 		Agent: s.e.Source.Name, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
-		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: s.e.Record.Writer,
-		Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
+		ActiveNs: s.meta.TimeNs, Declared: declared, Phase: rowspb.Phase_PHASE_OPEN,
+		Writer: s.e.Record.Writer, Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
 	})
 	s.meta.Open++
 	p.armPlan(s.e.Address)
@@ -177,7 +177,7 @@ func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) R
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		rows.Payloads.Set(s.tx, a.id, &pb.Payload{Input: input})
 	}
-	p.evaluateCounting(s.e.Address)
+	p.evaluateReading(s.Counts, p.row.Counting, s.e.Address)
 	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
 		a.joinUnwind()
 	}

@@ -368,3 +368,30 @@ func (s *fold) planResumed(p *plan) Result {
 		Writer: p.row.Writer})
 	return effective
 }
+
+// byAgent folds a record of an agent, by which its plan is not idle.
+func byAgent(s *fold) Result {
+	if p := s.plan(s.e.Record.Plan); p != nil && p.row.Agent == s.e.Source.Name {
+		return whileActive(s, p, s.applyAgent)
+	}
+	return s.applyAgent()
+}
+
+// whileActive folds what shows that a plan is not idle, nor what it is a part of.
+func whileActive(s *fold, p *plan, record func() Result) (result Result) {
+	was := p.row.ActiveNs
+	p.row.ActiveNs = s.meta.TimeNs
+	if child(p.row) {
+		parent, _ := p.entry()
+		result = whileActive(s, parent, record)
+	} else {
+		result = record()
+	}
+	if result.Verdict != Effective {
+		p.row.ActiveNs = was
+		return result
+	}
+	p.touch()
+	p.evaluateReading(s.Idles, p.row.Idling, s.e.Address)
+	return result
+}

@@ -190,7 +190,7 @@ func (e *effects) wantUndone() {
 // randomMarks are those that a pair may have.
 var randomMarks = []string{"probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h",
 	"approve", "review", "lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held",
-	"held*", "timer=5m", "later=5s"}
+	"held*", "timer=5m", "later=5s", "idle=8m"}
 
 // randomWords is a schedule of plan p, its child q, the child r of that, and another plan s.
 func randomWords(r *rand.Rand) []string {

@@ -84,6 +84,10 @@ func (e Entry) Under(fold uint32) Entry {
 // not, it has refused what later ones find to count.
 func knows(fold, since uint32) bool { return fold == 0 || fold >= since }
 
+// KnowsActive reports whether conditions that are registered under a holder with this version may
+// read when an agent last wrote; see ActiveSince.
+func KnowsActive(fold uint32) bool { return knows(fold, ActiveSince) }
+
 // isNewKind reports whether a record is of a kind that a holder with this version does not know.
 func (e Entry) isNewKind(fold uint32) bool {
 	return !knows(fold, EffectsSince) && e.Record.GetEffectReported() != nil

@@ -857,6 +857,8 @@ type PlanRow struct {
 	Behind        []*Turned              `protobuf:"bytes,61,rep,name=behind,proto3" json:"behind,omitempty"`                                     // leases that turned true after turned: theirs, should it be cut
 	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
+	ActiveNs      int64                  `protobuf:"varint,160,opt,name=active_ns,json=activeNs,proto3" json:"active_ns,omitempty"`               // logical time of the latest effective record of its agent, or of that of a part of it
+	Idling        []uint32               `protobuf:"varint,161,rep,packed,name=idling,proto3" json:"idling,omitempty"`                            // actions with leases that read active_ns, ascending
 	Conditions    uint32                 `protobuf:"varint,98,opt,name=conditions,proto3" json:"conditions,omitempty"`                            // declared ones, of the plan and its unsettled actions, while it holds its leases
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
@@ -1298,6 +1300,20 @@ func (x *PlanRow) GetDuplicated() []uint32 {
 func (x *PlanRow) GetCounting() []uint32 {
 	if x != nil {
 		return x.Counting
+	}
+	return nil
+}
+
+func (x *PlanRow) GetActiveNs() int64 {
+	if x != nil {
+		return x.ActiveNs
+	}
+	return 0
+}
+
+func (x *PlanRow) GetIdling() []uint32 {
+	if x != nil {
+		return x.Idling
 	}
 	return nil
 }
@@ -4307,7 +4323,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xa1\x16\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xd8\x16\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4372,7 +4388,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
 	"duplicated\x18< \x03(\rR\n" +
 	"duplicated\x12\x1a\n" +
-	"\bcounting\x181 \x03(\rR\bcounting\x12\x1e\n" +
+	"\bcounting\x181 \x03(\rR\bcounting\x12\x1c\n" +
+	"\tactive_ns\x18\xa0\x01 \x01(\x03R\bactiveNs\x12\x17\n" +
+	"\x06idling\x18\xa1\x01 \x03(\rR\x06idling\x12\x1e\n" +
 	"\n" +
 	"conditions\x18b \x01(\rR\n" +
 	"conditions\x12\x18\n" +

@@ -94,7 +94,7 @@ var conditions = []string{
 	`at_least(3, "k4", duration("60s"))`,
 	`seen("k4") && facts["k0"].n == 0`,
 	`absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
-	`after(plan.opened_at + duration("45s")) && facts["k0"].n > 3`, `plan.actions > 6`,
+	`elapsed(plan.active_at, duration("15s")) && facts["k0"].n > 3`, `plan.actions > 6`,
 	`facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
 	`facts["no"].such > 1 + plan.actions`, `facts["k0"].n == facts["k2"].n`,
 }

@@ -35,7 +35,7 @@ func earliest(e ledger.Entry, before int64, rules uint32) int64 {
 
 func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := &plan{
-		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now,
+		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now, activeNs: b.now,
 		declared: declared, phase: ledger.StateOpen,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 		lastGoes: declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||
@@ -288,7 +288,7 @@ func noteForward(b *book, c *claim) {
 		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
-	b.lookCounting(p)
+	b.lookReading(p, countNames...)
 	if p.phase != ledger.StateOpen {
 		b.goOn(p)
 		a.undo = owed
@@ -309,6 +309,7 @@ func noteUndo(b *book, c *claim) {
 		for _, t := range k.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now,
 				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules), after: t.AfterCommit})
+			p.idles = p.idles || idles(t.Condition)
 		}
 		b.noteAsking(p)
 		b.lookAction(p, a)

@@ -79,6 +79,8 @@ type plan struct {
 	id, agent     string
 	opened        *pb.Address
 	openedNs      int64
+	idles         bool  // a lease of it, or of an action, reads activeNs
+	activeNs      int64 // of the latest record of its agent that counts, or of that of a part of it
 	declared      *pb.PlanOpened
 	phase         string // a state of package ledger
 	signal        string // failed, cancelled or nothing

@@ -172,6 +172,8 @@ func codePlan(c *coder, p *plan) {
 	c.text(&p.agent)
 	record(c, &p.opened)
 	number(c, &p.openedNs)
+	number(c, &p.activeNs)
+	c.flag(&p.idles)
 	record(c, &p.declared)
 	c.text(&p.phase)
 	c.text(&p.signal)

@@ -69,8 +69,7 @@ var writerClauses = [...][]clause{
 	ledger.ClassNone: {},
 	ledger.ClassAgent: {
 		{"I4.condition", "The conditions that a plan declares compile.", func(c *claim) judgement {
-			why := wrong(c.b.programs,
-				declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
+			why := c.wrong(declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
 			return unless(why == "", "%s", why)
 		}},
 		{"I4.range", "The deadline that a plan declares is an instant from 1970 to 2261.",
@@ -95,7 +94,7 @@ var writerClauses = [...][]clause{
 				if undo == nil {
 					return judgement{}
 				}
-				why := wrong(c.b.programs, expressionsOf(undo))
+				why := c.wrong(expressionsOf(undo))
 				return unless(why == "", "%s", why)
 			}},
 		{"I17.effectless", "What has no effect registers no undo.", func(c *claim) judgement {
