@@ -503,7 +503,8 @@ func TestAPlanWhoseAgentIsGoneIsUndone(t *testing.T) {
 		{"a part of the plan, and ends", "open:idle=1m a a+ q/open^ @50s q/b q/b+ @110s",
 			"compensated: a=compensated plan:q=compensated [b a]"},
 		{"a part that it opens", "open:idle=1m a a+ @50s q/open^ @109s", "open: a=held plan:q=held []"},
-		{"a part knows nothing of the rest", "open a a+ q/open:idle=1m^ q/b q/b+ @50s p/c p/c+ @60s", "open: a=held plan:q=compensated c=held [b]"},
+		{"a part knows nothing of the rest", "open a a+ q/open:idle=1m^ q/b q/b+ @50s p/c p/c+ @60s",
+			"open: a=held plan:q=compensated c=held [b]"},
 		{"after its commit", "open:idle=1m a a+ commit @70s", "committed: a=retired []"},
 	})
 }

@@ -123,8 +123,8 @@ func (m *oracleModel) plan(id string) *oraclePlan {
 func (m *oracleModel) ask(p *oraclePlan, l *oracleLease, ns int64) oracle.Truth {
 	moment := &oracle.Moment{
 		Events: m.events, NowNs: ns, ArmedNs: l.armedNs,
-		Plan: oracle.Plan{Status: p.status(), Label: p.label, OpenedNs: p.openedNs, ActiveNs: p.activeNs, DeadlineNs: p.deadlineNs,
-			Actions: len(p.actions)},
+		Plan: oracle.Plan{Status: p.status(), Label: p.label, OpenedNs: p.openedNs, ActiveNs: p.activeNs,
+			DeadlineNs: p.deadlineNs, Actions: len(p.actions)},
 	}
 	if l.action != nil {
 		moment.Action, moment.Verdict = &l.action.facts, l.action.verdict

@@ -288,7 +288,7 @@ func noteForward(b *book, c *claim) {
 		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
-	b.lookReading(p, countNames...)
+	lookReading(b, p, countNames...)
 	if p.phase != ledger.StateOpen {
 		b.goOn(p)
 		a.undo = owed

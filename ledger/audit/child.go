@@ -54,8 +54,8 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1
 	b.join(p, parent.family)
 	parent.isActive(b.now)
-	b.lookReading(parent, countNames...)
-	b.lookIdling(parent)
+	lookReading(b, parent, countNames...)
+	lookIdling(b, parent)
 }
 
 // isActive notes that an agent writes: its plan, and what that is a part of, are not idle.
@@ -66,12 +66,12 @@ func (p *plan) isActive(ns int64) {
 }
 
 // lookIdling looks at the leases that read when an agent last wrote, from the root on.
-func (b *book) lookIdling(p *plan) {
+func lookIdling(b *book, p *plan) {
 	if p.parent != nil {
-		b.lookIdling(p.parent)
+		lookIdling(b, p.parent)
 	}
 	if p.idles {
-		b.lookReading(p, activeName)
+		lookReading(b, p, activeName)
 	}
 }
 

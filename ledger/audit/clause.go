@@ -155,7 +155,7 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 	case v.ok() && c.Source.Class == ledger.ClassAgent && c.p != nil:
 		c.p.isActive(b.now)
 		of.collect(b, c)
-		b.lookIdling(c.p)
+		lookIdling(b, c.p)
 		c.keepsID()
 	case v.ok():
 		of.collect(b, c)

@@ -120,7 +120,7 @@ func reads(programs *triggers.Cache, text string, names ...string) bool {
 
 // lookReading looks at the leases that read what has changed of a plan; of an action, at all of
 // them when one does.
-func (b *book) lookReading(p *plan, names ...string) {
+func lookReading(b *book, p *plan, names ...string) {
 	reads := func(l *lease) bool { return l.text != "" && reads(b.programs, l.text, names...) }
 	for _, l := range p.leases {
 		if reads(l) {
