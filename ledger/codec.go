@@ -98,11 +98,17 @@ const readerOfLeftOut = 12
 // nothing to an effect that is undone by the name under which a probe has seen it.
 const readerOfSeen = 13
 
+// readerOfThere is the first reader that knows of holders under which an effect that someone has
+// found is there, though its agent says that the forward has failed.
+const readerOfThere = 14
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= ThereSince:
+			version = max(version, readerOfThere)
 		case r.GetTermStarted().GetFoldVersion() >= SeenSince:
 			version = max(version, readerOfSeen)
 		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:

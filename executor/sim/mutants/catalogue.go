@@ -284,6 +284,8 @@ var catalogue = []mutant{
 			"rowspb.Undo_UNDO_COMPENSATED):\n\t\treturn false\n", ""},
 	{"what is undone by its name is owed again for its caller's doubt", "executor/duty.go",
 		"return seen && a.name() != \"\" && a", "return seen && a.name() == \"?\" && a"},
+	{"what was found is nothing if its agent says that it failed", "executor/apply_agent.go",
+		"return seen && !over && a", "return seen && !over && a == nil && a"},
 	{"an action that settles ends its plan", "executor/apply.go",
 		"r.InFlight == 0 && len(r.Settling) == 0", "r.InFlight == 0"},
 	{"the unwind goes past its savepoint", "executor/rewind.go",
