@@ -173,6 +173,7 @@ func (s about) effectFound(k *pb.ProbeAnswered) {
 		a.owe()
 		return
 	}
+	sighted(a, finds(k))
 	if p.committing() {
 		a.foundAtCommit(k)
 		return
@@ -235,6 +236,9 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.row.Presence = k.Presence
 	}
+	if finds(k) {
+		sighted(a, true)
+	}
 	toSend := a.row.AskedToSend
 	epoch := min(s.e.Record.EpochNs, epochMax)
 	if early && (toSend || spent(a)) && !superseded(a) {
@@ -278,6 +282,7 @@ func (s about) verified(k *pb.ProbeAnswered) {
 		s.heardOf(pb.Answer_ANSWER_DONE, "")
 		return
 	}
+	sighted(s.a, true)
 	s.heardOf(pb.Answer_ANSWER_FAILED,
 		"its worker says done, and the check finds the effect still there")
 }

@@ -295,7 +295,7 @@ func (s about) answeredAtCommit(k *pb.Resolved) Result {
 		k.Outcome == pb.Resolution_RESOLUTION_DONE && duplicate:
 		a.row.Presence = pb.Presence_PRESENCE_PRESENT
 	case k.Outcome == pb.Resolution_RESOLUTION_DONE:
-		a.row.Presence = pb.Presence_PRESENCE_ABSENT
+		a.row.Presence, a.row.There = pb.Presence_PRESENCE_ABSENT, false
 	}
 	a.row.Duplicates = nil
 	a.weigh()

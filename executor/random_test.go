@@ -86,7 +86,7 @@ func playRandom(t *testing.T, programs *triggers.Cache, words []string) {
 type effects struct {
 	s    *schedule
 	here map[string][]string
-	told map[string]bool   // "plan/action=name" that a record has
+	told map[string]bool   // "plan/action=name" that a record has, or a probe has found
 	by   map[string]string // "plan/action=name": the action whose undo had the name
 }
 
@@ -144,6 +144,11 @@ func (e *effects) work(c Command) *api.Reply {
 	case slices.Contains(here, name):
 		found = map[string]any{"presence": "present", "external_ref": name}
 	}
+	if found["presence"] != "absent" {
+		for _, ref := range here {
+			e.told[of+"="+ref] = true
+		}
+	}
 	output, err := json.Marshal(found)
 	if err != nil {
 		e.s.t.Fatal(err)
@@ -172,7 +177,10 @@ func (e *effects) names(c Command, of string) {
 func (e *effects) wantUndone() {
 	for of, names := range e.here {
 		plan, action, _ := strings.Cut(of, "/")
-		if e.s.planOf(plan) == nil || e.s.show(plan).State != ledger.StateCompensated {
+		if e.s.planOf(plan) == nil {
+			continue
+		}
+		if end := e.s.show(plan).State; end != ledger.StateCompensated && end != ledger.StateFailed {
 			continue
 		}
 		mine := func(a api.Action) bool { return a.Action == action || strings.HasPrefix(a.Action, action+"~") }

@@ -98,16 +98,18 @@ const readerOfLeftOut = 12
 // nothing to an effect that is undone by the name under which a probe has seen it.
 const readerOfSeen = 13
 
-// readerOfActive is the first reader that knows of conditions which read when an agent last wrote.
-const readerOfActive = 14
+// readerOfThere is the first reader that knows of holders under which an effect that someone has
+// found is there, though its agent says that the forward has failed, and of conditions which read
+// when an agent last wrote.
+const readerOfThere = 14
 
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= ActiveSince:
-			version = max(version, readerOfActive)
+		case r.GetTermStarted().GetFoldVersion() >= ThereSince:
+			version = max(version, readerOfThere)
 		case r.GetTermStarted().GetFoldVersion() >= SeenSince:
 			version = max(version, readerOfSeen)
 		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:

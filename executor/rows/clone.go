@@ -74,7 +74,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 		AskNs: r.AskNs, Told: r.Told, WordAt: r.WordAt, Extra: r.Extra,
-		Progress: r.Progress,
+		Progress: r.Progress, There: r.There,
 	}
 }
 

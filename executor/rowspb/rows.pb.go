@@ -2659,6 +2659,7 @@ type ActionRow struct {
 	WordAt              uint64                    `protobuf:"varint,136,opt,name=word_at,json=wordAt,proto3" json:"word_at,omitempty"`                                        // sequence of the last record that named its effect, or its output, beside an operator's report
 	UndoneAfter         bool                      `protobuf:"varint,145,opt,name=undone_after,json=undoneAfter,proto3" json:"undone_after,omitempty"`                         // since its plan's unwind began, something that came after it was undone
 	LetsGo              bool                      `protobuf:"varint,146,opt,name=lets_go,json=letsGo,proto3" json:"lets_go,omitempty"`                                        // quarantined: it is irreversible and the last, and lets go what it came after
+	There               bool                      `protobuf:"varint,147,opt,name=there,proto3" json:"there,omitempty"`                                                        // someone has found its effect there, and it was not found gone since
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3166,6 +3167,13 @@ func (x *ActionRow) GetUndoneAfter() bool {
 func (x *ActionRow) GetLetsGo() bool {
 	if x != nil {
 		return x.LetsGo
+	}
+	return false
+}
+
+func (x *ActionRow) GetThere() bool {
+	if x != nil {
+		return x.There
 	}
 	return false
 }
@@ -4525,7 +4533,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xb4\x13\n" +
+	" \x01(\tR\x06writer\"\xcb\x13\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4612,7 +4620,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\x18\n" +
 	"\aword_at\x18\x88\x01 \x01(\x04R\x06wordAt\x12\"\n" +
 	"\fundone_after\x18\x91\x01 \x01(\bR\vundoneAfter\x12\x18\n" +
-	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x14\n" +
+	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x15\n" +
+	"\x05there\x18\x93\x01 \x01(\bR\x05there\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04note\x18\x01 \x01(\tR\x04note\x12\x0e\n" +

@@ -2443,6 +2443,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.There {
+		i--
+		if m.There {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x98
+	}
 	if m.LetsGo {
 		i--
 		if m.LetsGo {
@@ -5325,6 +5337,9 @@ func (m *ActionRow) SizeVT() (n int) {
 		n += 3
 	}
 	if m.LetsGo {
+		n += 3
+	}
+	if m.There {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -9635,6 +9650,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.LetsGo = bool(v != 0)
+		case 147:
+			if wireType != 0 {
+				return wrongWireType(wireType, "There")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.There = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -33,6 +33,7 @@ type actionSpec struct {
 	lateNs   int64
 	landNs   int64 // luckLands: after its caller gave it up
 	lied     bool  // its agent said that it had failed, and it had not
+	mistaken bool  // an operator has called what another process made its effect
 	once     bool  // reported after the fact, in one commit with its outcome
 	large    bool  // its output is too large to be kept as a whole
 	lost     bool  // and what its undo reads of it, too

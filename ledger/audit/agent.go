@@ -343,7 +343,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		b.addsWord(e, p, a)
 		return
 	}
-	now, failure := outcomeOf(e.Record)
+	now, failure, though := saidOf(b, a, e.Record)
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
 	other := completesOther(b, p, a, e.Record)
 	if k := e.Record.GetForwardCompleted(); k != nil && !other {
@@ -363,7 +363,9 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 			a.askedNs >= b.now { // it was asked before this
 			a.askedNs = b.now - 1
 		}
-		b.doubtedAfterAll(e, p, a)
+		if !though {
+			b.doubtedAfterAll(e, p, a)
+		}
 	}
 	b.reviewDoubt(p, a)
 	askLater(b, p, a)

@@ -197,6 +197,7 @@ type action struct {
 	undone                bool     // a duty for that: it was undone once more than its owner knew
 	askedToSend           bool     // the question comes before an attempt, not after one
 	presence              pb.Presence
+	there                 bool // someone has found its effect there, and not gone since
 	pending               *pb.CompensationSucceeded
 	confirmed             bool
 	change                pb.Change // what was found since the last attempt

@@ -324,6 +324,7 @@ func codeAction(c *coder, a *action) {
 	c.flag(&a.undone)
 	c.flag(&a.askedToSend)
 	number(c, &a.presence)
+	c.flag(&a.there)
 	record(c, &a.pending)
 	c.flag(&a.confirmed)
 	codeChange(c, a)

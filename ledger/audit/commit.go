@@ -200,6 +200,7 @@ func noteDoubtAnswered(b *book, c *claim) {
 		a.dropCall()
 		a.absentNs, a.doubt = a.askedNs, doubtDue
 	default:
+		a.sighted(b, k.Presence != pb.Presence_PRESENCE_ABSENT)
 		noteName(b, a, k)
 		a.dropCall()
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // nothing unwinds that could undo both
@@ -216,7 +217,7 @@ func (b *book) answerDoubt(p *plan, a *action, k *pb.Resolved) {
 	a.resolution, p.byHand = k, true
 	switch {
 	case k.Outcome == pb.Resolution_RESOLUTION_DONE && len(a.duplicates) == 0:
-		a.presence = pb.Presence_PRESENCE_ABSENT
+		a.presence, a.there = pb.Presence_PRESENCE_ABSENT, false
 	case k.Outcome != pb.Resolution_RESOLUTION_SKIPPED:
 		a.presence = pb.Presence_PRESENCE_PRESENT
 	}
@@ -304,7 +305,9 @@ func noteAnsweredOpenly(b *book, c *claim) {
 		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		a.askNs = a.askAgain(b, c, from)
 	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
+		a.there = false
 	default:
+		a.sighted(b, true)
 		a.presence = k.Presence
 		noteName(b, a, k)
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {

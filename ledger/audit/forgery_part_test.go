@@ -48,6 +48,23 @@ var partForgeries = []forgery{
 		s.turns(1)
 		s.claims(term, ledger.SeenSince)
 	}, false},
+	{"an effect that was found is skipped as its agent says that its forward has failed", "I22", func(s *scribe) {
+		s.rules = ledger.ThereSince - 1
+		s.begin(2)
+		term := len(s.log) - 1
+		s.agent(append([]*pb.Record{opened(0)}, doubtful("a", true)...)...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.now += int64(time.Hour) // its forward can land no more
+		s.turns(1)
+		found := s.absent("a", 1)
+		found.GetProbeAnswered().Presence = pb.Presence_PRESENCE_PRESENT
+		found.GetProbeAnswered().ExternalRef = "x7"
+		s.forge(found)
+		s.agent(&pb.Record{Action: "a", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "no"}}})
+		s.turns(1)
+		s.claims(term, ledger.ThereSince)
+	}, false},
 }
 
 // inWindow has an action undone within an hour.
