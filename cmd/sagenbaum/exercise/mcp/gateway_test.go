@@ -199,18 +199,6 @@ func TestWhatAClientLeavesIsUndoneBeforeItsGatewayEnds(t *testing.T) {
 	}
 }
 
-func TestTheDemoOfMCPHolds(t *testing.T) {
-	t.Parallel()
-	command := filesServer(t, "")
-	r := cmdtest.Run(t, "demo", "mcp", "--with", strings.Join(command[:2], " "))
-	r.Wants(t, "demo mcp", cli.ExitGood)
-	for _, want := range []string{"the last call is undone", "byte-identical", "all checks hold"} {
-		if !strings.Contains(r.Stdout, want) {
-			t.Errorf("the demo does not say %q:\n%s", want, r.Stdout)
-		}
-	}
-}
-
 func TestTheCommandsOfMCPSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	command := filesServer(t, t.TempDir())
