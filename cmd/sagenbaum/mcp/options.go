@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,8 @@ import (
 type options struct {
 	file     string // configuration of a client
 	server   string // its name
+	url      string
+	headers  []string // NAME=VARIABLE
 	instance string
 	roots    []string
 	packs    []string // files
@@ -34,14 +37,29 @@ type options struct {
 	noUndo     bool
 	start      string
 	listen     string
+
+	env map[string]string // of the gateway, where its command line is only read
+}
+
+// variable is a variable of the environment of the gateway.
+func (o *options) variable(name string) (string, bool) {
+	if value, ok := o.env[name]; ok {
+		return value, true
+	}
+	return os.LookupEnv(name)
 }
 
 // flags are those that say which servers there are.
 func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "config", "",
 		"`FILE` with mcpServers, as clients have it, instead of a command")
+	f.StringVar(&o.url, "url", "",
+		"`URL` of a server of streamable HTTP, instead of a command: https, or http on this machine")
+	f.StringArrayVar(&o.headers, "header", nil,
+		"`NAME=VARIABLE` of a header for --url, whose value is that variable of the environment; may "+
+			"be given more than once")
 	f.StringVar(&o.server, "server-name", "",
-		"`NAME` of the server in capabilities (default from its command)")
+		"`NAME` of the server in capabilities (default from its command or URL)")
 	f.StringVar(&o.instance, "instance", "",
 		"`NAME` of what undoes the server's effects, the same for its gateways and workers "+
 			"(default from the machine and the command)")
@@ -113,6 +131,15 @@ func (o *options) config() (mcp.Config, error) {
 
 // packaged finds the name of a server in that of its package.
 var packaged = regexp.MustCompile(`(?:mcp-server-|server-|mcp-)([A-Za-z0-9_-]+)`)
+
+// hostOf names a server by its URL.
+func hostOf(address string) string {
+	at, err := url.Parse(address)
+	if err != nil || at.Hostname() == "" {
+		return "remote"
+	}
+	return token(at.Hostname())
+}
 
 // nameOf names a server by its command line.
 func nameOf(args []string) string {
