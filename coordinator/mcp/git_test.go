@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -117,36 +119,41 @@ func gitPicture(t testing.TB, dir string) map[string]string {
 	return tree
 }
 
+// gitCalls are calls of every tool that has a contract, each possible after those before it.
+var gitCalls = []struct {
+	tool string
+	with map[string]any
+}{
+	{"commit", map[string]any{"message": "three"}},
+	{"stash", map[string]any{"mode": "push", "includeUntracked": true}},
+	{"stash", map[string]any{"mode": "pop"}},
+	{"clean", map[string]any{"force": true, "directories": true}},
+	{"add", map[string]any{"all": true}},
+	{"reset", map[string]any{"mode": "hard", "target": "HEAD", "confirmed": true}},
+	{"cherry_pick", map[string]any{"commits": []string{"topic"}}},
+	{"reset", map[string]any{"mode": "hard", "target": "HEAD~1", "confirmed": true}},
+	{"merge", map[string]any{"branch": "topic"}},
+	{"checkout", map[string]any{"target": "clash"}},
+	{"rebase", map[string]any{"mode": "start", "upstream": "topic"}},
+	{"branch", map[string]any{"mode": "delete", "branchName": "main", "force": true}},
+	{"tag", map[string]any{"mode": "delete", "tagName": "v1"}},
+	{"remote", map[string]any{"mode": "add", "name": "origin", "url": "https://example.com/x.git"}},
+}
+
 // Work that was staged and is dropped, a commit, a branch that is deleted, a checkout: after the undo
 // all of the repository is as before, byte for byte, and Git finds nothing wrong with it.
-func TestASessionOnARepositoryIsUndone(t *testing.T) {
+func TestASessionOnARepositoryIsUndoneAsItsTableSays(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t), repository(t)
 	start := gitPicture(t, dir)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir))
 	c.does("git_set_working_dir", map[string]any{"path": dir})
-	calls := []struct {
-		tool string
-		with map[string]any
-	}{
-		{"commit", map[string]any{"message": "three"}},
-		{"stash", map[string]any{"mode": "push", "includeUntracked": true}},
-		{"stash", map[string]any{"mode": "pop"}},
-		{"clean", map[string]any{"force": true, "directories": true}},
-		{"add", map[string]any{"all": true}},
-		{"reset", map[string]any{"mode": "hard", "target": "HEAD", "confirmed": true}},
-		{"cherry_pick", map[string]any{"commits": []string{"topic"}}},
-		{"reset", map[string]any{"mode": "hard", "target": "HEAD~1", "confirmed": true}},
-		{"merge", map[string]any{"branch": "topic"}},
-		{"checkout", map[string]any{"target": "clash"}},
-		{"rebase", map[string]any{"mode": "start", "upstream": "topic"}},
-		{"branch", map[string]any{"mode": "delete", "branchName": "main", "force": true}},
-		{"tag", map[string]any{"mode": "delete", "tagName": "v1"}},
-		{"remote", map[string]any{"mode": "add", "name": "origin", "url": "https://example.com/x.git"}},
-	}
-	for _, call := range calls {
-		call.with["path"] = dir
-		c.does("git_"+call.tool, call.with)
+	measured := tally{}
+	for _, call := range gitCalls {
+		with := maps.Clone(call.with)
+		with["path"] = dir
+		c.does("git_"+call.tool, with)
+		measured.count("git_"+call.tool, contract.Exact) // of all of them together, below
 	}
 	if r := c.call("git_add", map[string]any{"path": ".", "all": true}); !r.IsError ||
 		!strings.Contains(said(r), "absolute path") {
@@ -155,13 +162,14 @@ func TestASessionOnARepositoryIsUndone(t *testing.T) {
 	if strings.Contains(runGit(t, dir, "branch"), "main") {
 		t.Fatal("the session has done nothing")
 	}
-	if r := c.reports("plan_fail", nil); r.State != "compensated" || len(r.Undone) != len(calls) {
+	if r := c.reports("plan_fail", nil); r.State != "compensated" || len(r.Undone) != len(gitCalls) {
 		t.Errorf("plan_fail: %+v", r)
 	}
 	if d := differ(start, gitPicture(t, dir)); d != "" {
 		t.Errorf("left:\n%s", d)
 	}
 	runGit(t, dir, "fsck", "--strict")
+	measured.tabled(t, gitPackage)
 }
 
 // untidy calls a tool of Git, or writes a file, at random.
