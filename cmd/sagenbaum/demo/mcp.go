@@ -238,7 +238,13 @@ func (m *mess) work(ctx context.Context) (plan string, err error) {
 	if err != nil {
 		return "", err
 	}
-	m.say("  %-17s %s", "undo_last", cli.Clip(string(raw), 120))
+	var report struct{ Undone []struct{ Tool string } }
+	if err := json.Unmarshal(raw, &report); err != nil {
+		return "", err
+	}
+	for _, call := range report.Undone {
+		m.say("  %-17s %-28s %s", "undo_last", call.Tool, "undone")
+	}
 	now, err := everything(m.dir)
 	if err != nil {
 		return "", err
