@@ -37,6 +37,7 @@ type options struct {
 	noUndo     bool
 	start      string
 	listen     string
+	stateless  bool
 
 	env map[string]string // of the gateway, where its command line is only read
 }
@@ -90,6 +91,9 @@ func (o *options) gatewayFlags(f *pflag.FlagSet) {
 		"what becomes of the plan of a client that goes: leave it to its deadline, commit or fail")
 	f.StringVar(&o.listen, "listen", "",
 		"`HOST:PORT` of this machine to serve streamable HTTP on, instead of standard input")
+	f.BoolVar(&o.stateless, "stateless", false,
+		"with --listen: serve clients of the protocol without sessions as well (2026-07-28); their "+
+			"calls name their plan")
 	f.StringVar(&o.start, "start", startDefault,
 		"`HOST:PORT` of this machine on which a server is started where none was named and none runs; "+
 			startOff+": none is started")
@@ -109,6 +113,10 @@ func (o *options) config() (mcp.Config, error) {
 			return mcp.Config{}, err
 		}
 	}
+	if o.stateless && o.listen == "" {
+		return mcp.Config{}, cli.Fail(cli.ExitUsage, "--listen 127.0.0.1:4271 beside it",
+			"--stateless is for clients over HTTP")
+	}
 	if o.listen != "" {
 		if err := checkListen(o.listen); err != nil {
 			return mcp.Config{}, err
@@ -126,7 +134,7 @@ func (o *options) config() (mcp.Config, error) {
 		)
 	}
 	return mcp.Config{Unknown: mcp.Unknown(o.unknown), TrustHints: o.hints, Deadline: o.deadline,
-		OnDisconnect: mcp.Disconnect(o.disconnect), ServeUndos: !o.noUndo}, nil
+		OnDisconnect: mcp.Disconnect(o.disconnect), ServeUndos: !o.noUndo, Stateless: o.stateless}, nil
 }
 
 // packaged finds the name of a server in that of its package.
