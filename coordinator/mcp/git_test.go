@@ -1,16 +1,12 @@
 package mcp_test
 
 import (
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
@@ -172,76 +168,6 @@ func TestASessionOnARepositoryIsUndoneAsItsTableSays(t *testing.T) {
 	measured.tabled(t, gitPackage)
 }
 
-// untidy calls a tool of Git, or writes a file, at random.
-func untidy(c *client, random *rand.Rand, dir string) (done bool) {
-	pick := func(list ...string) string { return list[random.IntN(len(list))] }
-	branch := func() string { return pick("main", "side", "b1", "b2", "b3") }
-	target := func() string { return pick("HEAD", "HEAD~1", "main", "side", "v1", "b1") }
-	flag := func() bool { return random.IntN(2) == 0 }
-	call := func(tool string, with map[string]any) *sdk.CallToolResult {
-		with["path"] = dir
-		return c.call("git__git_"+tool, with)
-	}
-	var r *sdk.CallToolResult
-	switch random.IntN(14) {
-	case 0, 1, 2:
-		r = c.call("filesystem__write_file", map[string]any{"content": pick("x", "y\n", "z\nz\n"),
-			"path": filepath.Join(dir, pick("a.txt", "sub/b.txt", "new", "unknown"))})
-	case 3, 4:
-		r = call("add", map[string]any{"all": true})
-	case 5, 6:
-		r = call("commit", map[string]any{"message": pick("one", "two"), "allowEmpty": flag(), "amend": random.IntN(4) == 0})
-	case 7:
-		r = call("branch", map[string]any{"mode": "create", "branchName": branch(), "startPoint": target()})
-	case 8:
-		r = call("branch", map[string]any{"mode": pick("delete", "rename"), "branchName": branch(),
-			"newBranchName": branch(), "force": flag()})
-	case 9, 10:
-		r = call("checkout", map[string]any{"target": branch(), "force": flag(), "createBranch": random.IntN(4) == 0})
-	case 11:
-		r = call("reset", map[string]any{"mode": pick("soft", "mixed", "hard"), "target": target(), "confirmed": true})
-	case 12:
-		r = call("stash", map[string]any{"mode": pick("push", "drop"), "includeUntracked": flag()})
-	case 13:
-		r = call("tag", map[string]any{"mode": pick("create", "delete"), "tagName": pick("v1", "v2"), "force": flag()})
-	}
-	return !r.IsError
-}
-
-// A session of calls at random on a repository, with files that another server writes between them,
-// is undone: every ref, HEAD, index, reflog, and all of the work tree as before.
-func TestRandomSessionsOnARepositoryAreUndone(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(testenv.Cases(1, 10)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w, dir := newWorld(t), repository(t)
-			random := rand.New(rand.NewPCG(seed, 4))
-			start := gitPicture(t, dir)
-			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir), w.files(dir))
-			done, calls := 0, testenv.Cases(25, 60)
-			for range calls {
-				if untidy(c, random, dir) {
-					done++
-				}
-				if random.IntN(8) == 0 { // whoever asks for the state has the index written again
-					runGit(t, dir, "status", "--short")
-				}
-			}
-			if done < calls/3 {
-				t.Errorf("only %d of %d calls were done: the session proves little", done, calls)
-			}
-			r := c.reports("plan_fail", nil)
-			if r.State != "compensated" || len(r.Stands) > 0 {
-				t.Errorf("plan_fail: %+v", r)
-			}
-			if d := differ(start, gitPicture(t, dir)); d != "" {
-				t.Errorf("left:\n%s", d)
-			}
-			runGit(t, dir, "fsck", "--strict")
-		})
-	}
-}
-
 // What others have done in a repository since is never overwritten, and what is not there any more
 // is not said to be put back: the undo is its owner's, and nothing of it is done.
 func TestARepositoryThatOthersHaveChangedIsTheirs(t *testing.T) {
@@ -260,21 +186,17 @@ func TestARepositoryThatOthersHaveChangedIsTheirs(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
 			w, dir := newWorld(t), repository(t)
-			config := w.git(t, dir)
-			c := w.gateway(mcp.Config{}, nil, config)
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir))
 			c.does("git_checkout", map[string]any{"path": dir, "target": "side", "force": true})
 			pruned := gitPicture(t, dir)
 			c.does("git_commit", map[string]any{"path": dir, "message": "x", "allowEmpty": true})
 			plan := planOf(c.call("git_reset", map[string]any{"path": dir, "mode": "hard", "target": "main",
 				"confirmed": true}))
-			c.leave()
-			_ = c.gateway.Close()
 			change(t, dir)
 			left := gitPicture(t, dir)
 			if why == "is not there any more" {
 				left = pruned // what came after it is undone
 			}
-			w.worker(config)
 			w.operates(&pb.Record{Plan: plan, Kind: &pb.Record_CompensationRequested{
 				CompensationRequested: &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}}})
 			if state := w.state(plan, "quarantined"); state != "quarantined" {
