@@ -192,7 +192,7 @@ func (c configured) entries(o *options, file, server string) []entry {
 		return []entry{e}
 	}
 	if c.URL != "" {
-		e.config.URL, e.config.Headers = c.URL, c.Headers
+		e.config.URL, e.config.Headers, e.config.Env = c.URL, c.Headers, nil // it is not started
 		e.problem = given.reachable(o, file, server)
 		return []entry{e}
 	}

@@ -20,7 +20,7 @@ func TestAServerAtAURLIsReadFromAConfiguration(t *testing.T) {
 	t.Setenv("TEST_TOKEN", "own")
 	entries, err := new(options).readFile(hostedFile(t, `
 		"a": {"type": "http", "url": "https://example.com/a", "headers": {"Authorization": "Bearer ${TEST_TOKEN}",
-			"X-B": "${TEST_NONE:-none}"}, "settle": "90s", "instance": "mine", "roots": ["/srv"]},
+			"X-B": "${TEST_NONE:-none}"}, "settle": "90s", "instance": "mine", "roots": ["/srv"], "env": {"A": "1"}},
 		"b": {"command": "sagenbaum", "args": ["mcp", "--url", "https://example.com/b?c=d", "--header",
 			"Authorization=TEST_TOKEN"], "env": {"TEST_TOKEN": "of the client"}},
 		"c": {"command": "/bin/sagenbaum", "args": ["mcp", "--url", "http://127.0.0.1:1", "--server-name", "x"]}`))
@@ -40,6 +40,12 @@ func TestAServerAtAURLIsReadFromAConfiguration(t *testing.T) {
 		}
 		if err := entries[i].hostable(); err != nil {
 			t.Errorf("a host does not serve it: %v", err)
+		}
+		got.State = t.TempDir()
+		if server, err := mcp.NewServer(got); err != nil {
+			t.Error(err)
+		} else {
+			server.Close()
 		}
 	}
 }
