@@ -194,5 +194,6 @@ const ReturnedSince = 19
 const SeenSince = 20
 
 // ThereSince is the version of a holder's fold from which on an effect that someone has found is
-// there until it is undone or found gone, though its agent says that the forward has failed.
+// there until it is undone or found gone, though its agent says that the forward has failed, or has
+// done something else.
 const ThereSince = 21
