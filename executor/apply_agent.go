@@ -273,7 +273,7 @@ func (s about) outcomeOf() Result {
 	}
 	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, s.e.Address,
 		s.meta.TimeNs
-	other := otherThanSeen(a, s.e.Record)
+	other, seen := otherThanSeen(a, s.e.Record), namedOtherwise(a, s.e.Record)
 	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok && !other {
 		a.says(k.ForwardCompleted)
 		a.keepOutput(s.e.Record.Payload.GetOutput())
@@ -289,6 +289,7 @@ func (s about) outcomeOf() Result {
 	case now == rowspb.Outcome_OUTCOME_COMPLETED:
 		a.windowOf()
 		s.completedLate(other)
+		s.beside(seen)
 	case now == rowspb.Outcome_OUTCOME_FAILED:
 		a.failedLate()
 	default:

@@ -300,3 +300,28 @@ func TestAFailureTakesNothingAwayThatACommitOrACheckFound(t *testing.T) {
 		s.wantRefolded()
 	}
 }
+
+// TestACompletionUnderAnotherNameTakesNothingAway: what a probe has seen under one name is undone beside
+// what the forward then says that it has done under another one; while the plan goes on, both stay.
+func TestACompletionUnderAnotherNameTakesNothingAway(t *testing.T) {
+	const seen = "open a:probe+for=9h a? turn @10m turn "
+	const both = "compensated: a=compensated a~1=compensated [a~1 a]"
+	for _, c := range []struct{ script, sent, want string }{
+		{seen + "own:a=x9 fail turn", "a~1=x7 a=x9", both},
+		{seen + "own:a=x7 fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "own:a= fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "own:a=x9 turn", "", "open: a=held a~1=held []"},
+		{seen + "own:a=x9 commit turn", "", "committed: a=retired a~1=retired []"},
+		{seen + "own:a=x9 commit turn undo turn", "a~1=x7 a=x9", "committed: a=retired a~1=retired [a~1 a]"},
+		{seen + "commit turn own:a=x9 turn undo turn", "a~1=x7 a=x9", "committed: a=retired a~1=retired [a~1 a]"},
+		{"open a:probe+approve a? turn @10m turn fail own:a=x9 turn retry:a retry:a~1 turn", "a~1=x7 a=x9", both},
+	} {
+		s := newSchedule(t)
+		sent := s.seen("x7")
+		s.play(c.script)
+		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
+			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
+		}
+		s.wantRefolded()
+	}
+}

@@ -141,13 +141,12 @@ func (e *effects) work(c Command) *api.Reply {
 	switch {
 	case c.ExternalRef == "" && len(here) > 1:
 		found = map[string]any{"presence": "duplicate", "external_ref": here}
-	case slices.Contains(here, name):
-		found = map[string]any{"presence": "present", "external_ref": name}
-	}
-	if found["presence"] != "absent" {
 		for _, ref := range here {
 			e.told[of+"="+ref] = true
 		}
+	case slices.Contains(here, name):
+		found = map[string]any{"presence": "present", "external_ref": name}
+		e.told[of+"="+name] = true
 	}
 	output, err := json.Marshal(found)
 	if err != nil {

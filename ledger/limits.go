@@ -194,7 +194,8 @@ const ReturnedSince = 19
 const SeenSince = 20
 
 // ThereSince is the version of a holder's fold from which on an effect that someone has found is
-// there until it is undone or found gone, though its agent says that the forward has failed.
+// there until it is undone or found gone, though its agent says that the forward has failed, or has
+// done something else.
 const ThereSince = 21
 
 // ActiveSince is the version of a holder's fold from which on a condition may read when the agent

@@ -345,7 +345,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 	now, failure, though := saidOf(b, a, e.Record)
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
-	other := completesOther(b, p, a, e.Record)
+	other, seen := completesOther(b, p, a, e.Record), namedOtherwise(b, p, a, e.Record)
 	if k := e.Record.GetForwardCompleted(); k != nil && !other {
 		a.returns(k, e.Record.Payload.GetOutput())
 	}
@@ -353,6 +353,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	case completed:
 		b.setWindow(p, a)
 		b.completedAfterAll(e, p, a, other)
+		owesBeside(b, p, a, e.Address, seen)
 	case failed: // nothing to undo: what waits for another call is skipped next
 		if a.undo == waiting || a.undo == dispatched && a.asking == pb.Question_QUESTION_EFFECT {
 			a.dropCall()

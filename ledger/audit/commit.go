@@ -354,10 +354,7 @@ func (c *claim) owesExtra() bool {
 // alone. Of what is committed it is kept for its owner.
 func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 	b.goOn(p)
-	d := b.duty(p, a, at, &action{
-		outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
-		approved: a.approved, extra: p.holdsLeases(),
-	})
+	d := extraOf(b, p, a, at, ref)
 	switch p.phase {
 	case ledger.StateOpen, ledger.StateCommitting:
 		if p.signal == "" && p.fromAction == "" {
@@ -373,6 +370,25 @@ func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 	}
 	if d.undo = owed; !d.namesExtra() && p.isReady(d) {
 		d.undo = exhausted // its compensation would not know which
+	}
+}
+
+// extraOf is the duty for an extra effect.
+func extraOf(b *book, p *plan, a *action, at *pb.Address, ref string) *action {
+	return b.duty(p, a, at, &action{
+		outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
+		approved: a.approved, extra: p.holdsLeases(),
+	})
+}
+
+// owesBeside owes what a probe has seen beside what a forward says: with its plan, if that is open.
+func owesBeside(b *book, p *plan, a *action, at *pb.Address, seen string) {
+	switch {
+	case seen == "":
+	case p.phase == ledger.StateOpen, p.phase == ledger.StateCommitting:
+		extraOf(b, p, a, at, seen)
+	default:
+		oweExtraEffect(b, p, a, at, seen)
 	}
 }
 

@@ -416,6 +416,17 @@ func completesOther(b *book, p *plan, a *action, r *pb.Record) bool {
 	return ref != "" && ref != a.nameOf() && undoesSeen(b, p, a) && !a.barred()
 }
 
+// namedOtherwise is the name of an effect that a probe has seen, where a record completes another
+// one before the undo has begun.
+func namedOtherwise(b *book, p *plan, a *action, r *pb.Record) string {
+	ref := r.GetForwardCompleted().GetExternalRef()
+	if ref == "" || ref == a.nameOf() || !isThere(b, a) || a.late || a.isSettled() || a.barred() ||
+		undoesSeen(b, p, a) {
+		return ""
+	}
+	return a.foundRef
+}
+
 // owesOther owes what a forward says that it has done besides what is undone already.
 func owesOther(b *book, e ledger.Entry, p *plan, a *action) {
 	k, asks := e.Record.GetForwardCompleted(),
