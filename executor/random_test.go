@@ -194,6 +194,21 @@ func (e *effects) wantUndone() {
 	}
 }
 
+// TestWhatACommitFoundTooMuchOfIsUndone: what the probe has found at a commit, also beside the first
+// effect, is found again by the unwind that comes instead, or when the owner has it asked once more.
+func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
+	for _, line := range []string{
+		"open a:probe there:p/a=x7,x8 commit turn stop turn",
+		"open a:probe there:p/a=x7,x8 commit turn stop a- turn",
+		"open a:probe there:p/a=x7,x8 commit turn retry:a stop turn",
+		"open q/open^ q/a:probe there:q/a=x7,x8 q/commit commit turn stop turn",
+	} {
+		t.Run(line, func(t *testing.T) {
+			playRandom(t, triggers.NewCache(ExpressionsMax), strings.Fields(line))
+		})
+	}
+}
+
 // randomMarks are those that a pair may have.
 var randomMarks = []string{"probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h",
 	"approve", "review", "lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held",

@@ -374,8 +374,8 @@ var catalogue = []mutant{
 
 	// What an undo takes.
 	{"the before-image is lost when the outcome is in doubt", "executor/apply_agent.go",
-		"case rowspb.Outcome_OUTCOME_IN_DOUBT:\n\t\ts.doubtedLate()",
-		"case rowspb.Outcome_OUTCOME_IN_DOUBT:\n\t\tkey := rows.Payloads.Key(a.id)\n\t\t" +
+		"default:\n\t\ts.doubtedLate()",
+		"default:\n\t\tkey := rows.Payloads.Key(a.id)\n\t\t" +
 			"payload := s.payloadAt(key)\n\t\tpayload.Before = nil\n\t\t" +
 			"rows.Payloads.SetKey(s.tx, key, payload)\n\t\ts.doubtedLate()"},
 	{"a duty has no before-image", "executor/duty.go",
