@@ -103,9 +103,15 @@ func TestWhatHasANameKeepsIt(t *testing.T) {
 }
 
 // TestWhatAProbeFoundOutlivesTheForwardsWord: a completion that comes later and names nothing
-// leaves the name as it is, and is a copy of itself; one that has a name says better.
+// leaves the name as it is, and is a copy of itself; one that has another name tells of another effect.
 func TestWhatAProbeFoundOutlivesTheForwardsWord(t *testing.T) {
-	for _, c := range []struct{ said, sent string }{{"", `a "x7" x7`}, {"mine", `a "mine" mine`}} {
+	for _, c := range []struct {
+		said string
+		sent []string
+	}{
+		{"", []string{`a "x7" x7`}}, {"x7", []string{`a "x7" x7`}},
+		{"mine", []string{`a~1 "x7" x7`, `a "mine" mine`}},
+	} {
 		f := newFinder(t, FoldVersion, 0, present("x7"))
 		f.play("a? commit turn @1m turn") // a commit asks about a
 		said := completed("a")
@@ -118,7 +124,7 @@ func TestWhatAProbeFoundOutlivesTheForwardsWord(t *testing.T) {
 			t.Fatal(got)
 		}
 		f.play("undo: turn @2m turn")
-		if !slices.Equal(f.sent, []string{c.sent}) {
+		if !slices.Equal(f.sent, c.sent) {
 			t.Errorf("%q: sent %q, want %q", c.said, f.sent, c.sent)
 		}
 	}
