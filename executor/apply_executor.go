@@ -420,8 +420,8 @@ func (p *plan) inScope() bool {
 	return false
 }
 
-// askAnew has all that a commit found too much of found again, by a probe that is given no name.
-func askAnew(a *action) {
+// askUnnamed has all that a commit found too much of found again, by a probe that is given no name.
+func askUnnamed(a *action) {
 	if len(a.row.Duplicates) > 0 && a.plan.s.meta.HolderFold >= ledger.ThereSince {
 		a.row.FoundRef = ""
 	}

@@ -207,7 +207,7 @@ func (p *plan) doubtsIn() (found bool) {
 func (root *plan) stopSettling() {
 	root.retirable(func(p *plan, a *action) bool {
 		if a.row.Undo != rowspb.Undo_UNDO_HELD && !settled(a.row.Undo) {
-			askAnew(a)
+			askUnnamed(a)
 			a.holdAgain()
 		}
 		return true
@@ -317,7 +317,7 @@ func (s about) askedAgain(k *pb.RetryRequested) Result {
 		return effective
 	}
 	a.unpageDoubt()
-	askAnew(a)
+	askUnnamed(a)
 	a.row.Settled, a.row.SettledNs, a.row.Note = nil, 0, ""
 	a.weigh()
 	a.plan.listOwner()

@@ -211,6 +211,23 @@ func (s *schedule) seen(name string) (sent *[]string) {
 	return sent
 }
 
+// seenSchedule is a schedule in which a probe sees x7, the undos that are sent, and what becomes of
+// plan p.
+type seenSchedule struct{ script, sent, want string }
+
+func playSeen(t *testing.T, list []seenSchedule) {
+	t.Helper()
+	for _, c := range list {
+		s := newSchedule(t)
+		sent := s.seen("x7")
+		s.play(c.script)
+		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
+			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestWhatBecameOfAnUndoIsAnswered: an agent that asks whether an action is still there hears that it
 // went, also where its plan went back to a savepoint and is open again.
 func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
@@ -232,7 +249,7 @@ func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
 func TestAFailureTakesNothingAwayThatIsThere(t *testing.T) {
 	const seen = "open a:probe a? turn @10m turn "
 	const out = seen + "a=lost,done fail turn "
-	for _, c := range []struct{ script, sent, want string }{
+	playSeen(t, []seenSchedule{
 		// In an open plan, by its end.
 		{seen + "a- =a- fail turn", "a=x7", "compensated: a=compensated [a]"},
 
@@ -262,15 +279,7 @@ func TestAFailureTakesNothingAwayThatIsThere(t *testing.T) {
 		{"open a:probe+for=9h a? commit @10m turn a- undo @20m turn", "a=x7", "committed: a=retired [a]"},
 		{"open a:probe+for=9h a? turn @10m turn a- commit turn undo turn", "a=x7", "committed: a=retired [a]"},
 		{"open a:probe+for=9h a? commit @10m turn undo a- turn", "a=x7", "committed: a=retired [a]"},
-	} {
-		s := newSchedule(t)
-		sent := s.seen("x7")
-		s.play(c.script)
-		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
-			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
-		}
-		s.wantRefolded()
-	}
+	})
 	s := newSchedule(t)
 	s.underHolder(ledger.ThereSince - 1)
 	s.seen("x7")
@@ -312,7 +321,7 @@ func TestAFailureTakesNothingAwayThatACommitOrACheckFound(t *testing.T) {
 func TestACompletionUnderAnotherNameTakesNothingAway(t *testing.T) {
 	const seen = "open a:probe+for=9h a? turn @10m turn "
 	const both = "compensated: a=compensated a~1=compensated [a~1 a]"
-	for _, c := range []struct{ script, sent, want string }{
+	playSeen(t, []seenSchedule{
 		{seen + "own:a=x9 fail turn", "a~1=x7 a=x9", both},
 		{seen + "own:a=x7 fail turn", "a=x7", "compensated: a=compensated [a]"},
 		{seen + "own:a= fail turn", "a=x7", "compensated: a=compensated [a]"},
@@ -321,13 +330,5 @@ func TestACompletionUnderAnotherNameTakesNothingAway(t *testing.T) {
 		{seen + "own:a=x9 commit turn undo turn", "a~1=x7 a=x9", "committed: a=retired a~1=retired [a~1 a]"},
 		{seen + "commit turn own:a=x9 turn undo turn", "a~1=x7 a=x9", "committed: a=retired a~1=retired [a~1 a]"},
 		{"open a:probe+approve a? turn @10m turn fail own:a=x9 turn retry:a retry:a~1 turn", "a~1=x7 a=x9", both},
-	} {
-		s := newSchedule(t)
-		sent := s.seen("x7")
-		s.play(c.script)
-		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
-			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
-		}
-		s.wantRefolded()
-	}
+	})
 }

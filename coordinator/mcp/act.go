@@ -22,9 +22,10 @@ func (a answer) failed() bool {
 	return errors.As(a.err, &wire) || a.err == nil && a.result.IsError
 }
 
-// missing reports whether the server has said nothing, so that it may go on with the call.
-func (a answer) missing() bool {
-	return a.err != nil && !a.failed() && !errors.Is(a.err, errNotReached)
+// goesOn reports whether the server may still be at work on a call that has ended: it is at a URL,
+// and has said nothing.
+func (s *Server) goesOn(a answer) bool {
+	return s.remote() && a.err != nil && !a.failed() && !errors.Is(a.err, errNotReached)
 }
 
 // act calls a tool that has an effect. settled is closed once nothing of the call can happen any
@@ -48,7 +49,7 @@ func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResul
 	}()
 	select {
 	case a := <-answered:
-		if s.remote() && a.missing() {
+		if s.goesOn(a) {
 			time.AfterFunc(s.config.Settle, func() { close(ended) })
 		} else {
 			close(ended)
@@ -83,7 +84,7 @@ func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why erro
 	defer late.Stop()
 	select {
 	case a := <-answered:
-		if s.remote() && a.missing() {
+		if s.goesOn(a) {
 			<-time.After(s.config.Settle)
 		}
 		return
@@ -102,7 +103,7 @@ func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why erro
 	late.Reset(rest)
 	select {
 	case a := <-answered:
-		if a.failed() || s.remote() && a.missing() {
+		if a.failed() || s.goesOn(a) {
 			<-late.C
 		}
 	case <-late.C:

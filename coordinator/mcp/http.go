@@ -105,24 +105,20 @@ func plainly(next sdk.MethodHandler) sdk.MethodHandler {
 
 // plain is the answer to a method with what it lacks for a client without a session.
 func (r asWritten) plain(method string) (sdk.Result, error) {
-	wanted := map[string]string{"resultType": "complete"}
+	wanted := map[string]string{"resultType": `"complete"`}
 	if strings.HasSuffix(method, "/list") || method == "resources/read" {
-		wanted["cacheScope"] = scope
+		wanted["cacheScope"], wanted["ttlMs"] = `"`+scope+`"`, "0"
 	}
 	for _, name := range sortedKeys(wanted) {
 		if len(memberOf(r.text, name)) > 0 {
 			continue
 		}
 		var err error
-		if r.text, err = withValue(r.text, name, json.RawMessage(`"`+wanted[name]+`"`)); err != nil {
+		if r.text, err = withValue(r.text, name, json.RawMessage(wanted[name])); err != nil {
 			return nil, err
 		}
 	}
-	if wanted["cacheScope"] == "" || len(memberOf(r.text, "ttlMs")) > 0 {
-		return r, nil
-	}
-	text, err := withValue(r.text, "ttlMs", json.RawMessage("0"))
-	return asWritten{r.Result, text}, err
+	return r, nil
 }
 
 // planArgument is the argument in which a model without a session names the plan of a call.

@@ -168,7 +168,7 @@ func TestAServerAtAURLIsAsOneThatIsStarted(t *testing.T) {
 
 // The server is killed in the middle of a call: it is in doubt, and its undo finds out once the
 // server is there again. What does not reach it has not happened, and a session that it has
-// forgotten is begun anew.
+// forgotten is begun once more.
 func TestACallWhoseServerAtAURLIsKilledIsInDoubt(t *testing.T) {
 	t.Parallel()
 	w, f := newWorld(t), newFar(t)

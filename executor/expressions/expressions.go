@@ -128,7 +128,7 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered, fold uint32) error
 func (x *Compiler) triggers(at string, list []*pb.Trigger, fold uint32) error {
 	for i, t := range list {
 		_, err := x.Condition(t.Condition)
-		early := err == nil && !ledger.KnowsActive(fold) && x.Idles(t.Condition)
+		early := err == nil && !ledger.Knows(fold, ledger.ActiveSince) && x.Idles(t.Condition)
 		if err == nil && !early {
 			continue
 		}

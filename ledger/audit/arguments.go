@@ -289,7 +289,7 @@ func expressionsOf(c *pb.CompensationRegistered) (all []expression) {
 func (c *claim) wrong(list []expression) string {
 	for _, e := range list {
 		why := wrongWith(c.b.programs, e)
-		if why == "" && e.as == condition && !ledger.KnowsActive(c.b.rules) &&
+		if why == "" && e.as == condition && !ledger.Knows(c.b.rules, ledger.ActiveSince) &&
 			reads(c.b.programs, e.text, activeName) {
 			why = "plan has no field active_at"
 		}

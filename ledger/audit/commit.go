@@ -110,15 +110,15 @@ func (b *book) dropDoubts(root *plan) {
 	for _, c := range root.tree() {
 		for _, a := range c.actions {
 			if a.doubt != "" {
-				asksAnew(b, a)
+				asksUnnamed(b, a)
 				b.endDoubt(c, a)
 			}
 		}
 	}
 }
 
-// asksAnew: what a commit found too much of is asked about without the name of one.
-func asksAnew(b *book, a *action) {
+// asksUnnamed: what a commit found too much of is asked about without the name of one.
+func asksUnnamed(b *book, a *action) {
 	if len(a.duplicates) > 0 && b.rules >= ledger.ThereSince {
 		a.foundRef = ""
 	}

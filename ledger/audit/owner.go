@@ -82,7 +82,7 @@ func noteRetry(b *book, c *claim) {
 	case !counts:
 		return
 	case a.doubt != "":
-		asksAnew(b, a)
+		asksUnnamed(b, a)
 		b.endDoubt(p, a)
 		a.doubt = doubtDue
 		return

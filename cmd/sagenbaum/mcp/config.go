@@ -33,14 +33,13 @@ type entry struct {
 	env     map[string]string // that its client gives the gateway
 
 	sources []string // files that it is from
-	url     string   // it is reached there, and not started; else empty
 	problem error    // why there is no server in it
 }
 
 // words are what names the server in a command line of sagenbaum mcp.
 func (e *entry) words() []string {
-	if e.url != "" {
-		return []string{"--url", e.url}
+	if e.config.URL != "" {
+		return []string{"--url", e.config.URL}
 	}
 	return append([]string{"--", e.config.Command}, e.config.Args...)
 }
@@ -102,7 +101,7 @@ func (o *options) read(args []string) ([]entry, error) {
 	case o.url != "":
 		headers, err := o.sent()
 		name := cmp.Or(o.server, hostOf(o.url))
-		return []entry{{name: name, url: o.url, config: mcp.ServerConfig{Name: name, URL: o.url,
+		return []entry{{name: name, config: mcp.ServerConfig{Name: name, URL: o.url,
 			Headers: headers, Instance: o.instance, Roots: o.roots}}}, err
 	case o.file == "" && len(args) == 0:
 		return nil, cli.Fail(cli.ExitUsage, usage,
@@ -186,13 +185,13 @@ func (o *options) readFile(name string) (entries []entry, err error) {
 func (c configured) entries(o *options, file, server string) []entry {
 	given := c
 	c = c.expanded(o.variable)
-	e := entry{name: server, env: c.Env, url: c.URL, config: mcp.ServerConfig{Name: token(server),
+	e := entry{name: server, env: c.Env, config: mcp.ServerConfig{Name: token(server), URL: c.URL,
 		Command: c.Command, Args: c.Args, Env: c.Env, Instance: c.Instance, Roots: c.Roots}}
 	if e.config.Settle, e.problem = c.settle(file, server); e.problem != nil {
 		return []entry{e}
 	}
 	if c.URL != "" {
-		e.config.URL, e.config.Headers, e.config.Env = c.URL, c.Headers, nil // it is not started
+		e.config.Headers, e.config.Env = c.Headers, nil // it is not started
 		e.problem = given.reachable(o, file, server)
 		return []entry{e}
 	}

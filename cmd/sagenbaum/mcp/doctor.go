@@ -204,9 +204,9 @@ func (p *patient) examineServer(ctx context.Context) (undo string) {
 		f := &p.findings[len(p.findings)-1]
 		switch {
 		case f.Next != "":
-		case p.url != "":
+		case p.config.URL != "":
 			f.Next = "see whether it is there, and which headers it wants: " +
-				cli.CommandLine("curl", "-i", p.url)
+				cli.CommandLine("curl", "-i", p.config.URL)
 		default:
 			f.Next = "run it by hand: " + cli.CommandLine(config.Command, config.Args...)
 		}
