@@ -57,6 +57,7 @@ test-browser: ## drive the console in a real Chromium (docs/guide/console.md)
 pictures: ## take the pictures of docs/pictures anew
 	@.ci/browser
 	SAGENBAUM_BROWSER=1 SAGENBAUM_PICTURES=$(CURDIR)/docs/pictures KEEP=overview,plan,quarantine $(GO) test -tags exercise ./executor/host/console -run TestPicturesOfTheConsole -v -count 1
+	SAGENBAUM_PICTURES=$(CURDIR)/docs/pictures $(GO) test -tags exercise ./cmd/sagenbaum/exercise/mcp -run TestThePictureOfTheDemo -v -count 1
 
 SIMFOR ?= 60s
 sim: ## run worlds by seed for SIMFOR (60s), the graveyard first (docs/guide/simulation.md)

@@ -49,8 +49,8 @@ func TestS7TheOneWorkerOfTheRightVersionUndoesAllAtTheFirstAttempt(t *testing.T)
 	if err := p.Fail(t.Context(), "no"); err != nil {
 		t.Fatal(err)
 	}
-	l.eventually("a worker of another version has answered", func() bool {
-		return strings.Contains(l.shown("p").Actions[4].WaitsFor, `a worker of version "2": none serves page.restore`)
+	l.showsAction("p", "a4", func(a api.Action) bool { // a worker of another version has answered
+		return strings.Contains(a.WaitsFor, `a worker of version "2": none serves page.restore`)
 	})
 	serve("2", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	l.ends(p, ledger.StateCompensated)

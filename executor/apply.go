@@ -168,7 +168,7 @@ func (s *fold) applyRecord() Result {
 		if err := s.unusable(); err != nil {
 			return Result{Refused, err.Error()}
 		}
-		return s.applyAgent()
+		return byAgent(s)
 	case ledger.ClassFact:
 		return s.applyFact()
 	case ledger.ClassVerdict:
@@ -378,11 +378,11 @@ func (s *fold) unusable() error {
 	}
 	switch k := s.e.Record.Kind.(type) {
 	case *pb.Record_PlanOpened:
-		return s.Triggers("plan_opened", k.PlanOpened.Triggers)
+		return s.Opening(k.PlanOpened, s.meta.HolderFold)
 	case *pb.Record_ForwardRegistered:
-		return s.Pair(k.ForwardRegistered, s.e.Pair.GetCompensationRegistered())
+		return s.Pair(k.ForwardRegistered, s.e.Pair.GetCompensationRegistered(), s.meta.HolderFold)
 	case *pb.Record_CompensationRegistered:
-		return s.Pair(s.e.Pair.GetForwardRegistered(), k.CompensationRegistered)
+		return s.Pair(s.e.Pair.GetForwardRegistered(), k.CompensationRegistered, s.meta.HolderFold)
 	default:
 		return nil
 	}

@@ -3,7 +3,6 @@ package executor
 import (
 	"bytes"
 	"cmp"
-	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -94,8 +93,8 @@ func (s *fold) planOpened(declared *pb.PlanOpened) Result {
 func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 	p := s.addPlan(s.e.Record.Plan, &rowspb.PlanRow{
 		Agent: s.e.Source.Name, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
-		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: s.e.Record.Writer,
-		Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
+		ActiveNs: s.meta.TimeNs, Declared: declared, Phase: rowspb.Phase_PHASE_OPEN,
+		Writer: s.e.Record.Writer, Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
 	})
 	s.meta.Open++
 	p.armPlan(s.e.Address)
@@ -103,48 +102,6 @@ func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 		s.attach(p)
 	}
 	return p
-}
-
-// reasonUnopened is why a plan whose opening was refused has failed. Its refusals say more.
-const reasonUnopened = ledger.ReasonUnopened
-
-// openRefused opens a plan whose own opening was refused, and fails it at once, as attach
-// does. Its agent may have called forwards by now, and goes on under the plan's ID: without
-// this the first pair would open the plan, with no deadline and no owner.
-func (s *fold) openRefused() {
-	declared := s.e.Record.GetPlanOpened()
-	if declared == nil || s.e.Source.Class != ledger.ClassAgent || !opensHere(s.e) ||
-		s.plan(s.e.Record.Plan) != nil {
-		return
-	}
-	p := s.openPlan(&pb.PlanOpened{
-		Label: usableText(declared.Label), Owner: usableText(declared.Owner),
-		SecondApprover: declared.SecondApprover,
-	})
-	s.signal(p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, back{})
-}
-
-// unopened reports whether the opening of a plan was refused. No agent can set the two
-// together: its own words come in records of their own.
-func unopened(r *rowspb.PlanRow) bool {
-	return r.Reason == reasonUnopened && sameAddress(r.Signalled, r.Opened)
-}
-
-// opensHere reports whether an agent may open the plan that a record names, on the subject
-// of the record.
-func opensHere(e ledger.Entry) bool {
-	plan, writer := e.Record.Plan, e.Record.Writer
-	on := e.Source.Plan == plan || e.Source.Plan == ledger.ManyPlans
-	return on && plan != ledger.ManyPlans && ledger.ValidToken(plan) &&
-		(writer == "" || ledger.ValidToken(writer))
-}
-
-// usableText is a text of a declaration that was refused, or "" if a limit refuses it.
-func usableText(s string) string {
-	if len(s) > ledger.TextMax || !utf8.ValidString(s) {
-		return ""
-	}
-	return s
 }
 
 // forwardRegistered takes the first half of a pair. away is why the tenant takes nothing new.
@@ -177,7 +134,7 @@ func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) R
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		rows.Payloads.Set(s.tx, a.id, &pb.Payload{Input: input})
 	}
-	p.evaluateCounting(s.e.Address)
+	p.evaluateReading(s.Counts, p.row.Counting, s.e.Address)
 	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
 		a.joinUnwind()
 	}
@@ -284,15 +241,7 @@ func (s *fold) outcome(p *plan) Result {
 // registered, or the duty for a doubt about it.
 func (s about) outcomeOf() Result {
 	a := s.a
-	now, failure := rowspb.Outcome_OUTCOME_COMPLETED, ""
-	switch k := s.e.Record.Kind.(type) {
-	case *pb.Record_ForwardFailed:
-		now, failure = rowspb.Outcome_OUTCOME_FAILED,
-			joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
-	case *pb.Record_ForwardInDoubt:
-		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT,
-			joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
-	}
+	now, failure, though := s.outcomeSaid()
 	switch extra := s.meta.HolderFold >= ledger.EffectsSince &&
 		isOwed(a, s.e.Record.GetForwardCompleted().GetExternalRef()) != ""; {
 	case staysOut(a):
@@ -304,10 +253,12 @@ func (s about) outcomeOf() Result {
 	}
 	switch a.row.Outcome {
 	case now:
-		if !a.sameOutcome(s.e.Record, failure) {
+		switch same := a.sameOutcome(s.e.Record, failure); {
+		case same:
+			return repeated
+		case !though:
 			return refused("action %s is already %s, with another result", a.fixed.Id, outcomeName(now))
 		}
-		return repeated
 	case rowspb.Outcome_OUTCOME_COMPLETED:
 		return refused("the outcome of action %s is already completed", a.fixed.Id)
 	case rowspb.Outcome_OUTCOME_FAILED:
@@ -317,7 +268,7 @@ func (s about) outcomeOf() Result {
 	}
 	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, s.e.Address,
 		s.meta.TimeNs
-	other := otherThanSeen(a, s.e.Record)
+	other, seen := otherThanSeen(a, s.e.Record), namedOtherwise(a, s.e.Record)
 	if k, ok := s.e.Record.Kind.(*pb.Record_ForwardCompleted); ok && !other {
 		a.says(k.ForwardCompleted)
 		a.keepOutput(s.e.Record.Payload.GetOutput())
@@ -327,13 +278,16 @@ func (s about) outcomeOf() Result {
 		a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1)
 	}
 	a.change()
-	switch now {
-	case rowspb.Outcome_OUTCOME_COMPLETED:
+	switch {
+	case though:
+		s.failedThough()
+	case now == rowspb.Outcome_OUTCOME_COMPLETED:
 		a.windowOf()
 		s.completedLate(other)
-	case rowspb.Outcome_OUTCOME_FAILED:
+		s.beside(seen)
+	case now == rowspb.Outcome_OUTCOME_FAILED:
 		a.failedLate()
-	case rowspb.Outcome_OUTCOME_IN_DOUBT:
+	default:
 		s.doubtedLate()
 	}
 	a.reconsider()
@@ -347,6 +301,52 @@ func (s about) outcomeOf() Result {
 	}
 	s.tellUndoer()
 	return effective
+}
+
+// outcomeSaid is the outcome that a record tells, and why. A failure of what is there is a doubt;
+// though says so.
+func (s about) outcomeSaid() (now rowspb.Outcome, failure string, though bool) {
+	switch k := s.e.Record.Kind.(type) {
+	case *pb.Record_ForwardFailed:
+		failure = joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
+		if isThere(s.a) {
+			return rowspb.Outcome_OUTCOME_IN_DOUBT, failure, true
+		}
+		return rowspb.Outcome_OUTCOME_FAILED, failure, false
+	case *pb.Record_ForwardInDoubt:
+		failure = joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
+		return rowspb.Outcome_OUTCOME_IN_DOUBT, failure, false
+	}
+	return rowspb.Outcome_OUTCOME_COMPLETED, "", false
+}
+
+// isThere reports whether someone has found the effect of an action, and it was neither undone nor
+// found gone since: it counts as there, whatever is said of its forward. By the rules of before
+// ThereSince, its agent could still say that it had never happened.
+func isThere(a *action) bool {
+	seen := a.row.There || a.row.Presence == pb.Presence_PRESENCE_PRESENT ||
+		a.row.Presence == pb.Presence_PRESENCE_DUPLICATE
+	over := a.row.Undo == rowspb.Undo_UNDO_COMPENSATED || a.row.Undo == rowspb.Undo_UNDO_RESOLVED
+	return seen && !over && a.plan.s.meta.HolderFold >= ledger.ThereSince
+}
+
+// sighted notes that the effect of an action was found there, or gone. What was found there has not
+// failed, whatever its agent has said before.
+func sighted(a *action, there bool) {
+	if a.row.There = there; isThere(a) && a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED {
+		a.row.Outcome = rowspb.Outcome_OUTCOME_IN_DOUBT
+	}
+}
+
+// noteThough is why the effect of a forward counts of which its agent says that it has failed.
+const noteThough = "its agent says that it failed, but its effect was found: it is there"
+
+// failedThough tells the agent that its word takes nothing away.
+func (s about) failedThough() {
+	if s.a.row.Undo == rowspb.Undo_UNDO_HELD {
+		s.a.row.Note = noteThough
+		s.tellPresence(presenceName(pb.Presence_PRESENCE_PRESENT), noteThough)
+	}
 }
 
 // planCommitted retires the whole held set at once (S62), if the plan is still

@@ -426,3 +426,11 @@ func joinText(code, message string) string {
 	}
 	return code + ": " + message
 }
+
+// askUnnamed has all that a commit found too much of found again, by a probe that is given no name.
+func askUnnamed(a *action) {
+	if len(a.row.Duplicates) > 0 && a.plan.s.meta.HolderFold >= ledger.ThereSince {
+		a.row.FoundRef = ""
+	}
+	a.row.Duplicates = nil
+}

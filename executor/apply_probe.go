@@ -174,6 +174,7 @@ func (s about) effectFound(k *pb.ProbeAnswered) {
 		a.owe()
 		return
 	}
+	sighted(a, finds(k))
 	if p.committing() {
 		a.foundAtCommit(k)
 		return
@@ -236,6 +237,9 @@ func (s about) undoFound(k *pb.ProbeAnswered) {
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.row.Presence = k.Presence
 	}
+	if finds(k) {
+		sighted(a, true)
+	}
 	toSend := a.row.AskedToSend
 	epoch := min(s.e.Record.EpochNs, epochMax)
 	if early && (toSend || spent(a)) && !superseded(a) {
@@ -279,6 +283,7 @@ func (s about) verified(k *pb.ProbeAnswered) {
 		s.heardOf(pb.Answer_ANSWER_DONE, "")
 		return
 	}
+	sighted(s.a, true)
 	s.heardOf(pb.Answer_ANSWER_FAILED,
 		"its worker says done, and the check finds the effect still there")
 }

@@ -90,7 +90,10 @@ func (s *fold) attach(p *plan) {
 	p.row.ParentEntry, p.row.Depth = entry.id.N, parent.row.Depth+1
 	parent.touch()
 	p.touch()
-	parent.evaluateCounting(s.e.Address)
+	whileActive(s, parent, func() Result {
+		parent.evaluateReading(s.Counts, parent.row.Counting, s.e.Address)
+		return effective
+	})
 }
 
 // takesChildOf reports whether a plan may become a child: it is of the parent's agent,

@@ -207,7 +207,7 @@ func (p *plan) doubtsIn() (found bool) {
 func (root *plan) stopSettling() {
 	root.retirable(func(p *plan, a *action) bool {
 		if a.row.Undo != rowspb.Undo_UNDO_HELD && !settled(a.row.Undo) {
-			a.row.Duplicates = nil
+			askUnnamed(a)
 			a.holdAgain()
 		}
 		return true
@@ -295,7 +295,7 @@ func (s about) answeredAtCommit(k *pb.Resolved) Result {
 		k.Outcome == pb.Resolution_RESOLUTION_DONE && duplicate:
 		a.row.Presence = pb.Presence_PRESENCE_PRESENT
 	case k.Outcome == pb.Resolution_RESOLUTION_DONE:
-		a.row.Presence = pb.Presence_PRESENCE_ABSENT
+		a.row.Presence, a.row.There = pb.Presence_PRESENCE_ABSENT, false
 	}
 	a.row.Duplicates = nil
 	a.weigh()
@@ -317,7 +317,8 @@ func (s about) askedAgain(k *pb.RetryRequested) Result {
 		return effective
 	}
 	a.unpageDoubt()
-	a.row.Settled, a.row.SettledNs, a.row.Duplicates, a.row.Note = nil, 0, nil, ""
+	askUnnamed(a)
+	a.row.Settled, a.row.SettledNs, a.row.Note = nil, 0, ""
 	a.weigh()
 	a.plan.listOwner()
 	return effective

@@ -311,7 +311,7 @@ func (s about) askLanded(k *pb.ProbeAnswered) int64 {
 // the agent is told; the world is asked once more when the plan ends.
 func (s about) foundOpenly(k *pb.ProbeAnswered) {
 	a := s.a
-	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+	if sighted(a, finds(k)); !finds(k) {
 		a.row.Note = "in doubt; its probe has found nothing, and is asked again when the plan ends"
 		s.tellPresence(presenceName(k.Presence), "")
 		return

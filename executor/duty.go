@@ -114,11 +114,7 @@ func (s *fold) duplicateFired(p *plan) Result {
 func (s about) duplicate(ref string) {
 	a := s.a
 	a.plan.reopen()
-	d := a.duty(s.e.Address, &rowspb.ActionRow{
-		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT,
-		ExternalRef: ref,
-		ClosesNs:    a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row),
-	}, nil)
+	d := s.extra(ref)
 	switch a.plan.row.Phase {
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
 		s.about(d).rewindDuty(noteExtra)

@@ -103,9 +103,15 @@ func TestWhatHasANameKeepsIt(t *testing.T) {
 }
 
 // TestWhatAProbeFoundOutlivesTheForwardsWord: a completion that comes later and names nothing
-// leaves the name as it is, and is a copy of itself; one that has a name says better.
+// leaves the name as it is, and is a copy of itself; one that has another name tells of another effect.
 func TestWhatAProbeFoundOutlivesTheForwardsWord(t *testing.T) {
-	for _, c := range []struct{ said, sent string }{{"", `a "x7" x7`}, {"mine", `a "mine" mine`}} {
+	for _, c := range []struct {
+		said string
+		sent []string
+	}{
+		{"", []string{`a "x7" x7`}}, {"x7", []string{`a "x7" x7`}},
+		{"mine", []string{`a~1 "x7" x7`, `a "mine" mine`}},
+	} {
 		f := newFinder(t, FoldVersion, 0, present("x7"))
 		f.play("a? commit turn @1m turn") // a commit asks about a
 		said := completed("a")
@@ -118,7 +124,7 @@ func TestWhatAProbeFoundOutlivesTheForwardsWord(t *testing.T) {
 			t.Fatal(got)
 		}
 		f.play("undo: turn @2m turn")
-		if !slices.Equal(f.sent, []string{c.sent}) {
+		if !slices.Equal(f.sent, c.sent) {
 			t.Errorf("%q: sent %q, want %q", c.said, f.sent, c.sent)
 		}
 	}
@@ -205,6 +211,23 @@ func (s *schedule) seen(name string) (sent *[]string) {
 	return sent
 }
 
+// seenSchedule is a schedule in which a probe sees x7, the undos that are sent, and what becomes of
+// plan p.
+type seenSchedule struct{ script, sent, want string }
+
+func playSeen(t *testing.T, list []seenSchedule) {
+	t.Helper()
+	for _, c := range list {
+		s := newSchedule(t)
+		sent := s.seen("x7")
+		s.play(c.script)
+		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
+			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestWhatBecameOfAnUndoIsAnswered: an agent that asks whether an action is still there hears that it
 // went, also where its plan went back to a savepoint and is open again.
 func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
@@ -219,4 +242,93 @@ func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
 	if got != " held compensated compensated  " || s.show("p").State != ledger.StateOpen {
 		t.Errorf("%s: undone are%s", s.outcome(), got)
 	}
+}
+
+// TestAFailureTakesNothingAwayThatIsThere: what someone has found there is undone once, under one key and
+// by its name, or is its owner's, though its agent says then that the forward has failed.
+func TestAFailureTakesNothingAwayThatIsThere(t *testing.T) {
+	const seen = "open a:probe a? turn @10m turn "
+	const out = seen + "a=lost,done fail turn "
+	playSeen(t, []seenSchedule{
+		// In an open plan, by its end.
+		{seen + "a- =a- fail turn", "a=x7", "compensated: a=compensated [a]"},
+
+		{seen + "a- !a? fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "a- own:a=x7 fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "a- cancel turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "a- stop turn", "a=x7", "compensated: a=compensated [a]"},
+		{"open a:probe turn @10m turn a- fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{"open save:s a:probe a? turn @10m turn a- back:s turn", "a=x7", "open: a=compensated [a]"},
+		{"open a:probe a? turn @10m turn a- undo:!a turn", "a=x7", "open: a=compensated [a]"},
+		{"open a:probe+own a? turn @10m turn a- fact:a=1 turn", "a=x7", "open: a=compensated [a]"},
+		{"open a:irr+probe a? turn @10m turn a- fail turn", "", "quarantined: a=quarantined []"},
+		{"open q/open^ q/a:probe q/a? turn @10m turn q/a- fail turn", "a=x7", "compensated: plan:q=compensated [a]"},
+		{seen + "judge:a=block a- turn turn", "a=x7", "open: a=compensated [a]"},
+
+		// While it is undone.
+		{out + "a- @3h turn @4h turn", "a=x7 a=x7", "compensated: a=compensated [a]"},
+		{seen + "a=stop fail turn a- retry:a a=done turn", "a=x7 a=x7", "compensated: a=compensated [a]"},
+		{"open a:probe fail turn a- @10m turn", "a=x7", "compensated: a=compensated [a]"},
+		{"open a:probe fail a- turn", "", "failed: a=skipped []"}, // no one had found it
+		{"open a:probe a? a=fail,done fail @10m turn a- @3h turn", "a=x7 a=x7", "compensated: a=compensated [a]"},
+
+		// The world has seen it after a failure that came first, or a check of its undo has.
+		{"open a:probe+blind a=lost,done fail turn @5100ms a- turn @4h turn", "a= a=x7", "compensated: a=compensated [a]"},
+
+		// At a commit and after it.
+		{"open a:probe+for=9h a? commit @10m turn a- undo @20m turn", "a=x7", "committed: a=retired [a]"},
+		{"open a:probe+for=9h a? turn @10m turn a- commit turn undo turn", "a=x7", "committed: a=retired [a]"},
+		{"open a:probe+for=9h a? commit @10m turn undo a- turn", "a=x7", "committed: a=retired [a]"},
+	})
+	s := newSchedule(t)
+	s.underHolder(ledger.ThereSince - 1)
+	s.seen("x7")
+	if s.play(seen + "a- fail turn"); s.outcome() != "failed: a=skipped []" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", s.outcome())
+	}
+	s.wantRefolded()
+}
+
+// TestAFailureTakesNothingAwayThatACommitOrACheckFound: likewise what the check after an undo, the worker
+// of one, or the probe and the owner at a commit have said to be there.
+func TestAFailureTakesNothingAwayThatACommitOrACheckFound(t *testing.T) {
+	const both = "compensated: a=compensated a~1=compensated [a~1 a]"
+	for _, c := range []struct{ script, want string }{
+		{"open a:verify a? a.verify=there,gone fail @10m turn a- @4h turn", "compensated: a=compensated [a a]"},
+		{"open a a? a=changed,done fail @10m turn a- retry:a turn", "compensated: a=compensated [a]"},
+		{"open a:probe a? a.probe=duplicate commit @10m turn a- turn", "committing: a=quarantined []"},
+		{"open a:probe a? a.probe=duplicate commit @10m turn a- skip:a turn", "committed: a=retired []"},
+		{"open a:probe a? a.probe=duplicate commit @10m turn a- stop @20m turn turn", both},
+		{"open a:probe a? a.probe=duplicate commit @10m turn stop a- @20m turn turn", both},
+		{"open a:probe a? a.probe=duplicate,absent commit @10m turn retry:a a- @20m turn", "committed: a=retired []"},
+		{"open b a:for=9h a? b? commit @10m turn accept:a a- resolve:b turn undo turn",
+			"committed: b=retired a=retired [a]"},
+		{"open b a a? b? commit @10m turn accept:a a- stop @20m turn turn", "resolved: b=compensated a=compensated [a b]"},
+		{"open a:probe a.probe=duplicate a? turn @10m a- turn fail turn turn", both},
+		{"open a:probe a.probe=duplicate a? turn @10m turn a- fail turn turn", both},
+	} {
+		s := newSchedule(t)
+		s.play(c.script)
+		if got := s.outcome(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.script, got, c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestACompletionUnderAnotherNameTakesNothingAway: what a probe has seen under one name is undone beside
+// what the forward then says that it has done under another one; while the plan goes on, both stay.
+func TestACompletionUnderAnotherNameTakesNothingAway(t *testing.T) {
+	const seen = "open a:probe+for=9h a? turn @10m turn "
+	const both = "compensated: a=compensated a~1=compensated [a~1 a]"
+	playSeen(t, []seenSchedule{
+		{seen + "own:a=x9 fail turn", "a~1=x7 a=x9", both},
+		{seen + "own:a=x7 fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "own:a= fail turn", "a=x7", "compensated: a=compensated [a]"},
+		{seen + "own:a=x9 turn", "", "open: a=held a~1=held []"},
+		{seen + "own:a=x9 commit turn", "", "committed: a=retired a~1=retired []"},
+		{seen + "own:a=x9 commit turn undo turn", "a~1=x7 a=x9", "committed: a=retired a~1=retired [a~1 a]"},
+		{seen + "commit turn own:a=x9 turn undo turn", "a~1=x7 a=x9", "committed: a=retired a~1=retired [a~1 a]"},
+		{"open a:probe+approve a? turn @10m turn fail own:a=x9 turn retry:a retry:a~1 turn", "a~1=x7 a=x9", both},
+	})
 }

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -100,8 +99,11 @@ func (a *action) armAction(at *pb.Address) {
 	for _, t := range a.fixed.Compensation.Triggers {
 		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs,
 			OfAction: s.ofAction(t.Scope), Exact: s.readsExactly()})
-		if s.counts(t.Condition) {
+		if s.Counts(t.Condition) {
 			p.row.Counting = insert(p.row.Counting, a.id.N)
+		}
+		if s.Idles(t.Condition) {
+			p.row.Idling = insert(p.row.Idling, a.id.N)
 		}
 	}
 	holds(p, len(a.fixed.Compensation.Triggers))
@@ -140,15 +142,6 @@ func (a *action) conditions() (count int) {
 	return count
 }
 
-// counts reports whether a condition reads the number of its plan's actions.
-func (s *State) counts(condition string) bool {
-	if !strings.Contains(condition, "actions") && !strings.Contains(condition, "step") {
-		return false // no name is written otherwise, so most need not be compiled
-	}
-	c, err := s.Condition(condition)
-	return err == nil && c.Reads("plan.actions", "plan.step")
-}
-
 func (a *action) watch() {
 	p := a.plan
 	p.row.Watchers = insert(p.row.Watchers, a.id.N)
@@ -178,15 +171,15 @@ func (p *plan) evaluateActions(numbers []uint32, at *pb.Address) {
 	}
 }
 
-// evaluateCounting looks at the leases that may read the number of a plan's
-// actions, which has changed. The standing ones do not.
-func (p *plan) evaluateCounting(at *pb.Address) {
+// evaluateReading looks at the leases of a plan that read what has changed, and at those of the
+// actions of which some do. The standing ones do not.
+func (p *plan) evaluateReading(reads func(string) bool, actions []uint32, at *pb.Address) {
 	for _, l := range p.row.Leases {
-		if standing(l.Name) == "" && p.s.counts(conditionOf(p, nil, l)) {
+		if standing(l.Name) == "" && reads(conditionOf(p, nil, l)) {
 			p.evaluate(nil, l, at)
 		}
 	}
-	p.evaluateActions(p.row.Counting, at)
+	p.evaluateActions(actions, at)
 }
 
 // evaluateAction looks at the leases of one action.

@@ -480,3 +480,42 @@ func TestAPlanWhoseLeaseHasFiredIsNotOpen(t *testing.T) {
 		t.Fatalf("the plan is %s", state)
 	}
 }
+
+// TestAPlanWhoseAgentIsGoneIsUndone: what an agent writes that counts shows that it is at work, as
+// does what that of a part of its plan writes; what is refused, a copy, and what others write do not.
+func TestAPlanWhoseAgentIsGoneIsUndone(t *testing.T) {
+	playAll(t, []scheduled{
+		{"it writes nothing", "open:idle=1m a a+ @60s", "compensated: a=compensated [a]"},
+		{"and not before", "open:idle=1m a a+ @59s", "open: a=held []"},
+		{"it goes on", "open:idle=1m a a+ @50s b b+ @109s", "open: a=held b=held []"},
+		{"and ends", "open:idle=1m a a+ @50s b b+ @110s", "compensated: a=compensated b=compensated [b a]"},
+		{"of an action", "open a:idle=1m a+ @50s b b+ @109s", "open: a=held b=held []"},
+		{"of an action, and ends", "open a:idle=1m a+ @50s b b+ @110s",
+			"compensated: a=compensated b=compensated [b a]"},
+		{"of an action that came late", "open @90s a:idle=1m a+ @149s", "open: a=held []"},
+		{"an outcome", "open:idle=1m a @50s a+ @109s", "open: a=held []"},
+		{"a savepoint", "open:idle=1m a a+ @50s save:s @109s", "open: a=held []"},
+		{"what is refused", "open:idle=1m a a+ @50s !a- @60s", "compensated: a=compensated [a]"},
+		{"a copy", "open:idle=1m a a+ @50s =again @60s", "compensated: a=compensated [a]"},
+		{"a fact", "open:idle=1m a a+ @50s fact:k=1 @60s", "compensated: a=compensated [a]"},
+		{"a verdict", "open:idle=1m a a+ @50s judge:a=allow @60s", "compensated: a=compensated [a]"},
+		{"a part of the plan", "open:idle=1m a a+ q/open^ @50s q/b q/b+ @109s", "open: a=held plan:q=held []"},
+		{"a part of the plan, and ends", "open:idle=1m a a+ q/open^ @50s q/b q/b+ @110s",
+			"compensated: a=compensated plan:q=compensated [b a]"},
+		{"a part that it opens", "open:idle=1m a a+ @50s q/open^ @109s", "open: a=held plan:q=held []"},
+		{"a part knows nothing of the rest", "open a a+ q/open:idle=1m^ q/b q/b+ @50s p/c p/c+ @60s",
+			"open: a=held plan:q=compensated c=held [b]"},
+		{"after its commit", "open:idle=1m a a+ commit @70s", "committed: a=retired []"},
+	})
+}
+
+// TestAnAgentThatIsBackBeforeAnyoneLooksIsNotGone: as no one has acted yet, its plan goes on.
+func TestAnAgentThatIsBackBeforeAnyoneLooksIsNotGone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open:idle=1m a a+")
+	s.now = epoch0 + 90*second
+	s.play("b b+ turn")
+	if got, want := s.outcome(), "open: a=held b=held []"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

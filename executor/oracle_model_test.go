@@ -36,6 +36,7 @@ type oraclePlan struct {
 	target                int
 	retired, fired        bool
 	openedNs, deadlineNs  int64
+	activeNs              int64
 	opened                *pb.Address
 	actions               []*oracleAction // also the entries of child plans
 	leases                []*oracleLease  // of the plan and of its actions
@@ -124,8 +125,8 @@ func (m *oracleModel) plan(id string) *oraclePlan {
 func (m *oracleModel) ask(p *oraclePlan, l *oracleLease, ns int64) oracle.Truth {
 	moment := &oracle.Moment{
 		Events: m.events, NowNs: ns, ArmedNs: l.armedNs,
-		Plan: oracle.Plan{Status: p.status(), Label: p.label, OpenedNs: p.openedNs, DeadlineNs: p.deadlineNs,
-			Actions: len(p.actions)},
+		Plan: oracle.Plan{Status: p.status(), Label: p.label, OpenedNs: p.openedNs, ActiveNs: p.activeNs,
+			DeadlineNs: p.deadlineNs, Actions: len(p.actions)},
 	}
 	if l.action != nil {
 		moment.Action, moment.Verdict = &l.action.facts, l.action.verdict
@@ -219,8 +220,18 @@ func (l *oracleLease) forget() {
 	l.last, l.may, l.must, l.first, l.true = oracle.Unknown, false, false, nil, map[string]bool{}
 }
 
-// apply follows one effective record.
+// apply follows one effective record. One of an agent shows that its plan is not idle.
 func (m *oracleModel) apply(e ledger.Entry) {
+	m.follow(e)
+	if e.Source.Class != ledger.ClassAgent {
+		return
+	}
+	for p := m.plan(e.Record.Plan); p != nil; p = p.parent {
+		p.activeNs = m.timeNs
+	}
+}
+
+func (m *oracleModel) follow(e ledger.Entry) {
 	r := e.Record
 	p := m.plan(r.Plan)
 	if strings.HasSuffix(r.Plan, "~0") {

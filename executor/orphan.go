@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -442,4 +443,75 @@ func leftUnsure(a *action) {
 		a.row.Unsure = a.row.Attempt
 		a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(a.plan.s.meta.TimeNs, epochMax)+aliveFor(a))
 	}
+}
+
+// byAgent folds a record of an agent, by which its plan is not idle.
+func byAgent(s *fold) Result {
+	if p := s.plan(s.e.Record.Plan); p != nil && p.row.Agent == s.e.Source.Name {
+		return whileActive(s, p, s.applyAgent)
+	}
+	return s.applyAgent()
+}
+
+// whileActive folds what shows that a plan is not idle, nor what it is a part of.
+func whileActive(s *fold, p *plan, record func() Result) (result Result) {
+	was := p.row.ActiveNs
+	p.row.ActiveNs = s.meta.TimeNs
+	if child(p.row) {
+		parent, _ := p.entry()
+		result = whileActive(s, parent, record)
+	} else {
+		result = record()
+	}
+	if result.Verdict != Effective {
+		p.row.ActiveNs = was
+		return result
+	}
+	p.touch()
+	p.evaluateReading(s.Idles, p.row.Idling, s.e.Address)
+	return result
+}
+
+// A plan whose opening was refused is one of what refused records claim, too.
+
+// reasonUnopened is why a plan whose opening was refused has failed. Its refusals say more.
+const reasonUnopened = ledger.ReasonUnopened
+
+// openRefused opens a plan whose own opening was refused, and fails it at once, as attach
+// does. Its agent may have called forwards by now, and goes on under the plan's ID: without
+// this the first pair would open the plan, with no deadline and no owner.
+func (s *fold) openRefused() {
+	declared := s.e.Record.GetPlanOpened()
+	if declared == nil || s.e.Source.Class != ledger.ClassAgent || !opensHere(s.e) ||
+		s.plan(s.e.Record.Plan) != nil {
+		return
+	}
+	p := s.openPlan(&pb.PlanOpened{
+		Label: usableText(declared.Label), Owner: usableText(declared.Owner),
+		SecondApprover: declared.SecondApprover,
+	})
+	s.signal(p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, back{})
+}
+
+// unopened reports whether the opening of a plan was refused. No agent can set the two
+// together: its own words come in records of their own.
+func unopened(r *rowspb.PlanRow) bool {
+	return r.Reason == reasonUnopened && sameAddress(r.Signalled, r.Opened)
+}
+
+// opensHere reports whether an agent may open the plan that a record names, on the subject
+// of the record.
+func opensHere(e ledger.Entry) bool {
+	plan, writer := e.Record.Plan, e.Record.Writer
+	on := e.Source.Plan == plan || e.Source.Plan == ledger.ManyPlans
+	return on && plan != ledger.ManyPlans && ledger.ValidToken(plan) &&
+		(writer == "" || ledger.ValidToken(writer))
+}
+
+// usableText is a text of a declaration that was refused, or "" if a limit refuses it.
+func usableText(s string) string {
+	if len(s) > ledger.TextMax || !utf8.ValidString(s) {
+		return ""
+	}
+	return s
 }

@@ -90,7 +90,7 @@ func playRandom(t *testing.T, programs *triggers.Cache, words []string) {
 type effects struct {
 	s    *schedule
 	here map[string][]string
-	told map[string]bool   // "plan/action=name" that a record has
+	told map[string]bool   // "plan/action=name" that a record has, or a probe has found
 	by   map[string]string // "plan/action=name": the action whose undo had the name
 }
 
@@ -145,8 +145,12 @@ func (e *effects) work(c Command) *api.Reply {
 	switch {
 	case c.ExternalRef == "" && len(here) > 1:
 		found = map[string]any{"presence": "duplicate", "external_ref": here}
+		for _, ref := range here {
+			e.told[of+"="+ref] = true
+		}
 	case slices.Contains(here, name):
 		found = map[string]any{"presence": "present", "external_ref": name}
+		e.told[of+"="+name] = true
 	}
 	output, err := json.Marshal(found)
 	if err != nil {
@@ -176,7 +180,10 @@ func (e *effects) names(c Command, of string) {
 func (e *effects) wantUndone() {
 	for of, names := range e.here {
 		plan, action, _ := strings.Cut(of, "/")
-		if e.s.planOf(plan) == nil || e.s.show(plan).State != ledger.StateCompensated {
+		if e.s.planOf(plan) == nil {
+			continue
+		}
+		if end := e.s.show(plan).State; end != ledger.StateCompensated && end != ledger.StateFailed {
 			continue
 		}
 		mine := func(a api.Action) bool { return a.Action == action || strings.HasPrefix(a.Action, action+"~") }
@@ -191,10 +198,25 @@ func (e *effects) wantUndone() {
 	}
 }
 
+// TestWhatACommitFoundTooMuchOfIsUndone: what the probe has found at a commit, also beside the first
+// effect, is found again by the unwind that comes instead, or when the owner has it asked once more.
+func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
+	for _, line := range []string{
+		"open a:probe there:p/a=x7,x8 commit turn stop turn",
+		"open a:probe there:p/a=x7,x8 commit turn stop a- turn",
+		"open a:probe there:p/a=x7,x8 commit turn retry:a stop turn",
+		"open q/open^ q/a:probe there:q/a=x7,x8 q/commit commit turn stop turn",
+	} {
+		t.Run(line, func(t *testing.T) {
+			playRandom(t, triggers.NewCache(ExpressionsMax), strings.Fields(line))
+		})
+	}
+}
+
 // randomMarks are those that a pair may have.
 var randomMarks = []string{"probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h",
 	"approve", "review", "lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held",
-	"held*", "timer=5m", "later=5s"}
+	"held*", "timer=5m", "later=5s", "idle=8m"}
 
 // randomWords is a schedule of plan p, its child q, the child r of that, and another plan s.
 func randomWords(r *rand.Rand) []string {

@@ -60,6 +60,7 @@ import (
 //	a:own  a:own*                 a condition on fact a, which undoes a; which undoes the plan
 //	a:held  a:held*               the same, held after the commit, too
 //	a:timer=1m                    a condition on the clock, held after the commit, too
+//	open:idle=1m  a:idle=1m       a condition on an agent that writes nothing, of the plan or of a, which undoes the plan
 //	undo:!a                       an operator has a and what came after it undone
 //	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -302,6 +303,8 @@ func (s *schedule) open(word string) *pb.Record {
 				r.GetPlanOpened().SecondApprover = true
 			case mark == "accept":
 				accepting(r)
+			case strings.HasPrefix(mark, "idle="):
+				r.GetPlanOpened().Triggers = append(r.GetPlanOpened().Triggers, idle(mark[len("idle="):]))
 			case mark == "settle":
 				r.GetPlanOpened().DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_SETTLE
 			case err != nil:
@@ -354,7 +357,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
-	case "own", "own*", "held", "held*", "timer":
+	case "own", "own*", "held", "held*", "timer", "idle":
 		c.Triggers = append(c.Triggers, condition(name, value, id))
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
@@ -426,12 +429,20 @@ func condition(name, value, id string) *pb.Trigger {
 		return &pb.Trigger{Name: name, AfterCommit: true,
 			Condition: `elapsed(action.at, duration("` + value + `"))`}
 	}
+	if name == "idle" {
+		return idle(value)
+	}
 	t := when(strings.TrimSuffix(name, "*"), `"`+id+`" in facts`)
 	if t.Name == name {
 		t.Scope = pb.Scope_SCOPE_UNSPECIFIED
 	}
 	t.AfterCommit = t.Name == "held"
 	return t
+}
+
+// idle is a condition on an agent that writes nothing for so long.
+func idle(value string) *pb.Trigger {
+	return when("idle", `elapsed(plan.active_at, duration("`+value+`"))`)
 }
 
 // by appends an operator's record about the plan of the word.

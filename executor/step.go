@@ -401,6 +401,7 @@ func (s about) compared(k *pb.ProbeAnswered) {
 // what it has found there.
 func (s about) changedAsTold(k *pb.CompensationFailed) {
 	a := s.a
+	sighted(a, true)
 	a.row.Change, a.row.Overwrite = pb.Change_CHANGE_FOREIGN, false
 	a.row.Note = clip(joinText(noteChanged+", as its worker says", a.row.Note))
 	keepFound(a, s.e.Record.Payload.GetOutput())

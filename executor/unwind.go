@@ -442,3 +442,35 @@ func undoShown(a *action) string {
 	}
 	return undoShown(d)
 }
+
+// extra is the duty for an extra effect of an action.
+func (s about) extra(ref string) *action {
+	a := s.a
+	return a.duty(s.e.Address, &rowspb.ActionRow{
+		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT,
+		ExternalRef: ref, ClosesNs: a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row),
+	}, nil)
+}
+
+// namedOtherwise is the name under which a probe has seen the effect of an action, of which a
+// record completes another one before its undo has begun, or "": both are there.
+func namedOtherwise(a *action, r *pb.Record) string {
+	ref, seen := r.GetForwardCompleted().GetExternalRef(), a.row.FoundRef
+	if ref == "" || ref == a.name() || !isThere(a) || a.row.Late || settled(a.row.Undo) ||
+		undoesSeen(a) || refusesLate(a) {
+		return ""
+	}
+	return seen
+}
+
+// beside owes what a probe has seen of an action beside what its forward says. While its plan is
+// open it is held with it: a provider may have two names for one thing.
+func (s about) beside(seen string) {
+	switch phase := s.a.plan.row.Phase; {
+	case seen == "":
+	case phase == rowspb.Phase_PHASE_OPEN, phase == rowspb.Phase_PHASE_COMMITTING:
+		s.extra(seen)
+	default:
+		s.duplicate(seen)
+	}
+}

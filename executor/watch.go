@@ -124,8 +124,9 @@ func scopeOf(p *plan, a *action, l *rowspb.LeaseRow) triggers.Scope {
 func planScope(p *plan) triggers.Plan {
 	scope := triggers.Plan{
 		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
-		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, DeadlineNs: p.row.Declared.DeadlineNs,
-		Actions: int(p.row.Actions),
+		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, ActiveNs: p.row.ActiveNs,
+		DeadlineNs: p.row.Declared.DeadlineNs,
+		Actions:    int(p.row.Actions),
 	}
 	if len(p.row.Declared.Labels) > 0 {
 		scope.Labels = map[string]string{}

@@ -99,9 +99,14 @@ const readerOfLeftOut = 12
 // nothing to an effect that is undone by the name under which a probe has seen it.
 const readerOfSeen = 13
 
+// readerOfThere is the first reader that knows of holders under which an effect that someone has
+// found is there, though its agent says that the forward has failed, and of conditions which read
+// when an agent last wrote.
+const readerOfThere = 14
+
 // readerOfStaged is the first reader that knows of acts which are made once their plan has
 // committed, and not by their caller.
-const readerOfStaged = 14
+const readerOfStaged = 15
 
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
@@ -110,6 +115,8 @@ func readerOf(records []*pb.Record) uint64 {
 		switch {
 		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):
 			version = max(version, readerOfStaged)
+		case r.GetTermStarted().GetFoldVersion() >= ThereSince:
+			version = max(version, readerOfThere)
 		case r.GetTermStarted().GetFoldVersion() >= SeenSince:
 			version = max(version, readerOfSeen)
 		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:

@@ -286,6 +286,10 @@ func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	if got := encode(t, term)[1]; got != 13 {
 		t.Errorf("the first term of the version after that needs reader %d, want 13", got)
 	}
+	term.GetTermStarted().FoldVersion = ledger.ThereSince
+	if got := encode(t, term)[1]; got != 14 {
+		t.Errorf("a term of fold 21 needs reader %d, want 14", got)
+	}
 	for _, records := range [][]*pb.Record{{forward("x1"), undo}, {opened}} {
 		m := message(agentSource, "", encode(t, records...))
 		if m.Data[1] != 11 {

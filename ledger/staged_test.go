@@ -95,8 +95,8 @@ func TestAStagedActNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	term := &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h",
 		FoldVersion: ledger.StagedSince}}}
 	m := message(agentSource, "", encode(t, staged("x1")...))
-	if got, of := m.Data[1], encode(t, term)[1]; got != 14 || of != 14 {
-		t.Errorf("the pair needs reader %d, and the first term of this version %d, want 14", got, of)
+	if got, of := m.Data[1], encode(t, term)[1]; got != 15 || of != 15 {
+		t.Errorf("the pair needs reader %d, and the first term of this version %d, want 15", got, of)
 	}
 	const pair = `{"records":[{"plan":"p1","action":"x1","forwardRegistered":{"capability":"mail.send",` +
 		`"class":"CLASS_IRREVERSIBLE","deliver":{"capability":"mail.send"}}},` +

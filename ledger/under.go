@@ -22,12 +22,12 @@ import (
 // those of before EffectsSince of no effect that operators report, those of before LastActSince
 // of no plan that halts unless it is at its last act, and those of before StagedSince of no act
 // that is staged. What is stored under them stays as it was. Fold 0 is for what
-// comes before a tenant's first holder; see knows.
+// comes before a tenant's first holder; see Knows.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince ||
-			e.unheld != nil && !knows(fold, AfterCommitSince) ||
-			e.unstaged != nil && !knows(fold, StagedSince) || e.hasStaged(fold) ||
+			e.unheld != nil && !Knows(fold, AfterCommitSince) ||
+			e.unstaged != nil && !Knows(fold, StagedSince) || e.hasStaged(fold) ||
 			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) ||
 			e.hasHeld(fold) || e.isNewKind(fold) || e.saysLast(fold)
 	}) {
@@ -42,10 +42,10 @@ func Under(entries []Entry, fold uint32) []Entry {
 
 // Under is Under of one entry.
 func (e Entry) Under(fold uint32) Entry {
-	if e.unstaged != nil && !knows(fold, StagedSince) {
+	if e.unstaged != nil && !Knows(fold, StagedSince) {
 		e.Record, e.Err, e.Pair = e.unstaged.record, e.unstaged.err, e.unstaged.pair
 	}
-	if e.unheld != nil && !knows(fold, AfterCommitSince) {
+	if e.unheld != nil && !Knows(fold, AfterCommitSince) {
 		e.Record, e.Err, e.Pair = e.unheld.record, e.unheld.err, e.unheld.pair
 	}
 	if strict := e.strict; strict != nil && fold < TextsSince {
@@ -86,20 +86,20 @@ func (e Entry) Under(fold uint32) Entry {
 	return e
 }
 
-// knows reports whether a fold knows of what came with a version of reader 11: conditions that are
-// held after the commit, effects that are reported, and last acts. What comes to a tenant before
-// its first holder is read as if that one does, as executors are upgraded before agents; if it does
-// not, it has refused what later ones find to count.
-func knows(fold, since uint32) bool { return fold == 0 || fold >= since }
+// Knows reports whether a holder with a version of the fold knows of what came with a later one:
+// conditions that are held after the commit, for one. Fold 0 is for what comes to a tenant before
+// its first holder: it is read as if that one does, as executors are upgraded before agents; if it
+// does not, it has refused what later ones find to count.
+func Knows(fold, since uint32) bool { return fold == 0 || fold >= since }
 
 // isNewKind reports whether a record is of a kind that a holder with this version does not know.
 func (e Entry) isNewKind(fold uint32) bool {
-	return !knows(fold, EffectsSince) && e.Record.GetEffectReported() != nil
+	return !Knows(fold, EffectsSince) && e.Record.GetEffectReported() != nil
 }
 
 // saysLast reports whether a plan opens in a way of which a holder with this version does not know.
 func (e Entry) saysLast(fold uint32) bool {
-	return !knows(fold, LastActSince) && saysLast(e.Record)
+	return !Knows(fold, LastActSince) && saysLast(e.Record)
 }
 
 func saysLast(r *pb.Record) bool {
@@ -190,7 +190,7 @@ func holdsAfter(r *pb.Record) bool {
 // hasHeld reports whether an entry, or the other half of its pair, has such a condition under a
 // holder that does not know of it.
 func (e Entry) hasHeld(fold uint32) bool {
-	return !knows(fold, AfterCommitSince) && (holdsAfter(e.Record) || holdsAfter(e.Pair))
+	return !Knows(fold, AfterCommitSince) && (holdsAfter(e.Record) || holdsAfter(e.Pair))
 }
 
 // withoutHeld is an entry as a holder with this version reads it: what is wrong with the condition
@@ -243,7 +243,7 @@ func isStaged(r *pb.Record) bool { return r.GetForwardRegistered().GetDeliver() 
 // hasStaged reports whether an entry, or the other half of its pair, is of a staged act under a
 // holder that does not know of them.
 func (e Entry) hasStaged(fold uint32) bool {
-	return !knows(fold, StagedSince) && (isStaged(e.Record) || isStaged(e.Pair))
+	return !Knows(fold, StagedSince) && (isStaged(e.Record) || isStaged(e.Pair))
 }
 
 // hidesStaged reports whether the message of a staged act hides that from readers that do not know

@@ -67,6 +67,7 @@ type View interface {
 type Plan struct {
 	ID, Status, Label, Owner, Agent string
 	OpenedNs                        int64
+	ActiveNs                        int64 // of the latest record of its agent that counts
 	DeadlineNs                      int64 // 0: none, so plan.deadline is unknown for ever
 	Labels                          map[string]string
 	Actions                         int // registered so far
@@ -295,7 +296,8 @@ func (c *Condition) Foregone() (Truth, error) {
 // time or a fact could end, and what changes in the scope by itself, is not counted on.
 func (c *Condition) Stuck(s Scope) error {
 	if c.shape.extent.closed || c.shape.extent.member || c.ReadsClock() ||
-		c.Reads("plan.status", "plan.actions", "plan.step", "plan.opened_at", "action.at") {
+		c.Reads("plan.status", "plan.actions", "plan.step", "plan.opened_at", "plan.active_at",
+			"action.at") {
 		return nil
 	}
 	return c.Evaluate(s, Nothing{}).Err

@@ -134,7 +134,7 @@ func (r *scopeReader) value(root, field string) any {
 	case "plan.labels":
 		return label(r.s.Plan.Labels, root, field)
 	case "plan.id", "plan.status", "plan.label", "plan.owner", "plan.agent", "plan.opened_at",
-		"plan.deadline", "plan.actions", "plan.step":
+		"plan.active_at", "plan.deadline", "plan.actions", "plan.step":
 		return r.plan(root)
 	case "verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
 		return r.verdict(root)
@@ -180,6 +180,8 @@ func (r *scopeReader) plan(name string) any {
 		return types.String(p.Agent)
 	case "plan.opened_at":
 		return timestamp(p.OpenedNs)
+	case "plan.active_at":
+		return timestamp(p.ActiveNs)
 	case "plan.deadline":
 		if p.DeadlineNs == 0 {
 			return noDue

@@ -253,7 +253,8 @@ func allFinal(parts []ast.Expr, now bool) bool {
 // the language are those of a loop, and as final as what it loops over.
 func finalName(name string, now bool) bool {
 	switch name {
-	case "facts", "plan.status", "plan.actions", "plan.step", "action.outcome", "action.presence",
+	case "facts", "plan.status", "plan.active_at", "plan.actions", "plan.step",
+		"action.outcome", "action.presence",
 		"verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
 		return false
 	case "action.output", "action":

@@ -97,10 +97,14 @@ func TestTheOracleAgrees(t *testing.T) {
 
 // oracleScope is the same moment for both.
 func oracleScope(h *history, now int) (Scope, oracle.Moment) {
-	scope := Scope{Plan: Plan{Status: h.status[now], OpenedNs: start, Actions: h.actions[now]}, ArmedNs: start,
-		NowNs: start + int64(now)}
-	m := oracle.Moment{NowNs: scope.NowNs, ArmedNs: start,
-		Plan: oracle.Plan{Status: h.status[now], Label: h.label, OpenedNs: start, Actions: h.actions[now]}}
+	active := now // when the latest action was registered
+	for active > 0 && h.actions[active] == h.actions[active-1] {
+		active--
+	}
+	scope := Scope{Plan: Plan{Status: h.status[now], OpenedNs: start, ActiveNs: start + int64(active),
+		Actions: h.actions[now]}, ArmedNs: start, NowNs: start + int64(now)}
+	m := oracle.Moment{NowNs: scope.NowNs, ArmedNs: start, Plan: oracle.Plan{Status: h.status[now], Label: h.label,
+		OpenedNs: start, ActiveNs: scope.Plan.ActiveNs, Actions: h.actions[now]}}
 	if h.label != "" {
 		scope.Plan.Labels = map[string]string{"l": h.label}
 	}

@@ -370,6 +370,8 @@ func (e *Event) String() string {
 		return "plan " + e.Text
 	case EventActions:
 		return fmt.Sprintf("plan has %d actions", e.Count)
+	case EventActive:
+		return "agent is active"
 	case EventOutcome:
 		text := "forward " + e.Text
 		if e.Value != nil {

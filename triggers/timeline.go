@@ -26,9 +26,10 @@ const (
 	EventAssert  EventKind = iota + 1 // Key, Value
 	EventRetract                      // Key
 	EventStatus                       // Text: the status of the plan
-	EventActions                      // Count: actions registered in the plan
+	EventActions                      // Count: actions registered in the plan, by its agent
 	EventOutcome                      // Text: the outcome of the forward; Value: its output, or nil
 	EventVerdict                      // Text: the outcome of the verdict; Reason, By
+	EventActive                       // none: the agent of the plan has written something else
 )
 
 // Event is one thing that happens on a timeline.
@@ -193,8 +194,11 @@ func (r *timelineRun) happen(at int64) {
 		case EventStatus:
 			r.scope.Plan.Status = e.Text
 		case EventActions:
-			r.scope.Plan.Actions = e.Count
+			r.scope.Plan.Actions, r.scope.Plan.ActiveNs = e.Count, now
+		case EventActive:
+			r.scope.Plan.ActiveNs = now
 		case EventOutcome:
+			r.scope.Plan.ActiveNs = now
 			if r.scope.Action != nil {
 				r.scope.Action.Outcome, r.scope.Action.Output = e.Text, e.Value
 			}

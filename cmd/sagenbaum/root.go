@@ -59,7 +59,7 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
 		cli.Watchable(s, status.Command(s)), cli.Watchable(s, doctor.Command(s)), clock.Command(s),
 		context.Command(s), user.Command(s), cluster.Command(s),
 		moved("bench"), moved("sim"), newVersion(s), newCompletion(), newMan(),
-		demo.WorkerCommand(s), demo.AgentCommand(s))
+		demo.WorkerCommand(s), demo.AgentCommand(s), demo.FilesCommand())
 	cli.Prepare(root, s)
 	s.Flags(root)
 	complete.Live(root, s)

@@ -22,6 +22,12 @@ func (a answer) failed() bool {
 	return errors.As(a.err, &wire) || a.err == nil && a.result.IsError
 }
 
+// goesOn reports whether the server may still be at work on a call that has ended: it is at a URL,
+// and has said nothing.
+func (s *Server) goesOn(a answer) bool {
+	return s.remote() && a.err != nil && !a.failed() && !errors.Is(a.err, errNotReached)
+}
+
 // act calls a tool that has an effect. settled is closed once nothing of the call can happen any
 // more. Errors: as call, or why it was given up.
 func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResult,
@@ -43,7 +49,11 @@ func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResul
 	}()
 	select {
 	case a := <-answered:
-		close(ended)
+		if s.goesOn(a) {
+			time.AfterFunc(s.config.Settle, func() { close(ended) })
+		} else {
+			close(ended)
+		}
 		return a.result, ended, a.err
 	case <-ctx.Done():
 	}
@@ -51,7 +61,7 @@ func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResul
 	go func() { // ends with the call
 		defer close(ended)
 		if sent {
-			s.finish(calling, c, context.Cause(ctx), answered)
+			s.finish(calling, cancel, c, context.Cause(ctx), answered)
 			return
 		}
 		late := time.AfterFunc(s.config.Settle/2, cancel) // a start that takes too long
@@ -66,12 +76,17 @@ func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResul
 
 // finish returns once nothing of a call that was given up can happen any more. It may be answered
 // soon; then it is cancelled, and a server that is told need not answer, nor has it stopped when it
-// answers with an error; and a server that goes on for all that is ended.
-func (s *Server) finish(ctx context.Context, c toolCall, why error, answered <-chan answer) {
+// answers with an error; and a server that goes on for all that is ended. One at a URL cannot be
+// ended: it has all of the time to settle.
+func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why error,
+	answered <-chan answer) {
 	late := time.NewTimer(s.config.Settle / 4)
 	defer late.Stop()
 	select {
-	case <-answered:
+	case a := <-answered:
+		if s.goesOn(a) {
+			<-time.After(s.config.Settle)
+		}
 		return
 	case <-late.C:
 	}
@@ -81,16 +96,20 @@ func (s *Server) finish(ctx context.Context, c toolCall, why error, answered <-c
 				"tool", c.tool, "error", err)
 		}
 	}()
-	late.Reset(s.config.Settle / 4)
+	rest, end := s.config.Settle/4, s.kill
+	if s.remote() {
+		rest, end = s.config.Settle*3/4, cancel
+	}
+	late.Reset(rest)
 	select {
 	case a := <-answered:
-		if a.failed() {
+		if a.failed() || s.goesOn(a) {
 			<-late.C
 		}
 	case <-late.C:
-		s.logger.Warn("a call that was given up has no answer: its server is ended",
+		s.logger.Warn("a call that was given up has no answer: it is not waited for any longer",
 			"server", s.config.Name, "tool", c.tool)
-		s.kill()
+		end()
 		<-answered
 	}
 }

@@ -33,6 +33,7 @@ const (
 // request is one call of a tool.
 type request struct {
 	session   *sdk.ServerSession
+	plain     bool // its client has no session: this one ends with the call
 	server    *Server
 	tool      string // as its server calls it
 	shown     string // as the client calls it
@@ -89,7 +90,8 @@ func (g *Gateway) call(
 
 // request reads a call.
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
-	r := request{session: req.Session, shown: req.Params.Name, arguments: req.Params.Arguments}
+	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
+		arguments: req.Params.Arguments}
 	r.plan, _ = req.Params.Meta[planMeta].(string)
 	r.key, _ = req.Params.Meta[keyMeta].(string)
 	if req.Extra != nil && req.Extra.Header != nil {
@@ -98,6 +100,11 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 		}
 		if r.key == "" {
 			r.key = req.Extra.Header.Get(keyHeader)
+		}
+	}
+	if r.plain {
+		if err := r.unplan(); err != nil {
+			return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 		}
 	}
 	if r.plan != "" && !ledger.ValidToken(r.plan) {
@@ -194,7 +201,11 @@ func (g *Gateway) waiting(ctx context.Context, t *tracked, r request) {
 
 // effect calls a tool under a plan, once for each key.
 func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, error) {
-	t, err := g.plans.of(ctx, r.session, r.plan, true)
+	if r.plain && r.plan == "" {
+		return problem("The call names no plan, without which it could not be undone: call plan_begin, "+
+			"and give the id of the plan as %s. Nothing was done.", planArgument), nil
+	}
+	t, err := g.plans.of(ctx, r.holder(), r.plan, true)
 	if err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}

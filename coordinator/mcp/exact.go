@@ -41,19 +41,13 @@ func (t exact) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.calls.mu.Lock()
-	defer t.calls.mu.Unlock()
-	t.calls.conn = conn
-	for _, c := range t.calls.all {
-		c.id = jsonrpc.ID{} // of the connection before
-	}
-	return exactConnection{conn, t.progress, t.calls}, nil
+	t.calls.connected(conn)
+	return exactConnection{conn, t}, nil
 }
 
 type exactConnection struct {
 	sdk.Connection
-	progress func(*sdk.ProgressNotificationParams)
-	calls    *calls
+	exact exact
 }
 
 const (
@@ -71,17 +65,38 @@ const ownMeta = "io.modelcontextprotocol/"
 // Read returns the next message; a result has its text in its metadata as well.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := c.Connection.Read(ctx)
-	if r, ok := message.(*jsonrpc.Request); ok && c.progress != nil && r.Method == progressMethod {
-		params := new(sdk.ProgressNotificationParams)
-		if json.Unmarshal(r.Params, params) == nil {
-			c.progress(params)
-		}
+	if r, ok := message.(*jsonrpc.Request); ok && r.Method == progressMethod {
+		c.exact.progresses(r.Params)
 	}
 	response, ok := message.(*jsonrpc.Response)
 	if err == nil && ok && len(response.Result) > 0 {
 		response.Result = withRaw(response.Result)
 	}
 	return message, err
+}
+
+func (t exact) progresses(text json.RawMessage) {
+	params := new(sdk.ProgressNotificationParams)
+	if t.progress != nil && json.Unmarshal(text, params) == nil {
+		t.progress(params)
+	}
+}
+
+// incoming is a message that has come; a result has its text in its metadata as well.
+func (t exact) incoming(message json.RawMessage) json.RawMessage {
+	var method string
+	if json.Unmarshal(memberOf(message, "method"), &method) == nil && method == progressMethod {
+		t.progresses(memberOf(message, "params"))
+	}
+	result := memberOf(message, "result")
+	if len(result) == 0 {
+		return message
+	}
+	with, err := withValue(message, "result", withRaw(result))
+	if err != nil {
+		return message
+	}
+	return with
 }
 
 // errRejected is what the SDK takes for an error of one message; it ends the connection at others.
@@ -92,20 +107,31 @@ var errGivenUp = errors.New("the call was given up before it was sent")
 
 // Write sends a message; of one with a text in its metadata, the text.
 func (c exactConnection) Write(ctx context.Context, message jsonrpc.Message) error {
-	r, ok := message.(*jsonrpc.Request)
-	if !ok || len(memberOf(memberOf(r.Params, "_meta"), rawKey)) == 0 {
-		return c.Connection.Write(ctx, message)
+	if r, ok := message.(*jsonrpc.Request); ok {
+		sent, err := c.exact.outgoing(r)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errRejected, err)
+		}
+		message = sent
+	}
+	return c.Connection.Write(ctx, message)
+}
+
+// outgoing is a request as it is sent.
+func (t exact) outgoing(r *jsonrpc.Request) (*jsonrpc.Request, error) {
+	if len(memberOf(memberOf(r.Params, "_meta"), rawKey)) == 0 {
+		return r, nil
 	}
 	params, call, err := outgoing(r.Params)
 	if err == nil && call != "" {
-		err = c.calls.sent(call, r.ID)
+		err = t.calls.sent(call, r.ID)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRejected, err)
+		return nil, err
 	}
 	sent := *r
 	sent.Params = params
-	return c.Connection.Write(ctx, &sent)
+	return &sent, nil
 }
 
 // outgoing is the text of the parameters of a request, with what the SDK has added to them: what it
@@ -141,6 +167,16 @@ func outgoing(params json.RawMessage) (text json.RawMessage, call string, err er
 		}
 	}
 	return text, call, err
+}
+
+// connected notes that there is another connection, on which none of the calls was sent.
+func (c *calls) connected(conn sdk.Connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
+	for _, s := range c.all {
+		s.id = jsonrpc.ID{}
+	}
 }
 
 // begin notes a call that is about to be sent.

@@ -97,13 +97,13 @@ func TestWhatSettlesACallThatWasGivenUp(t *testing.T) {
 	s := &Server{config: ServerConfig{Settle: time.Hour}, logger: slog.New(slog.DiscardHandler),
 		calls: &calls{conn: answering{cancelled: cancelled}, all: map[string]*sending{"1": {id: id}}}}
 	answered <- answer{result: &sdk.CallToolResult{}}
-	s.finish(t.Context(), toolCall{name: "1"}, why, answered)
+	s.finish(t.Context(), func() {}, toolCall{name: "1"}, why, answered)
 	if told != 0 {
 		t.Error("a server whose answer came by itself was told")
 	}
 	s.config.Settle = 2 * time.Second
 	begun := time.Now()
-	s.finish(t.Context(), toolCall{name: "1"}, why, answered)
+	s.finish(t.Context(), func() {}, toolCall{name: "1"}, why, answered)
 	if took := time.Since(begun); told != 1 || took < s.config.Settle/2 {
 		t.Errorf("told %d times, it settled after %s", told, took)
 	}

@@ -336,3 +336,49 @@ func planOf(r *sdk.CallToolResult) string {
 	plan, _ := r.Meta["sagenbaum/plan"].(string)
 	return plan
 }
+
+// graph is what the memory server has, each list sorted: an undo of a deletion appends.
+type graph struct {
+	Entities []struct {
+		Name, EntityType string
+		Observations     []string
+	}
+	Relations []struct{ From, To, RelationType string }
+}
+
+func (c *client) graph() string {
+	c.t.Helper()
+	var g graph
+	if err := json.Unmarshal([]byte(c.does("read_graph", map[string]any{})), &g); err != nil {
+		c.t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range g.Entities {
+		slices.Sort(e.Observations)
+		lines = append(lines, fmt.Sprintf("entity %q %q %q", e.Name, e.EntityType, e.Observations))
+	}
+	for _, r := range g.Relations {
+		lines = append(lines, fmt.Sprintf("relation %q", r))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// filesOnly leaves the times of folders out.
+func filesOnly(tree map[string]string) map[string]string {
+	for name, line := range tree {
+		if strings.HasPrefix(line, "d") {
+			tree[name] = strings.Fields(line)[0]
+		}
+	}
+	return tree
+}

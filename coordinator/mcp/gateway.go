@@ -56,6 +56,10 @@ type Config struct {
 	Deadline     time.Duration // of plans that name none; default DeadlineDefault
 	OnDisconnect Disconnect
 
+	// Stateless has Handler serve clients of the protocol without sessions as well, 2026-07-28. Their
+	// calls name their plan, since no connection does.
+	Stateless bool
+
 	// ServeUndos has the gateway carry out the undos of its servers while it runs, beside the
 	// workers that do so when it is gone.
 	ServeUndos bool
@@ -71,6 +75,7 @@ type Gateway struct {
 	agent   *coordinator.Coordinator
 	work    *worker.Worker // nil: undos are not served
 	front   *sdk.Server
+	plain   *sdk.Server // of clients without sessions; nil: they are not served
 	plans   *plans
 	prefix  string // of the gateway's own tools, where a server has one of the same name
 

@@ -1,16 +1,14 @@
 package mcp_test
 
 import (
-	"fmt"
-	"math/rand/v2"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -117,36 +115,41 @@ func gitPicture(t testing.TB, dir string) map[string]string {
 	return tree
 }
 
+// gitCalls are calls of every tool that has a contract, each possible after those before it.
+var gitCalls = []struct {
+	tool string
+	with map[string]any
+}{
+	{"commit", map[string]any{"message": "three"}},
+	{"stash", map[string]any{"mode": "push", "includeUntracked": true}},
+	{"stash", map[string]any{"mode": "pop"}},
+	{"clean", map[string]any{"force": true, "directories": true}},
+	{"add", map[string]any{"all": true}},
+	{"reset", map[string]any{"mode": "hard", "target": "HEAD", "confirmed": true}},
+	{"cherry_pick", map[string]any{"commits": []string{"topic"}}},
+	{"reset", map[string]any{"mode": "hard", "target": "HEAD~1", "confirmed": true}},
+	{"merge", map[string]any{"branch": "topic"}},
+	{"checkout", map[string]any{"target": "clash"}},
+	{"rebase", map[string]any{"mode": "start", "upstream": "topic"}},
+	{"branch", map[string]any{"mode": "delete", "branchName": "main", "force": true}},
+	{"tag", map[string]any{"mode": "delete", "tagName": "v1"}},
+	{"remote", map[string]any{"mode": "add", "name": "origin", "url": "https://example.com/x.git"}},
+}
+
 // Work that was staged and is dropped, a commit, a branch that is deleted, a checkout: after the undo
 // all of the repository is as before, byte for byte, and Git finds nothing wrong with it.
-func TestASessionOnARepositoryIsUndone(t *testing.T) {
+func TestASessionOnARepositoryIsUndoneAsItsTableSays(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t), repository(t)
 	start := gitPicture(t, dir)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir))
 	c.does("git_set_working_dir", map[string]any{"path": dir})
-	calls := []struct {
-		tool string
-		with map[string]any
-	}{
-		{"commit", map[string]any{"message": "three"}},
-		{"stash", map[string]any{"mode": "push", "includeUntracked": true}},
-		{"stash", map[string]any{"mode": "pop"}},
-		{"clean", map[string]any{"force": true, "directories": true}},
-		{"add", map[string]any{"all": true}},
-		{"reset", map[string]any{"mode": "hard", "target": "HEAD", "confirmed": true}},
-		{"cherry_pick", map[string]any{"commits": []string{"topic"}}},
-		{"reset", map[string]any{"mode": "hard", "target": "HEAD~1", "confirmed": true}},
-		{"merge", map[string]any{"branch": "topic"}},
-		{"checkout", map[string]any{"target": "clash"}},
-		{"rebase", map[string]any{"mode": "start", "upstream": "topic"}},
-		{"branch", map[string]any{"mode": "delete", "branchName": "main", "force": true}},
-		{"tag", map[string]any{"mode": "delete", "tagName": "v1"}},
-		{"remote", map[string]any{"mode": "add", "name": "origin", "url": "https://example.com/x.git"}},
-	}
-	for _, call := range calls {
-		call.with["path"] = dir
-		c.does("git_"+call.tool, call.with)
+	measured := tally{}
+	for _, call := range gitCalls {
+		with := maps.Clone(call.with)
+		with["path"] = dir
+		c.does("git_"+call.tool, with)
+		measured.count("git_"+call.tool, contract.Exact) // of all of them together, below
 	}
 	if r := c.call("git_add", map[string]any{"path": ".", "all": true}); !r.IsError ||
 		!strings.Contains(said(r), "absolute path") {
@@ -155,83 +158,14 @@ func TestASessionOnARepositoryIsUndone(t *testing.T) {
 	if strings.Contains(runGit(t, dir, "branch"), "main") {
 		t.Fatal("the session has done nothing")
 	}
-	if r := c.reports("plan_fail", nil); r.State != "compensated" || len(r.Undone) != len(calls) {
+	if r := c.reports("plan_fail", nil); r.State != "compensated" || len(r.Undone) != len(gitCalls) {
 		t.Errorf("plan_fail: %+v", r)
 	}
 	if d := differ(start, gitPicture(t, dir)); d != "" {
 		t.Errorf("left:\n%s", d)
 	}
 	runGit(t, dir, "fsck", "--strict")
-}
-
-// untidy calls a tool of Git, or writes a file, at random.
-func untidy(c *client, random *rand.Rand, dir string) (done bool) {
-	pick := func(list ...string) string { return list[random.IntN(len(list))] }
-	branch := func() string { return pick("main", "side", "b1", "b2", "b3") }
-	target := func() string { return pick("HEAD", "HEAD~1", "main", "side", "v1", "b1") }
-	flag := func() bool { return random.IntN(2) == 0 }
-	call := func(tool string, with map[string]any) *sdk.CallToolResult {
-		with["path"] = dir
-		return c.call("git__git_"+tool, with)
-	}
-	var r *sdk.CallToolResult
-	switch random.IntN(14) {
-	case 0, 1, 2:
-		r = c.call("filesystem__write_file", map[string]any{"content": pick("x", "y\n", "z\nz\n"),
-			"path": filepath.Join(dir, pick("a.txt", "sub/b.txt", "new", "unknown"))})
-	case 3, 4:
-		r = call("add", map[string]any{"all": true})
-	case 5, 6:
-		r = call("commit", map[string]any{"message": pick("one", "two"), "allowEmpty": flag(), "amend": random.IntN(4) == 0})
-	case 7:
-		r = call("branch", map[string]any{"mode": "create", "branchName": branch(), "startPoint": target()})
-	case 8:
-		r = call("branch", map[string]any{"mode": pick("delete", "rename"), "branchName": branch(),
-			"newBranchName": branch(), "force": flag()})
-	case 9, 10:
-		r = call("checkout", map[string]any{"target": branch(), "force": flag(), "createBranch": random.IntN(4) == 0})
-	case 11:
-		r = call("reset", map[string]any{"mode": pick("soft", "mixed", "hard"), "target": target(), "confirmed": true})
-	case 12:
-		r = call("stash", map[string]any{"mode": pick("push", "drop"), "includeUntracked": flag()})
-	case 13:
-		r = call("tag", map[string]any{"mode": pick("create", "delete"), "tagName": pick("v1", "v2"), "force": flag()})
-	}
-	return !r.IsError
-}
-
-// A session of calls at random on a repository, with files that another server writes between them,
-// is undone: every ref, HEAD, index, reflog, and all of the work tree as before.
-func TestRandomSessionsOnARepositoryAreUndone(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(testenv.Cases(1, 10)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w, dir := newWorld(t), repository(t)
-			random := rand.New(rand.NewPCG(seed, 4))
-			start := gitPicture(t, dir)
-			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir), w.files(dir))
-			done, calls := 0, testenv.Cases(25, 60)
-			for range calls {
-				if untidy(c, random, dir) {
-					done++
-				}
-				if random.IntN(8) == 0 { // whoever asks for the state has the index written again
-					runGit(t, dir, "status", "--short")
-				}
-			}
-			if done < calls/3 {
-				t.Errorf("only %d of %d calls were done: the session proves little", done, calls)
-			}
-			r := c.reports("plan_fail", nil)
-			if r.State != "compensated" || len(r.Stands) > 0 {
-				t.Errorf("plan_fail: %+v", r)
-			}
-			if d := differ(start, gitPicture(t, dir)); d != "" {
-				t.Errorf("left:\n%s", d)
-			}
-			runGit(t, dir, "fsck", "--strict")
-		})
-	}
+	measured.tabled(t, gitPackage)
 }
 
 // What others have done in a repository since is never overwritten, and what is not there any more
@@ -252,21 +186,17 @@ func TestARepositoryThatOthersHaveChangedIsTheirs(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
 			w, dir := newWorld(t), repository(t)
-			config := w.git(t, dir)
-			c := w.gateway(mcp.Config{}, nil, config)
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir))
 			c.does("git_checkout", map[string]any{"path": dir, "target": "side", "force": true})
 			pruned := gitPicture(t, dir)
 			c.does("git_commit", map[string]any{"path": dir, "message": "x", "allowEmpty": true})
 			plan := planOf(c.call("git_reset", map[string]any{"path": dir, "mode": "hard", "target": "main",
 				"confirmed": true}))
-			c.leave()
-			_ = c.gateway.Close()
 			change(t, dir)
 			left := gitPicture(t, dir)
 			if why == "is not there any more" {
 				left = pruned // what came after it is undone
 			}
-			w.worker(config)
 			w.operates(&pb.Record{Plan: plan, Kind: &pb.Record_CompensationRequested{
 				CompensationRequested: &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}}})
 			if state := w.state(plan, "quarantined"); state != "quarantined" {

@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -16,6 +18,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 )
 
@@ -25,13 +28,144 @@ import (
 // learn which one is good. A session without requests for SessionIdle has gone.
 func (g *Gateway) Handler(token string) http.Handler {
 	g.remote.Store(true)
-	handler := http.NewCrossOriginProtection().Handler(asReceived(sdk.NewStreamableHTTPHandler(
-		func(*http.Request) *sdk.Server { return g.front },
-		&sdk.StreamableHTTPOptions{SessionTimeout: SessionIdle})))
+	handler := http.NewCrossOriginProtection().Handler(asReceived(g.served()))
 	if token == "" {
 		return handler
 	}
 	return &guard{next: handler, want: sha256.Sum256([]byte(token)), logger: g.logger}
+}
+
+// served are the clients with sessions, and those without, by the version that a request says.
+func (g *Gateway) served() http.Handler {
+	sessions := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return g.front },
+		&sdk.StreamableHTTPOptions{SessionTimeout: SessionIdle})
+	if g.plain == nil {
+		return sessions
+	}
+	plain := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return g.plain },
+		&sdk.StreamableHTTPOptions{Stateless: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Protocol-Version") >= stateless {
+			plain.ServeHTTP(w, r)
+		} else {
+			sessions.ServeHTTP(w, r)
+		}
+	})
+}
+
+// plainKey is in the context of requests of clients without sessions.
+type plainKey struct{}
+
+func isPlain(ctx context.Context) bool { return ctx.Value(plainKey{}) != nil }
+
+// servePlain makes the server that clients without sessions see: it is as that of the others, but
+// says nothing by itself.
+func (g *Gateway) servePlain(implementation *sdk.Implementation, options sdk.ServerOptions) {
+	can := *options.Capabilities
+	can.Tools = &sdk.ToolCapabilities{}
+	if can.Resources != nil {
+		can.Resources = &sdk.ResourceCapabilities{}
+	}
+	if can.Prompts != nil {
+		can.Prompts = &sdk.PromptCapabilities{}
+	}
+	options.Capabilities = &can
+	options.SubscribeHandler, options.UnsubscribeHandler = nil, nil
+	options.SupportedProtocolVersions = slices.DeleteFunc(sdk.SupportedProtocolVersions(),
+		func(v string) bool { return v < stateless })
+	g.plain = sdk.NewServer(implementation, &options)
+	g.plain.AddReceivingMiddleware(plainly, g.pass)
+}
+
+// scope says who else may be given an answer that a client without a session keeps.
+const scope = "private"
+
+// plainly has requests known as those of clients without sessions, and gives results what that
+// version of the protocol wants in them.
+func plainly(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		result, err := next(context.WithValue(ctx, plainKey{}, true), method, req)
+		switch r := result.(type) {
+		case *sdk.ListPromptsResult:
+			r.CacheScope = scope
+		case *sdk.ListResourcesResult:
+			r.CacheScope = scope
+		case *sdk.ListResourceTemplatesResult:
+			r.CacheScope = scope
+		case *sdk.ReadResourceResult:
+			r.CacheScope = scope
+		case asWritten:
+			if err == nil {
+				return r.plain(method)
+			}
+		}
+		return result, err
+	}
+}
+
+// plain is the answer to a method with what it lacks for a client without a session.
+func (r asWritten) plain(method string) (sdk.Result, error) {
+	wanted := map[string]string{"resultType": `"complete"`}
+	if strings.HasSuffix(method, "/list") || method == "resources/read" {
+		wanted["cacheScope"], wanted["ttlMs"] = `"`+scope+`"`, "0"
+	}
+	for _, name := range sortedKeys(wanted) {
+		if len(memberOf(r.text, name)) > 0 {
+			continue
+		}
+		var err error
+		if r.text, err = withValue(r.text, name, json.RawMessage(wanted[name])); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// planArgument is the argument in which a model without a session names the plan of a call.
+const planArgument = "sagenbaum_plan"
+
+const planArgumentSchema = `{"type": "string", "description": "the plan that the call belongs to, so ` +
+	`that it can be undone: what plan_begin answered"}`
+
+// planned is the text of a tool with that argument.
+func planned(tool json.RawMessage) (json.RawMessage, error) {
+	schema := memberOf(tool, "inputSchema")
+	properties, err := withValue(memberOf(schema, "properties"), planArgument,
+		json.RawMessage(planArgumentSchema))
+	if err == nil {
+		schema, err = withValue(schema, "properties", properties)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return withValue(tool, "inputSchema", schema)
+}
+
+// unplan takes the plan out of the arguments of a call.
+func (r *request) unplan() error {
+	said := memberOf(r.arguments, planArgument)
+	if len(said) == 0 {
+		return nil
+	}
+	var plan string
+	err := json.Unmarshal(said, &plan)
+	if err == nil {
+		r.arguments, err = withoutMembers(r.arguments,
+			func(name string) bool { return name == planArgument })
+	}
+	if err != nil {
+		return ledger.Refuse("arguments."+planArgument, err.Error(), "the id of a plan")
+	}
+	r.plan = cmp.Or(r.plan, plan)
+	return nil
+}
+
+// holder is the connection that a call's plan belongs to; nil: to none, and the call names it.
+func (r request) holder() *sdk.ServerSession {
+	if r.plain {
+		return nil
+	}
+	return r.session
 }
 
 // guard lets requests with a token in.

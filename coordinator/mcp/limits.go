@@ -15,6 +15,9 @@ const (
 	// SettleDefault is how long a call that was given up may take to land at a server.
 	SettleDefault = 10 * time.Second
 
+	// SettleRemote is the same for a server at a URL, which cannot be ended.
+	SettleRemote = time.Minute
+
 	// SessionIdle is after how long without a request a client over HTTP has gone.
 	SessionIdle = 30 * time.Minute
 
@@ -50,6 +53,8 @@ const (
 
 	undoAttempts = 5
 	undoUnserved = 7 * 24 * time.Hour   // that an undo waits for a gateway, worker or host
+	connectTime  = 30 * time.Second     // that a server at a URL may take to say who it is
+	streamWait   = 5 * time.Second      // that it may take to say that it has a stream
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server

@@ -72,6 +72,9 @@ type Tool struct {
 	Stop  []Guard `json:"stop,omitempty"`
 	Undo  []Step  `json:"undo,omitempty"`
 
+	// Says is for people, as in the table of docs/guide/mcp.md.
+	Says Says `json:"says,omitzero"`
+
 	// Digest names arguments of which a record keeps the SHA-256 where they are long: no
 	// expression reads them.
 	Digest []string `json:"digest,omitempty"`
@@ -83,6 +86,13 @@ type Tool struct {
 	ValidFor  time.Duration      `json:"valid_for,omitempty"`
 	OnInDoubt contract.OnInDoubt `json:"on_in_doubt,omitempty"`
 	Review    bool               `json:"review,omitempty"`
+}
+
+// Says is what undoes a tool, in the words of people.
+type Says struct {
+	Before string `json:"before"`         // what is known before the call
+	Undo   string `json:"undo"`           // what the undo does
+	Left   string `json:"left,omitempty"` // what is not as before after it
 }
 
 // Ask is a question: a tool of the server that changes nothing, or a built-in. Its answer is the

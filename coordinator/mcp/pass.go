@@ -21,7 +21,7 @@ const several = "__"
 
 // stateless is the first version of the protocol in which a server cannot ask its client anything
 // while a call is under way. Clients of it speak an earlier one with the gateway, which passes on
-// what servers ask.
+// what servers ask, unless the configuration serves those without sessions as well.
 const stateless = "2026-07-28"
 
 // serve makes the server that clients see: it is called what its only server is called, and can
@@ -64,6 +64,9 @@ func (g *Gateway) serve() {
 	if capable.Resources != nil && capable.Resources.Subscribe {
 		options.SubscribeHandler = g.subscribe
 		options.UnsubscribeHandler = g.unsubscribe
+	}
+	if g.config.Stateless {
+		g.servePlain(implementation, *options)
 	}
 	g.front = sdk.NewServer(implementation, options)
 	g.front.AddReceivingMiddleware(g.pass)
@@ -219,6 +222,9 @@ func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
 				return nil, err
 			}
 			text, err := withValue(rawOf(t.Meta), "name", name)
+			if err == nil && isPlain(ctx) && s.pack.Tools[t.Name].Class != contract.Effectless {
+				text, err = planned(text)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -150,6 +150,9 @@ func (p *plans) none(session *sdk.ServerSession) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := "no plan is open on this connection"
+	if session == nil {
+		text = "the call names no plan"
+	}
 	if begun := p.begun[session]; len(begun) > 0 {
 		text += "; the last one was " + begun[len(begun)-1].plan.ID()
 	}

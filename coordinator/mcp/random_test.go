@@ -1,12 +1,11 @@
+//go:build exercise
+
 package mcp_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +55,7 @@ func TestRandomSessionsOnFilesAreUndone(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testenv.Cases(1, 20)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			w, dir := newWorld(t), t.TempDir()
 			random := rand.New(rand.NewPCG(seed, 1))
 			furnish(t, dir)
@@ -91,33 +91,6 @@ func TestRandomSessionsOnFilesAreUndone(t *testing.T) {
 	}
 }
 
-// graph is what the memory server has, each list sorted: an undo of a deletion appends.
-type graph struct {
-	Entities []struct {
-		Name, EntityType string
-		Observations     []string
-	}
-	Relations []struct{ From, To, RelationType string }
-}
-
-func (c *client) graph() string {
-	c.t.Helper()
-	var g graph
-	if err := json.Unmarshal([]byte(c.does("read_graph", map[string]any{})), &g); err != nil {
-		c.t.Fatal(err)
-	}
-	var lines []string
-	for _, e := range g.Entities {
-		slices.Sort(e.Observations)
-		lines = append(lines, fmt.Sprintf("entity %q %q %q", e.Name, e.EntityType, e.Observations))
-	}
-	for _, r := range g.Relations {
-		lines = append(lines, fmt.Sprintf("relation %q", r))
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
 // muse calls one of the first tools of the memory server at random: the undo of the first two keeps
 // the order of the file, the next one creates entities, the last three delete.
 func muse(c *client, random *rand.Rand, tools int) {
@@ -151,6 +124,7 @@ func TestRandomSessionsOnMemoryAreUndone(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testenv.Cases(3, 18)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			w, file := newWorld(t), filepath.Join(t.TempDir(), "memory.jsonl")
 			random := rand.New(rand.NewPCG(seed, 2))
 			tools := []int{2, 3, 6}[seed%3]
@@ -181,11 +155,73 @@ func TestRandomSessionsOnMemoryAreUndone(t *testing.T) {
 	}
 }
 
-func read(t testing.TB, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+// untidy calls a tool of Git, or writes a file, at random.
+func untidy(c *client, random *rand.Rand, dir string) (done bool) {
+	pick := func(list ...string) string { return list[random.IntN(len(list))] }
+	branch := func() string { return pick("main", "side", "b1", "b2", "b3") }
+	target := func() string { return pick("HEAD", "HEAD~1", "main", "side", "v1", "b1") }
+	flag := func() bool { return random.IntN(2) == 0 }
+	call := func(tool string, with map[string]any) *sdk.CallToolResult {
+		with["path"] = dir
+		return c.call("git__git_"+tool, with)
 	}
-	return string(content)
+	var r *sdk.CallToolResult
+	switch random.IntN(14) {
+	case 0, 1, 2:
+		r = c.call("filesystem__write_file", map[string]any{"content": pick("x", "y\n", "z\nz\n"),
+			"path": filepath.Join(dir, pick("a.txt", "sub/b.txt", "new", "unknown"))})
+	case 3, 4:
+		r = call("add", map[string]any{"all": true})
+	case 5, 6:
+		r = call("commit", map[string]any{"message": pick("one", "two"), "allowEmpty": flag(), "amend": random.IntN(4) == 0})
+	case 7:
+		r = call("branch", map[string]any{"mode": "create", "branchName": branch(), "startPoint": target()})
+	case 8:
+		r = call("branch", map[string]any{"mode": pick("delete", "rename"), "branchName": branch(),
+			"newBranchName": branch(), "force": flag()})
+	case 9, 10:
+		r = call("checkout", map[string]any{"target": branch(), "force": flag(), "createBranch": random.IntN(4) == 0})
+	case 11:
+		r = call("reset", map[string]any{"mode": pick("soft", "mixed", "hard"), "target": target(), "confirmed": true})
+	case 12:
+		r = call("stash", map[string]any{"mode": pick("push", "drop"), "includeUntracked": flag()})
+	case 13:
+		r = call("tag", map[string]any{"mode": pick("create", "delete"), "tagName": pick("v1", "v2"), "force": flag()})
+	}
+	return !r.IsError
+}
+
+// A session of calls at random on a repository, with files that another server writes between them,
+// is undone: every ref, HEAD, index, reflog, and all of the work tree as before.
+func TestRandomSessionsOnARepositoryAreUndone(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(testenv.Cases(1, 10)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w, dir := newWorld(t), repository(t)
+			random := rand.New(rand.NewPCG(seed, 4))
+			start := gitPicture(t, dir)
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir), w.files(dir))
+			done, calls := 0, testenv.Cases(25, 60)
+			for range calls {
+				if untidy(c, random, dir) {
+					done++
+				}
+				if random.IntN(8) == 0 { // whoever asks for the state has the index written again
+					runGit(t, dir, "status", "--short")
+				}
+			}
+			if done < calls/3 {
+				t.Errorf("only %d of %d calls were done: the session proves little", done, calls)
+			}
+			r := c.reports("plan_fail", nil)
+			if r.State != "compensated" || len(r.Stands) > 0 {
+				t.Errorf("plan_fail: %+v", r)
+			}
+			if d := differ(start, gitPicture(t, dir)); d != "" {
+				t.Errorf("left:\n%s", d)
+			}
+			runGit(t, dir, "fsck", "--strict")
+		})
+	}
 }

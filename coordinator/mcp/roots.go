@@ -84,7 +84,7 @@ func (s *Server) pinned() bool { return len(s.config.Roots) > 0 }
 // rooted are the roots that a client has said, as far as they mean something to this server.
 // Errors: *ledger.Refused.
 func (s *Server) rooted(list []*sdk.Root) (*roots, error) {
-	if len(list) == 0 || s.pinned() || s.pack.Roots == rootsIgnored {
+	if len(list) == 0 || s.pinned() || s.pack.Roots == rootsIgnored || s.remote() {
 		return nil, nil
 	}
 	r, size := &roots{Roots: list}, 0
@@ -163,6 +163,10 @@ func (s *Server) filesIn(r *roots) (*files.Files, error) {
 			if resolved, ok := folder(argument); ok {
 				folders = append(folders, resolved)
 			}
+		}
+		if len(folders) == 0 && s.remote() {
+			return nil, ledger.Refuse("servers."+s.config.Name+".roots", "missing at a url",
+				"the folders of this machine that are the files of the server; it need not have any here")
 		}
 		if len(folders) == 0 {
 			return nil, ledger.Refuse("servers."+s.config.Name+".roots", "missing",

@@ -31,10 +31,17 @@ import (
 // ServerConfig says how a server is started and what is done about its tools.
 type ServerConfig struct {
 	Name    string            // required: the first word of its capabilities
-	Command string            // required
+	Command string            // required, or URL
 	Args    []string          //
 	Env     map[string]string // beside that of this process without its SAGENBAUM_ variables
 	Errors  io.Writer         // what it writes to stderr; default none
+
+	// URL is where a server is reached that is not started: streamable HTTP over https, or over
+	// http on this machine. What undoes its effects goes by all of it.
+	URL string
+
+	// Headers go with each request to URL. They are in no record, log or error.
+	Headers map[string]string
 
 	// Inherited is beside Env, and no part of the default of Instance: a gateway has it from its
 	// own client, and does not know of it.
@@ -53,16 +60,16 @@ type ServerConfig struct {
 
 	// Settle is how long a call that was given up may take to land, as after a time-out: in
 	// doubt, it is undone then. Where it has not answered after a quarter of it, the server is
-	// told; after half of it, it is ended.
-	// Up to ledger.SettleMax; default SettleDefault.
+	// told; after half of it, it is ended, but for one at a URL.
+	// Up to ledger.SettleMax; default SettleDefault, at a URL SettleRemote.
 	Settle time.Duration
 
 	Packs  []Pack // beside the built-in ones, and before them
 	Logger *slog.Logger
 }
 
-// Server is an MCP server that runs as a child of this process. It is safe for concurrent use.
-// Close it.
+// Server is an MCP server that runs as a child of this process, or is at a URL. It is safe for
+// concurrent use. Close it.
 type Server struct {
 	config   ServerConfig
 	instance string
@@ -100,8 +107,8 @@ func NewServer(config ServerConfig) (*Server, error) {
 	case !ledger.ValidToken(config.Name):
 		return nil, ledger.Refuse("servers", fmt.Sprintf("%q is not a name", config.Name),
 			"1 to 64 letters, digits, '-' or '_'")
-	case config.Command == "":
-		return nil, ledger.Refuse("servers."+config.Name+".command", "missing", "a program")
+	case config.Command == "" && config.URL == "":
+		return nil, ledger.Refuse("servers."+config.Name+".command", "missing", "a program, or a url")
 	case config.State == "":
 		return nil, ledger.Refuse("servers."+config.Name+".state", "missing", "a folder")
 	case config.Instance != "" && (!ledger.ValidToken(config.Instance) ||
@@ -113,7 +120,14 @@ func NewServer(config ServerConfig) (*Server, error) {
 		ledger.SettleMax); err != nil {
 		return nil, err
 	}
-	config.Settle = cmp.Or(config.Settle, SettleDefault)
+	settle := SettleDefault
+	if config.URL != "" {
+		settle = SettleRemote
+		if err := config.checkURL(); err != nil {
+			return nil, err
+		}
+	}
+	config.Settle = cmp.Or(config.Settle, settle)
 	packs, err := BuiltIn()
 	if err != nil {
 		return nil, err
@@ -183,7 +197,7 @@ func SamePlace(to, from string) error {
 
 // instance names a server by the place of its states and its command line.
 func (c ServerConfig) instance(place string) string {
-	parts := append([]string{place, c.Command}, c.Args...)
+	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
 	for i, part := range parts {
 		if resolved, ok := folder(part); ok && i > 1 {
 			parts[i] = resolved
@@ -302,16 +316,13 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	if s.closed {
 		return nil, fmt.Errorf("server %s: %w", s.config.Name, sdk.ErrConnectionClosed)
 	}
-	child := exec.Command(s.config.Command, s.config.Args...)
-	child.Env = s.config.environment(os.Environ())
-	child.Stderr = s.config.Errors
-	bind(child)
-	transport := exact{calls: s.calls,
-		Transport: &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}}
-	if s.front != nil {
-		transport.progress = s.front.expectProgress
-	}
+	transport, child := s.transport()
 	client := s.newClient()
+	if s.remote() {
+		within, cancel := context.WithTimeout(ctx, connectTime)
+		defer cancel()
+		ctx = within
+	}
 	session, err := client.Connect(ctx, transport, nil)
 	if err == nil {
 		err = s.arrived(ctx, session, s.roots.Load())
@@ -320,6 +331,9 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		endGroup(child)
 		if session != nil {
 			_ = session.Close() // it has ended
+		}
+		if s.remote() {
+			return nil, fmt.Errorf("cannot reach server %s: %w", s.config.Name, err)
 		}
 		return nil, fmt.Errorf("cannot start server %s (%s): %w", s.config.Name, s.config.Command, err)
 	}
@@ -332,6 +346,23 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	}()
 	s.session, s.client, s.child, s.ended = session, client, child, ended
 	return session, nil
+}
+
+// transport is a way to the server, and the child that it starts; nil: it is at a URL.
+func (s *Server) transport() (sdk.Transport, *exec.Cmd) {
+	way := exact{calls: s.calls}
+	if s.front != nil {
+		way.progress = s.front.expectProgress
+	}
+	if s.remote() {
+		return newFaraway(s.config, way), nil
+	}
+	child := exec.Command(s.config.Command, s.config.Args...)
+	child.Env = s.config.environment(os.Environ())
+	child.Stderr = s.config.Errors
+	bind(child)
+	way.Transport = &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}
+	return way, child
 }
 
 // ownVariables begin the names of the gateway's variables: some are tokens, credentials and keys.
@@ -380,7 +411,9 @@ func (s *Server) stop(session *sdk.ClientSession, child *exec.Cmd) {
 		endGroup(child)
 	case <-late.C: // it waits for a call that the server does not answer
 		endGroup(child)
-		err = <-ended
+		if child != nil { // else the call ends by itself
+			err = <-ended
+		}
 	}
 	if err != nil {
 		s.logger.Debug("the server did not end well", "server", s.config.Name, "error", err)
@@ -460,20 +493,19 @@ func calling(tool string, arguments json.RawMessage) (toolCall, error) {
 // call calls a tool with parameters as they are written. Errors: errNotReached, *jsonrpc.Error
 // where the server answered with one, or those of the connection.
 func (s *Server) call(ctx context.Context, c toolCall) (*sdk.CallToolResult, error) {
-	session, err := s.live(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotReached, err)
+	session, result, err := s.send(ctx, c)
+	if lost := (*unanswered)(nil); errors.As(err, &lost) && lost.expired {
+		s.renew(ctx, session) // which the server has forgotten, so that it has done nothing
+		session, result, err = s.send(ctx, c)
 	}
-	meta := asMeta(c.params)
-	if c.name != "" {
-		meta[callKey] = c.name
+	if lost := (*unanswered)(nil); errors.As(err, &lost) {
+		return nil, lost.as()
 	}
-	result, err := session.CallTool(ctx, &sdk.CallToolParams{Name: c.tool, Meta: meta})
 	if errors.Is(err, errGivenUp) {
 		return nil, fmt.Errorf("%w: %w", errNotReached, errGivenUp)
 	}
 	if err != nil {
-		if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
+		if session != nil && (errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF)) {
 			s.await(ctx, session) // or the next call would find the same session
 		}
 		return nil, err
@@ -482,6 +514,28 @@ func (s *Server) call(ctx context.Context, c toolCall) (*sdk.CallToolResult, err
 		result.StructuredContent = said
 	}
 	return result, nil
+}
+
+// send calls a tool in the session that there is, or a new one; without a session the error says
+// why it is missing.
+func (s *Server) send(ctx context.Context, c toolCall) (*sdk.ClientSession, *sdk.CallToolResult,
+	error) {
+	session, err := s.live(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errNotReached, err)
+	}
+	meta := asMeta(c.params)
+	if c.name != "" {
+		meta[callKey] = c.name
+	}
+	result, err := session.CallTool(ctx, &sdk.CallToolParams{Name: c.tool, Meta: meta})
+	return session, result, err
+}
+
+// renew ends a session, so that the next call begins another one.
+func (s *Server) renew(ctx context.Context, session *sdk.ClientSession) {
+	go func() { _ = session.Close() }() // ends soon: its server has forgotten it
+	s.await(ctx, session)
 }
 
 // await waits until the end of a session is noted.

@@ -37,6 +37,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "notes end")
 		return
 	}
+	if file := os.Getenv(asHTTPServer); file != "" {
+		if err := serveNotesAt(file, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(6)
+		}
+		return
+	}
 	if file := os.Getenv(asRawServer); file != "" {
 		if err := serveRaw(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -169,6 +176,10 @@ func (s *notesServer) tool(name string, hint bool, do does) {
 }
 
 func serveNotes(file string) error {
+	return newNotes(file).Run(context.Background(), &sdk.StdioTransport{})
+}
+
+func newNotes(file string) *sdk.Server {
 	s := &notesServer{sdk.NewServer(&sdk.Implementation{Name: "notes-server", Version: "1"},
 		&sdk.ServerOptions{Instructions: "take notes"}), file}
 	s.good()
@@ -182,7 +193,7 @@ func serveNotes(file string) error {
 		func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 			return &sdk.GetPromptResult{Description: "a summary"}, nil
 		})
-	return s.Run(context.Background(), &sdk.StdioTransport{})
+	return s.Server
 }
 
 func (s *notesServer) good() {

@@ -193,22 +193,25 @@ func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, e
 		}
 		spec.Deadline = d
 	}
-	alone, err := g.plans.alone(ctx, r.session, "")
+	alone, err := g.plans.alone(ctx, r.holder(), "")
 	if err != nil {
 		return nil, err
 	}
 	defer alone()
-	if t := g.plans.known(r.session, ""); t != nil {
+	if t := g.plans.known(r.holder(), ""); t != nil {
 		if err := g.replace(ctx, t); err != nil {
 			return nil, err
 		}
 	}
-	t, err := g.plans.begin(ctx, r.session, spec)
+	t, err := g.plans.begin(ctx, r.holder(), spec)
 	if err != nil {
 		return nil, err
 	}
-	return report{Plan: t.plan.ID(), State: ledger.StateOpen,
-		Message: "calls of this connection belong to it from now on"}, nil
+	message := "calls of this connection belong to it from now on"
+	if r.plain {
+		message = "calls with its id as " + planArgument + " belong to it"
+	}
+	return report{Plan: t.plan.ID(), State: ledger.StateOpen, Message: message}, nil
 }
 
 // replace ends a plan that has done nothing, so that its connection can begin another one.
@@ -332,7 +335,7 @@ func (g *Gateway) waited(ctx context.Context, t *tracked) (report, error) {
 // planStatus reads a plan, open or ended, and leaves it to the process that writes it.
 func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, error) {
 	all := func(*effect) bool { return true }
-	if t := g.plans.known(r.session, in.Plan); t != nil {
+	if t := g.plans.known(r.holder(), in.Plan); t != nil {
 		past, err := g.look(ctx, t)
 		if err != nil {
 			return nil, err
@@ -341,7 +344,7 @@ func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, 
 		return t.report(past, all), nil
 	}
 	if in.Plan == "" {
-		return nil, g.plans.none(r.session)
+		return nil, g.plans.none(r.holder())
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -465,7 +468,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 // openPlan finds the plan that a tool ends or undoes in part; without one there is a report of
 // what the ledger has of it, or an error.
 func (g *Gateway) openPlan(ctx context.Context, r request, in ownInput) (*tracked, report, error) {
-	t, err := g.plans.of(ctx, r.session, in.Plan, false)
+	t, err := g.plans.of(ctx, r.holder(), in.Plan, false)
 	if err == nil || in.Plan == "" {
 		return t, report{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -31,13 +32,40 @@ func (x *Compiler) Condition(text string) (*triggers.Condition, error) {
 	return x.Programs.Condition(text)
 }
 
-// Pair looks at a registration whole, from either of its halves: a forward must not be held
-// without its undo. The error is a *ledger.Refused that names the field; c may be nil.
-func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered) error {
+// Counts reports whether a condition reads how many actions its plan has.
+func (x *Compiler) Counts(condition string) bool {
+	return x.reads(condition, "plan.actions", "plan.step")
+}
+
+// Idles reports whether a condition reads when the agent of its plan last wrote.
+func (x *Compiler) Idles(condition string) bool { return x.reads(condition, "plan.active_at") }
+
+// reads reports whether a condition reads one of names. No name is written otherwise, so most
+// conditions need not be compiled.
+func (x *Compiler) reads(condition string, names ...string) bool {
+	for _, name := range names {
+		if strings.Contains(condition, name[strings.IndexByte(name, '.')+1:]) {
+			c, err := x.Condition(condition)
+			return err == nil && c.Reads(names...)
+		}
+	}
+	return false
+}
+
+// Opening looks at what a plan declares, for a holder with a version of the fold. The error is as
+// Pair has it.
+func (x *Compiler) Opening(o *pb.PlanOpened, fold uint32) error {
+	return x.triggers("plan_opened", o.Triggers, fold)
+}
+
+// Pair looks at a registration whole, from either of its halves, for a holder with a version of the
+// fold: a forward must not be held without its undo. The error is a *ledger.Refused that names the
+// field; c may be nil.
+func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered, fold uint32) error {
 	if c == nil || c == x.usable {
 		return nil
 	}
-	if err := x.compensation(c); err != nil {
+	if err := x.compensation(c, fold); err != nil {
 		return err
 	}
 	if f.GetClass() == pb.Class_CLASS_EFFECTLESS && c.Capability != "" {
@@ -51,7 +79,7 @@ func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered) e
 			"a binding that does, by which the provider knows what to refuse")
 	}
 	if d := f.GetDeliver(); d != nil {
-		if err := x.delivery(d); err != nil {
+		if err := x.delivery(d, fold); err != nil {
 			return ledger.InDelivery(err)
 		}
 	}
@@ -60,9 +88,9 @@ func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered) e
 }
 
 // delivery looks at how a staged act is made: from what is there before it has happened.
-func (x *Compiler) delivery(d *pb.CompensationRegistered) error {
+func (x *Compiler) delivery(d *pb.CompensationRegistered, fold uint32) error {
 	const at = "compensation_registered."
-	if err := x.compensation(d); err != nil {
+	if err := x.compensation(d, fold); err != nil {
 		return err
 	}
 	call := d.Probe.GetCall().GetBindings()
@@ -106,7 +134,7 @@ func readsResult(field string, b *triggers.Binding) error {
 	return nil
 }
 
-func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
+func (x *Compiler) compensation(c *pb.CompensationRegistered, fold uint32) error {
 	const at = "compensation_registered."
 	programs := x.Programs.CheckBinding
 	if c.Unchanged != "" {
@@ -118,7 +146,7 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 	if err := x.reader(at+"unchanged", c.Unchanged, "bool"); err != nil {
 		return err
 	}
-	if err := x.Triggers("compensation_registered", c.Triggers); err != nil {
+	if err := x.triggers("compensation_registered", c.Triggers, fold); err != nil {
 		return err
 	}
 	if err := x.reader(at+"done", c.Done, "bool"); err != nil {
@@ -149,13 +177,20 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered) error {
 	return nil
 }
 
-// Triggers looks at the triggers of the record that at names. The error is as Pair has it.
-func (x *Compiler) Triggers(at string, list []*pb.Trigger) error {
+// triggers looks at the triggers of the record that at names.
+func (x *Compiler) triggers(at string, list []*pb.Trigger, fold uint32) error {
 	for i, t := range list {
-		if _, err := x.Condition(t.Condition); err != nil {
-			return uncompiled(fmt.Sprintf("%s.triggers[%d].condition", at, i), err,
-				`a condition in CEL, as in plan.status == "failed"`)
+		_, err := x.Condition(t.Condition)
+		early := err == nil && !ledger.Knows(fold, ledger.ActiveSince) && x.Idles(t.Condition)
+		if err == nil && !early {
+			continue
 		}
+		field := fmt.Sprintf("%s.triggers[%d].condition", at, i)
+		if early {
+			return ledger.Refuse(field, "does not compile: plan has no field active_at",
+				"what an executor of this version knows of a plan")
+		}
+		return uncompiled(field, err, `a condition in CEL, as in plan.status == "failed"`)
 	}
 	return nil
 }

@@ -267,7 +267,8 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 	}
 	r.fail("p")
 	r.until("p", "waiting for its key", func(v api.Plan) bool {
-		return strings.Contains(v.Actions[0].WaitsFor, "what x takes: cannot open input.card: this host has no master key")
+		return len(v.Actions) > 0 &&
+			strings.Contains(v.Actions[0].WaitsFor, "what x takes: cannot open input.card: this host has no master key")
 	})
 	stop()
 	r.master = master

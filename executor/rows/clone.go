@@ -25,6 +25,7 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked),
 		Reported: slices.Clone(r.Reported),
 		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting),
+		ActiveNs: r.ActiveNs, Idling: slices.Clone(r.Idling),
 		Duplicated: slices.Clone(r.Duplicated), Orphans: CloneOrphans(r), Writer: r.Writer,
 		Opener: r.Opener, ResumedNs: r.ResumedNs, ResumedAt: r.ResumedAt, Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint,
@@ -74,7 +75,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 		AskNs: r.AskNs, Told: r.Told, WordAt: r.WordAt, Extra: r.Extra,
-		Progress: r.Progress, Unsure: r.Unsure, Forgotten: r.Forgotten,
+		Progress: r.Progress, Unsure: r.Unsure, Forgotten: r.Forgotten, There: r.There,
 	}
 }
 

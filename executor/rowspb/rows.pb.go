@@ -857,6 +857,8 @@ type PlanRow struct {
 	Behind        []*Turned              `protobuf:"bytes,61,rep,name=behind,proto3" json:"behind,omitempty"`                                     // leases that turned true after turned: theirs, should it be cut
 	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
+	ActiveNs      int64                  `protobuf:"varint,160,opt,name=active_ns,json=activeNs,proto3" json:"active_ns,omitempty"`               // logical time of the latest effective record of its agent, or of that of a part of it
+	Idling        []uint32               `protobuf:"varint,161,rep,packed,name=idling,proto3" json:"idling,omitempty"`                            // actions with leases that read active_ns, ascending
 	Conditions    uint32                 `protobuf:"varint,98,opt,name=conditions,proto3" json:"conditions,omitempty"`                            // declared ones, of the plan and its unsettled actions, while it holds its leases
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
@@ -1301,6 +1303,20 @@ func (x *PlanRow) GetDuplicated() []uint32 {
 func (x *PlanRow) GetCounting() []uint32 {
 	if x != nil {
 		return x.Counting
+	}
+	return nil
+}
+
+func (x *PlanRow) GetActiveNs() int64 {
+	if x != nil {
+		return x.ActiveNs
+	}
+	return 0
+}
+
+func (x *PlanRow) GetIdling() []uint32 {
+	if x != nil {
+		return x.Idling
 	}
 	return nil
 }
@@ -2667,6 +2683,7 @@ type ActionRow struct {
 	WordAt              uint64                    `protobuf:"varint,136,opt,name=word_at,json=wordAt,proto3" json:"word_at,omitempty"`                                        // sequence of the last record that named its effect, or its output, beside an operator's report
 	UndoneAfter         bool                      `protobuf:"varint,145,opt,name=undone_after,json=undoneAfter,proto3" json:"undone_after,omitempty"`                         // since its plan's unwind began, something that came after it was undone
 	LetsGo              bool                      `protobuf:"varint,146,opt,name=lets_go,json=letsGo,proto3" json:"lets_go,omitempty"`                                        // quarantined: it is irreversible and the last, and lets go what it came after
+	There               bool                      `protobuf:"varint,147,opt,name=there,proto3" json:"there,omitempty"`                                                        // someone has found its effect there, and it was not found gone since
 	Unsure              uint32                    `protobuf:"varint,150,opt,name=unsure,proto3" json:"unsure,omitempty"`                                                      // of a delivery: the last attempt of which no one knows whether it was carried out; 0: none
 	Forgotten           uint32                    `protobuf:"varint,151,opt,name=forgotten,proto3" json:"forgotten,omitempty"`                                                // of a delivery: the first attempt at which its provider may have forgotten the key; 0: none
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
@@ -3176,6 +3193,13 @@ func (x *ActionRow) GetUndoneAfter() bool {
 func (x *ActionRow) GetLetsGo() bool {
 	if x != nil {
 		return x.LetsGo
+	}
+	return false
+}
+
+func (x *ActionRow) GetThere() bool {
+	if x != nil {
+		return x.There
 	}
 	return false
 }
@@ -4347,7 +4371,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\x94\x17\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xcb\x17\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4412,7 +4436,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
 	"duplicated\x18< \x03(\rR\n" +
 	"duplicated\x12\x1a\n" +
-	"\bcounting\x181 \x03(\rR\bcounting\x12\x1e\n" +
+	"\bcounting\x181 \x03(\rR\bcounting\x12\x1c\n" +
+	"\tactive_ns\x18\xa0\x01 \x01(\x03R\bactiveNs\x12\x17\n" +
+	"\x06idling\x18\xa1\x01 \x03(\rR\x06idling\x12\x1e\n" +
 	"\n" +
 	"conditions\x18b \x01(\rR\n" +
 	"conditions\x12\x18\n" +
@@ -4550,7 +4576,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xec\x13\n" +
+	" \x01(\tR\x06writer\"\x83\x14\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4637,7 +4663,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04told\x18\x87\x01 \x01(\bR\x04told\x12\x18\n" +
 	"\aword_at\x18\x88\x01 \x01(\x04R\x06wordAt\x12\"\n" +
 	"\fundone_after\x18\x91\x01 \x01(\bR\vundoneAfter\x12\x18\n" +
-	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x17\n" +
+	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x15\n" +
+	"\x05there\x18\x93\x01 \x01(\bR\x05there\x12\x17\n" +
 	"\x06unsure\x18\x96\x01 \x01(\rR\x06unsure\x12\x1d\n" +
 	"\tforgotten\x18\x97\x01 \x01(\rR\tforgotten\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +

@@ -440,6 +440,35 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Idling) > 0 {
+		var pksize2 int
+		for _, num := range m.Idling {
+			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize2
+		j1 := i
+		for _, num := range m.Idling {
+			for num >= 1<<7 {
+				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j1++
+			}
+			dAtA[j1] = uint8(num)
+			j1++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0xa
+		i--
+		dAtA[i] = 0x8a
+	}
+	if m.ActiveNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ActiveNs))
+		i--
+		dAtA[i] = 0xa
+		i--
+		dAtA[i] = 0x80
+	}
 	if m.Stopped != nil {
 		size, err := m.Stopped.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -531,35 +560,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x90
 	}
 	if len(m.Reviews) > 0 {
-		var pksize2 int
-		for _, num := range m.Reviews {
-			pksize2 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize2
-		j1 := i
-		for _, num := range m.Reviews {
-			for num >= 1<<7 {
-				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j1++
-			}
-			dAtA[j1] = uint8(num)
-			j1++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
-		i--
-		dAtA[i] = 0x7
-		i--
-		dAtA[i] = 0xea
-	}
-	if len(m.Asking) > 0 {
 		var pksize4 int
-		for _, num := range m.Asking {
+		for _, num := range m.Reviews {
 			pksize4 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize4
 		j3 := i
-		for _, num := range m.Asking {
+		for _, num := range m.Reviews {
 			for num >= 1<<7 {
 				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -569,6 +576,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j3++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0xea
+	}
+	if len(m.Asking) > 0 {
+		var pksize6 int
+		for _, num := range m.Asking {
+			pksize6 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize6
+		j5 := i
+		for _, num := range m.Asking {
+			for num >= 1<<7 {
+				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j5++
+			}
+			dAtA[j5] = uint8(num)
+			j5++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
 		i--
 		dAtA[i] = 0x7
 		i--
@@ -683,22 +712,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x90
 	}
 	if len(m.Settling) > 0 {
-		var pksize6 int
+		var pksize8 int
 		for _, num := range m.Settling {
-			pksize6 += protohelpers.SizeOfVarint(uint64(num))
+			pksize8 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize6
-		j5 := i
+		i -= pksize8
+		j7 := i
 		for _, num := range m.Settling {
 			for num >= 1<<7 {
-				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j5++
+				j7++
 			}
-			dAtA[j5] = uint8(num)
-			j5++
+			dAtA[j7] = uint8(num)
+			j7++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
 		i--
 		dAtA[i] = 0x4
 		i--
@@ -755,22 +784,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Duplicated) > 0 {
-		var pksize8 int
+		var pksize10 int
 		for _, num := range m.Duplicated {
-			pksize8 += protohelpers.SizeOfVarint(uint64(num))
+			pksize10 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize8
-		j7 := i
+		i -= pksize10
+		j9 := i
 		for _, num := range m.Duplicated {
 			for num >= 1<<7 {
-				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j7++
+				j9++
 			}
-			dAtA[j7] = uint8(num)
-			j7++
+			dAtA[j9] = uint8(num)
+			j9++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize10))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -862,22 +891,22 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x92
 	}
 	if len(m.Counting) > 0 {
-		var pksize10 int
+		var pksize12 int
 		for _, num := range m.Counting {
-			pksize10 += protohelpers.SizeOfVarint(uint64(num))
+			pksize12 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize10
-		j9 := i
+		i -= pksize12
+		j11 := i
 		for _, num := range m.Counting {
 			for num >= 1<<7 {
-				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j9++
+				j11++
 			}
-			dAtA[j9] = uint8(num)
-			j9++
+			dAtA[j11] = uint8(num)
+			j11++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize10))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -944,35 +973,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xd2
 	}
 	if len(m.Windows) > 0 {
-		var pksize12 int
-		for _, num := range m.Windows {
-			pksize12 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize12
-		j11 := i
-		for _, num := range m.Windows {
-			for num >= 1<<7 {
-				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j11++
-			}
-			dAtA[j11] = uint8(num)
-			j11++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
-		i--
-		dAtA[i] = 0x2
-		i--
-		dAtA[i] = 0xca
-	}
-	if len(m.Children) > 0 {
 		var pksize14 int
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			pksize14 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize14
 		j13 := i
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			for num >= 1<<7 {
 				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -982,6 +989,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j13++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize14))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xca
+	}
+	if len(m.Children) > 0 {
+		var pksize16 int
+		for _, num := range m.Children {
+			pksize16 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize16
+		j15 := i
+		for _, num := range m.Children {
+			for num >= 1<<7 {
+				dAtA[j15] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j15++
+			}
+			dAtA[j15] = uint8(num)
+			j15++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize16))
 		i--
 		dAtA[i] = 0x2
 		i--
@@ -1082,35 +1111,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Watchers) > 0 {
-		var pksize16 int
-		for _, num := range m.Watchers {
-			pksize16 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize16
-		j15 := i
-		for _, num := range m.Watchers {
-			for num >= 1<<7 {
-				dAtA[j15] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j15++
-			}
-			dAtA[j15] = uint8(num)
-			j15++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize16))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xea
-	}
-	if len(m.Reported) > 0 {
 		var pksize18 int
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			pksize18 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize18
 		j17 := i
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			for num >= 1<<7 {
 				dAtA[j17] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1123,16 +1130,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xe2
+		dAtA[i] = 0xea
 	}
-	if len(m.Parked) > 0 {
+	if len(m.Reported) > 0 {
 		var pksize20 int
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			pksize20 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize20
 		j19 := i
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			for num >= 1<<7 {
 				dAtA[j19] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1145,16 +1152,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xda
+		dAtA[i] = 0xe2
 	}
-	if len(m.Ready) > 0 {
+	if len(m.Parked) > 0 {
 		var pksize22 int
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			pksize22 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize22
 		j21 := i
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			for num >= 1<<7 {
 				dAtA[j21] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1164,6 +1171,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j21++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize22))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Ready) > 0 {
+		var pksize24 int
+		for _, num := range m.Ready {
+			pksize24 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize24
+		j23 := i
+		for _, num := range m.Ready {
+			for num >= 1<<7 {
+				dAtA[j23] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j23++
+			}
+			dAtA[j23] = uint8(num)
+			j23++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize24))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -2460,6 +2489,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x9
 		i--
 		dAtA[i] = 0xb0
+	}
+	if m.There {
+		i--
+		if m.There {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0x98
 	}
 	if m.LetsGo {
 		i--
@@ -4668,6 +4709,16 @@ func (m *PlanRow) SizeVT() (n int) {
 		l = m.Stopped.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.ActiveNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ActiveNs))
+	}
+	if len(m.Idling) > 0 {
+		l = 0
+		for _, e := range m.Idling {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5344,6 +5395,9 @@ func (m *ActionRow) SizeVT() (n int) {
 		n += 3
 	}
 	if m.LetsGo {
+		n += 3
+	}
+	if m.There {
 		n += 3
 	}
 	if m.Unsure != 0 {
@@ -7559,6 +7613,53 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 160:
+			if wireType != 0 {
+				return wrongWireType(wireType, "ActiveNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.ActiveNs = int64(value)
+			iNdEx = next
+		case 161:
+			if wireType == 0 {
+				value, next, err := readVarint(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				v := uint32(value)
+				iNdEx = next
+				m.Idling = append(m.Idling, v)
+			} else if wireType == 2 {
+				part, postIndex, err := readPart(dAtA, iNdEx)
+				if err != nil {
+					return err
+				}
+				var elementCount int
+				var count int
+				for _, integer := range part {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Idling) == 0 {
+					m.Idling = make([]uint32, 0, elementCount)
+				}
+				for iNdEx = postIndex - len(part); iNdEx < postIndex; {
+					value, next, err := readVarint(dAtA, iNdEx)
+					if err != nil {
+						return err
+					}
+					v := uint32(value)
+					iNdEx = next
+					m.Idling = append(m.Idling, v)
+				}
+			} else {
+				return wrongWireType(wireType, "Idling")
+			}
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -9649,6 +9750,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.LetsGo = bool(v != 0)
+		case 147:
+			if wireType != 0 {
+				return wrongWireType(wireType, "There")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.There = bool(v != 0)
 		case 150:
 			if wireType != 0 {
 				return wrongWireType(wireType, "Unsure")

@@ -281,6 +281,9 @@ func (w *world) notify(notices []executor.Notice) {
 			if decide := a.waiting[n.Action]; a.p.id == n.Plan && n.Verdict != "" && decide != nil {
 				w.after(w.net.between(millisecond, 50*millisecond), func() { a.judged(n) })
 			}
+			if a.p.id == n.Plan && n.Presence == "present" && w.denials != nil && w.denials.percent(70) {
+				w.after(w.denials.between(millisecond, 20*second), func() { a.denies(n.Action) })
+			}
 			if a.p.id == n.Plan && n.Verdict == "" && n.Presence == "" {
 				w.after(w.net.between(millisecond, 50*millisecond), func() { a.hears(n) })
 			}

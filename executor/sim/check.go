@@ -260,7 +260,7 @@ func (c *checker) sentEarly(h *host, command executor.Command) {
 			command.Action, command.Plan, n)
 	}
 	before := c.w.workers.spec(command.Plan, command.Behind)
-	if before == nil || c.clocksWrong() {
+	if before == nil || before.mistaken || c.clocksWrong() {
 		return
 	}
 	for _, e := range c.w.provider.forward[before.key] {

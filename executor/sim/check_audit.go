@@ -142,6 +142,12 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 		if k.ForwardCompleted.OutputIncomplete && len(r.Payload.GetOutput()) == 0 {
 			c.w.options.Seen.commit("lost")
 		}
+	case *pb.Record_ForwardFailed:
+		for _, f := range s.ledger.Effects(r.Plan) {
+			if f.Action == r.Action && f.Found && f.Outcome == "in_doubt" {
+				c.w.options.Seen.commit("failed though found")
+			}
+		}
 	case *pb.Record_PlanCommitted:
 		if p, _ := s.ledger.Plan(r.Plan); p.State == ledger.StateCommitting {
 			c.waiting[r.Plan] = true

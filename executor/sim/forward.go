@@ -178,7 +178,9 @@ func (c *call) lands() {
 	case s.luck == luckSilent:
 		w.strikes(FaultForward)
 		w.after(5*second, c.giveUp)
-		if s.lateNs != 0 {
+		if w.denials != nil && w.denials.percent(70) {
+			w.after(5*second+w.denials.between(second, 90*second), func() { c.a.denies(s.id) })
+		} else if s.lateNs != 0 {
 			w.after(5*second+s.lateNs, func() { c.a.late(s, completed(s, ref)) })
 		}
 	default:
@@ -197,6 +199,14 @@ func (c *call) mistaken() {
 	c.end(failed(s))
 	if ok {
 		c.a.w.after(s.lateNs, func() { c.a.late(s, completed(s, ref)) })
+	}
+}
+
+// denies reports a failure of what has happened, long after, when it may have been found there.
+func (a *agent) denies(id string) {
+	if s := a.w.workers.spec(a.p.id, id); s != nil {
+		s.lied = true
+		a.late(s, failed(s))
 	}
 }
 

@@ -33,6 +33,7 @@ type actionSpec struct {
 	lateNs   int64
 	landNs   int64 // luckLands: after its caller gave it up
 	lied     bool  // its agent said that it had failed, and it had not
+	mistaken bool  // an operator has called what another process made its effect
 	once     bool  // reported after the fact, in one commit with its outcome
 	large    bool  // its output is too large to be kept as a whole
 	lost     bool  // and what its undo reads of it, too
@@ -94,7 +95,7 @@ var conditions = []string{
 	`at_least(3, "k4", duration("60s"))`,
 	`seen("k4") && facts["k0"].n == 0`,
 	`absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
-	`after(plan.opened_at + duration("45s")) && facts["k0"].n > 3`, `plan.actions > 6`,
+	`elapsed(plan.active_at, duration("15s")) && facts["k0"].n > 3`, `plan.actions > 6`,
 	`facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
 	`facts["no"].such > 1 + plan.actions`, `facts["k0"].n == facts["k2"].n`,
 }

@@ -137,6 +137,9 @@ func (p *provider) noticed(e *effect) {
 		if silent {
 			refs = refs[:1]
 		}
+		if own := p.w.workers.spec(e.action.plan.id, e.action.id); own != nil && own != e.action {
+			own.mistaken = true
+		}
 		for i, name := range []string{"ann", "ben"} {
 			p.w.after(int64(i)*pause, func() {
 				p.w.tell(operator(name), &pb.Record{Plan: e.action.plan.id, Action: e.action.id,

@@ -64,6 +64,7 @@ type world struct {
 	keys         *random             // of owners who ask for new keys
 	rekeyed      map[string]bool     // keys of forwards whose undo has got one
 	notices      *random             // of those who see effects and report them
+	denials      *random             // of agents who take a silence for a failure; nil: there are none
 	others       *random             // of those who write to what forwards have made
 	overwritten  map[string]bool     // keys of forwards whose owner has had it undone all the same
 
@@ -163,6 +164,9 @@ func newWorld(o Options) *world {
 	w.keys, w.rekeyed = newRandom(o.Seed, streamRun-3), map[string]bool{}
 	w.others, w.overwritten = newRandom(o.Seed, streamRun-4), map[string]bool{}
 	w.notices = newRandom(o.Seed, streamRun-5)
+	if denials := newRandom(o.Seed, streamRun-6); denials.percent(25) {
+		w.denials = denials
+	}
 	w.impatience = map[turn.About]bool{}
 	w.stream = newStream(w)
 	w.archive = archive{w: w}

@@ -35,7 +35,7 @@ func earliest(e ledger.Entry, before int64, rules uint32) int64 {
 
 func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := &plan{
-		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now,
+		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now, activeNs: b.now,
 		declared: declared, phase: ledger.StateOpen,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 		lastGoes: declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||
@@ -276,7 +276,7 @@ func noteForward(b *book, c *claim) {
 		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
-	b.lookCounting(p)
+	lookReading(b, p, countNames...)
 	if p.phase != ledger.StateOpen {
 		b.goOn(p)
 		a.undo = owed
@@ -297,6 +297,7 @@ func noteUndo(b *book, c *claim) {
 		for _, t := range k.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now,
 				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules), after: t.AfterCommit})
+			p.idles = p.idles || idles(t.Condition)
 		}
 		b.noteAsking(p)
 		b.lookAction(p, a)
@@ -330,9 +331,9 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		b.addsWord(e, p, a)
 		return
 	}
-	now, failure := outcomeOf(e.Record)
+	now, failure, though := saidOf(b, a, e.Record)
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
-	other := completesOther(b, p, a, e.Record)
+	other, seen := completesOther(b, p, a, e.Record), namedOtherwise(b, p, a, e.Record)
 	if k := e.Record.GetForwardCompleted(); k != nil && !other {
 		a.returns(k, e.Record.Payload.GetOutput())
 	}
@@ -340,6 +341,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	case completed:
 		b.setWindow(p, a)
 		b.completedAfterAll(e, p, a, other)
+		owesBeside(b, p, a, e.Address, seen)
 	case failed: // nothing to undo: what waits for another call is skipped next
 		if a.undo == waiting || a.undo == dispatched && a.asking == pb.Question_QUESTION_EFFECT {
 			a.dropCall()
@@ -350,7 +352,9 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 			a.askedNs >= b.now { // it was asked before this
 			a.askedNs = b.now - 1
 		}
-		b.doubtedAfterAll(e, p, a)
+		if !though {
+			b.doubtedAfterAll(e, p, a)
+		}
 	}
 	b.reviewDoubt(p, a)
 	askLater(b, p, a)

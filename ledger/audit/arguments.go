@@ -284,10 +284,16 @@ func expressionsOf(c *pb.CompensationRegistered) (all []expression) {
 	return all
 }
 
-// wrong says what is wrong with the first expression that cannot be evaluated.
-func wrong(programs *triggers.Cache, list []expression) string {
+// wrong says what is wrong with the first expression that cannot be evaluated, or that reads what
+// its holder did not know yet.
+func (c *claim) wrong(list []expression) string {
 	for _, e := range list {
-		if why := wrongWith(programs, e); why != "" {
+		why := wrongWith(c.b.programs, e)
+		if why == "" && e.as == condition && !ledger.Knows(c.b.rules, ledger.ActiveSince) &&
+			reads(c.b.programs, e.text, activeName) {
+			why = "plan has no field active_at"
+		}
+		if why != "" {
 			return e.field + ": " + why
 		}
 	}

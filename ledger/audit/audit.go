@@ -357,6 +357,7 @@ type Effect struct {
 	Action   string
 	Outcome  string
 	Absent   bool // a probe, or the plan's owner, has said that it is not there
+	Found    bool // someone has found it there, and not gone since
 	Answered bool // the plan's owner has answered for it
 	Held     bool // nothing has been undone of it
 	Kept     bool // its plan was undone in part, and it is not of that part
@@ -383,9 +384,8 @@ func (l *Ledger) Effects(plan string) (list []Effect) {
 		}
 		list = append(list, Effect{
 			Action: a.id, Outcome: outcome, Absent: a.presence == pb.Presence_PRESENCE_ABSENT,
-			Answered: a.resolution != nil, Held: a.undo == held,
-			Kept: p.leavesOut(a),
-			Duty: a.duties > 0,
+			Found: a.there, Answered: a.resolution != nil, Held: a.undo == held,
+			Kept: p.leavesOut(a), Duty: a.duties > 0,
 			Claimed: slices.ContainsFunc(p.orphans,
 				func(o orphan) bool { return o.action == a.id }),
 			Accepted: p.root().accepts(),

@@ -79,6 +79,8 @@ type plan struct {
 	id, agent     string
 	opened        *pb.Address
 	openedNs      int64
+	idles         bool  // a lease of it, or of an action, reads activeNs
+	activeNs      int64 // of the latest record of its agent that counts, or of that of a part of it
 	declared      *pb.PlanOpened
 	phase         string // a state of package ledger
 	signal        string // failed, cancelled or nothing
@@ -202,6 +204,7 @@ type action struct {
 	undone                bool     // a duty for that: it was undone once more than its owner knew
 	askedToSend           bool     // the question comes before an attempt, not after one
 	presence              pb.Presence
+	there                 bool // someone has found its effect there, and not gone since
 	pending               *pb.CompensationSucceeded
 	confirmed             bool
 	change                pb.Change // what was found since the last attempt

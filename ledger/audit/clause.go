@@ -152,11 +152,14 @@ func (b *book) take(c *claim) verdict {
 // collect keeps what a record says that counts, and what one claims that was refused.
 func (b *book) collect(of *chapter, c *claim, v verdict) {
 	switch {
+	case v.ok() && c.Source.Class == ledger.ClassAgent && c.p != nil:
+		c.p.isActive(b.now)
+		of.collect(b, c)
+		lookIdling(b, c.p)
+		c.keepsID()
 	case v.ok():
 		of.collect(b, c)
-		if id, ok := c.recordID(); ok {
-			c.b.ids.Keep(c.Source.Writer(), id, [16]byte(c.BodyDigest()), ledger.IDsKept)
-		}
+		c.keepsID()
 	case v.kind == Refused:
 		b.addFailedPlan(c.Entry)
 		b.noteClaim(c.Entry)
@@ -172,6 +175,13 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 			b.followChildren(u.root())
 		}
 		b.followRuns(p.family, c.Record.EpochNs)
+	}
+}
+
+// keepsID remembers the id of a record that counts.
+func (c *claim) keepsID() {
+	if id, ok := c.recordID(); ok {
+		c.b.ids.Keep(c.Source.Writer(), id, [16]byte(c.BodyDigest()), ledger.IDsKept)
 	}
 }
 

@@ -110,9 +110,17 @@ func (b *book) dropDoubts(root *plan) {
 	for _, c := range root.tree() {
 		for _, a := range c.actions {
 			if a.doubt != "" {
+				asksUnnamed(b, a)
 				b.endDoubt(c, a)
 			}
 		}
+	}
+}
+
+// asksUnnamed: what a commit found too much of is asked about without the name of one.
+func asksUnnamed(b *book, a *action) {
+	if len(a.duplicates) > 0 && b.rules >= ledger.ThereSince {
+		a.foundRef = ""
 	}
 }
 
@@ -201,6 +209,7 @@ func noteDoubtAnswered(b *book, c *claim) {
 		a.dropCall()
 		a.absentNs, a.doubt = a.askedNs, doubtDue
 	default:
+		a.sighted(b, k.Presence != pb.Presence_PRESENCE_ABSENT)
 		noteName(b, a, k)
 		a.dropCall()
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // nothing unwinds that could undo both
@@ -217,7 +226,7 @@ func (b *book) answerDoubt(p *plan, a *action, k *pb.Resolved) {
 	a.resolution, p.byHand = k, true
 	switch {
 	case k.Outcome == pb.Resolution_RESOLUTION_DONE && len(a.duplicates) == 0:
-		a.presence = pb.Presence_PRESENCE_ABSENT
+		a.presence, a.there = pb.Presence_PRESENCE_ABSENT, false
 	case k.Outcome != pb.Resolution_RESOLUTION_SKIPPED:
 		a.presence = pb.Presence_PRESENCE_PRESENT
 	}
@@ -305,7 +314,9 @@ func noteAnsweredOpenly(b *book, c *claim) {
 		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		a.askNs = a.askAgain(b, c, from)
 	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
+		a.there = false
 	default:
+		a.sighted(b, true)
 		a.presence = k.Presence
 		noteName(b, a, k)
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
@@ -352,10 +363,7 @@ func (c *claim) owesExtra() bool {
 // alone. Of what is committed it is kept for its owner.
 func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 	b.goOn(p)
-	d := b.duty(p, a, at, &action{
-		outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
-		approved: a.approved, extra: p.holdsLeases(),
-	})
+	d := extraOf(b, p, a, at, ref)
 	switch p.phase {
 	case ledger.StateOpen, ledger.StateCommitting:
 		if p.signal == "" && p.fromAction == "" {
@@ -371,6 +379,25 @@ func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 	}
 	if d.undo = owed; !d.namesExtra() && p.isReady(d) {
 		d.undo = exhausted // its compensation would not know which
+	}
+}
+
+// extraOf is the duty for an extra effect.
+func extraOf(b *book, p *plan, a *action, at *pb.Address, ref string) *action {
+	return b.duty(p, a, at, &action{
+		outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
+		approved: a.approved, extra: p.holdsLeases(),
+	})
+}
+
+// owesBeside owes what a probe has seen beside what a forward says: with its plan, if that is open.
+func owesBeside(b *book, p *plan, a *action, at *pb.Address, seen string) {
+	switch {
+	case seen == "":
+	case p.phase == ledger.StateOpen, p.phase == ledger.StateCommitting:
+		extraOf(b, p, a, at, seen)
+	default:
+		oweExtraEffect(b, p, a, at, seen)
 	}
 }
 

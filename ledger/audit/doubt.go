@@ -221,6 +221,9 @@ func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.presence = k.Presence
 	}
+	if !absent {
+		a.sighted(b, true)
+	}
 	if early && (a.askedToSend || a.noTriesLeft()) && !a.overtaken() {
 		a.undo, a.askedFrom = waiting,
 			a.asked // for the same question, once it has landed or never will
@@ -412,6 +415,7 @@ func noteFound(b *book, c *claim) {
 		a.dropCall()
 		a.undo = owed
 	case asksOfEffect:
+		a.sighted(b, k.Presence != pb.Presence_PRESENCE_ABSENT)
 		a.presence = k.Presence
 		noteName(b, a, k)
 		a.dropCall()
@@ -430,6 +434,7 @@ func noteFound(b *book, c *claim) {
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)
 	default:
+		a.sighted(b, true)
 		a.hear(pb.Answer_ANSWER_FAILED)
 	}
 }

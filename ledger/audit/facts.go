@@ -173,7 +173,8 @@ func (p *plan) scope(a *action, l *lease) triggers.Scope {
 	s := triggers.Scope{ArmedNs: l.armedNs, Inexact: !l.exact, Plan: triggers.Plan{
 		ID: p.id, Status: p.status(), Label: p.declared.Label, Owner: p.declared.Owner,
 		Agent:    p.agent,
-		OpenedNs: p.openedNs, DeadlineNs: p.declared.DeadlineNs, Actions: len(p.actions),
+		OpenedNs: p.openedNs, ActiveNs: p.activeNs, DeadlineNs: p.declared.DeadlineNs,
+		Actions: len(p.actions),
 	}}
 	for _, label := range p.declared.Labels {
 		if s.Plan.Labels == nil {

@@ -8,6 +8,23 @@ import (
 
 // heldForgeries are about conditions that are held after the commit.
 var heldForgeries = []forgery{
+	{"a plan that is undone as idle, whose agent writes", "I16", func(s *scribe) {
+		s.agent(opened(0, idles))
+		s.now += 50 * second
+		s.agent(pair("a")...)
+		s.begin(2) // its holder knows of that
+		s.now += 59 * second
+		s.forge(fired(idles.Name, idles.Condition, 1, s.at("plan_opened", "")))
+	}, false},
+	{"a plan that is undone as idle, of which a part is at work", "I16", func(s *scribe) {
+		s.agent(opened(0, idles))
+		s.openChild()
+		s.now += 50 * second
+		s.child(pair("a")...)
+		s.begin(2)
+		s.now += 59 * second
+		s.forge(fired(idles.Name, idles.Condition, 1, s.at("plan_opened", "")))
+	}, false},
 	{"a condition that did not ask for it fires after the commit", "I15", func(s *scribe) {
 		s.since("own", false)
 		s.write(sensor, asserted("b", "1"))
@@ -64,3 +81,7 @@ var heldForgeries = []forgery{
 		s.write(sensor, asserted("b", "1"))
 	}, true},
 }
+
+// idles undoes a plan whose agent writes nothing for a minute.
+var idles = &pb.Trigger{Name: "idle", Scope: pb.Scope_SCOPE_PLAN,
+	Condition: `elapsed(plan.active_at, duration("1m"))`}

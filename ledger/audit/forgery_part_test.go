@@ -31,23 +31,36 @@ var partForgeries = []forgery{
 		s.claims(term, ledger.LeftOutSince)
 	}, false},
 	{"an effect that is undone by its name is undone again for its caller's doubt", "I6", func(s *scribe) {
-		s.rules = ledger.SeenSince - 1
-		s.begin(2)
-		term := len(s.log) - 1
-		s.agent(append([]*pb.Record{opened(0)}, doubtful("a", true)...)...)
-		s.agent(planFailed())
-		s.turns(1)
-		s.now += int64(time.Hour) // its forward can land no more
-		s.turns(1)
-		found := s.absent("a", 1)
-		found.GetProbeAnswered().Presence = pb.Presence_PRESENCE_PRESENT
-		found.GetProbeAnswered().ExternalRef = "x7"
-		s.forge(found)
+		term := s.sees(ledger.SeenSince - 1)
 		s.turns(1)
 		s.agent(inDoubt("a"))
 		s.turns(1)
 		s.claims(term, ledger.SeenSince)
 	}, false},
+	{"an effect that was found is skipped as its agent says that its forward has failed", "I22", func(s *scribe) {
+		term := s.sees(ledger.ThereSince - 1)
+		s.agent(&pb.Record{Action: "a", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "no"}}})
+		s.turns(1)
+		s.claims(term, ledger.ThereSince)
+	}, false},
+}
+
+// sees has the probe find the effect of an action in doubt by name, in a plan that is undone under
+// the rules of a version. It returns the number of its term's message.
+func (s *scribe) sees(rules uint32) (term int) {
+	s.rules = rules
+	s.begin(2)
+	term = len(s.log) - 1
+	s.agent(append([]*pb.Record{opened(0)}, doubtful("a", true)...)...)
+	s.agent(planFailed())
+	s.turns(1)
+	s.now += int64(time.Hour) // its forward can land no more
+	s.turns(1)
+	found := s.absent("a", 1)
+	found.GetProbeAnswered().Presence = pb.Presence_PRESENCE_PRESENT
+	found.GetProbeAnswered().ExternalRef = "x7"
+	s.forge(found)
+	return term
 }
 
 // inWindow has an action undone within an hour.

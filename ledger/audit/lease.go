@@ -78,6 +78,7 @@ func (b *book) holdLeases(p *plan) {
 	add := func(name, text string, after bool) {
 		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now,
 			exact: readsExactly(b.rules), after: after})
+		p.idles = p.idles || idles(text)
 	}
 	add(leaseFailed, "", false)
 	add(leaseCancelled, "", false)
@@ -112,27 +113,28 @@ func (b *book) lookAction(p *plan, a *action) {
 	}
 }
 
-// lookCounting looks at the leases that read how many actions a plan has, which has
-// changed; of an action, at all of them when one does.
-func (b *book) lookCounting(p *plan) {
+// countNames are read by what depends on how many actions a plan has.
+var countNames = []string{"plan.actions", "plan.step"}
+
+func reads(programs *triggers.Cache, text string, names ...string) bool {
+	c, err := programs.Condition(text)
+	return err == nil && c.Reads(names...)
+}
+
+// lookReading looks at the leases that read what has changed of a plan; of an action, at all of
+// them when one does.
+func lookReading(b *book, p *plan, names ...string) {
+	reads := func(l *lease) bool { return l.text != "" && reads(b.programs, l.text, names...) }
 	for _, l := range p.leases {
-		if counts(b.programs, l) {
+		if reads(l) {
 			b.look(p, nil, l, "")
 		}
 	}
 	for _, a := range p.actions {
-		if slices.ContainsFunc(a.leases, func(l *lease) bool { return counts(b.programs, l) }) {
+		if slices.ContainsFunc(a.leases, reads) {
 			b.lookAction(p, a)
 		}
 	}
-}
-
-func counts(programs *triggers.Cache, l *lease) bool {
-	if l.text == "" {
-		return false
-	}
-	c, err := programs.Condition(l.text)
-	return err == nil && c.Reads("plan.actions", "plan.step")
 }
 
 // noteAsking keeps the list of the plans that have declared conditions in force: a fact

@@ -82,6 +82,7 @@ func noteRetry(b *book, c *claim) {
 	case !counts:
 		return
 	case a.doubt != "":
+		asksUnnamed(b, a)
 		b.endDoubt(p, a)
 		a.doubt = doubtDue
 		return

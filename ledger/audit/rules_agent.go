@@ -222,7 +222,7 @@ var outcomeClauses = []clause{
 
 // mayBecome judges an outcome of an action.
 func mayBecome(b *book, p *plan, a *action, r *pb.Record) judgement {
-	switch now, failure := outcomeOf(r); {
+	switch now, failure, though := saidOf(b, a, r); {
 	case staysOut(b, p, a): // what it is committed with has the word
 		return judgement{is: copied}
 	case a.told:
@@ -231,7 +231,7 @@ func mayBecome(b *book, p *plan, a *action, r *pb.Record) judgement {
 		return judgement{is: copied}
 	case a.outcome == now && a.heardSame(r, failure):
 		return judgement{is: copied}
-	case a.outcome == now, a.outcome == completed, a.outcome == failed && now != completed:
+	case a.outcome == now && !though, a.outcome == completed, a.outcome == failed && now != completed:
 		return breaks("the outcome of action %s is %s", a.id, a.outcome)
 	}
 	return judgement{}

@@ -70,8 +70,7 @@ var writerClauses = [...][]clause{
 	ledger.ClassNone: {},
 	ledger.ClassAgent: {
 		{"I4.condition", "The conditions that a plan declares compile.", func(c *claim) judgement {
-			why := wrong(c.b.programs,
-				declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
+			why := c.wrong(declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
 			return unless(why == "", "%s", why)
 		}},
 		{"I4.range", "The deadline that a plan declares is an instant from 1970 to 2261.",
@@ -97,7 +96,7 @@ var writerClauses = [...][]clause{
 				if undo == nil {
 					return judgement{}
 				}
-				why := wrong(c.b.programs, expressionsOf(undo))
+				why := c.wrong(expressionsOf(undo))
 				return unless(why == "", "%s", why)
 			}},
 		{"I17.delivery", "A staged act is delivered by expressions that compile, give what they are " +
@@ -107,7 +106,7 @@ var writerClauses = [...][]clause{
 				if undo == nil || f.GetDeliver() == nil {
 					return judgement{}
 				}
-				why := wrongDelivery(c.b.programs, f.Deliver)
+				why := c.wrongDelivery(f.Deliver)
 				return unless(why == "", "forward_registered.deliver: %s", why)
 			}},
 		{"I17.effectless", "What has no effect registers no undo.", func(c *claim) judgement {

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/triggers"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -182,13 +181,13 @@ func codeAhead(c *coder, a *ahead) {
 
 // wrongDelivery says what is wrong with the first expression of a delivery that cannot be
 // evaluated, or reads what the delivery itself leaves.
-func wrongDelivery(programs *triggers.Cache, d *pb.CompensationRegistered) string {
+func (c *claim) wrongDelivery(d *pb.CompensationRegistered) string {
 	list := expressionsOf(d)
-	if why := wrong(programs, list); why != "" {
+	if why := c.wrong(list); why != "" {
 		return why
 	}
 	for _, e := range list {
-		x, err := programs.Reader(e.text)
+		x, err := c.b.programs.Reader(e.text)
 		if err == nil && (x.Reads("output") || x.Reads("before")) {
 			return e.field + ": reads what is not there before it"
 		}

@@ -266,6 +266,7 @@ func noteFailure(b *book, c *claim) {
 	a.unserved, a.failedForNow = k.Unserved, !k.Final && !k.InDoubt
 	a.dropReport()
 	if k.Changed {
+		a.sighted(b, true)
 		a.change, a.overwrite = pb.Change_CHANGE_FOREIGN, false
 		a.keepFound(c.Record.Payload.GetOutput())
 	}
@@ -390,6 +391,31 @@ func isSeen(b *book, a *action) bool {
 	return seen && a.nameOf() != "" && b.rules >= ledger.SeenSince
 }
 
+// isThere: someone has found the effect of an action, and it was neither undone nor found gone
+// since. It is there, whatever its agent says.
+func isThere(b *book, a *action) bool {
+	seen := a.there || a.presence == pb.Presence_PRESENCE_PRESENT ||
+		a.presence == pb.Presence_PRESENCE_DUPLICATE
+	return seen && a.undo != compensated && a.undo != resolved && b.rules >= ledger.ThereSince
+}
+
+// sighted: the effect of an action was found there, or gone. What was found there has not failed.
+func (a *action) sighted(b *book, there bool) {
+	if a.there = there; isThere(b, a) && a.outcome == failed {
+		a.outcome = inDoubt
+	}
+}
+
+// saidOf is the outcome that a record tells of an action. though: a failure of what is there is a
+// doubt.
+func saidOf(b *book, a *action, r *pb.Record) (outcome, failure string, though bool) {
+	outcome, failure = outcomeOf(r)
+	if outcome == failed && isThere(b, a) {
+		return inDoubt, failure, true
+	}
+	return outcome, failure, false
+}
+
 // undoesSeen: the undo of an action, as far as it has come, is of an effect that a probe has seen,
 // by its name. What is said of that effect from now on adds nothing.
 func undoesSeen(b *book, p *plan, a *action) bool {
@@ -408,6 +434,17 @@ func undoesSeen(b *book, p *plan, a *action) bool {
 func completesOther(b *book, p *plan, a *action, r *pb.Record) bool {
 	ref := r.GetForwardCompleted().GetExternalRef()
 	return ref != "" && ref != a.nameOf() && undoesSeen(b, p, a) && !a.barred()
+}
+
+// namedOtherwise is the name of an effect that a probe has seen, where a record completes another
+// one before the undo has begun.
+func namedOtherwise(b *book, p *plan, a *action, r *pb.Record) string {
+	ref := r.GetForwardCompleted().GetExternalRef()
+	if ref == "" || ref == a.nameOf() || !isThere(b, a) || a.late || a.isSettled() || a.barred() ||
+		undoesSeen(b, p, a) {
+		return ""
+	}
+	return a.foundRef
 }
 
 // owesOther owes what a forward says that it has done besides what is undone already.

@@ -160,16 +160,7 @@ func TestWhatIsStoredInAClusterIsThereAtOnce(t *testing.T) {
 // TestAStoreThatIsDamagedOrLostIsSaidToBe: that it is lost by each question, and not the entry alone.
 func TestAStoreThatIsDamagedOrLostIsSaidToBe(t *testing.T) {
 	t.Parallel()
-	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer srv.Close()
-	conn, err := srv.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := connect(t, startServer(t, embedded.Config{Dir: t.TempDir()}))
 	blobs, err := jetstream.OpenBlobs(t.Context(), jetstream.Config{Conn: conn, Tenant: "t"})
 	if err != nil {
 		t.Fatal(err)
@@ -202,16 +193,7 @@ func TestAStoreThatIsDamagedOrLostIsSaidToBe(t *testing.T) {
 // TestATenantWithoutBlobsMakesNoRequestThatIsRefused, however often its store is looked for.
 func TestATenantWithoutBlobsMakesNoRequestThatIsRefused(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	conn, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := connect(t, startServer(t, embedded.Config{Dir: t.TempDir()}))
 	for range 3 {
 		found, err := jetstream.FindBlobs(t.Context(), jetstream.Config{Conn: conn, Tenant: "t"})
 		if found != nil || err != nil {

@@ -150,10 +150,15 @@ func isHalted(err error, guard string) bool {
 	return errors.As(err, &halted) && halted.Guard == guard
 }
 
+// startServer starts a server, on a port of its own that it can be started on again.
 func startServer(tb testing.TB, cfg embedded.Config) *embedded.Server {
 	tb.Helper()
 	if cfg.Port == 0 {
-		cfg.Port = -1
+		ports, err := testenv.FreePorts(1)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		cfg.Port = ports[0]
 	}
 	server, err := embedded.Start(cfg)
 	if err != nil {

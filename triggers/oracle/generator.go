@@ -251,6 +251,9 @@ func (g *Generator) instant() operand {
 		return operand{"last_at(" + key.text + ")", true,
 			keyed(key, func(m *Moment, k string) any { return m.after(k, false) })}
 	case 4:
+		if g.Choose(2) == 0 {
+			return operand{"plan.active_at", false, func(m *Moment) any { return Time(m.Plan.ActiveNs) }}
+		}
 		return operand{"plan.opened_at", false, func(m *Moment) any { return Time(m.Plan.OpenedNs) }}
 	case 5:
 		return operand{"at(" + key.text + ")", true, keyed(key, (*Moment).at)}

@@ -93,6 +93,7 @@ type Event struct {
 type Plan struct {
 	Status, Label        string
 	OpenedNs, DeadlineNs int64
+	ActiveNs             int64
 	Actions              int
 }
 

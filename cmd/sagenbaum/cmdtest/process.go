@@ -136,13 +136,18 @@ func ServeFor(t *testing.T, dir string, args ...string) *Served {
 	return ServeAs(t, dir, ServeCommand(t, dir, args...))
 }
 
-// ServeCommand is `serve` on a free port, unless the arguments name another.
+// ServeCommand is `serve` on a free port, unless the arguments name another. Nothing else is given
+// that port while the test runs, so a server that has ended can be started there again.
 func ServeCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	if !slices.Contains(args, "--listen") && !slices.Contains(args, "--nats") {
 		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
 	}
 	if i := slices.Index(args, "--listen"); i >= 0 {
+		if args[i+1] == "127.0.0.1:0" {
+			args = slices.Clone(args)
+			args[i+1] = FreeAddress(t)
+		}
 		CredsOf.LoadOrStore("nats://"+args[i+1], filepath.Join(dir, "auth", "local.creds"))
 		// The torture is about disks and deaths; its actors are several tenants' on one connection,
 		// and its judges read the streams.

@@ -18,8 +18,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/process"
 )
 
-// filesPackage is the server that the demo of MCP plays with.
-const filesPackage = "@modelcontextprotocol/server-filesystem@2026.8.31"
+// filesFromNPM starts the server that the demo of MCP plays with.
+const filesFromNPM = "npx -y @modelcontextprotocol/server-filesystem@2026.8.31"
+
+// fetchTime is how long npx may take to start it, which fetches it the first time.
+const fetchTime = 45 * time.Second
 
 // newMCP is `sagenbaum demo mcp`.
 func newMCP(s *cli.Settings, run execution) *cobra.Command {
@@ -33,29 +36,39 @@ demo starts a Sagenbaum server and, as a client's configuration would, the gatew
 filesystem server of npm. The agent writes, edits and moves files. Its last call is undone, then the
 agent and its gateway are killed with -9, and a worker undoes the rest.
 
-It compares every byte, mode and time with the start, and exits with 1 when one differs. It needs
-npx, and a network when the server is fetched for the first time.`,
+It compares every byte, mode and time with the start, and exits with 1 when one differs. Without
+npx, or where npx cannot fetch that server, it says so and plays with a small one of its own.`,
 		Example: "  sagenbaum demo mcp\n  sagenbaum demo mcp --dir /tmp/sagenbaum-demo   # keeps the " +
 			"folder, to look around",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.Failed("play the demo", playMCP(cmd, s, stage{run, dir, keep}, with))
+			m := &mess{server: strings.Fields(with), given: cmd.Flags().Changed("with")}
+			return cli.Failed("play the demo", m.stage(cmd, s, stage{run, dir, keep}))
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "play in this empty or new `DIR` and keep it")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the temporary folder")
-	cmd.Flags().StringVar(&with, "with", "npx -y "+filesPackage,
+	cmd.Flags().StringVar(&with, "with", filesFromNPM,
 		"`COMMAND` of the filesystem server, without its folder")
 	return cmd
 }
 
-func playMCP(cmd *cobra.Command, s *cli.Settings, at stage, with string) error {
-	server := strings.Fields(with)
-	if len(server) == 0 {
-		return cli.Fail(cli.ExitUsage, "--with 'npx -y "+filesPackage+"'", "--with has no command")
+// mess is the demo of MCP under way.
+type mess struct {
+	*Demo
+	dir    string // that the agent works in
+	server []string
+	given  bool // the server, by the user
+	agent  *sdk.ClientSession
+}
+
+// stage plays the demo in its folder.
+func (m *mess) stage(cmd *cobra.Command, s *cli.Settings, at stage) error {
+	if len(m.server) == 0 {
+		return cli.Fail(cli.ExitUsage, "--with '"+filesFromNPM+"'", "--with has no command")
 	}
-	if _, err := exec.LookPath(server[0]); err != nil {
-		return cli.Fail(cli.ExitFailed, "install node, which has npx", "there is no %s", server[0])
+	if _, err := exec.LookPath(m.server[0]); err != nil && m.given {
+		return cli.Fail(cli.ExitFailed, "--with a program that is there", "there is no %s", m.server[0])
 	}
 	return at.play(cmd, s, "--keep, then look into its folder",
 		func(ctx context.Context, d *Demo, dir string) (err error) {
@@ -66,33 +79,68 @@ func playMCP(cmd *cobra.Command, s *cli.Settings, at stage, with string) error {
 			if err := os.MkdirAll(d.World.Data(), 0o755); err != nil {
 				return err
 			}
+			m.Demo, m.dir = d, filepath.Join(dir, "files")
+			if err := furnish(m.dir); err != nil {
+				return err
+			}
+			if err := m.choose(ctx); err != nil {
+				return err
+			}
 			if err := d.startServer(ctx, "127.0.0.1:0"); err != nil {
 				return err
 			}
-			m := &mess{Demo: d, dir: filepath.Join(dir, "files"), server: server}
 			return m.play(ctx)
 		})
 }
 
-// mess is the demo of MCP under way.
-type mess struct {
-	*Demo
-	dir    string // that the agent works in
-	server []string
-	agent  *sdk.ClientSession
+// choose takes the built-in server where that of npm cannot be had.
+func (m *mess) choose(ctx context.Context) error {
+	if m.given {
+		return nil
+	}
+	why, err := m.missing(ctx)
+	if err == nil && why != "" {
+		m.say("no filesystem server from npm here (%s): a small one of Sagenbaum's own plays it", why)
+		m.server = []string{m.self, filesCommand}
+	}
+	return err
+}
+
+// missing says why the server of npm does not start; empty: it does.
+func (m *mess) missing(ctx context.Context) (why string, err error) {
+	if _, err := exec.LookPath(m.server[0]); err != nil {
+		return "there is no " + m.server[0], nil
+	}
+	log, err := os.Create(filepath.Join(m.World.dir, "npx.log"))
+	if err != nil {
+		return "", err
+	}
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	child := exec.Command(m.server[0], append(m.server[1:len(m.server):len(m.server)], m.dir)...)
+	child.Stderr = log
+	session, failed := sdk.NewClient(&sdk.Implementation{Name: "demo", Version: "1"}, nil).Connect(ctx,
+		&sdk.CommandTransport{Command: child, TerminateDuration: time.Second}, nil)
+	if failed == nil {
+		_ = session.Close() // how it ends says nothing of how it serves
+		return "", nil
+	}
+	said, err := os.ReadFile(log.Name())
+	if line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n"); line != "" {
+		return cli.Clip(line, 80), err
+	}
+	return cli.Clip(failed.Error(), 80), err
 }
 
 // command is that of `sagenbaum mcp` with these arguments before the server's command.
 func (m *mess) command(args ...string) *exec.Cmd {
 	args = append(args, "--server", m.url, "--creds", m.creds, "--tenant", Tenant, "--state",
-		filepath.Join(m.World.dir, "state"), "--")
+		filepath.Join(m.World.dir, "state"), "--server-name", "filesystem", "--")
 	return exec.Command(m.self, append(append(args, m.server...), m.dir)...)
 }
 
 func (m *mess) play(ctx context.Context) error {
-	if err := furnish(m.dir); err != nil {
-		return err
-	}
 	before, err := everything(m.dir)
 	if err != nil {
 		return err
@@ -104,8 +152,9 @@ func (m *mess) play(ctx context.Context) error {
 	}
 	defer log.Close()
 	gateway.Stderr = log
-	m.act("An agent makes a mess through a real MCP server")
-	m.say("  %s", strings.Join(append([]string{"sagenbaum mcp --"}, append(m.server, "DIR")...), " "))
+	m.act("An agent makes a mess through an MCP server")
+	shown := append([]string{filepath.Base(m.server[0])}, m.server[1:]...)
+	m.say("  sagenbaum mcp -- %s DIR", strings.Join(shown, " "))
 	m.agent, err = sdk.NewClient(&sdk.Implementation{Name: "demo", Version: "1"}, nil).Connect(ctx,
 		&sdk.CommandTransport{Command: gateway}, nil)
 	if err != nil {
@@ -124,6 +173,8 @@ func (m *mess) play(ctx context.Context) error {
 	if m.worker, err = process.Start(m.self, m.World.dir, "worker", arguments...); err != nil {
 		return err
 	}
+	// It does not end with its input, as the other children of a demo do.
+	defer func() { _ = m.worker.Command.Process.Signal(os.Interrupt) }()
 	code := m.executed(ctx, "plan", "cancel", plan, "--reason", "what a mess", "--wait")
 	if code != 0 {
 		m.check(false, "the plan is undone")
@@ -138,10 +189,14 @@ func (m *mess) play(ctx context.Context) error {
 	return nil
 }
 
+// outside is a path that a server on a folder refuses.
+const outside = "/etc/hosts"
+
 // work makes the mess, and undoes its last call. It returns the plan.
 func (m *mess) work(ctx context.Context) (plan string, err error) {
 	in := func(name string) string { return filepath.Join(m.dir, name) }
 	var last []string // before the last call that is done
+	refused := []string{}
 	for _, c := range []struct {
 		tool string
 		with map[string]any
@@ -152,7 +207,7 @@ func (m *mess) work(ctx context.Context) (plan string, err error) {
 		{"create_directory", map[string]any{"path": in("new/deep/folder")}},
 		{"move_file", map[string]any{"source": in("src"), "destination": in("new/src")}},
 		{"write_file", map[string]any{"path": in("new/junk.txt"), "content": "junk\n"}},
-		{"write_file", map[string]any{"path": "/etc/hosts", "content": "refused"}},
+		{"write_file", map[string]any{"path": outside, "content": "refused"}},
 	} {
 		before, err := everything(m.dir)
 		if err != nil {
@@ -165,11 +220,15 @@ func (m *mess) work(ctx context.Context) (plan string, err error) {
 		said := "done"
 		if result.IsError {
 			said = "refused"
+			refused = append(refused, shown(c.with, m.dir))
 		} else {
 			plan, _ = result.Meta["sagenbaum/plan"].(string)
 			last = before
 		}
 		m.say("  %-17s %-28s %s", c.tool, shown(c.with, m.dir), said)
+	}
+	if !slices.Equal(refused, []string{outside}) {
+		m.check(false, "only the call outside of the folder is refused", refused...)
 	}
 	result, err := m.agent.CallTool(ctx, &sdk.CallToolParams{Name: "undo_last"})
 	if err != nil {
@@ -179,7 +238,13 @@ func (m *mess) work(ctx context.Context) (plan string, err error) {
 	if err != nil {
 		return "", err
 	}
-	m.say("  %-17s %s", "undo_last", cli.Clip(string(raw), 120))
+	var report struct{ Undone []struct{ Tool string } }
+	if err := json.Unmarshal(raw, &report); err != nil {
+		return "", err
+	}
+	for _, call := range report.Undone {
+		m.say("  %-17s %-28s %s", "undo_last", call.Tool, "undone")
+	}
 	now, err := everything(m.dir)
 	if err != nil {
 		return "", err

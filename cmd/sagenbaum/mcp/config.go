@@ -1,12 +1,16 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,8 +33,15 @@ type entry struct {
 	env     map[string]string // that its client gives the gateway
 
 	sources []string // files that it is from
-	url     string   // it is reached there, and not started
 	problem error    // why there is no server in it
+}
+
+// words are what names the server in a command line of sagenbaum mcp.
+func (e *entry) words() []string {
+	if e.config.URL != "" {
+		return []string{"--url", e.config.URL}
+	}
+	return append([]string{"--", e.config.Command}, e.config.Args...)
 }
 
 // servers are those of the command line, or of a client's configuration.
@@ -80,10 +91,21 @@ func (o *options) complete(e *entry) (err error) {
 
 // read finds out which servers there are.
 func (o *options) read(args []string) ([]entry, error) {
-	const usage = "sagenbaum mcp -- COMMAND, or sagenbaum mcp --config FILE"
+	const usage = "sagenbaum mcp -- COMMAND, or with --url URL or --config FILE instead"
 	switch {
+	case len(o.headers) > 0 && o.url == "":
+		return nil, cli.Fail(cli.ExitUsage, "--url URL beside it", "--header without --url")
+	case o.url != "" && (len(args) > 0 || o.file != ""):
+		return nil, cli.Fail(cli.ExitUsage, usage,
+			"--url names the server: no command or --config beside it")
+	case o.url != "":
+		headers, err := o.sent()
+		name := cmp.Or(o.server, hostOf(o.url))
+		return []entry{{name: name, config: mcp.ServerConfig{Name: name, URL: o.url,
+			Headers: headers, Instance: o.instance, Roots: o.roots}}}, err
 	case o.file == "" && len(args) == 0:
-		return nil, cli.Fail(cli.ExitUsage, usage, "there is no server: give its command, or --config")
+		return nil, cli.Fail(cli.ExitUsage, usage,
+			"there is no server: give its command, --url or --config")
 	case o.file == "":
 		name := o.server
 		if name == "" {
@@ -95,7 +117,27 @@ func (o *options) read(args []string) ([]entry, error) {
 		return nil, cli.Fail(cli.ExitUsage, usage,
 			"--config names the servers: no command, --server-name, --instance or --root beside it")
 	}
-	return readFile(o.file)
+	return o.readFile(o.file)
+}
+
+// sent are the headers of the flags, with their values. What is no name of a variable may be a
+// secret that was put in its place: it is not said.
+func (o *options) sent() (map[string]string, error) {
+	headers := map[string]string{}
+	for i, header := range o.headers {
+		name, variable, ok := strings.Cut(header, "=")
+		if !ok {
+			return nil, cli.Fail(cli.ExitUsage, "--header NAME=VARIABLE", "--header %d of %d has no =",
+				i+1, len(o.headers))
+		}
+		value, ok := o.variable(variable)
+		if !ok {
+			return nil, cli.Fail(cli.ExitUsage, "--header "+name+"=VARIABLE, and its value in VARIABLE",
+				"--header %s names no variable of the environment", name)
+		}
+		headers[name] = value
+	}
+	return headers, nil
 }
 
 // configured is a server in a client's configuration.
@@ -103,13 +145,16 @@ type configured struct {
 	Command  string            `json:"command"`
 	Args     []string          `json:"args"`
 	Env      map[string]string `json:"env"`
+	Type     string            `json:"type"`
 	URL      string            `json:"url"`
+	Headers  map[string]string `json:"headers"`
+	Settle   string            `json:"settle"`
 	Instance string            `json:"instance"`
 	Roots    []string          `json:"roots"`
 }
 
 // readFile reads the configuration of a client, by the names of its servers.
-func readFile(name string) (entries []entry, err error) {
+func (o *options) readFile(name string) (entries []entry, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, cli.Fail(cli.ExitFailed, "--config FILE of one that is there", "%v", err)
@@ -117,7 +162,7 @@ func readFile(name string) (entries []entry, err error) {
 	var file struct {
 		Servers map[string]configured `json:"mcpServers"`
 	}
-	const want = `{"mcpServers": {"NAME": {"command": "...", "args": ["..."]}}}`
+	const want = `{"mcpServers": {"NAME": {"command": "...", "args": ["..."]}}}, or "url": "..."`
 	if err := json.Unmarshal(data, &file); err != nil || len(file.Servers) == 0 {
 		return nil, cli.Fail(cli.ExitFailed, want, "cannot read servers from %s (%v)", name, err)
 	}
@@ -127,7 +172,7 @@ func readFile(name string) (entries []entry, err error) {
 	}
 	slices.Sort(names)
 	for _, server := range names {
-		entries = append(entries, file.Servers[server].entries(name, server)...)
+		entries = append(entries, file.Servers[server].entries(o, name, server)...)
 	}
 	for i := range entries {
 		entries[i].sources = append(entries[i].sources, name)
@@ -137,20 +182,28 @@ func readFile(name string) (entries []entry, err error) {
 
 // entries are the servers that one of a configuration comes to: what starts servers through
 // this gateway counts as the servers that it starts.
-func (c configured) entries(file, server string) []entry {
-	c = c.expanded()
-	e := entry{name: server, env: c.Env, url: c.URL, config: mcp.ServerConfig{Name: token(server),
+func (c configured) entries(o *options, file, server string) []entry {
+	given := c
+	c = c.expanded(o.variable)
+	e := entry{name: server, env: c.Env, config: mcp.ServerConfig{Name: token(server), URL: c.URL,
 		Command: c.Command, Args: c.Args, Env: c.Env, Instance: c.Instance, Roots: c.Roots}}
+	if e.config.Settle, e.problem = c.settle(file, server); e.problem != nil {
+		return []entry{e}
+	}
+	if c.URL != "" {
+		e.config.Headers, e.config.Env = c.Headers, nil // it is not started
+		e.problem = given.reachable(o, file, server)
+		return []entry{e}
+	}
 	if c.Command == "" {
-		e.problem = cli.Fail(cli.ExitFailed,
-			"a server with a command: those at a URL are not started here",
+		e.problem = cli.Fail(cli.ExitFailed, "a server with a command or a url",
 			"%s: mcpServers.%s has no command", file, server)
 		return []entry{e}
 	}
 	if filepath.Base(c.Command) != "sagenbaum" || len(c.Args) == 0 || c.Args[0] != "mcp" {
 		return []entry{e}
 	}
-	own, flags := new(options), pflag.NewFlagSet("mcp", pflag.ContinueOnError)
+	own, flags := &options{env: c.Env}, pflag.NewFlagSet("mcp", pflag.ContinueOnError)
 	own.gatewayFlags(flags)
 	e.gateway, e.globals = own, globalFlags()
 	flags.AddFlagSet(e.globals)
@@ -163,7 +216,7 @@ func (c configured) entries(file, server string) []entry {
 	inner, err := own.read(flags.Args())
 	if err != nil {
 		e.problem = cli.Fail(cli.ExitFailed, "sagenbaum mcp [FLAGS] -- COMMAND",
-			"%s: mcpServers.%s starts sagenbaum mcp without a command (%v)", file, server, err)
+			"%s: mcpServers.%s starts sagenbaum mcp without a server (%v)", file, server, err)
 		return []entry{e}
 	}
 	for i := range inner {
@@ -178,6 +231,37 @@ func (c configured) entries(file, server string) []entry {
 	return inner
 }
 
+// settle is how long a call that was given up may take to land at the server; 0: the default.
+func (c configured) settle(file, server string) (time.Duration, error) {
+	if c.Settle == "" {
+		return 0, nil
+	}
+	settle, err := time.ParseDuration(c.Settle)
+	if err != nil || settle <= 0 {
+		return 0, cli.Fail(cli.ExitFailed, `a time, as "90s"`, "%s: mcpServers.%s.settle is %.80q", file,
+			server, c.Settle)
+	}
+	return settle, nil
+}
+
+// reachable says why a server at a URL is not called here: what else is wrong with the address the
+// server says.
+func (c configured) reachable(o *options, file, server string) error {
+	if !slices.Contains([]string{"", "http", "streamable-http", "streamableHttp"}, c.Type) {
+		return cli.Fail(cli.ExitFailed, `"type": "http", for streamable HTTP`,
+			"%s: mcpServers.%s.type is %.80q", file, server, c.Type)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		for _, found := range variable.FindAllStringSubmatch(c.Headers[name], -1) {
+			if _, ok := o.variable(found[1]); !ok && found[2] == "" {
+				return cli.Fail(cli.ExitFailed, "its value in the environment variable "+found[1],
+					"%s: mcpServers.%s.headers.%s: there is no variable %s", file, server, name, found[1])
+			}
+		}
+	}
+	return nil
+}
+
 // globalFlags are those of every command, for a command line that is only read.
 func globalFlags() *pflag.FlagSet {
 	root := new(cobra.Command)
@@ -189,11 +273,11 @@ func globalFlags() *pflag.FlagSet {
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 
 // expanded is a server with the environment in the place of ${NAME} and ${NAME:-DEFAULT}.
-func (c configured) expanded() configured {
+func (c configured) expanded(lookup func(string) (string, bool)) configured {
 	expand := func(text string) string {
 		return variable.ReplaceAllStringFunc(text, func(found string) string {
 			parts := variable.FindStringSubmatch(found)
-			if value, ok := os.LookupEnv(parts[1]); ok && (value != "" || parts[2] == "") {
+			if value, ok := lookup(parts[1]); ok && (value != "" || parts[2] == "") {
 				return value
 			}
 			if parts[2] == "" {
@@ -210,7 +294,11 @@ func (c configured) expanded() configured {
 	for name, value := range c.Env {
 		env[name] = expand(value)
 	}
-	c.Args, c.Env = args, env
+	headers := map[string]string{}
+	for name, value := range c.Headers {
+		headers[name] = expand(value)
+	}
+	c.Args, c.Env, c.Headers, c.URL = args, env, headers, expand(c.URL)
 	return c
 }
 

@@ -117,9 +117,7 @@ func (o *options) examine(cmd *cobra.Command, s *cli.Settings, args []string) ([
 		p := &patient{entry: e, o: o, settings: s}
 		p.examineGateway()
 		if e.problem != nil {
-			if e.url == "" { // else it was said
-				p.wrong("start", e.problem)
-			}
+			p.wrong("start", e.problem)
 			findings = append(findings, p.findings...)
 			continue
 		}
@@ -146,12 +144,9 @@ func (p *patient) examineGateway() {
 			"not checked: no configuration of a client was given")
 	case p.gateway != nil:
 		p.say("ok", "gateway", "", "calls go through sagenbaum mcp")
-	case p.url != "":
-		p.say("warn", "gateway", "a server with a command, or a gateway that calls this one",
-			"it is reached at a URL, past the gateway: nothing that it does can be undone")
 	default:
-		p.say("warn", "gateway", fmt.Sprintf(`"command": "sagenbaum", "args": ["mcp", "--", %s]`,
-			quoted(append([]string{p.config.Command}, p.config.Args...))),
+		p.say("warn", "gateway", fmt.Sprintf(`"command": "sagenbaum", "args": ["mcp", %s]`,
+			quoted(p.words())),
 			"it is called past the gateway: nothing that it does can be undone")
 	}
 }
@@ -207,7 +202,12 @@ func (p *patient) examineServer(ctx context.Context) (undo string) {
 	if err != nil {
 		p.wrong("start", err)
 		f := &p.findings[len(p.findings)-1]
-		if f.Next == "" {
+		switch {
+		case f.Next != "":
+		case p.config.URL != "":
+			f.Next = "see whether it is there, and which headers it wants: " +
+				cli.CommandLine("curl", "-i", p.config.URL)
+		default:
 			f.Next = "run it by hand: " + cli.CommandLine(config.Command, config.Args...)
 		}
 		f.Details = lastLines(said.String())
@@ -232,8 +232,8 @@ func lastLines(log string) []string {
 func (p *patient) examinePack(server *mcp.Server) {
 	pack := server.Pack()
 	if len(pack.Tools) == 0 {
-		p.say("warn", "pack", "sagenbaum contract init --from-mcp -- "+
-			cli.CommandLine(p.config.Command, p.config.Args...)+", then --pack FILE",
+		p.say("warn", "pack", cli.CommandLine("sagenbaum",
+			append([]string{"contract", "init", "--from-mcp"}, p.words()...)...)+", then --pack FILE",
 			"no contracts are known for %s", server.Introduced())
 		return
 	}

@@ -113,7 +113,7 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	if undo == "" {
 		return
 	}
-	next := "sagenbaum mcp worker -- " + cli.CommandLine(p.config.Command, p.config.Args...)
+	next := cli.CommandLine("sagenbaum", append([]string{"mcp", "worker"}, p.words()...)...)
 	if p.o.file != "" {
 		next = "sagenbaum mcp worker --config " + p.o.file
 	}

@@ -46,7 +46,7 @@ func (e *entry) hostable() error {
 			return e.unfit("an absolute path", place+" is relative to the folder of the client")
 		}
 	}
-	if _, err := exec.LookPath(e.config.Command); err != nil {
+	if _, err := exec.LookPath(e.config.Command); err != nil && e.config.URL == "" {
 		return e.unfit("an absolute path, or a program on the PATH of the host", err.Error())
 	}
 	for _, file := range files {

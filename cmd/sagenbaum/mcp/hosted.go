@@ -31,8 +31,7 @@ type hosted struct {
 
 // Host returns what serves the undos of the servers in files of clients, each in the tenant that
 // its gateway records in, until its context ends; then it finishes those under way. What cannot be
-// served is in the log, and keeps neither the host nor the others from working. A server at a URL
-// has no gateway here, and is left out.
+// served is in the log, and keeps neither the host nor the others from working.
 func Host(files []string) serve.UndosRun {
 	return func(ctx context.Context, conn func(tenant string) (*nats.Conn, error), log *slog.Logger) {
 		var all sync.WaitGroup
@@ -62,9 +61,6 @@ func hostedIn(files []string, log *slog.Logger) (list []hosted) {
 			continue
 		}
 		for _, e := range entries {
-			if e.url != "" && e.gateway == nil {
-				continue
-			}
 			h := hosted{entry: e, file: file}
 			if err := h.plan(o); err != nil {
 				bad(file, e.name, err)

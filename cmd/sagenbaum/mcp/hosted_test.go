@@ -97,8 +97,8 @@ func TestAHostServesEachServerInTheTenantOfItsGateway(t *testing.T) {
 		"none": {"command": "sagenbaum", "args": ["mcp", "--", "cat", "6"]},
 		"past": {"command": "cat", "env": {"SAGENBAUM_TENANT": "b"}},
 		"far": {"type": "http", "url": "https://example.com/mcp"}`, file, file))
-	tenants, said := asked(t, 14, clients) // each twice
-	if got := strings.Join(tenants, " "); got != "a a b b c c c c d d default default default default" {
+	tenants, said := asked(t, 16, clients) // each twice
+	if got := strings.Join(tenants, " "); got != "a a b b c c c c d d"+strings.Repeat(" default", 6) {
 		t.Errorf("it asks for %s: %s", got, said)
 	}
 }
@@ -130,7 +130,7 @@ func TestAHostSaysWhatItDoesNotServe(t *testing.T) {
 	}
 	for says, servers := range map[string]string{
 		"has no command":             `"x": {}`,
-		"without a command":          gateway(`"--verbose"`),
+		"without a server":           gateway(`"--verbose"`),
 		"is no tenant":               gateway(`"--tenant", "a.b", "--", "cat"`),
 		"no such file":               gateway(`"--pack", "/none", "--", "cat"`),
 		"cannot use the credentials": gateway(`"--creds", "/none", "--", "cat"`),
@@ -202,7 +202,7 @@ func TestAHostServesTheGatewaysThatRecordInIt(t *testing.T) {
 		`"--server", "` + urls[0] + `", `:    urls[0] + ", which is another server",
 		`"--server", "nats://127.0.0.1:1", `: "cannot tell whether its gateway records here",
 	} {
-		entries, err := readFile(hostedFile(t, `"x": {"command": "sagenbaum", "args": ["mcp", `+flags+`"--", "cat"]}`))
+		entries, err := new(options).readFile(hostedFile(t, `"x": {"command": "sagenbaum", "args": ["mcp", `+flags+`"--", "cat"]}`))
 		if err != nil {
 			t.Fatal(err)
 		}

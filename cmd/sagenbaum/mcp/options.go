@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,8 @@ import (
 type options struct {
 	file     string // configuration of a client
 	server   string // its name
+	url      string
+	headers  []string // NAME=VARIABLE
 	instance string
 	roots    []string
 	packs    []string // files
@@ -34,14 +37,30 @@ type options struct {
 	noUndo     bool
 	start      string
 	listen     string
+	stateless  bool
+
+	env map[string]string // of the gateway, where its command line is only read
+}
+
+// variable is a variable of the environment of the gateway.
+func (o *options) variable(name string) (string, bool) {
+	if value, ok := o.env[name]; ok {
+		return value, true
+	}
+	return os.LookupEnv(name)
 }
 
 // flags are those that say which servers there are.
 func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "config", "",
 		"`FILE` with mcpServers, as clients have it, instead of a command")
+	f.StringVar(&o.url, "url", "",
+		"`URL` of a server of streamable HTTP, instead of a command: https, or http on this machine")
+	f.StringArrayVar(&o.headers, "header", nil,
+		"`NAME=VARIABLE` of a header for --url, whose value is that variable of the environment; may "+
+			"be given more than once")
 	f.StringVar(&o.server, "server-name", "",
-		"`NAME` of the server in capabilities (default from its command)")
+		"`NAME` of the server in capabilities (default from its command or URL)")
 	f.StringVar(&o.instance, "instance", "",
 		"`NAME` of what undoes the server's effects, the same for its gateways and workers "+
 			"(default from the machine and the command)")
@@ -72,6 +91,9 @@ func (o *options) gatewayFlags(f *pflag.FlagSet) {
 		"what becomes of the plan of a client that goes: leave it to its deadline, commit or fail")
 	f.StringVar(&o.listen, "listen", "",
 		"`HOST:PORT` of this machine to serve streamable HTTP on, instead of standard input")
+	f.BoolVar(&o.stateless, "stateless", false,
+		"with --listen: serve clients of the protocol without sessions as well (2026-07-28); their "+
+			"calls name their plan")
 	f.StringVar(&o.start, "start", startDefault,
 		"`HOST:PORT` of this machine on which a server is started where none was named and none runs; "+
 			startOff+": none is started")
@@ -91,6 +113,10 @@ func (o *options) config() (mcp.Config, error) {
 			return mcp.Config{}, err
 		}
 	}
+	if o.stateless && o.listen == "" {
+		return mcp.Config{}, cli.Fail(cli.ExitUsage, "--listen 127.0.0.1:4271 beside it",
+			"--stateless is for clients over HTTP")
+	}
 	if o.listen != "" {
 		if err := checkListen(o.listen); err != nil {
 			return mcp.Config{}, err
@@ -108,11 +134,20 @@ func (o *options) config() (mcp.Config, error) {
 		)
 	}
 	return mcp.Config{Unknown: mcp.Unknown(o.unknown), TrustHints: o.hints, Deadline: o.deadline,
-		OnDisconnect: mcp.Disconnect(o.disconnect), ServeUndos: !o.noUndo}, nil
+		OnDisconnect: mcp.Disconnect(o.disconnect), ServeUndos: !o.noUndo, Stateless: o.stateless}, nil
 }
 
 // packaged finds the name of a server in that of its package.
 var packaged = regexp.MustCompile(`(?:mcp-server-|server-|mcp-)([A-Za-z0-9_-]+)`)
+
+// hostOf names a server by its URL.
+func hostOf(address string) string {
+	at, err := url.Parse(address)
+	if err != nil || at.Hostname() == "" {
+		return "remote"
+	}
+	return token(at.Hostname())
+}
 
 // nameOf names a server by its command line.
 func nameOf(args []string) string {

@@ -25,6 +25,8 @@ func (o *options) workerLine(args []string) []string {
 		}
 	}
 	give("--config", absolute(o.file))
+	give("--url", o.url)
+	give("--header", o.headers...) // with the names of variables
 	give("--server-name", o.server)
 	give("--instance", o.instance)
 	for _, root := range o.roots {

@@ -65,6 +65,7 @@ type triggerStep struct {
 	Retract bool   `json:"retract"`
 	Plan    string `json:"plan"`
 	Actions *int   `json:"actions"`
+	Active  bool   `json:"active"`
 	Outcome string `json:"outcome"`
 	Output  any    `json:"output"`
 	Verdict string `json:"verdict"`
@@ -289,7 +290,8 @@ func (r *triggerReader) plan(at string, c *triggerCase) triggers.Plan {
 	if !r.document.Has(at + "plan") {
 		at = "" // it is the one of the file
 	}
-	p := triggers.Plan{ID: "p1", Status: ledger.StateOpen, Agent: "agent", OpenedNs: r.armedNs}
+	p := triggers.Plan{ID: "p1", Status: ledger.StateOpen, Agent: "agent", OpenedNs: r.armedNs,
+		ActiveNs: r.armedNs}
 	if c.Action != nil {
 		p.Actions = 1
 	}
@@ -358,14 +360,14 @@ func (r *triggerReader) step(at string, s *triggerStep, action bool) triggers.Ev
 	e := triggers.Event{AtNs: r.offset(at+".at", s.At)}
 	has := func(name string) bool { return r.document.Has(at + "." + name) }
 	var happens []string
-	for _, name := range []string{"fact", "plan", "actions", "outcome", "verdict"} {
+	for _, name := range []string{"fact", "plan", "actions", "active", "outcome", "verdict"} {
 		if has(name) {
 			happens = append(happens, name)
 		}
 	}
 	if len(happens) != 1 {
 		r.refuse(at, fmt.Sprintf("%d things that happen", len(happens)),
-			"one of fact, plan, actions, outcome, verdict")
+			"one of fact, plan, actions, active, outcome, verdict")
 		return e
 	}
 	for _, beside := range [][2]string{{"value", "fact"}, {"retract", "fact"},
@@ -382,6 +384,10 @@ func (r *triggerReader) step(at string, s *triggerStep, action bool) triggers.Ev
 		e.Kind, e.Text = triggers.EventStatus, s.Plan
 	case "actions":
 		e.Kind, e.Count = triggers.EventActions, r.count(at+".actions", *s.Actions)
+	case "active":
+		if e.Kind = triggers.EventActive; !s.Active {
+			r.refuse(at+".active", "false", "true, for a record of the agent that changes nothing else")
+		}
 	case "outcome":
 		r.word(at+".outcome", s.Outcome, "completed", "failed", "in_doubt")
 		e.Kind, e.Text = triggers.EventOutcome, s.Outcome

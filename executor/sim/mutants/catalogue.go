@@ -106,6 +106,10 @@ var catalogue = []mutant{
 	{"a second process of the agent is never heard", "executor/orphan.go",
 		"p.row.Writer, p.row.ResumedNs = s.e.Record.Writer, s.meta.TimeNs",
 		"p.row.ResumedNs = s.meta.TimeNs"},
+	{"an agent that writes is idle", "executor/orphan.go",
+		"p.row.ActiveNs = s.meta.TimeNs\n\tif child", "if child"},
+	{"a part that is at work is idle", "executor/orphan.go",
+		"result = whileActive(s, parent, record)", "_, result = parent, record()"},
 	{"a late copy of a resume takes the plan back", "executor/orphan.go",
 		"case follows != 0 && follows != writerFrom(p.row)", "case follows != 0 && follows > 1<<60"},
 	{"any worker reports any undo", "executor/apply_attempt.go",
@@ -284,6 +288,8 @@ var catalogue = []mutant{
 			"rowspb.Undo_UNDO_COMPENSATED):\n\t\treturn false\n", ""},
 	{"what is undone by its name is owed again for its caller's doubt", "executor/duty.go",
 		"return seen && a.name() != \"\" && a", "return seen && a.name() == \"?\" && a"},
+	{"what was found is nothing if its agent says that it failed", "executor/apply_agent.go",
+		"return seen && !over && a", "return seen && !over && a == nil && a"},
 	{"an action that settles ends its plan", "executor/apply.go",
 		"r.InFlight == 0 && len(r.Settling) == 0", "r.InFlight == 0"},
 	{"the unwind goes past its savepoint", "executor/rewind.go",
@@ -368,8 +374,8 @@ var catalogue = []mutant{
 
 	// What an undo takes.
 	{"the before-image is lost when the outcome is in doubt", "executor/apply_agent.go",
-		"case rowspb.Outcome_OUTCOME_IN_DOUBT:\n\t\ts.doubtedLate()",
-		"case rowspb.Outcome_OUTCOME_IN_DOUBT:\n\t\tkey := rows.Payloads.Key(a.id)\n\t\t" +
+		"default:\n\t\ts.doubtedLate()",
+		"default:\n\t\tkey := rows.Payloads.Key(a.id)\n\t\t" +
 			"payload := s.payloadAt(key)\n\t\tpayload.Before = nil\n\t\t" +
 			"rows.Payloads.SetKey(s.tx, key, payload)\n\t\ts.doubtedLate()"},
 	{"a duty has no before-image", "executor/duty.go",

@@ -68,14 +68,15 @@ func TestTheDoctorOfMCPFindsWhatIsWrongWithAConfiguration(t *testing.T) {
 		"files": {"command": "sagenbaum", "args": ["mcp", "--server", %q, "--state", %q, "--", %q, %q, "${NOT_SET:-%s}"],
 			"env": {"X": "1"}},
 		"memory": {"type": "stdio", "command": %q, "args": [%q]},
-		"far": {"type": "http", "url": "https://example.com/mcp"},
+		"far": {"type": "http", "url": "https://127.0.0.1:1/mcp"},
 		"broken": {"command": "/no/such/program", "args": []}}}`,
 		s.URL, state, files[0], files[1], dir, files[0], memory)
 	found := diagnosis(t, cli.ExitLook, "--server", s.URL, "--state", state, "--config", file)
 	want := []string{
 		"broken gateway warn", "broken host warn", "broken ledger ok", "broken start FAIL",
 		"broken state ok", "broken worker warn",
-		"far gateway warn", "files gateway ok", "files host ok", "files ledger ok", "files pack ok",
+		"far gateway warn", "far host ok", "far ledger ok", "far start FAIL", "far state ok", "far worker warn",
+		"files gateway ok", "files host ok", "files ledger ok", "files pack ok",
 		"files start ok",
 		"files state ok", "files tools ok", "files worker warn", "memory gateway warn",
 		"memory host ok", "memory ledger ok",

@@ -199,18 +199,6 @@ func TestWhatAClientLeavesIsUndoneBeforeItsGatewayEnds(t *testing.T) {
 	}
 }
 
-func TestTheDemoOfMCPHolds(t *testing.T) {
-	t.Parallel()
-	command := filesServer(t, "")
-	r := cmdtest.Run(t, "demo", "mcp", "--with", strings.Join(command[:2], " "))
-	r.Wants(t, "demo mcp", cli.ExitGood)
-	for _, want := range []string{"the last call is undone", "byte-identical", "all checks hold"} {
-		if !strings.Contains(r.Stdout, want) {
-			t.Errorf("the demo does not say %q:\n%s", want, r.Stdout)
-		}
-	}
-}
-
 func TestTheCommandsOfMCPSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	command := filesServer(t, t.TempDir())
@@ -246,6 +234,7 @@ func TestTheCommandsOfMCPSayWhatIsWrong(t *testing.T) {
 		{[]string{"mcp", "--on-disconnect", "cry", "--", "node"}, cli.ExitUsage, "--on-disconnect cannot be"},
 		{[]string{"mcp", "--deadline", "0s", "--", "node"}, cli.ExitUsage, "--deadline cannot be"},
 		{[]string{"mcp", "--listen", "0.0.0.0:1", "--", "node"}, cli.ExitUsage, "this machine alone"},
+		{[]string{"mcp", "--stateless", "--", "node"}, cli.ExitUsage, "--stateless is for clients over HTTP"},
 		{[]string{"mcp", "--listen", "1", "--", "node"}, cli.ExitUsage, "--listen cannot be"},
 		{[]string{"mcp", "--config", config, "--", "node"}, cli.ExitUsage, "--config names the servers"},
 		{[]string{"mcp", "--server", "nats://127.0.0.1:1", "--", "node"}, cli.ExitNoServer, "no server at"},

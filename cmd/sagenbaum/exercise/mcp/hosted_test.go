@@ -114,7 +114,7 @@ func TestAHostUndoesWhatWasDoneInTheRootsOfAClient(t *testing.T) {
 // elsewhere kills a gateway and its server, and starts the server again as one that undoes what the
 // gateways of a client's configuration have done.
 func elsewhere(t *testing.T, s *cmdtest.Served, client *sdk.ClientSession, gateway *exec.Cmd,
-	file string) *cmdtest.Served {
+	file string, env ...string) *cmdtest.Served {
 	t.Helper()
 	if err := gateway.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,9 @@ func elsewhere(t *testing.T, s *cmdtest.Served, client *sdk.ClientSession, gatew
 		t.Fatal(err)
 	}
 	_ = s.Command.Wait()
-	return cmdtest.ServeFor(t, s.Dir, "--mcp", file)
+	again := cmdtest.ServeCommand(t, s.Dir, "--mcp", file)
+	again.Env = append(again.Environ(), env...)
+	return cmdtest.ServeAs(t, s.Dir, again)
 }
 
 // recorded waits until so many calls of a plan are known to have happened: what a gateway that is

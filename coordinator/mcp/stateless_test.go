@@ -1,0 +1,162 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+)
+
+// statelessly is a client of a gateway over HTTP that speaks a version of the protocol.
+func (c *client) statelessly(address, version string) *client {
+	c.t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(c.t.Context(),
+		&sdk.StreamableClientTransport{Endpoint: address}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = session.Close() })
+	if got := session.InitializeResult().ProtocolVersion; got != version {
+		c.t.Errorf("it speaks %s, want %s", got, version)
+	}
+	return &client{t: c.t, gateway: c.gateway, session: session}
+}
+
+func (w *world) listens(config mcp.Config, server mcp.ServerConfig) (g *client, address string) {
+	w.t.Helper()
+	g = w.gateway(config, nil, server)
+	g.leave()
+	at := httptest.NewServer(g.gateway.Handler(""))
+	w.t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+	return g, at.URL
+}
+
+// Clients without sessions name the plan of each call, as an argument, in metadata or in a header;
+// those of earlier versions have plans of their own beside them.
+func TestClientsWithoutSessionsNameTheirPlans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	g, address := w.listens(mcp.Config{ServeUndos: true, Stateless: true, OnDisconnect: mcp.FailPlan}, config)
+	older, newer := g.statelessly(address, "2025-11-25"), g.statelessly(address, "2026-07-28")
+	other := planOf(older.call("add", map[string]any{"text": "older"}))
+	if r := newer.call("add", map[string]any{"text": "none"}); !r.IsError ||
+		!strings.Contains(said(r), "plan_begin") || !strings.Contains(said(r), "Nothing was done") {
+		t.Errorf("a call without a plan: %s", said(r))
+	}
+	if r := newer.call("undo_last", nil); !r.IsError || !strings.Contains(said(r), "names no plan") {
+		t.Errorf("an undo without a plan: %s", said(r))
+	}
+	plan := newer.reports("plan_begin", nil).Plan
+	newer.call("peek", nil)
+	for _, text := range []string{"a", "b", "c"} {
+		if r := newer.call("add", map[string]any{"text": text, "sagenbaum_plan": plan}); r.IsError || planOf(r) != plan ||
+			strings.Contains(said(r), "sagenbaum_plan") {
+			t.Errorf("of plan %s: %s", planOf(r), said(r))
+		}
+	}
+	newer.call("add", map[string]any{"text": "d"}, "sagenbaum/plan", plan)
+	if got := strings.Join(lines(file), " "); got != "older a b c d" {
+		t.Errorf("there is %s", got)
+	}
+	if r := newer.reports("undo_last", map[string]any{"plan": plan, "count": 2}); len(r.Undone) != 2 {
+		t.Errorf("undo_last: %+v", r)
+	}
+	if state := w.state(plan, "open"); state != "open" { // though each of its sessions has ended
+		t.Errorf("the plan is %s", state)
+	}
+	if r := newer.reports("plan_fail", map[string]any{"plan": plan}); r.State != "compensated" || plan == other {
+		t.Errorf("%+v", r)
+	}
+	if got := lines(file); !slices.Equal(got, []string{"older"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+// A tool with an effect has an argument for the plan there, and the rest of it is as its server
+// wrote it; clients with sessions see it as it is.
+func TestOnlyClientsWithoutSessionsSeeAnArgumentForThePlan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	g, address := w.listens(mcp.Config{Stateless: true}, config)
+	for version, want := range map[string]string{"2025-11-25": "", "2026-07-28": "add"} {
+		list, err := g.statelessly(address, version).session.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range list.Tools {
+			schema, err := json.Marshal(tool.InputSchema)
+			if err != nil || tool.Name != "add" && tool.Name != "peek" {
+				continue
+			}
+			if got := strings.Contains(string(schema), "sagenbaum_plan"); got != (tool.Name == want) ||
+				!strings.Contains(string(schema), `"text":{"type":"string"}`) {
+				t.Errorf("%s: %s has %s", version, tool.Name, schema)
+			}
+		}
+	}
+}
+
+// What such a client gets is what its version wants, with numbers as they were written, without a
+// session in it.
+func TestTheAnswersToClientsWithoutSessionsAreOfTheirVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	_, address := w.listens(mcp.Config{ServeUndos: true, Stateless: true}, config)
+	post := func(method, name, params string) string {
+		t.Helper()
+		const meta = `"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+			"io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
+			"io.modelcontextprotocol/clientCapabilities": {}}`
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(
+			`{"jsonrpc": "2.0", "id": 1, "method": "`+method+`", "params": {`+params+meta+`}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for header, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": method,
+			"Mcp-Name": name, "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
+			if value != "" {
+				request.Header.Set(header, value)
+			}
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK || response.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s: %s %v, %v", method, response.Status, response.Header, err)
+		}
+		return string(text)
+	}
+	begun := post("tools/call", "plan_begin", `"name": "plan_begin", "arguments": {}, `)
+	_, plan, _ := strings.Cut(begun, `"structuredContent":{"plan":"`)
+	plan, _, _ = strings.Cut(plan, `"`)
+	said := post("tools/call", "add", `"name": "add", "arguments": {"amount": 10.10, "text": "x", "sagenbaum_plan": "`+
+		plan+`"}, `)
+	if !strings.Contains(said, `"amount\":10.10`) && !strings.Contains(said, `\"amount\": 10.10`) ||
+		!strings.Contains(said, `"amount":10.10,"big":123456789012345678901234567890`) ||
+		!strings.Contains(said, `"resultType":"complete"`) || len(lines(file)) != 1 {
+		t.Errorf("begun %s, plan %q, called: %s", begun, plan, said)
+	}
+	for _, ask := range [][4]string{{"tools/list", "", "", "private"}, {"prompts/list", "", "", "private"},
+		{"resources/list", "", "", "private"}, {"resources/templates/list", "", "", "private"},
+		{"resources/read", "note://all", `"uri": "note://all", `, "public"}} { // as its server says
+		for _, want := range []string{`"ttlMs":0`, `"cacheScope":"` + ask[3] + `"`, `"resultType":"complete"`} {
+			method := ask[0]
+			if got := post(method, ask[1], ask[2]); !strings.Contains(got, want) {
+				t.Errorf("%s says %s, want %s", method, got, want)
+			}
+		}
+	}
+}
