@@ -43,7 +43,7 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 	if a.row.SentNs == 0 {
 		a.row.SentNs = s.e.Record.EpochNs
 	}
-	mayForget(a, k, s.e.Record.EpochNs)
+	a.attempts().MayForget(k.Attempt, s.e.Record.EpochNs, a.fixed.Compensation.DedupeNs)
 	a.move(rowspb.Undo_UNDO_DISPATCHED)
 	a.fly(&rowspb.CommandRow{Dispatched: k, Arguments: s.e.Record.Payload.GetArguments()})
 	s.attemptDispatched(k, "dispatched")
@@ -106,12 +106,9 @@ func made(a *action, attempt uint32) bool {
 	return a.fixed.Child == "" && attempt >= 1 && attempt <= a.row.Attempt
 }
 
-// reportedDone reports whether a word that the undo is done waits to be recorded.
-func reportedDone(a *action) bool { return a.row.Reported.GetAnswer() == pb.Answer_ANSWER_DONE }
-
 // saidDone says who has called the undo of an action done, if that waits to be recorded, or "".
 func (a *action) saidDone() string {
-	if !reportedDone(a) {
+	if !a.attempts().ReportedDone() {
 		return ""
 	}
 	return "the undo of action " + a.fixed.Id + " was reported done at " +
@@ -171,8 +168,8 @@ func (s about) succeeded(k *pb.CompensationSucceeded) Result {
 		return s.delivered(k)
 	}
 	a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
-	if a.sentAnew(k.Attempt) { // and another one may have done it once more
-		a.noteDone(k.Attempt)
+	if a.attempts().SentAnew(k.Attempt) { // and another one may have done it once more
+		a.attempts().NoteDone(k.Attempt)
 		s.owedUndone()
 	}
 	return effective

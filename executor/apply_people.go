@@ -140,8 +140,8 @@ func (s about) reported(report *pb.CompensationReported) Result {
 	if done && a.row.Ahead != nil && report.Attempt == 1 {
 		a.callBack() // it was sent, and no success before it is waited for
 	}
-	open := atOwner(a) || owing(a.row.Undo) || a.twice(report.Attempt)
-	if done && open && made(a, report.Attempt) && a.heardDone(report.Attempt) {
+	open := atOwner(a) || owing(a.row.Undo) || a.attempts().Twice(report.Attempt)
+	if done && open && made(a, report.Attempt) && a.attempts().HeardDone(report.Attempt) {
 		return repeated
 	}
 	if done && late(a, report.Attempt) {
@@ -156,11 +156,11 @@ func (s about) reported(report *pb.CompensationReported) Result {
 			a.fixed.Id, undoName(a.row.Undo))
 	}
 	// the first word counts, but for one that it is done
-	if a.row.Reported != nil && (!done || reportedDone(a)) {
+	if a.row.Reported != nil && (!done || a.attempts().ReportedDone()) {
 		return repeated
 	}
 	if done {
-		a.noteDone(report.Attempt)
+		a.attempts().NoteDone(report.Attempt)
 	}
 	if report.Answer == pb.Answer_ANSWER_CHANGED {
 		keepFound(a, s.e.Record.Payload.GetOutput())

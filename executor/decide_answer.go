@@ -41,7 +41,7 @@ func (d *decider) answer(in Answer) {
 		}
 		return
 	}
-	if reportedDone(a) && (in.Reply == nil || in.Reply.Status != api.StatusDone) {
+	if a.attempts().ReportedDone() && (in.Reply == nil || in.Reply.Status != api.StatusDone) {
 		return // its own report says better
 	}
 	if d.attempted(p, a, in) {
@@ -113,7 +113,7 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 	}
 	switch {
 	// the last: this very answer
-	case !made(a, in.Attempt) || inMemory(a) || a.heardDone(in.Attempt) ||
+	case !made(a, in.Attempt) || inMemory(a) || a.attempts().HeardDone(in.Attempt) ||
 		in.Attempt == a.row.Answered:
 		return false
 	case late(a, in.Attempt):
@@ -121,7 +121,7 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
 		return false
 	default:
-		return inFlight(a, in.Attempt) && !reportedDone(a) && a.row.Asking != pb.Question_QUESTION_VERIFY
+		return inFlight(a, in.Attempt) && !a.attempts().ReportedDone() && a.row.Asking != pb.Question_QUESTION_VERIFY
 	}
 }
 
@@ -415,3 +415,6 @@ func mustJSON(v any) []byte {
 	}
 	return b
 }
+
+// bindable reports whether an output is more than nothing.
+func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }

@@ -135,7 +135,7 @@ func (d *decider) next(p *plan, a *action) bool {
 	switch {
 	case newborn(a):
 		return false
-	case reportedDone(a): // its turn has come by the clock, before the plan's
+	case a.attempts().ReportedDone(): // its turn has come by the clock, before the plan's
 		return d.report(p, a)
 	}
 	cause := unwindCause(p)

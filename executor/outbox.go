@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -242,22 +243,20 @@ func (s about) unheard(k *pb.CompensationDispatched) string {
 		" changed before the dispatch landed"
 }
 
-// bindable reports whether an output is more than nothing.
-func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }
-
 // key is the idempotency key of an action's undo, the same for every attempt until its owner
 // asks for another one.
 func (a *action) key() string { return a.keyOf(math.MaxUint32) }
 
 // keyOf is the key of one attempt.
 func (a *action) keyOf(attempt uint32) string {
-	for _, k := range slices.Backward(a.row.Keys) {
-		if attempt > k.After {
-			return k.Key
-		}
+	if key := a.attempts().Key(attempt); key != "" {
+		return key
 	}
 	return a.firstKey()
 }
+
+// attempts tells the attempts of its undo, or of its delivery, apart.
+func (a *action) attempts() attempts.Of { return attempts.Of{Row: a.row, Delivers: delivers(a)} }
 
 // KeyOf is the key of one attempt of an undo.
 func (a *Action) KeyOf(attempt uint32) string { return a.a.keyOf(attempt) }

@@ -30,7 +30,7 @@ func (p *plan) answerable(id string) (*action, Result) {
 		return nil, refused("action %s is not owed: its undo is %s", id, undoName(a.row.Undo))
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING && p.row.Phase != rowspb.Phase_PHASE_QUARANTINED:
 		return nil, refused("action %s is not owed: plan %s is %s", id, p.id, statusName(p.row))
-	case reportedDone(a):
+	case a.attempts().ReportedDone():
 		return nil, refused("the undo of action %s was reported done at %s", id,
 			ledger.FormatAddress(a.row.ReportedAt))
 	}
@@ -238,7 +238,7 @@ func atOwner(a *action) bool {
 // quarantine or its owner's answer. An undo in working memory is a record: none is late.
 // So does one under an earlier key than that of the undo which counts.
 func late(a *action, attempt uint32) bool {
-	return (atOwner(a) || a.twice(attempt)) && made(a, attempt) && !inMemory(a)
+	return (atOwner(a) || a.attempts().Twice(attempt)) && made(a, attempt) && !inMemory(a)
 }
 
 // noteUndone is why a duty is its owner's from the start.
@@ -261,13 +261,13 @@ func whyUndone(a *action) string {
 func (s about) doneLate(end attemptEnd,
 	attempt uint32) Result {
 	a := s.a
-	if a.heardDone(attempt) {
+	if a.attempts().HeardDone(attempt) {
 		return void("action %s: attempt %d was said to be done already", a.fixed.Id, attempt)
 	}
 	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt,
 		orWorker(end.worker), ledger.FormatAddress(s.e.Address))
 	s.attemptEnded(attempt, end)
-	a.noteDone(attempt)
+	a.attempts().NoteDone(attempt)
 	a.change()
 	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 		a.row.Note = clip(a.row.Note + "; " + said)
@@ -426,4 +426,12 @@ func aliveFor(a *action) int64 {
 		return ledger.SettleNs(a.fixed.Forward.SettleNs, timeoutOf(a.fixed.Compensation))
 	}
 	return timeoutOf(a.fixed.Compensation)
+}
+
+// leftUnsure notes of a delivery that no one waits any more for an attempt that is out.
+func leftUnsure(a *action) {
+	if delivers(a) {
+		a.row.Unsure = a.row.Attempt
+		a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(a.plan.s.meta.TimeNs, epochMax)+aliveFor(a))
+	}
 }

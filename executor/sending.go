@@ -395,14 +395,14 @@ func (s about) delivered(k *pb.CompensationSucceeded) Result {
 		s.meta.TimeNs
 	a.row.ExternalRef, a.row.Unsure = cmp.Or(k.ExternalRef, a.name()), 0
 	a.keepOutput(s.e.Record.Payload.GetOutput())
-	a.noteDone(k.Attempt)
+	a.attempts().NoteDone(k.Attempt)
 	if recalled(a.plan) {
 		a.owe()
 	} else {
 		a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
 	}
-	if n := a.row.Attempt; a.sentAnew(k.Attempt) && a.row.Answered != n && !a.heardDone(n) {
-		a.noteDone(n) // and that one may have done it once more
+	if n := a.row.Attempt; a.attempts().SentAnew(k.Attempt) && a.row.Answered != n && !a.attempts().HeardDone(n) {
+		a.attempts().NoteDone(n) // and that one may have done it once more
 		s.owedUndone()
 	}
 	return effective

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"crypto/sha256"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -59,29 +58,6 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 	lookReading(b, parent, countNames...)
 	lookIdling(b, parent)
 }
-
-// isActive notes that an agent writes: its plan, and what that is a part of, are not idle.
-func (p *plan) isActive(ns int64) {
-	for ; p != nil; p = p.parent {
-		p.activeNs = ns
-	}
-}
-
-// lookIdling looks at the leases that read when an agent last wrote, from the root on.
-func lookIdling(b *book, p *plan) {
-	if p.parent != nil {
-		lookIdling(b, p.parent)
-	}
-	if p.idles {
-		lookReading(b, p, activeName)
-	}
-}
-
-// activeName is read by what depends on when an agent last wrote.
-const activeName = "plan.active_at"
-
-// idles reports whether a condition may read it.
-func idles(condition string) bool { return strings.Contains(condition, activeName[len("plan."):]) }
 
 // showsToken reports whether a plan has the token that its parent was opened with.
 func showsToken(parent, p *plan) bool {

@@ -417,29 +417,6 @@ func codeProposalAt(c *coder, p **proposal) {
 	})
 }
 
-func codeFact(c *coder, v **fact) {
-	pointer(c, v, func(c *coder, f *fact) {
-		c.bytes(&f.value)
-		number(c, &f.assertedNs)
-		number(c, &f.changedNs)
-		codeTimes(c, &f.times)
-		sequence(c, &f.runs, func(c *coder, r *run) { number(c, &r.from); number(c, &r.to) })
-		record(c, &f.source)
-		c.flag(&f.retracted)
-		record(c, &f.tombstone)
-		record(c, &f.evicted)
-		c.flag(&f.rough)
-		record(c, &f.asked)
-		c.flag(&f.undo)
-		record(c, &f.cause)
-		number(c, &f.depth)
-		record(c, &f.fired)
-		record(c, &f.madeAt)
-		c.text(&f.undonePlan)
-		c.text(&f.undoneA)
-	})
-}
-
 // codeTimes codes ascending instants by what lies between them.
 func codeTimes(c *coder, times *[]int64) {
 	last := int64(0)
@@ -449,4 +426,14 @@ func codeTimes(c *coder, times *[]int64) {
 		*ns = last + d
 		last = *ns
 	})
+}
+
+// codeDoubt is what was asked, or told, of the effect of an action while its plan was open.
+func codeDoubt(c *coder, a *action) {
+	number(c, &a.askNs)
+	c.flag(&a.extra)
+	c.flag(&a.told)
+	record(c, &a.toldAt)
+	number(c, &a.wordAt)
+	number(c, &a.doubtedAs)
 }

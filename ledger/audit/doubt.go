@@ -120,14 +120,6 @@ func (p *plan) settlesBy(a *action) int64 {
 	return 0
 }
 
-// questionCall is the call that a question makes.
-func questionCall(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
-	if q == pb.Question_QUESTION_VERIFY {
-		return c.GetVerify().GetCall()
-	}
-	return c.GetProbe().GetCall()
-}
-
 func (b *book) asksNext(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
 	again := a.undo == waiting && a.asking == k.Question
 	switch k.Question {

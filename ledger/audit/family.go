@@ -362,3 +362,26 @@ func letBe(p *plan) bool {
 	}
 	return false
 }
+
+// isActive notes that an agent writes: its plan, and what that is a part of, are not idle.
+func (p *plan) isActive(ns int64) {
+	for ; p != nil; p = p.parent {
+		p.activeNs = ns
+	}
+}
+
+// lookIdling looks at the leases that read when an agent last wrote, from the root on.
+func lookIdling(b *book, p *plan) {
+	if p.parent != nil {
+		lookIdling(b, p.parent)
+	}
+	if p.idles {
+		lookReading(b, p, activeName)
+	}
+}
+
+// activeName is read by what depends on when an agent last wrote.
+const activeName = "plan.active_at"
+
+// idles reports whether a condition may read it.
+func idles(condition string) bool { return strings.Contains(condition, activeName[len("plan."):]) }

@@ -426,3 +426,11 @@ var deliveredOnce = clause{"I38.once", "A staged act is delivered once.",
 		again := c.p.isDelivery(c.a) && (c.a.successes > 0 || c.a.outcome == completed)
 		return unless(!again, "action %s was delivered", c.a.id)
 	}}
+
+// questionCall is the call that a question makes.
+func questionCall(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
+	if q == pb.Question_QUESTION_VERIFY {
+		return c.GetVerify().GetCall()
+	}
+	return c.GetProbe().GetCall()
+}
