@@ -121,7 +121,8 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
 		return false
 	default:
-		return inFlight(a, in.Attempt) && !a.attempts().ReportedDone() && a.row.Asking != pb.Question_QUESTION_VERIFY
+		return inFlight(a, in.Attempt) && !a.attempts().ReportedDone() &&
+			a.row.Asking != pb.Question_QUESTION_VERIFY
 	}
 }
 

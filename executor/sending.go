@@ -401,8 +401,9 @@ func (s about) delivered(k *pb.CompensationSucceeded) Result {
 	} else {
 		a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
 	}
-	if n := a.row.Attempt; a.attempts().SentAnew(k.Attempt) && a.row.Answered != n && !a.attempts().HeardDone(n) {
-		a.attempts().NoteDone(n) // and that one may have done it once more
+	tries, n := a.attempts(), a.row.Attempt
+	if tries.SentAnew(k.Attempt) && a.row.Answered != n && !tries.HeardDone(n) {
+		tries.NoteDone(n) // and that one may have done it once more
 		s.owedUndone()
 	}
 	return effective

@@ -1,4 +1,5 @@
-// Package attempts tells the attempts of one undo, or of one delivery, apart as their provider does.
+// Package attempts tells the attempts of one undo, or of one delivery, apart as their provider
+// does.
 //
 // Attempts under different keys are different undos to their provider: that one of them is done
 // says nothing of the other, and where both are, it was undone twice. So it is with two attempts of
