@@ -108,7 +108,8 @@ func (a *action) stagedAs(answer api.OutcomeAnswer) error {
 const undoDropped = "dropped"
 
 // Delivered returns when what is staged in the plan has been delivered, dropped or left to its
-// owner, after the commit. A plan in which nothing was staged has an empty Delivery. Errors:
+// owner, after the commit, of a child plan after that of its root. A plan in which nothing was
+// staged has an empty Delivery. Errors:
 // *Refused (the plan is open), ErrUnwound (it was undone instead), ErrConnectionClosed, and ctx's,
 // with what is waited for.
 func (p *Plan) Delivered(ctx context.Context) (api.Delivery, error) {
@@ -152,6 +153,10 @@ func awaitDelivered(ctx context.Context, p *Plan) (d api.Delivery, err error) {
 			return *answer.Delivery, nil
 		default:
 			d = *answer.Delivery
+			if d.Plan == "" {
+				last = errors.New("the plan that it is a part of has yet to commit")
+				break
+			}
 			last = fmt.Errorf("plan %s is %s", d.Plan, d.State)
 			_, err := (&Plan{c: p.c, id: d.Plan}).ask(ctx, api.OutcomeQuery{Plan: d.Plan, Ended: true})
 			if err == nil {

@@ -246,6 +246,36 @@ func TestAStagedActThatWasDroppedWithAPartIsSaidToBe(t *testing.T) {
 	}
 }
 
+// TestDeliveriesOfAChildWaitForItsRoot: what it has staged is not nothing until then.
+func TestDeliveriesOfAChildWaitForItsRoot(t *testing.T) {
+	l := newMailer(t)
+	root := l.begin(coordinator.PlanSpec{})
+	var parts []*coordinator.Plan
+	for _, id := range []string{"m", "n"} {
+		part, err := root.Begin(t.Context(), coordinator.PlanSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = part.Stage(t.Context(), mailTo(id, "ann")); err != nil {
+			t.Fatal(err)
+		}
+		if err = part.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, part)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if d, err := parts[0].Delivered(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("before the root's commit: %+v, %v", d, err)
+	}
+	if err := root.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.delivered(parts[0], ledger.StateDelivered, "m")
+	l.delivered(parts[1], ledger.StateDelivered, "n")
+}
+
 // TestAFunctionThatIsRunAgainStagesNothingTwice: its first run ends before it has said all.
 func TestAFunctionThatIsRunAgainStagesNothingTwice(t *testing.T) {
 	l := newMailer(t)

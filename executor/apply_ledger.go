@@ -416,7 +416,7 @@ func notJudged(s *fold, a *action, k *pb.VerdictGiven) string {
 	}
 	if d := s.byName(p.row.DeliveredAs, a.fixed.Id); d != nil && settled(d.row.Undo) {
 		return "action " + a.fixed.Id + " of plan " + p.row.DeliveredAs + " is " +
-			undoName(d.row.Undo) + " since " + ledger.FormatAddress(d.row.Settled)
+			undoShown(d) + " since " + ledger.FormatAddress(d.row.Settled)
 	}
 	return ""
 }

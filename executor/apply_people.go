@@ -386,9 +386,11 @@ func wantedText(p *plan) string {
 // WaitsForVerdict reports whether the forward of an action waits for a supervisor's verdict.
 func (a *Action) WaitsForVerdict() bool { return waitsForVerdict(a.a) }
 
-// undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it.
+// undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it. One
+// on a staged act alone stops its delivery, and has nothing to undo.
 func (a *action) undoneFor(k *pb.VerdictGiven) bool {
-	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !settled(a.row.Undo) && crossed(a)
+	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !settled(a.row.Undo) &&
+		(crossed(a) || staged(a) && !a.plan.s.ofAction(k.Scope))
 }
 
 // committedAs is the committed root that has an action, and the part of it that undoes the action,

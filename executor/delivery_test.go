@@ -228,6 +228,8 @@ func TestADeliveryIsStoppedAlone(t *testing.T) {
 	playDeliveries(t, []delivery{
 		{"a block", "open a:for=1h a+ m:staged n:staged commit judge:n=block turn",
 			"p~0 failed: n=skipped m=skipped []"},
+		{"a block of one, which undoes the plan, too", "open:last a:for=1h a+ m:staged commit judge:m=block* turn",
+			"p~0 failed: m=skipped, p~1 done: a=done m=skipped plan:p~0=skipped [a]"},
 		{"a block of what was delivered", "open a a+ m:staged commit turn !judge:m=block turn",
 			"p~0 done: m=done [m]"},
 		{"a block while one is out", "open m:staged n:staged commit m=late turn judge:n=block turn " +

@@ -129,7 +129,16 @@ const deliveryMax = 100
 // Delivery returns what became of what is staged in a committed plan; nil: nothing is.
 func (r *Reader) Delivery(id string) *api.Delivery {
 	p := r.core.Plan(id)
-	if p == nil || p.Row.DeliveredAs == "" {
+	switch {
+	case p == nil:
+		return nil
+	case p.Keeps(): // its root has yet to commit
+		d := &api.Delivery{State: ledger.StateDelivering}
+		if r.staged(d, p, ""); len(d.Waiting) == 0 {
+			return nil
+		}
+		return d
+	case p.Row.DeliveredAs == "":
 		return nil
 	}
 	u := r.core.Plan(p.Row.DeliveredAs)
@@ -139,6 +148,18 @@ func (r *Reader) Delivery(id string) *api.Delivery {
 	}
 	r.delivery(d, u, "")
 	return d
+}
+
+// staged lists what waits in a plan for the commit of its root.
+func (r *Reader) staged(d *api.Delivery, p *executor.Plan, under string) {
+	for n := uint32(1); n <= p.Row.Actions && len(d.Waiting) < deliveryMax; n++ {
+		switch a := p.Action(n); {
+		case a.Fixed.Child != "":
+			r.staged(d, r.core.Plan(a.Fixed.Child), a.Fixed.Child+"/")
+		case a.Fixed.Forward.GetDeliver() != nil && a.Row.Undo == rowspb.Undo_UNDO_HELD:
+			d.Waiting = append(d.Waiting, under+a.Fixed.Id)
+		}
+	}
 }
 
 func (r *Reader) delivery(d *api.Delivery, u *executor.Plan, under string) {

@@ -204,7 +204,8 @@ func (c *claim) reaches() (root *plan, to back) {
 	switch {
 	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince:
 		return nil, back{}
-	case k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(), !c.a.mayHaveCrossed():
+	case k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(),
+		!c.a.mayHaveCrossed() && (!c.a.isStaged() || undoesOne(c.b, k.Scope)):
 		return nil, back{}
 	}
 	root, to.action = c.p, c.a.id

@@ -114,7 +114,8 @@ type Doubt struct {
 // Delivery is what became of the acts that are staged in a committed plan, and in the plans that
 // are a part of it: of those, plan/action. Each list has the first 100.
 type Delivery struct {
-	Plan string `json:"plan"` // the plan that delivers them
+	// Plan is the one that delivers them; empty while the root of a child plan has yet to commit.
+	Plan string `json:"plan"`
 	// State is delivering, delivered, failed (all were dropped), quarantined or resolved.
 	State     string   `json:"state"`
 	Delivered []string `json:"delivered,omitempty"`

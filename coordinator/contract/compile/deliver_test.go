@@ -89,6 +89,9 @@ func TestADeliveryIsRefusedByTheFieldThatIsWrong(t *testing.T) {
 		{"probe.answer", "reads before", func(c *contract.Contract) { c.Probe.Answer = "before.state" }},
 		{"probe.external_ref", "reads output", func(c *contract.Contract) { c.Probe.ExternalRef = "output.id" }},
 		{"sensitive[0]", "what a delivery returns", func(c *contract.Contract) { c.Sensitive = []string{"output.id"} }},
+		{"sensitive[0]", "what a delivery returns", func(c *contract.Contract) {
+			c.Stage, c.Sensitive = "", []string{"output.id"}
+		}},
 		{"deliver.with.to", "computes from input.to", func(c *contract.Contract) {
 			c.Sensitive, c.Deliver.With["to"] = []string{"input.to"}, `=input.to + "x"`
 		}},

@@ -29,7 +29,7 @@ func (x *compiler) checkSensitive(c contract.Contract, out *Compiled) (sealed bo
 		case err != nil:
 			x.refuse(fmt.Sprintf("sensitive[%d]", i), err.Error(),
 				"input, output or before and names below it, as in input.card")
-		case path[0] == "output" && c.Stage == contract.StageCommit:
+		case path[0] == "output" && c.Deliver != nil:
 			x.refuse(fmt.Sprintf("sensitive[%d]", i),
 				text+", and what a delivery returns is recorded as it is",
 				"fields of input, or a worker that returns none of it")
