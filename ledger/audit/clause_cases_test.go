@@ -68,8 +68,8 @@ var clauseCases = []struct {
 		above := &plan{id: "top", actions: []*action{o.actions[0],
 			{n: 2, id: "plan:o", before: []uint32{1}, child: o}}}
 		s.l.book.found(above)
-		s.p.parent = &plan{id: "top~0", delivers: true, origin: "top",
-			actions: []*action{{n: 1, id: "plan:p"}, {n: 2, id: "b", undo: dispatched, before: []uint32{1}}}}
+		s.p.entry, s.p.parent = 1, &plan{id: "top~0", delivers: true, origin: "top",
+			actions: []*action{{n: 1, id: "plan:p", child: s.p}, {n: 2, id: "b", undo: dispatched, before: []uint32{1}}}}
 	}},
 	{"I38.once", succeeds, func(s *scene) {
 		deliversBoth(s)

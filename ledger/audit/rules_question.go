@@ -387,36 +387,50 @@ var deliveredInOrder = clause{"I38.order",
 		if !c.p.isDelivery(c.a) || c.a.undo != owed {
 			return judgement{}
 		}
-		id := c.a.id
-		for p := c.p; p != nil && p.delivers; p = p.parent {
-			of := c.b.plan(p.origin)
-			if first := notPassed(p, of, of.named(id)); first != nil {
+		a := c.a
+		for p := c.p; p.delivers; p = p.parent {
+			if first := notPassed(c.b, p, a); first != nil {
 				return breaks("action %s of plan %s first, which is %s", first.id, p.id, state{p, first})
 			}
-			id = entryPrefix + of.id
+			if p.parent == nil {
+				break
+			}
+			a = p.parent.actions[p.entry-1]
 		}
 		return judgement{}
 	}}
 
-// notPassed is what of a delivery is to be passed before an act of its origin, and is not; nil: all
-// of it is.
-func notPassed(p, origin *plan, act *action) *action {
-	before := map[uint32]bool{act.n: true}
-	for i := int(act.n) - 1; i >= 0; i-- {
-		a := origin.actions[i]
-		if !before[a.n] {
+// notPassed is what of a delivery is to be passed before one of its acts, and is not; nil: all of it
+// is. What was staged earlier has a higher number there, and has mostly been passed.
+func notPassed(b *book, p *plan, act *action) *action {
+	waits := map[string]*action{}
+	for _, a := range p.actions[act.n:] {
+		switch {
+		case a.dutyOf != 0, p.letsGo(a):
+		case a.child != nil:
+			waits[entryPrefix+a.child.origin] = a
+		default:
+			waits[a.id] = a
+		}
+	}
+	if len(waits) == 0 {
+		return nil
+	}
+	origin, id := b.plan(p.origin), act.id
+	if act.child != nil {
+		id = entryPrefix + act.child.origin
+	}
+	before := map[uint32]bool{}
+	for left := slices.Clone(origin.named(id).before); len(left) > 0; {
+		a := origin.actions[left[len(left)-1]-1]
+		if left = left[:len(left)-1]; before[a.n] {
 			continue
 		}
-		for _, n := range a.before {
-			before[n] = true
-		}
-		id := a.id
-		if a.child != nil {
-			id = entryPrefix + a.child.id + "~0"
-		}
-		if x := p.named(id); a != act && x != nil && !p.letsGo(x) {
+		if x := waits[a.id]; x != nil {
 			return x
 		}
+		before[a.n] = true
+		left = append(left, a.before...)
 	}
 	return nil
 }
