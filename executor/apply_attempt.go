@@ -43,7 +43,7 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 	if a.row.SentNs == 0 {
 		a.row.SentNs = s.e.Record.EpochNs
 	}
-	a.attempts().MayForget(k.Attempt, s.e.Record.EpochNs, a.fixed.Compensation.DedupeNs)
+	a.attempts().MayForget(k.Attempt, s.e.Record.EpochNs+aliveFor(a), a.fixed.Compensation.DedupeNs)
 	a.move(rowspb.Undo_UNDO_DISPATCHED)
 	a.fly(&rowspb.CommandRow{Dispatched: k, Arguments: s.e.Record.Payload.GetArguments()})
 	s.attemptDispatched(k, "dispatched")

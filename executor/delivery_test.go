@@ -22,7 +22,7 @@ type delivery struct{ name, words, want string }
 func (s *schedule) beside() string {
 	s.t.Helper()
 	var all []string
-	for _, id := range []string{"p", "p~0", "q~0", "p~1"} {
+	for _, id := range []string{"p", "p~0", "q~0", "r~0", "p~1"} {
 		if s.planOf(id) != nil && (id != "p" || len(all) == 0) {
 			all = append(all, strings.TrimSpace(id+" "+s.show(id).State+": "+s.undos(id)))
 		}
@@ -63,9 +63,19 @@ func TestWhatIsStagedIsDelivered(t *testing.T) {
 			"p~0 done: m=done [m]"},
 		{"a block while the commit waits", "open a:probe a? m:staged commit judge:m=block turn",
 			" []"},
+		{"with a part of a part", "open q/open^ r/open^q. r/m:staged r/commit q/n:staged q/commit commit turn",
+			"p~0 done: plan:q~0=done, q~0 done: n=done plan:r~0=done, r~0 done: m=done [m n]"},
+		{"and no condition of the plan is held on it", "open:idle=1m m:staged commit m=late turn @5m turn",
+			"p~0 unwinding: m=dispatched []"},
 		{"in a tree of three", "open q/open^ q/m:staged q/n:staged q/commit x:staged commit turn",
 			"p~0 done: x=done plan:q~0=done, q~0 done: n=done m=done [m n x]"},
 	})
+}
+
+// TestABlockDropsAtOnceWhatAPartHasStaged: the part was committed as a whole, and its parent goes on.
+func TestABlockDropsAtOnceWhatAPartHasStaged(t *testing.T) {
+	playAll(t, []scheduled{{"", "open a a+ q/open^ q/m:staged q/commit q/judge:m=block turn",
+		"open: a=held plan:q=skipped []"}})
 }
 
 // TestWhatMayHaveBeenDeliveredIsNotRepeated unless the provider knows the key, or a probe finds
@@ -87,6 +97,10 @@ func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
 		{"and has it sent again", "open m:staged n:staged commit m=lost,done turn @60s p~0/retry:m turn",
 			"p~0 done: n=done m=done [m n]"},
 		{"the key is known", "open m:staged+kept=1h commit m=lost,done turn @40s @80s",
+			"p~0 done: m=done [m]"},
+		{"the key is forgotten by when it may land", "open m:staged+kept=61s commit m=lost,done turn @32s @80s",
+			"p~0 owner: m=owner []"},
+		{"the key is known by then", "open m:staged+kept=62s commit m=lost,done turn @31s @31.5s @80s",
 			"p~0 done: m=done [m]"},
 		{"the key is forgotten", "open m:staged+kept=31s commit m=lost,done turn @40s @80s",
 			"p~0 owner: m=owner []"},
@@ -263,7 +277,7 @@ func TestAStagedActAsAPersonSeesIt(t *testing.T) {
 
 // TestNoCopyOfADeliveryLeavesWithoutAPromise: its command has an end before it is sent.
 func TestNoCopyOfADeliveryLeavesWithoutAPromise(t *testing.T) {
-	for words, until := range map[string]int64{"m:staged": 1, "m:staged+kept=10s": epoch0 + 10*second - 1} {
+	for words, until := range map[string]int64{"m:staged": 1, "m:staged+kept=40s": epoch0 + 10*second - 1} {
 		s := newSchedule(t)
 		s.play("open " + words + " commit m=late turn")
 		out := s.state.InFlight()
@@ -272,6 +286,11 @@ func TestNoCopyOfADeliveryLeavesWithoutAPromise(t *testing.T) {
 		}
 	}
 	s := newSchedule(t)
+	s.play("open m:staged+kept=40s commit m=fail,late turn @2s")
+	if out := s.state.InFlight(); len(out) != 1 || out[0].Attempt != 2 || out[0].ResendUntilNs != epoch0+10*second-1 {
+		t.Errorf("a second attempt is sent again for as long as the first: %+v", out)
+	}
+	s = newSchedule(t)
 	s.play("open m:staged+kept=1h commit m=lost,late turn @5s")
 	if out := s.state.InFlight(); len(out) != 1 || out[0].Attempt != 2 || !out[0].Unsure {
 		t.Errorf("an attempt after one in doubt: %+v", out)

@@ -273,10 +273,11 @@ func isDelivered(a *action) bool {
 // carried out.
 func unsure(a *action) bool { return a.row.Unsure > a.row.AttemptsFrom }
 
-// mayRepeat reports whether the next attempt cannot make the act twice. The clock of this holder
-// may be behind that of the one before: without a promise no time is early enough.
+// mayRepeat reports whether the next attempt cannot make the act twice: its provider knows the key
+// for as long as it may land. The clock of this holder may be behind that of the one before:
+// without a promise no time is early enough.
 func mayRepeat(a *action, ns int64) bool {
-	return !unsure(a) || a.fixed.Compensation.DedupeNs > max(ns-a.row.SentNs, 0)
+	return !unsure(a) || a.fixed.Compensation.DedupeNs > max(ns-a.row.SentNs, 0)+aliveFor(a)
 }
 
 // questionOf is what the world is asked about an attempt without an answer.
@@ -293,8 +294,8 @@ func resendUntil(a *action) int64 {
 	switch {
 	case delivers(a) && dedupe == 0:
 		return 1 // by whatever clock
-	case delivers(a):
-		return a.row.SentNs + min(dedupe, epochMax-a.row.SentNs) - 1
+	case delivers(a): // nor one that may land later
+		return max(a.row.SentNs+min(dedupe, epochMax-a.row.SentNs)-aliveFor(a)-1, 1)
 	case dedupe > 0:
 		return a.row.SentNs + min(dedupe, epochMax-a.row.SentNs)
 	}

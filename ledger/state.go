@@ -15,6 +15,17 @@ const (
 	StateDelivered  = "delivered"
 )
 
+// HasEnded reports whether a plan in a state has come to an end, which an undo, or its owner's word,
+// may still change. One that waits for its agent, or is under way, has not.
+func HasEnded(state string) bool {
+	switch state {
+	case "", StateOpen, StateCommitting, StateUnwinding, StateDelivering:
+		return false
+	default:
+		return true
+	}
+}
+
 // MayUnwind reports whether a plan in a state may be undone: of a committed one, what has an undo
 // window that is open.
 func MayUnwind(state string) bool {

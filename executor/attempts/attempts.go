@@ -36,10 +36,10 @@ func (o Of) same(m, n uint32) bool {
 		(m == n || forgot == 0 || max(m, n) < forgot || !o.Delivers)
 }
 
-// MayForget notes an attempt that is sent after the time for which the provider of a delivery
-// promises to remember the key, in ns: from there on it need not know it any more.
-func (o Of) MayForget(attempt uint32, epochNs, dedupeNs int64) {
-	if o.Delivers && attempt > 1 && o.Row.Forgotten == 0 && epochNs-o.Row.SentNs >= dedupeNs {
+// MayForget notes an attempt that may land, in ns, after the time for which the provider of a
+// delivery promises to remember the key: from there on it need not know it any more.
+func (o Of) MayForget(attempt uint32, landsNs, dedupeNs int64) {
+	if o.Delivers && attempt > 1 && o.Row.Forgotten == 0 && landsNs-o.Row.SentNs >= dedupeNs {
 		o.Row.Forgotten = attempt
 	}
 }

@@ -22,6 +22,17 @@ var stagedForgeries = []forgery{
 		s.failed("m", 1, false)
 		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
 	}, false},
+	{"what may have been made is dropped", "I22", func(s *scribe) {
+		s.kept = 3600 * second
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.write(ops, &pb.Record{Plan: "p~0", Kind: &pb.Record_CancelRequested{
+			CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ops"}}})
+		r := s.about("m", s.at("plan_committed", ""))
+		r.Plan, r.Kind = "p~0", &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{
+			Reason: "staged, and dropped"}}
+		s.forge(r)
+	}, false},
 	{"the second is sent before the first", "I21", func(s *scribe) {
 		s.committed("a", "m", "n")
 		s.forge(s.delivers("p~0", "n", 1, s.at("plan_committed", "")))
@@ -32,7 +43,7 @@ var stagedForgeries = []forgery{
 		s.forge(s.delivers("p~0", "m", 2, s.at("plan_committed", "")))
 	}, false},
 	{"a staged act is sent again when its provider has forgotten the key", "I38", func(s *scribe) {
-		s.kept = 60 * second
+		s.kept = 90 * second
 		s.committed("a", "m")
 		s.unanswered("m", 1)
 		s.now += 61 * second

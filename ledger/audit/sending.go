@@ -292,9 +292,14 @@ func (p *plan) isDelivery(a *action) bool { return p.delivers && a.child == nil 
 // isDoubtful: no one knows of an attempt since the owner's last word whether it was carried out.
 func (a *action) isDoubtful() bool { return a.unsureOf > a.attemptsFrom }
 
-// isSafe: another attempt cannot make the act twice.
+// isSafe: another attempt cannot make the act twice, also if it lands as late as it may.
 func (a *action) isSafe(ns int64) bool {
-	return !a.isDoubtful() || max(ns-a.sentNs, 0) < a.compensation.GetDedupeNs()
+	return !a.isDoubtful() || max(ns-a.sentNs, 0)+a.landsIn() < a.compensation.GetDedupeNs()
+}
+
+// landsIn is for how long, in ns, an attempt of a delivery may land.
+func (a *action) landsIn() int64 {
+	return ledger.SettleNs(a.forward.SettleNs, callTimeout(a.compensation))
 }
 
 // deliveryNext says what is to be done with an act whose turn it is.
@@ -336,14 +341,14 @@ func noteDelivered(b *book, c *claim) {
 // leftUnsure: the owner has an act sent again before the attempt that is out has an answer.
 func leftUnsure(b *book, p *plan, a *action) {
 	if p.isDelivery(a) && a.undo == dispatched && a.asking == pb.Question_QUESTION_UNSPECIFIED {
-		alive := ledger.SettleNs(a.forward.SettleNs, callTimeout(a.compensation))
+		alive := a.landsIn()
 		a.unsureOf, a.aliveUntilNs = a.attempt, max(a.aliveUntilNs, min(b.now, epochMax)+alive)
 	}
 }
 
 // notesForgotten: from this attempt of a delivery on its provider need not know the key any more.
 func (a *action) notesForgotten(epochNs int64) {
-	if a.attempt > 1 && a.forgotten == 0 && epochNs-a.sentNs >= a.compensation.GetDedupeNs() {
+	if a.attempt > 1 && a.forgotten == 0 && epochNs+a.landsIn()-a.sentNs >= a.compensation.GetDedupeNs() {
 		a.forgotten = a.attempt
 	}
 }

@@ -30,7 +30,10 @@ func mail(change ...func(*contract.Contract)) contract.Contract {
 // TestWhatIsStagedIsRegisteredWithItsDelivery: the pair has the call in its first half, and nothing
 // but conditions in the second; what is called at once has neither.
 func TestWhatIsStagedIsRegisteredWithItsDelivery(t *testing.T) {
-	c := mustCompile(t, mail())
+	c := mustCompile(t, mail(func(c *contract.Contract) {
+		c.Deliver.Backoff, c.Deliver.BackoffMax, c.Deliver.Jitter, c.Deliver.Timeout = 3*time.Second, 2*time.Minute,
+			new(7), 9*time.Second
+	}))
 	forward, undo := c.StagedPair("p", "a", "", &pb.ForwardRegistered{Capability: "mail.send"})
 	f, d := forward.GetForwardRegistered(), forward.GetForwardRegistered().Deliver
 	if !c.Stages() || !c.MayStage() || f.Class != pb.Class_CLASS_IRREVERSIBLE || f.SettleNs != int64(5*time.Minute) ||
@@ -38,6 +41,10 @@ func TestWhatIsStagedIsRegisteredWithItsDelivery(t *testing.T) {
 		d.Probe.Call.Capability != "mail.find" || d.Page != "mail" || d.WorkerVersion != "2" || d.Attempts != 5 ||
 		d.UnservedAfterNs != int64(2*time.Hour) || d.Done == "" || d.Stop == "" {
 		t.Errorf("%v", f)
+	}
+	if d.BackoffNs != int64(3*time.Second) || d.BackoffMaxNs != int64(2*time.Minute) || d.JitterPercent != 7 ||
+		d.TimeoutNs != int64(9*time.Second) {
+		t.Errorf("when it is tried again: %v", d)
 	}
 	if u := undo.GetCompensationRegistered(); u.Capability != "" || u.Probe != nil || len(u.Triggers) != 1 {
 		t.Errorf("%v", u)
