@@ -370,6 +370,14 @@ func delivering(p *plan) *plan {
 	return nil
 }
 
+// notItsDelivery is what a refusal to stop a committed plan says of its delivery, or "".
+func notItsDelivery(p *plan) string {
+	if d := delivering(p); d != nil {
+		return ", and plan " + d.id + " delivers what it has staged: cancel that one"
+	}
+	return ""
+}
+
 // stopDelivery stops a plan that delivers, and its parts.
 func stopDelivery(p *plan, at *pb.Address, why string) {
 	for n := uint32(1); n <= p.row.Actions; n++ {

@@ -181,7 +181,7 @@ func (s *fold) signal(p *plan, signal rowspb.Signal, reason string, to back) Res
 		return repeated
 	case p.partly() && to == back{}:
 	case !stops(p.row) || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
-		return refused("plan %s is already %s", p.id, statusName(p.row))
+		return refused("%s", already(p)+notItsDelivery(p))
 	case p.row.Fired != nil && to != back{} && s.keepsTurns():
 		return refused("plan %s is about to unwind for %s", p.id, ledger.FormatAddress(p.row.Fired))
 	}

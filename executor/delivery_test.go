@@ -242,6 +242,7 @@ func TestADeliveryIsStoppedAlone(t *testing.T) {
 	playDeliveries(t, []delivery{
 		{"a block", "open a:for=1h a+ m:staged n:staged commit judge:n=block turn",
 			"p~0 failed: n=skipped m=skipped []"},
+		{"not by a cancel of its plan", "open m:staged n:staged commit m=late turn !stop", "p~0 unwinding: n=owed m=dispatched []"},
 		{"a block of one, which undoes the plan, too", "open:last a:for=1h a+ m:staged commit judge:m=block* turn",
 			"p~0 failed: m=skipped, p~1 done: a=done m=skipped plan:p~0=skipped [a]"},
 		{"a block of what was delivered", "open a a+ m:staged commit turn !judge:m=block turn",
@@ -361,6 +362,8 @@ func TestWhatIsShownOfAStagedAct(t *testing.T) {
 		{"open m:staged n:staged commit m=late turn p~0/stop p~0/tell:m#1=done turn",
 			"committed: m=delivered n=dropped", "delivered: n=dropped m=delivered"},
 		{"open m:staged commit p~0/stop turn", "committed: m=dropped", "failed: m=dropped"},
+		{"open q/open^ q/m:staged q/commit n:staged x:staged commit m=stop turn",
+			"committed: plan:q=retired n=delivering x=delivering", "quarantined: x=owed n=owed plan:q~0=quarantined"},
 	} {
 		s := newSchedule(t)
 		s.play(c.words)

@@ -142,10 +142,12 @@ func (r *Reader) Delivery(id string) *api.Delivery {
 		return nil
 	}
 	u := r.core.Plan(p.Row.DeliveredAs)
-	d := &api.Delivery{Plan: u.ID, State: u.State()}
-	if u.Keeps() {
-		d.State = ledger.StateDelivering // as a part of what delivers its root
+	d := &api.Delivery{Plan: u.ID}
+	of := u
+	for of.Row.Unwinding == nil && of.Row.Declared.ParentPlan != "" { // a part that has not begun
+		of = r.core.Plan(of.Row.Declared.ParentPlan)
 	}
+	d.State = of.State()
 	r.delivery(d, u, "")
 	return d
 }
