@@ -246,6 +246,27 @@ func TestAStagedActThatWasDroppedWithAPartIsSaidToBe(t *testing.T) {
 	}
 }
 
+// TestADeliveryWaitsWithItsCommit for the word of an owner, and what was staged stays staged.
+func TestADeliveryWaitsWithItsCommit(t *testing.T) {
+	l := newMailer(t)
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	lose(t, p, "mail.plain", "a")
+	if err := p.Stage(t.Context(), mailTo("m", "ann")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Commit(t.Context()); !errors.Is(err, coordinator.ErrCommitWaits) {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	d, err := p.Delivered(soon)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the commit waits: %+v, %v", d, err)
+	}
+	l.resolve("p", "a", pb.Resolution_RESOLUTION_ACCEPTED)
+	l.delivered(p, ledger.StateDelivered, "m")
+}
+
 // TestDeliveriesOfAChildWaitForItsRoot: what it has staged is not nothing until then.
 func TestDeliveriesOfAChildWaitForItsRoot(t *testing.T) {
 	l := newMailer(t)
