@@ -194,6 +194,31 @@ func TestAFailedCopySaysNothingOfAnEarlierOne(t *testing.T) {
 	})
 }
 
+// TestWhatAnOwnerLeavesAsItIsIsNotDelivered: what is staged in a child, whose root is never committed,
+// and what a delivery has not come to. Nothing of it is missing at the end.
+func TestWhatAnOwnerLeavesAsItIsIsNotDelivered(t *testing.T) {
+	for _, c := range []struct{ words, p, q string }{
+		{"open q/open^ q/m:staged q/commit a a+ a=stop fail turn halt:a turn",
+			"resolved: plan:q=owed a=resolved", "committed: m=retired"},
+		{"open r/open^ r/b r/b+ q/open^r.b q/m:staged q/commit r/commit a a+ a=stop fail turn halt:a turn",
+			"resolved: plan:r=owed a=resolved", "committed: m=retired"},
+		{"open n:staged q/open^ q/m:staged q/commit commit n=stop turn p~0/halt:n turn",
+			"committed: n=resolved plan:q=retired", "committed: m=retired"},
+		{"open q/open^ q/m:staged q/commit m:staged n:staged commit m=done,stop turn p~0/halt:m turn",
+			"committed: plan:q=retired m=resolved n=owed", "committed: m=delivered"},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		if p, q := s.show("p").State+": "+s.undos("p"), s.show("q").State+": "+s.undos("q"); p != c.p || q != c.q {
+			t.Errorf("%s:\np %s, want %s\nq %s, want %s", c.words, p, c.p, q, c.q)
+		}
+		for _, v := range s.audit.End() {
+			t.Errorf("%s: %+v", c.words, v)
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestWhatUndoesACommittedPlanStopsItsDelivery: what was delivered is its owner's.
 func TestWhatUndoesACommittedPlanStopsItsDelivery(t *testing.T) {
 	playDeliveries(t, []delivery{

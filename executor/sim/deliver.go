@@ -417,6 +417,10 @@ func (s *auditor) undoShown(c *checker, plan string, a audit.Action) string {
 		return a.Undo
 	case "compensated", "skipped", "quarantined", "resolved", "retired":
 		return s.undoShown(c, delivery.ID, audit.Action{ID: a.ID, Undo: how})
+	default:
+		if delivery.State == ledger.StateResolved { // its owner said halt
+			return how
+		}
 	}
 	return ledger.StateDelivering
 }
