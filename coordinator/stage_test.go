@@ -217,6 +217,67 @@ func TestAStagedActOutlivesItsProcess(t *testing.T) {
 	}
 }
 
+// TestAStagedActIsRecalled by another process under the same writer: it is staged, with no doubt and
+// no outcome, and the plan goes on after it; also where it has ended meanwhile.
+func TestAStagedActIsRecalled(t *testing.T) {
+	l := newMailer(t)
+	under := func() *coordinator.Coordinator {
+		c, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1",
+			Writer: "door", Contracts: mails()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := under()
+	p, err := first.Begin(t.Context(), coordinator.PlanSpec{ID: "door1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stage(t.Context(), mailTo("m", "ann")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := under()
+	defer second.Close(context.WithoutCancel(t.Context()))
+	r, err := second.Recall(t.Context(), "door1")
+	if err != nil || r.State != ledger.StateOpen {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if past := r.Plan.Recorded(); len(past) != 1 || !past[0].Staged || past[0].Outcome == api.OutcomeInDoubt {
+		t.Errorf("recorded %+v", past)
+	}
+	if err := r.Plan.Settle(t.Context(), "m", coordinator.Outcome{}, nil); !isRefused(err, "action") {
+		t.Errorf("its outcome: %v", err)
+	}
+	if _, err := r.Plan.DoAgain(t.Context(), mailTo("m", "ann"), nothing); err == nil {
+		t.Error("it is done by its agent")
+	}
+	for _, a := range []coordinator.Action{mailTo("m", "ann"), mailTo("n", "bob")} {
+		if err := r.Plan.Stage(t.Context(), a); err != nil {
+			t.Errorf("%s: %v", a.ID, err)
+		}
+	}
+	if err := r.Plan.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.delivered(r.Plan, ledger.StateDelivered, "m", "n")
+	third := under()
+	defer third.Close(context.WithoutCancel(t.Context()))
+	if r, err = third.Recall(t.Context(), "door1"); err != nil || r.State != ledger.StateCommitted {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	l.delivered(r.Plan, ledger.StateDelivered, "m", "n")
+	if err := r.Plan.Settle(t.Context(), "m", coordinator.Outcome{}, nil); !isRefused(err, "action") {
+		t.Errorf("its outcome, after the end: %v", err)
+	}
+	if got := l.mails(); got != `{"to":"ann"} {"to":"bob"}` {
+		t.Errorf("sent %s", got)
+	}
+}
+
 // TestAStagedActThatWasDroppedWithAPartIsSaidToBe: its agent may stage another one.
 func TestAStagedActThatWasDroppedWithAPartIsSaidToBe(t *testing.T) {
 	l := newMailer(t)

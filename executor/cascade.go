@@ -382,6 +382,12 @@ func (p *plan) takeTurns(ref rows.Lease) *rowspb.Turned {
 	return own
 }
 
+// answered reports whether a lease has fired before its plan was undone in another part: its
+// action is as its owner has left it. Earlier holders had it fire again, and again.
+func answered(p *plan, l *rowspb.LeaseRow) bool {
+	return l.Fired && p.s.meta.HolderFold >= ledger.AnsweredSince
+}
+
 // ofSignal reports whether a lease is what was asked for: it holds as long as the signal does.
 func ofSignal(lease string) bool { return lease == leaseFailed || lease == leaseCancelled }
 

@@ -80,7 +80,8 @@ func (d *decider) report(p *plan, a *action) bool {
 	r := d.about(p, a, a.row.ReportedAt)
 	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message,
 		Final:   k.Answer == pb.Answer_ANSWER_STOP || k.Answer == pb.Answer_ANSWER_CHANGED,
-		Changed: k.Answer == pb.Answer_ANSWER_CHANGED, Timing: k.Timing}
+		Changed: k.Answer == pb.Answer_ANSWER_CHANGED, Timing: k.Timing,
+		InDoubt: delivers(a) && a.fixed.Compensation.DedupeNs > 0} // copies may be under way
 	if pending := a.row.Pending; pending != nil {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}

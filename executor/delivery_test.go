@@ -178,6 +178,61 @@ func TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade(t *testing.T) {
 	})
 }
 
+// TestAFailedCopySaysNothingOfAnEarlierOne: that may be at work, so the attempt is in doubt. Where no
+// copy may be sent, as its provider knows no keys, what a worker reports is all there is.
+func TestAFailedCopySaysNothingOfAnEarlierOne(t *testing.T) {
+	for _, c := range []struct {
+		name, words string
+		reached     bool
+		want        string
+	}{
+		{"the first copy", "open m:staged+kept=1h commit m=late turn", false, "p~0 failed: m=skipped []"},
+		{"a later one", "open m:staged+kept=1h commit m=late turn", true, "p~0 owner: m=owner []"},
+		{"and a probe finds nothing", "open m:staged+found commit m=late m.probe=absent turn", true, "p~0 failed: m=skipped []"},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		s.turn(Answer{Plan: "p~0", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reached: c.reached,
+			Reply: &api.Reply{Status: api.StatusFailed, Code: "locked"}})
+		s.play("p~0/stop turn @90s")
+		if got := s.beside(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		s.wantRefolded()
+	}
+	playDeliveries(t, []delivery{
+		{"of an attempt that may have copies", "open m:staged+kept=1h commit m=late turn p~0/tell:m#1=fail turn p~0/stop turn",
+			"p~0 owner: m=owner []"},
+		{"of one that has none", "open m:staged commit m=late turn p~0/tell:m#1=fail turn p~0/stop turn",
+			"p~0 failed: m=skipped []"},
+	})
+}
+
+// TestWhatAnOwnerLeavesAsItIsIsNotDelivered: what is staged in a child, whose root is never committed,
+// and what a delivery has not come to. Nothing of it is missing at the end.
+func TestWhatAnOwnerLeavesAsItIsIsNotDelivered(t *testing.T) {
+	for _, c := range []struct{ words, p, q string }{
+		{"open q/open^ q/m:staged q/commit a a+ a=stop fail turn halt:a turn",
+			"resolved: plan:q=owed a=resolved", "committed: m=retired"},
+		{"open r/open^ r/b r/b+ q/open^r.b q/m:staged q/commit r/commit a a+ a=stop fail turn halt:a turn",
+			"resolved: plan:r=owed a=resolved", "committed: m=retired"},
+		{"open n:staged q/open^ q/m:staged q/commit commit n=stop turn p~0/halt:n turn",
+			"committed: n=resolved plan:q=retired", "committed: m=retired"},
+		{"open q/open^ q/m:staged q/commit m:staged n:staged commit m=done,stop turn p~0/halt:m turn",
+			"committed: plan:q=retired m=resolved n=owed", "committed: m=delivered"},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		if p, q := s.show("p").State+": "+s.undos("p"), s.show("q").State+": "+s.undos("q"); p != c.p || q != c.q {
+			t.Errorf("%s:\np %s, want %s\nq %s, want %s", c.words, p, c.p, q, c.q)
+		}
+		for _, v := range s.audit.End() {
+			t.Errorf("%s: %+v", c.words, v)
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestWhatUndoesACommittedPlanStopsItsDelivery: what was delivered is its owner's.
 func TestWhatUndoesACommittedPlanStopsItsDelivery(t *testing.T) {
 	playDeliveries(t, []delivery{

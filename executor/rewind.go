@@ -201,7 +201,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state,
 		Savepoint: k.Savepoint, FromAction: from, Reason: reason, Parts: p.row.Parts,
 		Asked: asked, At: s.e.Address.GetSequence()})
-	p.rearm(s.e.Address, stays)
+	p.rearm(s.e.Address, stays, from != "")
 	if phase == rowspb.Phase_PHASE_COMMITTING {
 		p.settleDoubts()
 	}
@@ -210,7 +210,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 
 // rearm takes out the leases of a plan again. Those that undo an action which stays by
 // its owner's word have been answered.
-func (p *plan) rearm(at *pb.Address, stays map[uint32]bool) {
+func (p *plan) rearm(at *pb.Address, stays map[uint32]bool, part bool) {
 	again := func(l *rowspb.LeaseRow) {
 		l.Fired, l.Moot = false, false
 		if !stopped(l) {
@@ -229,7 +229,7 @@ func (p *plan) rearm(at *pb.Address, stays map[uint32]bool) {
 			p.row.Watchers = without(p.row.Watchers, n)
 		}
 		for _, l := range a.row.Leases {
-			if !l.OfAction || !stays[n] {
+			if !l.OfAction || !stays[n] && !(part && answered(p, l)) {
 				again(l)
 			}
 		}

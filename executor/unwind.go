@@ -382,10 +382,11 @@ func undoShown(a *action) string {
 		return name
 	}
 	d := a.plan.s.byName(row.DeliveredAs, a.fixed.Id)
-	if d == nil || !settled(d.row.Undo) && d.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
+	if d == nil || !settled(d.row.Undo) && d.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
+		d.plan.row.Phase != rowspb.Phase_PHASE_RESOLVED && !d.plan.row.Retired {
 		return ledger.StateDelivering
 	}
-	return undoShown(d)
+	return undoShown(d) // also what its owner has left as it is
 }
 
 // extra is the duty for an extra effect of an action.

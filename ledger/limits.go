@@ -203,6 +203,10 @@ const ThereSince = 21
 // of its plan last wrote.
 const ActiveSince = 21
 
+// AnsweredSince is the version of a holder's fold from which on an action that its owner has left
+// as it is stays so when another part of its plan is undone: what would undo it fires no more.
+const AnsweredSince = 22
+
 // StagedSince is the version of a holder's fold from which on an act may be staged: it is made by
 // the executor once its root has committed, and not by its caller.
 const StagedSince = 22

@@ -20,12 +20,10 @@ type deliveries struct {
 	r       *random
 	stopped map[string]bool // roots of which someone wanted a staged act not to be made
 	again   map[string]int  // by key of the forward: times that its owner wanted it sent again
-	refused map[string]bool // by key and attempt: a worker has said that it was not made
 }
 
 func newDeliveries(seed uint64) deliveries {
-	return deliveries{newRandom(seed, streamStaged-2), map[string]bool{}, map[string]int{},
-		map[string]bool{}}
+	return deliveries{newRandom(seed, streamStaged-2), map[string]bool{}, map[string]int{}}
 }
 
 // Stages reports whether plans of a seed stage acts.
@@ -260,18 +258,6 @@ func (x *workers) leaves(c api.Command) {
 	}
 }
 
-// refuses notes that a worker has said of a delivery that it was not made: no copy of that sending
-// makes it.
-func (d *deliveries) refuses(c api.Command) {
-	if c.Delivers {
-		d.refused[fmt.Sprint(c.Key, c.Attempt)] = true
-	}
-}
-
-func (d *deliveries) isRefused(c api.Command) bool {
-	return c.Delivers && d.refused[fmt.Sprint(c.Key, c.Attempt)]
-}
-
 // knows reports whether the provider has made an act under this key, and remembers it: for as long
 // as it has promised from its sending on, and as long as that may take.
 func (p *provider) knows(c api.Command, a *actionSpec) bool {
@@ -431,6 +417,10 @@ func (s *auditor) undoShown(c *checker, plan string, a audit.Action) string {
 		return a.Undo
 	case "compensated", "skipped", "quarantined", "resolved", "retired":
 		return s.undoShown(c, delivery.ID, audit.Action{ID: a.ID, Undo: how})
+	default:
+		if delivery.State == ledger.StateResolved { // its owner said halt
+			return how
+		}
 	}
 	return ledger.StateDelivering
 }

@@ -218,6 +218,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		v.again(workerWait(r.Fate, x.Tries))
 		return v
 	}
+	copied := x.Reached
 	x.Reached, x.alone = true, false
 	if r.Fate == Replied && r.Reply.Status == api.StatusDone && f.goOn(x, r, now, &v) {
 		return v
@@ -231,6 +232,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		panic("turn: unknown fate of a sending")
 	case r.Reply.Status != api.StatusWorking:
 		f.land(x, &r.Reply, r.Took, &v)
+		v.Answers[len(v.Answers)-1].Reached = copied
 	case now.MonoNs-x.SinceNs > int64(WorkingMax):
 		f.land(x, nil, 0, &v) // as silent
 	default: // its report comes as a record; it is asked again if that does not come

@@ -348,6 +348,35 @@ func TestADeliveryLeavesOnceAndUnderTheLock(t *testing.T) {
 	}
 }
 
+// TestTheAnswerToACopyIsToldFromThatToTheFirst, as another one may be at work.
+func TestTheAnswerToACopyIsToldFromThatToTheFirst(t *testing.T) {
+	t.Parallel()
+	failed := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusFailed, Code: "locked"}}
+	working := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}
+	for name, c := range map[string]struct {
+		resent  bool
+		before  []Result
+		reached bool
+	}{
+		"the first":                    {},
+		"after one that no one took":   {before: []Result{{Fate: NoWorker}, {Fate: Unsent}}},
+		"after one that is at work":    {before: []Result{working}, reached: true},
+		"after one that was overheard": {before: []Result{{Fate: Overheard}}, reached: true},
+		"after an earlier holder's":    {resent: true, reached: true},
+	} {
+		var f Flights
+		sending := undoOf("m", "")
+		sending.Resent = c.resent
+		x, _ := f.Take(sending, 0)
+		for _, r := range c.before {
+			f.Result(x, r, Instant{})
+		}
+		if v := f.Result(x, failed, Instant{}); len(v.Answers) != 1 || v.Answers[0].Reached != c.reached {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
 // TestAWorkerOfAnotherVersionCostsNothing: it has done nothing, so the attempt goes on, is sent again
 // soon, and is told as unserved when there is no other worker; also where the right one is at work.
 func TestAWorkerOfAnotherVersionCostsNothing(t *testing.T) {

@@ -98,6 +98,7 @@ type plan struct {
 	committed     *pb.Address
 	ended         *pb.Address
 	retired       bool
+	letBe         bool      // the owner of its root has left it as it was, committed
 	gaveUp        int       // registrations that its commit has retired
 	inDoubt       []string  // what its retirement has to name
 	actions       []*action // number n is at n-1

@@ -131,6 +131,9 @@ func (b *book) letChildrenGo(p *plan) {
 			continue
 		}
 		if c := a.child; c.stillHolds() {
+			for _, part := range c.tree() {
+				part.letBe = true
+			}
 			b.giveUp(c)
 			b.spent.retires(c)
 		}

@@ -191,6 +191,7 @@ func codePlan(c *coder, p *plan) {
 	record(c, &p.committed)
 	record(c, &p.ended)
 	c.flag(&p.retired)
+	c.flag(&p.letBe)
 	number(c, &p.gaveUp)
 	sequence(c, &p.inDoubt, (*coder).text)
 	sequence(c, &p.actions, func(c *coder, a **action) { pointer(c, a, codeAction) })

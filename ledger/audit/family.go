@@ -333,7 +333,7 @@ func (h *endings) Pop() any {
 var deliveredWhole = clause{"I38.whole",
 	"What was staged when its root was committed is delivered, dropped after a stop, or its owner's.",
 	func(c *claim) judgement {
-		if !isRetired(c.p) || c.p.delivers {
+		if !isRetired(c.p) || c.p.delivers || c.p.letBe {
 			return judgement{}
 		}
 		d := c.b.plan(c.p.deliveredAs)
@@ -356,7 +356,7 @@ var deliveredWhole = clause{"I38.whole",
 // letBe: the owner of a delivery, or of what it is a part of, is to answer, or has let the rest be.
 func letBe(p *plan) bool {
 	for ; p != nil && p.delivers; p = p.parent {
-		if p.phase == ledger.StateQuarantined || p.phase == ledger.StateResolved {
+		if p.letBe || p.phase == ledger.StateQuarantined || p.phase == ledger.StateResolved {
 			return true
 		}
 	}

@@ -394,8 +394,9 @@ func (b *book) dropLeases(p *plan) {
 }
 
 // holdAgain takes out the leases of a plan again, which is back where it was told to go. Those
-// that undo an action which stays by its owner's word are answered.
-func (b *book) holdAgain(p *plan, stays map[*action]bool) {
+// that undo an action which stays by its owner's word are answered, now or in another part before.
+func (b *book) holdAgain(p *plan, stays map[*action]bool, part bool) {
+	part = part && b.rules >= ledger.AnsweredSince
 	again := func(l *lease) {
 		if l.fired = false; !l.isStopped() {
 			l.cascade = ""
@@ -411,7 +412,7 @@ func (b *book) holdAgain(p *plan, stays map[*action]bool) {
 		a.leases = slices.DeleteFunc(a.leases,
 			func(l *lease) bool { return l.name == leaseDuplicate })
 		for _, l := range a.leases {
-			if !l.single || !stays[a] {
+			if !l.single || !stays[a] && !(part && l.fired) {
 				again(l)
 			}
 		}

@@ -273,7 +273,7 @@ func noteRewound(b *book, c *claim) {
 		wantVerdict(b, p, a)
 	}
 	p.target = 0
-	b.holdAgain(p, stays)
+	b.holdAgain(p, stays, single)
 	if again == ledger.StateCommitting {
 		b.beginDoubts(p)
 	}
