@@ -202,9 +202,8 @@ func forVerdict(id, says string, judge func(c *claim, root *plan, to back) judge
 func (c *claim) reaches() (root *plan, to back) {
 	k := c.Record.GetVerdictGiven()
 	switch {
-	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince:
-		return nil, back{}
-	case k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(),
+	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince,
+		k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(),
 		!c.a.mayHaveCrossed() && (!c.a.isStaged() || undoesOne(c.b, k.Scope)):
 		return nil, back{}
 	}
