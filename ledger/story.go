@@ -95,7 +95,46 @@ func storyLine(t Told, names map[[2]uint64]string) api.StoryLine {
 		line.Condition = k.CascadeCut.Condition
 	}
 	line.Role, line.Text = storyOfAgent(r)
+	if said := storyOfDelivery(r); said != "" {
+		line.Text = said
+	}
 	return line
+}
+
+// storyOfDelivery tells what a plan that delivers does in words of its own: it undoes nothing.
+// Empty: as of any plan.
+func storyOfDelivery(r *pb.Record) string {
+	if !strings.HasSuffix(r.Plan, "~0") {
+		return ""
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_CompensationSucceeded:
+		text := fmt.Sprintf("delivered by attempt %d", k.CompensationSucceeded.Attempt)
+		if k.CompensationSucceeded.Probed {
+			text += ": a question found it"
+		}
+		return storyWorker(text, k.CompensationSucceeded.Worker)
+	case *pb.Record_CompensationFailed:
+		if !k.CompensationFailed.InDoubt {
+			return ""
+		}
+		return storyText(storyWorker(fmt.Sprintf("attempt %d is in doubt: it may have been delivered",
+			k.CompensationFailed.Attempt), k.CompensationFailed.Worker),
+			storyError(k.CompensationFailed.Code, k.CompensationFailed.Message))
+	case *pb.Record_CompensationSkipped:
+		return storyText("it is not delivered", k.CompensationSkipped.Reason)
+	case *pb.Record_CancelRequested:
+		return asked("its deliveries were stopped", k.CancelRequested.Reason, k.CancelRequested.Actor)
+	case *pb.Record_PlanEnded:
+		text := fmt.Sprintf("the deliveries ended %s: %d delivered, %d dropped", strings.ToLower(
+			strings.TrimPrefix(k.PlanEnded.End.String(), "PLAN_END_")), k.PlanEnded.Compensated,
+			k.PlanEnded.Skipped)
+		if len(k.PlanEnded.Outstanding) > 0 {
+			text += "; not delivered: " + storyClip(strings.Join(k.PlanEnded.Outstanding, ", "))
+		}
+		return text
+	}
+	return ""
 }
 
 func readLines(readings []*pb.Reading) (lines []api.ReadLine) {
@@ -134,6 +173,10 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 		}
 		return RolePlan, text
 	case *pb.Record_ForwardRegistered:
+		if k.ForwardRegistered.Deliver != nil {
+			return RolePlan, k.ForwardRegistered.Capability + " was staged, to be made once the plan is " +
+				"committed"
+		}
 		return RolePlan, k.ForwardRegistered.Capability + " was registered, before it crossed" +
 			map[bool]string{true: ": it had crossed already"}[k.ForwardRegistered.EffectCrossed]
 	case *pb.Record_CompensationRegistered:
@@ -318,6 +361,7 @@ var storyQuestions = map[pb.Question]string{
 	pb.Question_QUESTION_UNDO:      "does the effect still stand?",
 	pb.Question_QUESTION_VERIFY:    "is the effect gone?",
 	pb.Question_QUESTION_UNCHANGED: "is it as the forward left it?",
+	pb.Question_QUESTION_DELIVERED: "was it delivered?",
 }
 
 // storyOfOutcomes tells what became of actions and plans. A kind without a line of its

@@ -114,7 +114,7 @@ func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC333
 // ended reports whether a state stays.
 func ended(state string) bool {
 	switch state {
-	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
+	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateDelivering:
 		return false
 	}
 	return true
