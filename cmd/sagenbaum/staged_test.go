@@ -74,14 +74,16 @@ func TestWhatIsStagedIsToldInWordsOfItsOwn(t *testing.T) {
 	agent, shut := newPost(t, s)
 	defer agent.Close(context.WithoutCancel(t.Context()))
 	p := staged(t, agent, "p", "ann", "bob")
-	says(t, s.run(t, cli.ExitGood, "plan tree p"), "1 letter.send  not made  ── staged: made once the plan is committed")
+	says(t, s.run(t, cli.ExitGood, "plan tree p"),
+		"1 letter.send  not made  ── staged: made once the plan is committed")
 	says(t, s.run(t, cli.ExitGood, "plan preview p"), "ends failed",
 		"a commit would deliver: ann, bob")
 	says(t, s.run(t, cli.ExitGood, "plan why p"), "plan p was opened")
 	committed(t, p)
 	says(t, s.run(t, cli.ExitGood, "plan show p"), "committed since", ", delivered as p~0", "completed  ── delivered")
 	r := s.run(t, cli.ExitGood, "plan show p~0")
-	says(t, r, "delivered since", ", delivers p (plan p was committed)", "delivered 2 · dropped 0", "made by     letter.send")
+	says(t, r, "delivered since", ", delivers p (plan p was committed)",
+		"delivered 2 · dropped 0", "made by     letter.send")
 	never(t, r, "undo", "compensated", "skipped")
 	r = s.run(t, cli.ExitGood, "plan why p~0")
 	says(t, r, "it delivers what is staged in the committed plan p", "the plan was committed",
@@ -90,20 +92,25 @@ func TestWhatIsStagedIsToldInWordsOfItsOwn(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "undo ls --plan p~0"), "MADE BY", "letter.send")
 	says(t, s.run(t, cli.ExitLook, "plan preview p~0"), "plan p~0 delivers plan p: preview that one")
 	// the numbers are those of the committed plan
-	says(t, s.run(t, cli.ExitLook, "plan preview p"), "1      1  quarantine  letter.send", "1      2  quarantine  letter.send",
+	says(t, s.run(t, cli.ExitLook, "plan preview p"), "1      1  quarantine  letter.send",
+		"1      2  quarantine  letter.send",
 		"irreversible: letter.send was delivered by plan p~0 and has no inverse")
 	says(t, s.run(t, cli.ExitGood, "plan ls --state delivered"), "p~0")
 
 	shut.Store(true)
 	committed(t, staged(t, agent, "q", "nowhere", "cy"))
 	says(t, s.run(t, cli.ExitGood, "plan tree q"), "quarantined: in plan q~0", "delivering")
-	says(t, s.run(t, cli.ExitLook, "plan tree q~0"), "not made  ── to be delivered", "waits for what is delivered before it",
+	says(t, s.run(t, cli.ExitLook, "plan tree q~0"), "not made  ── to be delivered",
+		"waits for what is delivered before it",
 		"held 2 · delivered 0 · dropped 0 · quarantined 1")
-	says(t, s.run(t, cli.ExitGood, "plan why q~0"), "cy is to be delivered and waits for what is delivered before it: ",
+	says(t, s.run(t, cli.ExitGood, "plan why q~0"),
+		"cy is to be delivered and waits for what is delivered before it: ",
 		"not delivered: cy, nowhere")
-	says(t, s.run(t, cli.ExitLook, "quarantine show q nowhere"), "sagenbaum quarantine show q~0 nowhere; it is answered there")
+	says(t, s.run(t, cli.ExitLook, "quarantine show q nowhere"),
+		"sagenbaum quarantine show q~0 nowhere; it is answered there")
 	r = s.run(t, cli.ExitLook, "quarantine show q~0 nowhere")
-	says(t, r, "staged: a worker makes it, and its agent does not call it", "its delivery", "has letter.send make it again",
+	says(t, r, "staged: a worker makes it, and its agent does not call it",
+		"its delivery", "has letter.send make it again",
 		"it needs no delivery any more", "then        delivers 1 letter.send")
 	never(t, r, "undo", "undone")
 	says(t, s.run(t, cli.ExitLook, "plan preview q -o json"), `"deliveries":`, `"cy"`)
@@ -143,9 +150,11 @@ func TestWhatWasDeliveredIsNotSentAgain(t *testing.T) {
 	}
 	committed(t, p)
 	s.run(t, cli.ExitLook, "plan unwind p --reason no --wait")
-	says(t, s.run(t, cli.ExitLook, "plan tree p~1"), "staged       ── skipped: staged: it is delivered, or dropped, as plan p~0",
+	says(t, s.run(t, cli.ExitLook, "plan tree p~1"),
+		"staged       ── skipped: staged: it is delivered, or dropped, as plan p~0",
 		"was delivered by plan p~0")
-	says(t, s.run(t, cli.ExitLook, "quarantine show p~0 ann"), "refused now: there is nothing to retry: letter.send was delivered",
+	says(t, s.run(t, cli.ExitLook, "quarantine show p~0 ann"),
+		"refused now: there is nothing to retry: letter.send was delivered",
 		"records that it was undone by other means")
 	s.run(t, cli.ExitFailed, "quarantine retry p~0 ann --reason x", "letter.send was delivered")
 }

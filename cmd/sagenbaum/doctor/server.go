@@ -344,7 +344,8 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	case len(gone) > 0:
 		f = warn("capability", cmp.Or(started.Next(gone[0].Capability),
 			"start a worker for "+gone[0].Capability+" (docs/workers.md)"),
-			"no worker serves %s that would undo or deliver what is held%s", capabilities(len(gone)), listened)
+			"no worker serves %s that would undo or deliver what is held%s", capabilities(len(gone)),
+			listened)
 	case len(unknown) > 0:
 		f = ok("capability",
 			"%s that would undo or deliver what is held; whether anybody serves them the server does not "+

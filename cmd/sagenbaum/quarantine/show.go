@@ -133,7 +133,7 @@ func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 		does[cli.AnswerAccepted] = "records that it is there, and stays"
 	}
 	if render.Delivers(a) && !wasDelivered(a) {
-		does[cli.AnswerDone] = "records that it needs no delivery any more, as it was made by other means"
+		does[cli.AnswerDone] = "records that it needs no delivery any more: it was made by other means"
 		does[cli.AnswerLost] = "records that it cannot be delivered any more"
 		does[cli.AnswerAccepted] = "records that it stays as it is, deliberately"
 		does[cli.AnswerSkipped] = "claims nothing about the act, which may have been made"
@@ -159,7 +159,7 @@ func waitsElsewhere(a api.Action) bool {
 	return a.Staged && !render.Delivers(a) && a.Undo == cli.UndoQuarantined
 }
 
-// wasDelivered reports whether a staged act was made, and waits for its owner as its plan is undone.
+// wasDelivered reports whether a staged act was made: it waits for its owner as its plan is undone.
 func wasDelivered(a api.Action) bool {
 	return render.Delivers(a) && a.Outcome == "completed"
 }
@@ -314,6 +314,9 @@ func attemptText(u api.Undo) string {
 	return text
 }
 
+// goesOn is what a plan does with what waited for an answer; true: it delivers.
+var goesOn = map[bool]string{true: "delivers ", false: "undoes "}
+
 func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 	fmt.Fprintf(w, "\n%s\n", p.Bold("answers"))
 	for _, choice := range o.Answers {
@@ -333,8 +336,8 @@ func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 	}
 	then := "nothing else of the plan waits for it"
 	if len(o.Waiting) > 0 {
-		then = map[bool]string{true: "delivers ", false: "undoes "}[o.Plan.Delivers] + cli.Clip(strings.Join(o.Waiting, ", "),
-			400) + "; --halt leaves that as it is"
+		then = goesOn[o.Plan.Delivers] + cli.Clip(strings.Join(o.Waiting, ", "), 400) +
+			"; --halt leaves that as it is"
 	}
 	fmt.Fprintf(w, "  %-11s %s\n", "then", then)
 }

@@ -33,10 +33,13 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 	}{
 		"staged": {with(api.Plan{Plan: "p", State: "open"}, of("staged")),
 			"made once the plan, and the root that it is a part of, are committed", "no outcome", ""},
-		"delivered":    {with(committed, of("delivered")), "Delivered as|delivered", "no outcome", "/plans/p~0"},
-		"its owner's":  {with(committed, of("quarantined")), "Answer this quarantine", "no outcome", "/quarantine/p~0/mail"},
-		"of no answer": {Obligation{Plan: committed, Action: of("quarantined")}, "Answered elsewhere", "Your answer", "/quarantine/p~0/mail"},
-		"in turn": {with(delivers, in("owed", "unknown")), "Delivers what is staged in|Deliveries stopped|to be delivered|made by",
+		"delivered": {with(committed, of("delivered")), "Delivered as|delivered", "no outcome", "/plans/p~0"},
+		"its owner's": {with(committed, of("quarantined")),
+			"Answer this quarantine", "no outcome", "/quarantine/p~0/mail"},
+		"of no answer": {Obligation{Plan: committed, Action: of("quarantined")},
+			"Answered elsewhere", "Your answer", "/quarantine/p~0/mail"},
+		"in turn": {with(delivers, in("owed", "unknown")),
+			"Delivers what is staged in|Deliveries stopped|to be delivered|made by",
 			"undone by|owed|Preview an unwind", "/plans/p"},
 		"to be answered": {Obligation{Plan: delivers, Action: in("quarantined", "unknown"), Waiting: []api.Action{act}},
 			"Its delivery|it needs no delivery any more|Then is delivered: ", "undone|Its undo", ""},
@@ -46,7 +49,8 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 			"A commit would deliver: |q/n", "", ""},
 		"later": {Preview{Preview: api.Preview{Plan: "p", State: "committed", Deliveries: []string{"m"}}},
 			"To be delivered, if it is not undone: ", "A commit", ""},
-		"an overview": {Overview{Delivering: []api.Plan{{Plan: "p~0", State: "delivering"}}}, "Delivering now", "Unwinding now",
+		"an overview": {Overview{Delivering: []api.Plan{{Plan: "p~0", State: "delivering"}}},
+			"Delivering now", "Unwinding now",
 			"/plans/p~0"},
 	} {
 		page := read(t, string((&Page{Tenant: "default", Operator: "ana", Acts: true, Confirmed: true}).Render(c.body)))
