@@ -45,6 +45,20 @@ func Staged(declared Action) Action {
 	return declared
 }
 
+// StagedCall is the call of a staged act, which a worker makes; ok is false where the plan has
+// staged none of this ID.
+func StagedCall(p *Plan, id string) (call Call, ok bool) {
+	p.mu.Lock()
+	a := p.actions[id]
+	p.mu.Unlock()
+	if a == nil || a.registered.GetDeliver() == nil {
+		return Call{}, false
+	}
+	call = a.call
+	call.Number, call.Sequence = a.number, a.pair.seq
+	return call, true
+}
+
 // isStaged returns when an executor has said that the ledger has taken a staged act.
 func (a *action) isStaged(ctx context.Context) error {
 	p := a.plan
@@ -173,7 +187,7 @@ func (d *draft) maySay() error {
 	switch t := d.contract; {
 	case d.staged && !t.MayStage():
 		return ledger.Refuse("contract["+t.Capability+"].deliver", "missing, and the act is staged",
-			"deliver, which says how it is made; or Do")
+			"deliver, which says how it is made; or an act that is not staged")
 	case !d.staged && t.Stages():
 		return ledger.Refuse("action.stage", "not given, and each act of "+t.Capability+" is staged",
 			"Plan.Stage")
@@ -192,7 +206,7 @@ func isLast(field string, before *action) error {
 		return nil
 	}
 	return ledger.Refuse(field, fmt.Sprintf("%q is staged: it happens when the plan is committed",
-		before.call.Action), "an action that is not staged, or Plan.Stage")
+		before.call.Action), "an action that is not staged, or to stage this one, too")
 }
 
 // lastOf are the actions that the next one comes after by default: the last one that is not

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -476,5 +477,39 @@ func TestWhatAsksForADeliveryFindsIt(t *testing.T) {
 		if err != nil || why.DeliveredAs != want || why.Delivers != (want == "") {
 			t.Errorf("why %s: %+v, %v", plan, why, err)
 		}
+	}
+}
+
+// TestAPreviewOfAPlanNamesWhatIsToBeDelivered, of its whole tree, by the names and numbers of the plans
+// that the acts were staged in; what is out is not said to be delivered.
+func TestAPreviewOfAPlanNamesWhatIsToBeDelivered(t *testing.T) {
+	s := newSchedule(t)
+	look := func(words string) api.Preview {
+		s.play(words)
+		s.state.Flush()
+		shown, err := view.NewReaderWith(s.kv, "t", s, s.programs).Preview(api.PreviewQuery{Plan: "p"}, s.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shown
+	}
+	named := func(when string, shown api.Preview, want string) {
+		t.Helper()
+		if got := strings.Join(shown.Deliveries, " "); got != want {
+			t.Errorf("%s, %q would be delivered, want %q", when, got, want)
+		}
+	}
+	named("open", look("open m:staged q/open^ q/n:staged q/commit x:staged"), "m q/n x")
+	named("while n is out", look("commit n=late turn"), "q/n x")
+	named("afterwards", look("q~0/tell:n#1=done turn"), "")
+
+	s = newSchedule(t)
+	var said []string
+	for _, step := range look("open m:staged n:staged commit m=late turn").Steps {
+		said = append(said, fmt.Sprintf("%s/%d %s %s", step.Plan, step.Number, step.Step, step.Reason))
+	}
+	want := "p/1 quarantine irreversible: do.m is being delivered by plan p~0, and taken for done"
+	if len(said) == 0 || said[0] != want {
+		t.Errorf("it says %q, want first %q", said, want)
 	}
 }

@@ -84,7 +84,7 @@ func (d *decider) order(p *plan, to back) (*plan, string) {
 		if why := staysCommitted(p, to); why != "" {
 			return p, why
 		}
-		d.state.folding(e).undoCommitted(p, to, "preview")
+		d.state.folding(e).undoCommitted(p, to, "plan "+p.id+" is undone")
 		p, to = d.state.plan(p.row.UndoneAs), back{}
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)

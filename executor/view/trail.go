@@ -60,7 +60,7 @@ func (t *Trail) add(list ...*pb.Address) {
 func (r *Reader) trailPlan(t *Trail, p *executor.Plan) {
 	row := p.Row
 	t.add(row.Opened, row.Signalled, row.Fired, row.Unwinding, row.Committed, row.Resumed, row.Ended,
-		row.Asked.GetAt())
+		row.Asked.GetAt(), row.Stopped)
 	if at := row.Unwinding.GetSequence(); at != 0 {
 		t.Turned = at
 	}
@@ -214,6 +214,9 @@ func (r *Reader) waitsFor(p *executor.Plan, a *executor.Action) string {
 	case a.Row.Undo == rowspb.Undo_UNDO_QUARANTINED:
 		return "its owner: " + a.Row.Note
 	case a.Row.Undo == rowspb.Undo_UNDO_OWED && a.Row.Ahead == nil:
+		if p.Row.Delivers {
+			return deliveredBefore(a) + ": " + strings.Join(blocking(p, a), ", ")
+		}
 		return "what came after it: " + strings.Join(blocking(p, a), ", ")
 	case a.Row.Undo == rowspb.Undo_UNDO_WAITING:
 		return fmt.Sprintf("attempt %d: %s", a.Row.Attempt+1, a.Row.Note)

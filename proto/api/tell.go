@@ -124,6 +124,7 @@ func (w *Why) Before() (lines []Line) {
 		lines = append(lines, say("it undoes the committed ").plan(w.Origin))
 	}
 	switch {
+	case w.Delivers:
 	case len(w.Steps) == 0:
 		lines = append(lines, say("no lease of it has fired"))
 	case w.Omitted:

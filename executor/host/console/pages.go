@@ -55,6 +55,7 @@ func (v *visit) overview() error {
 	}{
 		{&body.Parked, api.FindQuery{State: ledger.StateQuarantined}},
 		{&body.Moving, api.FindQuery{State: ledger.StateUnwinding}},
+		{&body.Delivering, api.FindQuery{State: ledger.StateDelivering}},
 		{&body.Latest, api.FindQuery{}},
 	} {
 		list.query.Limit = overviewRows
