@@ -382,10 +382,12 @@ func (p *plan) takeTurns(ref rows.Lease) *rowspb.Turned {
 	return own
 }
 
-// answered reports whether a lease has fired before its plan was undone in another part: its
-// action is as its owner has left it. Earlier holders had it fire again, and again.
-func answered(p *plan, l *rowspb.LeaseRow) bool {
-	return l.Fired && p.s.meta.HolderFold >= ledger.AnsweredSince
+// answered reports whether a lease has fired before its plan was undone in another part, and has no
+// turn that is still to be acted upon: its action is as its owner has left it. Earlier holders had
+// it fire again, and again.
+func answered(p *plan, n uint32, l *rowspb.LeaseRow) bool {
+	return l.Fired && p.s.meta.HolderFold >= ledger.AnsweredSince &&
+		turnOf(p, rows.Lease{Plan: p.id, N: n, Name: l.Name}) == nil
 }
 
 // ofSignal reports whether a lease is what was asked for: it holds as long as the signal does.

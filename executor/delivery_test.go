@@ -179,8 +179,8 @@ func TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade(t *testing.T) {
 	})
 }
 
-// TestAFailedCopySaysNothingOfAnEarlierOne: that may be at work, so the attempt is in doubt. Where no
-// copy may be sent, as its provider knows no keys, what a worker reports is all there is.
+// TestAFailedCopySaysNothingOfAnEarlierOne: that may be at work, so the attempt is in doubt. Where
+// no copy may be sent, as its provider knows no keys, what a worker reports is all there is.
 func TestAFailedCopySaysNothingOfAnEarlierOne(t *testing.T) {
 	for _, c := range []struct {
 		name, words string
@@ -209,8 +209,8 @@ func TestAFailedCopySaysNothingOfAnEarlierOne(t *testing.T) {
 	})
 }
 
-// TestWhatAnOwnerLeavesAsItIsIsNotDelivered: what is staged in a child, whose root is never committed,
-// and what a delivery has not come to. Nothing of it is missing at the end.
+// TestWhatAnOwnerLeavesAsItIsIsNotDelivered: what is staged in a child, whose root is never
+// committed, and what a delivery has not come to. Nothing of it is missing at the end.
 func TestWhatAnOwnerLeavesAsItIsIsNotDelivered(t *testing.T) {
 	for _, c := range []struct{ words, p, q string }{
 		{"open q/open^ q/m:staged q/commit a a+ a=stop fail turn halt:a turn",

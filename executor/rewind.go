@@ -229,7 +229,7 @@ func (p *plan) rearm(at *pb.Address, stays map[uint32]bool, part bool) {
 			p.row.Watchers = without(p.row.Watchers, n)
 		}
 		for _, l := range a.row.Leases {
-			if !l.OfAction || !stays[n] && !(part && answered(p, l)) {
+			if !l.OfAction || !stays[n] && !(part && answered(p, n, l)) {
 				again(l)
 			}
 		}

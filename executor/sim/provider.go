@@ -170,8 +170,8 @@ func (p *provider) refuses(c api.Command) (e *effect, refused bool) {
 	return e, t.IfMatch != e.version
 }
 
-// overwrites reports whether an owner wants an effect undone whatever someone else has written to it:
-// by the action whose effect it is, or to which an operator has told it.
+// overwrites reports whether an owner wants an effect undone whatever someone else has written to
+// it: by the action whose effect it is, or to which an operator has told it.
 func (p *provider) overwrites(c api.Command, e *effect) bool {
 	told := p.w.workers.spec(c.Plan, c.Action)
 	return p.w.overwritten[e.action.key] || told != nil && p.w.overwritten[told.key]

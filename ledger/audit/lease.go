@@ -412,13 +412,18 @@ func (b *book) holdAgain(p *plan, stays map[*action]bool, part bool) {
 		a.leases = slices.DeleteFunc(a.leases,
 			func(l *lease) bool { return l.name == leaseDuplicate })
 		for _, l := range a.leases {
-			if !l.single || !stays[a] && !(part && l.fired) {
+			if !l.single || !stays[a] && !(part && l.fired && !p.waits(a.n, l.name)) {
 				again(l)
 			}
 		}
 	}
 	p.bringTurnsBack(stays)
 	b.lookPlan(p)
+}
+
+// waits: a lease has a turn that is still to be acted upon.
+func (p *plan) waits(n uint32, name string) bool {
+	return slices.ContainsFunc(p.behind, func(t *turn) bool { return t.number == n && t.lease == name })
 }
 
 // setPhase takes a plan into another phase, and its entry in its parent with it.

@@ -409,6 +409,11 @@ func codeDelivery(c *coder, a *action) {
 	number(c, &a.sentNs)
 }
 
+func codeRetired(c *coder, p *plan) {
+	c.flag(&p.retired)
+	c.flag(&p.letBe)
+}
+
 // shown is the phase of a plan as people read it.
 func (p *plan) shown() string {
 	switch {

@@ -360,7 +360,7 @@ var catalogue = []mutant{
 	{"what is asked of all is forgotten for a part", "executor/apply_executor.go",
 		"if l.OfAction && p.row.Signal == rowspb.Signal_SIGNAL_NONE {", "if l.OfAction {"},
 	{"what an owner has left is undone again", "executor/rewind.go",
-		"if !l.OfAction || !stays[n] &&", "if !l.OfAction || stays != nil &&"},
+		"if !l.OfAction || !stays[n] && !(part && answered(p, n, l)) {", "if !l.OfAction || stays != nil {"},
 	{"what turned beside a lease that fires is forgotten", "executor/cascade.go",
 		"if !p.s.keepsTurns() {", "if p.s.keepsTurns() {"},
 	{"a second verdict in a committed child undoes its parent", "executor/cascade.go",
