@@ -32,6 +32,8 @@ func (d *decider) answer(in Answer) {
 		return
 	case !p.asks() && !asksOpenly(a) || !outstandingCall(a, in.Purpose, in.Attempt):
 		return
+	case in.Purpose == ledger.PurposeUndo && late(a, in.Attempt): // its record has been told late
+		return
 	case in.Unserved && (unservedFrom(a) == 0 || d.in.EpochNs < unservedFrom(a)):
 		return
 	}

@@ -513,3 +513,26 @@ func TestAPreviewOfAPlanNamesWhatIsToBeDelivered(t *testing.T) {
 		t.Errorf("it says %q, want first %q", said, want)
 	}
 }
+
+// TestAnAnswerWhoseRecordWasLateIsTakenOnce: while the record of a second attempt is on its way, a
+// report that the first one is done is stored. Both are done, and neither is told again.
+func TestAnAnswerWhoseRecordWasLateIsTakenOnce(t *testing.T) {
+	for words, want := range map[string]string{
+		"open m:staged commit m=lost,late turn @60s p~0/retry:m turn":  "p~0 owner: m=done m~1=owner []",
+		"open m:staged commit m=lost,late turn @60s p~0/newkey:m turn": "p~0 owner: m=done m~1=owner []",
+	} {
+		s := newSchedule(t)
+		s.play(words)
+		answers := []Answer{{Plan: "p~0", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 2,
+			Reply: &api.Reply{Status: api.StatusDone}}}
+		records := s.decide(answers)
+		s.play("p~0/tell:m#1=done")
+		s.append(holder, records...)
+		s.must(s.append(holder, s.decide(answers)...))
+		s.play("turn")
+		if got := s.beside(); got != want {
+			t.Errorf("%s\ngives %s\nwant  %s", words, got, want)
+		}
+		s.wantRefolded()
+	}
+}
