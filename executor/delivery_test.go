@@ -189,7 +189,8 @@ func TestAFailedCopySaysNothingOfAnEarlierOne(t *testing.T) {
 	}{
 		{"the first copy", "open m:staged+kept=1h commit m=late turn", false, "p~0 failed: m=skipped []"},
 		{"a later one", "open m:staged+kept=1h commit m=late turn", true, "p~0 owner: m=owner []"},
-		{"and a probe finds nothing", "open m:staged+found commit m=late m.probe=absent turn", true, "p~0 failed: m=skipped []"},
+		{"and a probe finds nothing", "open m:staged+found commit m=late m.probe=absent turn", true,
+			"p~0 failed: m=skipped []"},
 	} {
 		s := newSchedule(t)
 		s.play(c.words)
@@ -202,7 +203,8 @@ func TestAFailedCopySaysNothingOfAnEarlierOne(t *testing.T) {
 		s.wantRefolded()
 	}
 	playDeliveries(t, []delivery{
-		{"of an attempt that may have copies", "open m:staged+kept=1h commit m=late turn p~0/tell:m#1=fail turn p~0/stop turn",
+		{"of an attempt that may have copies", "open m:staged+kept=1h commit m=late turn " +
+			"p~0/tell:m#1=fail turn p~0/stop turn",
 			"p~0 owner: m=owner []"},
 		{"of one that has none", "open m:staged commit m=late turn p~0/tell:m#1=fail turn p~0/stop turn",
 			"p~0 failed: m=skipped []"},
@@ -298,7 +300,8 @@ func TestADeliveryIsStoppedAlone(t *testing.T) {
 	playDeliveries(t, []delivery{
 		{"a block", "open a:for=1h a+ m:staged n:staged commit judge:n=block turn",
 			"p~0 failed: n=skipped m=skipped []"},
-		{"not by a cancel of its plan", "open m:staged n:staged commit m=late turn !stop", "p~0 unwinding: n=owed m=dispatched []"},
+		{"not by a cancel of its plan", "open m:staged n:staged commit m=late turn !stop",
+			"p~0 unwinding: n=owed m=dispatched []"},
 		{"a block of one, which undoes the plan, too", "open:last a:for=1h a+ m:staged commit judge:m=block* turn",
 			"p~0 failed: m=skipped, p~1 done: a=done m=skipped plan:p~0=skipped [a]"},
 		{"a block of what was delivered", "open a a+ m:staged commit turn !judge:m=block turn",

@@ -15,8 +15,8 @@ const (
 	StateDelivered  = "delivered"
 )
 
-// HasEnded reports whether a plan in a state has come to an end, which an undo, or its owner's word,
-// may still change. One that waits for its agent, or is under way, has not.
+// HasEnded reports whether a plan in a state has come to an end, which an undo, or its owner's
+// word, may still change. One that waits for its agent, or is under way, has not.
 func HasEnded(state string) bool {
 	switch state {
 	case "", StateOpen, StateCommitting, StateUnwinding, StateDelivering:

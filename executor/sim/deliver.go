@@ -38,14 +38,6 @@ const slipsMax = 10 * second
 // staged reports whether the executor makes an act, and not its agent.
 func (a *actionSpec) staged() bool { return a.pair.forward.GetDeliver() != nil }
 
-// root is the plan at the top.
-func (p *planSpec) root() *planSpec {
-	for p.parent != nil {
-		p = p.parent
-	}
-	return p
-}
-
 // drawStaged makes a plan with staged acts that is committed more often than not, at times with a
 // child that has some, too.
 func drawStaged(w *world, n int) *planSpec {
@@ -224,7 +216,7 @@ func (p *planSpec) tree() []*actionSpec {
 // judgedStaged notes a verdict that may stop what is delivered.
 func judgedStaged(w *world, plan, action string) {
 	if s := w.workers.spec(plan, action); s != nil && s.staged() {
-		w.deliveries.stopped[s.plan.root().id] = true
+		w.deliveries.stopped[w.check.rootOf(s.plan).id] = true
 	}
 }
 
@@ -283,13 +275,25 @@ func (p *provider) deliver(c api.Command, a *actionSpec) *api.Reply {
 	return reply
 }
 
+// rootOf is the plan by whose commit that of a plan is decided. An open child that its owner has left
+// as it is, by halting the undo of its parent, goes on by itself.
+func (c *checker) rootOf(p *planSpec) *planSpec {
+	for ; p.parent != nil && c.audit != nil; p = p.parent {
+		up, _ := c.audit.ledger.Plan(p.parent.id)
+		if up.State == ledger.StateResolved && c.undoOf(up, "plan:"+p.id) == "owed" {
+			break
+		}
+	}
+	return p
+}
+
 // delivers: an act is made once its root is committed, at most as often as its owner has wanted it
 // (E4), and not after what was staged after it (I38).
 func (c *checker) delivers(command api.Command, a *actionSpec) {
 	if c.audit == nil || c.broken {
 		return
 	}
-	root := a.plan.root().id
+	root := c.rootOf(a.plan).id
 	if p, _ := c.audit.ledger.Plan(root); p.State != ledger.StateCommitted {
 		c.fail("E4", 0, "%s of plan %s is made, and plan %s is %q", a.id, a.plan.id, root, p.State)
 	}
@@ -360,8 +364,6 @@ func (s *auditor) counted(c *checker, at uint64, r *pb.Record) {
 
 // checkDeliveries holds what became of the staged acts of a plan against the provider (E4).
 func (c *checker) checkDeliveries(v api.Plan) {
-	root, _ := c.audit.ledger.Plan(rootOf(planOf(v.Plan)))
-	_, undone := c.audit.ledger.Plan(root.ID + "~1")
 	delivery, _ := c.audit.ledger.Plan(planOf(v.Plan) + deliverySuffix)
 	p, _ := c.audit.ledger.Plan(v.Plan)
 	for _, a := range p.Actions {
@@ -369,6 +371,8 @@ func (c *checker) checkDeliveries(v api.Plan) {
 		if s == nil || !s.staged() || strings.Contains(a.ID, "~") {
 			continue
 		}
+		root, _ := c.audit.ledger.Plan(c.rootOf(s.plan).id)
+		_, undone := c.audit.ledger.Plan(root.ID + "~1")
 		made := len(c.w.provider.forward[s.key])
 		how := c.undoOf(delivery, a.ID)
 		switch {
@@ -423,10 +427,4 @@ func (s *auditor) undoShown(c *checker, plan string, a audit.Action) string {
 		}
 	}
 	return ledger.StateDelivering
-}
-
-// rootOf is the id of the plan at the top, by that of a part of it.
-func rootOf(plan string) string {
-	root, _, _ := strings.Cut(plan, "_")
-	return root
 }

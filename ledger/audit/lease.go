@@ -423,7 +423,8 @@ func (b *book) holdAgain(p *plan, stays map[*action]bool, part bool) {
 
 // waits: a lease has a turn that is still to be acted upon.
 func (p *plan) waits(n uint32, name string) bool {
-	return slices.ContainsFunc(p.behind, func(t *turn) bool { return t.number == n && t.lease == name })
+	return slices.ContainsFunc(p.behind,
+		func(t *turn) bool { return t.number == n && t.lease == name })
 }
 
 // setPhase takes a plan into another phase, and its entry in its parent with it.

@@ -400,8 +400,8 @@ var deliveredInOrder = clause{"I38.order",
 		return judgement{}
 	}}
 
-// notPassed is what of a delivery is to be passed before one of its acts, and is not; nil: all of it
-// is. What was staged earlier has a higher number there, and has mostly been passed.
+// notPassed is what of a delivery is to be passed before one of its acts, and is not; nil: all
+// of it is. What was staged earlier has a higher number there, and has mostly been passed.
 func notPassed(b *book, p *plan, act *action) *action {
 	waits := map[string]*action{}
 	for _, a := range p.actions[act.n:] {

@@ -348,7 +348,8 @@ func leftUnsure(b *book, p *plan, a *action) {
 
 // notesForgotten: from this attempt of a delivery on its provider need not know the key any more.
 func (a *action) notesForgotten(epochNs int64) {
-	if a.attempt > 1 && a.forgotten == 0 && epochNs+a.landsIn()-a.sentNs >= a.compensation.GetDedupeNs() {
+	lands := epochNs + a.landsIn()
+	if a.attempt > 1 && a.forgotten == 0 && lands-a.sentNs >= a.compensation.GetDedupeNs() {
 		a.forgotten = a.attempt
 	}
 }
