@@ -352,6 +352,9 @@ func (a *action) known() Recorded {
 	if failed := a.said.GetForwardFailed(); failed != nil {
 		known.Code, known.Message = failed.Code, failed.Message
 	}
+	if a.verdict != nil {
+		known.By = a.verdict.By
+	}
 	return known
 }
 

@@ -18,6 +18,7 @@ type Recorded struct {
 	// completed, failed, in_doubt, or unknown: its process ended before it could say
 	Outcome       string
 	Code, Message string // of one that failed or is in doubt
+	By            string // the supervisor who gave the last verdict on it; empty: none has
 	Output        json.RawMessage
 	ExternalRef   string
 	Input         []byte // SHA-256 of it, as it is recorded; none: no input

@@ -302,7 +302,7 @@ func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegister
 			Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
 		past: &Recorded{
 			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome,
-			Code: past.Code, Message: past.Message, Output: slices.Clone(past.Output),
+			Code: past.Code, Message: past.Message, By: past.VerdictBy, Output: slices.Clone(past.Output),
 			ExternalRef: past.ExternalRef, Undone: past.Undone, Input: past.Input,
 			Staged: registered.Deliver != nil,
 		},

@@ -221,6 +221,9 @@ func (a *act) recorded(answer *Acted) error {
 	case errors.As(err, &recorded):
 		answer.Outcome, answer.Code, answer.Message = recorded.Outcome, recorded.Code, recorded.Message
 		answer.Output = recorded.Output
+		if errors.Is(recorded, coordinator.ErrBlocked) {
+			answer.By = recorded.By
+		}
 	case errors.As(err, &verdict):
 		answer.Outcome, answer.Code, answer.Message = api.OutcomeFailed, "blocked", verdict.Reason
 		if answer.By = verdict.By; verdict.Outcome == verdictRedirect {

@@ -1,6 +1,7 @@
 package door_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -126,5 +127,29 @@ func TestWhatMayNotBeStagedIsRefusedByItsField(t *testing.T) {
 	}
 	if after := l.records(); !reflect.DeepEqual(after, before) {
 		t.Errorf("stored %v, and before %v", after, before)
+	}
+}
+
+// TestABlockIsToldWithItsSupervisor, also by a door that has not heard of it itself.
+func TestABlockIsToldWithItsSupervisor(t *testing.T) {
+	l := newLive(t)
+	const hotel = `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"},` +
+		`"review":true,"wait":"100ms"}`
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	if a := l.good(l.post, "tripper", "plan.act", hotel); a["state"] != "waiting" {
+		t.Fatalf("%v", a)
+	}
+	l.good(l.post, "boss", "verdict.give", `{"plan":"p","action":"a","verdict":"block","reason":"too dear"}`)
+	for _, when := range []string{"at once", "after a crash"} {
+		a := l.good(l.post, "tripper", "plan.act", hotel)
+		for a["state"] == "waiting" {
+			a = l.good(l.post, "tripper", "plan.act", hotel)
+		}
+		if a["state"] != "recorded" || a["code"] != "blocked" || a["by"] != "boss" {
+			t.Errorf("%s: %v", when, a)
+		}
+		for !strings.Contains(fmt.Sprint(l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)), "outcome:failed") {
+		}
+		l.crash()
 	}
 }
