@@ -275,8 +275,8 @@ func (p *provider) deliver(c api.Command, a *actionSpec) *api.Reply {
 	return reply
 }
 
-// rootOf is the plan by whose commit that of a plan is decided. An open child that its owner has left
-// as it is, by halting the undo of its parent, goes on by itself.
+// rootOf is the plan by whose commit that of a plan is decided. An open child that its owner has
+// left as it is, by halting the undo of its parent, goes on by itself.
 func (c *checker) rootOf(p *planSpec) *planSpec {
 	for ; p.parent != nil && c.audit != nil; p = p.parent {
 		up, _ := c.audit.ledger.Plan(p.parent.id)
