@@ -38,6 +38,7 @@ type Action struct {
 	// contract with review does for each action.
 	Review bool
 
+	staged   bool
 	version  string // of the handler that is recorded
 	compiled *compile.Compiled
 }
@@ -312,7 +313,10 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 	if err := checkBlobs("action.input", p.id, d.input); err != nil {
 		return nil, err
 	}
-	if d.validUntilNs, err = t.ValidUntil(d.input); err != nil {
+	if d.validUntilNs, err = t.ValidUntil(d.input); err == nil {
+		err = d.maySay()
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -408,7 +412,7 @@ func (p *Plan) admit(d *draft) (*action, error) {
 			return nil, ledger.Refuse("action.id",
 				fmt.Sprintf("%q was given up while the plan was being undone", d.ID),
 				"an id of its own for each action")
-		case a.state != actionRegistered && !report:
+		case a.state != actionRegistered && !report && !d.staged:
 			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", d.ID),
 				"an id of its own for each action")
 		}
@@ -418,7 +422,12 @@ func (p *Plan) admit(d *draft) (*action, error) {
 		if before := p.actions[id]; before == nil || id == d.ID || before.pair.failed() {
 			return nil, ledger.Refuse(fmt.Sprintf("action.after[%d]", i),
 				fmt.Sprintf("%q is no action of this plan", id), "the id of an action registered before")
+		} else if err := isLast(fmt.Sprintf("action.after[%d]", i), before); err != nil && !d.staged {
+			return nil, err
 		}
+	}
+	if d.staged {
+		return nil, passed(p)
 	}
 	return nil, nil
 }
@@ -459,8 +468,11 @@ func (p *Plan) add(d *draft) (*action, error) {
 		p.order = slices.DeleteFunc(p.order, func(b *action) bool { return b == refused })
 	}
 	a.after = slices.Clone(d.After)
-	if len(p.order) > 0 && !d.Branch {
-		a.after = append(a.after, p.order[len(p.order)-1].call.Action)
+	if !d.Branch {
+		a.after = append(a.after, p.lastOf(d.staged)...)
+	}
+	if d.staged {
+		a.state = actionEnded // there is nothing for this process to call
 	}
 	p.count++
 	a.number = p.count
@@ -486,7 +498,11 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 			return nil, err
 		}
 	}
-	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo),
+	pair := d.contract.Pair
+	if d.staged {
+		pair = d.contract.StagedPair
+	}
+	forward, inverse := pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo),
 		&pb.ForwardRegistered{
 			Capability: d.Capability, After: slices.Clone(d.After), Branch: d.Branch, Lifted: lifted,
 			EffectCrossed: d.happened != nil, Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
@@ -521,34 +537,6 @@ func (p *Plan) readable() triggers.Plan {
 		read.Labels[l.Key] = l.Value
 	}
 	return read
-}
-
-// giveUp queues that a registered action was never called, so that no one has to
-// doubt it. Called with mu held.
-func (a *action) giveUp() error {
-	p := a.plan
-	return a.giveUpFor(p.unwound, "the agent registered the action and did not call it")
-}
-
-// giveUpFor is giveUp for a reason, which is recorded. Called with mu held.
-func (a *action) giveUpFor(cause error, message string) error {
-	p := a.plan
-	a.state, a.givenUp = actionEnded, cause
-	a.said = a.uncalled(codeNotStarted, message)
-	return p.queueOutcome(a.said)
-}
-
-// uncalled makes the record of an action that this process will not call. That is
-// proof that nothing happened only where no earlier process may have called it.
-func (a *action) uncalled(code, message string) *pb.Record {
-	record := a.outcome()
-	if a.doubt != nil {
-		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: a.doubt}
-	} else {
-		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code,
-			Message: message}}
-	}
-	return record
 }
 
 // finishFailed records what a forward's error means and returns it for Do.

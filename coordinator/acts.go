@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // acts are the actions of a plan and its children, in the order of their registration. They are
@@ -82,4 +83,32 @@ func (all *acts) giveUpAfter(number int) error {
 		}
 	}
 	return nil
+}
+
+// giveUp queues that a registered action was never called, so that no one has to
+// doubt it. Called with mu held.
+func (a *action) giveUp() error {
+	p := a.plan
+	return a.giveUpFor(p.unwound, "the agent registered the action and did not call it")
+}
+
+// giveUpFor is giveUp for a reason, which is recorded. Called with mu held.
+func (a *action) giveUpFor(cause error, message string) error {
+	p := a.plan
+	a.state, a.givenUp = actionEnded, cause
+	a.said = a.uncalled(codeNotStarted, message)
+	return p.queueOutcome(a.said)
+}
+
+// uncalled makes the record of an action that this process will not call. That is
+// proof that nothing happened only where no earlier process may have called it.
+func (a *action) uncalled(code, message string) *pb.Record {
+	record := a.outcome()
+	if a.doubt != nil {
+		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: a.doubt}
+	} else {
+		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code,
+			Message: message}}
+	}
+	return record
 }

@@ -83,6 +83,9 @@ type PastAction struct {
 
 // Doubtful reports whether the process that ran the forward has ended without a word on it.
 func (p *PastAction) Doubtful() bool {
+	if p.Registered.GetDeliver() != nil {
+		return false // no process calls it
+	}
 	return p.Outcome == api.OutcomeUnknown ||
 		p.Outcome == api.OutcomeInDoubt && p.Code == codePanic
 }

@@ -269,7 +269,7 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 		case answer.State == ledger.StateCommitting:
 			last = p.waits(answer)
 			pause.For(ctx, askDelay)
-		case answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding:
+		case ledger.HasEnded(answer.State):
 			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding,
 				Refused: ledger.TenantRefusal(answer.Reason)}, nil
 		default:

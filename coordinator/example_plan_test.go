@@ -58,6 +58,40 @@ func ExampleDo() {
 	// the plan is committed
 }
 
+// A mail cannot be taken back, so it is sent last: it is staged, and a worker sends it once the plan
+// is committed, also if the agent is gone by then.
+func ExamplePlan_Stage() {
+	nc, stop := serverAndExecutor() // in production: connect.Default()
+	defer stop()
+	ctx := context.Background()
+	w, err := worker.New(worker.Config{Conn: nc, Tenant: "default", Name: "mailer"})
+	must(err)
+	defer w.Close(ctx)
+	must(w.Handle("mail.send", func(_ context.Context, c api.Command) (worker.Result, error) {
+		fmt.Println("sent", string(c.Arguments)) // with c.Key, by which the provider knows it again
+		return worker.Result{}, nil
+	}))
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
+		Contracts: []contract.Contract{{Capability: "mail.send", Class: contract.Irreversible,
+			Stage: contract.StageCommit, Deliver: &contract.Deliver{
+				With: map[string]any{"to": "=input.to"}, Dedupe: 24 * time.Hour}}}})
+	must(err)
+	defer c.Close(ctx)
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Label: "minutes", Owner: "docs"})
+	must(err)
+	must(plan.Stage(ctx, coordinator.Action{ID: "mail", Capability: "mail.send",
+		Input: map[string]string{"to": "ann"}}))
+	fmt.Println("staged") // Fail, a cancel or a deadline would drop it
+	must(plan.Commit(ctx))
+	delivery, err := plan.Delivered(ctx)
+	must(err)
+	fmt.Println(delivery.Plan == plan.ID()+"~0", delivery.State, delivery.Delivered)
+	// Output:
+	// staged
+	// sent {"to":"ann"}
+	// true delivered [mail]
+}
+
 // A plan that goes back to a savepoint and on from there. What came after the savepoint is
 // undone, by a worker, when UnwindTo returns.
 func ExamplePlan_UnwindTo() {

@@ -1,9 +1,13 @@
 package coordinator
 
 import (
+	"context"
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -83,4 +87,14 @@ func (q *outgoing) noteStored(b *bundle) {
 	if b != nil && b.settled() && b.err == nil {
 		q.known = max(q.known, b.seq)
 	}
+}
+
+// traceparent is the trace context that a call is part of, as it is recorded; nil for
+// none. What undoes the action later, perhaps in weeks, is linked to it.
+func traceparent(ctx context.Context) []byte {
+	at := trace.SpanContextFromContext(ctx)
+	if !at.IsValid() {
+		return nil
+	}
+	return []byte(ledger.FormatTraceparent(at.TraceID(), at.SpanID(), byte(at.TraceFlags())))
 }

@@ -212,6 +212,8 @@ func (c *Coordinator) follow(ctx context.Context, child PlanSpec) error {
 		err = ledger.Refuse("plan.parent_action",
 			fmt.Sprintf("%q is no action of plan %s", child.ParentAction,
 				p.id), "the id of an action registered before")
+	} else if err == nil && child.ParentAction != "" {
+		err = isLast("plan.parent_action", p.actions[child.ParentAction])
 	}
 	p.mu.Unlock()
 	if err == nil {

@@ -204,7 +204,7 @@ func (p *Plan) DoAgain(ctx context.Context, declared Action, forward Forward) (j
 // outcome is known.
 func (p *Plan) adoptPast(ctx context.Context, declared Action) (*action, error) {
 	open := func() *action {
-		if a := p.actions[declared.ID]; a != nil && a.past != nil &&
+		if a := p.actions[declared.ID]; a != nil && a.past != nil && a.registered.Deliver == nil &&
 			a.past.Outcome == api.OutcomeUnknown && !a.past.Undone {
 			return a
 		}
@@ -263,6 +263,10 @@ func (p *Plan) settle(ctx context.Context, id string, outcome Outcome, cause err
 	if a == nil {
 		return ledger.Refuse("action", fmt.Sprintf("%q is no action of this plan", id),
 			"the id of an action that was registered")
+	}
+	if a.registered.GetDeliver() != nil {
+		return ledger.Refuse("action", fmt.Sprintf("%q is staged", id),
+			"none: it happens when the plan is committed, and Delivered tells of it")
 	}
 	contract, err := a.contract, error(nil)
 	if contract == nil {
@@ -347,6 +351,9 @@ func (a *action) known() Recorded {
 		Outcome: outcomeName(a.said)}
 	if failed := a.said.GetForwardFailed(); failed != nil {
 		known.Code, known.Message = failed.Code, failed.Message
+	}
+	if a.verdict != nil {
+		known.By = a.verdict.By
 	}
 	return known
 }

@@ -18,9 +18,11 @@ type Recorded struct {
 	// completed, failed, in_doubt, or unknown: its process ended before it could say
 	Outcome       string
 	Code, Message string // of one that failed or is in doubt
+	By            string // the supervisor who gave the last verdict on it; empty: none has
 	Output        json.RawMessage
 	ExternalRef   string
 	Input         []byte // SHA-256 of it, as it is recorded; none: no input
+	Staged        bool   // it is made once the plan has been committed, and by no process of the agent
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool
 }

@@ -73,6 +73,9 @@ func agent(server, provider, plan, rule string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	defer c.Close(ctx)
+	if strings.HasPrefix(rule, "stage") {
+		return stages(ctx, plan, rule == "stage-run", conn)
+	}
 	if rule == "resume" {
 		return byHand(ctx, provider, plan, strings.HasPrefix(plan, "good"), conn)
 	}
@@ -126,6 +129,55 @@ func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Co
 		return agentFailed
 	}
 	return endOf(c.Wait(ctx, plan))
+}
+
+// stages is an agent that stages two acts, and waits until they are delivered.
+func stages(ctx context.Context, plan string, runs bool, conn *nats.Conn) int {
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: mails()})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return agentFailed
+	}
+	defer c.Close(ctx)
+	to := func(id string) any { return map[string]any{"to": id + "-" + plan} }
+	if runs {
+		for err = coordinator.ErrRunning; errors.Is(err, coordinator.ErrRunning); {
+			err = replay.Run(ctx, c, replay.Config{Plan: coordinator.PlanSpec{ID: plan}, Function: "mails"},
+				func(ctx context.Context, p *replay.Plan) error {
+					return errors.Join(p.Stage(ctx, replay.Action{ID: "m", Capability: "mail.send", Input: to("m")}),
+						p.Stage(ctx, replay.Action{ID: "n", Capability: "mail.send", Input: to("n")}))
+				})
+		}
+	} else {
+		err = stagesByHand(ctx, c, plan, to)
+	}
+	d, waited := c.Delivered(ctx, plan)
+	if err = errors.Join(err, waited); err != nil || d.State != ledger.StateDelivered ||
+		!slices.Equal(d.Delivered, []string{"m", "n"}) {
+		fmt.Fprintln(os.Stderr, d, err)
+		return agentFailed
+	}
+	return agentCommitted
+}
+
+func stagesByHand(ctx context.Context, c *coordinator.Coordinator, plan string, to func(string) any) error {
+	p, err := c.Resume(ctx, plan)
+	var refused *ledger.Refused
+	switch {
+	case errors.As(err, &refused) && strings.HasPrefix(refused.Problem, "it is "):
+		return nil // it was committed
+	case errors.As(err, &refused): // killed before anything was stored
+		p, err = c.Begin(ctx, coordinator.PlanSpec{ID: plan})
+	}
+	if err != nil {
+		return err
+	}
+	for _, id := range []string{"m", "n"} {
+		if err := p.Stage(ctx, coordinator.Action{ID: id, Capability: "mail.send", Input: to(id)}); err != nil {
+			return err
+		}
+	}
+	return p.Commit(ctx)
 }
 
 func allSteps(ctx context.Context, p *coordinator.Plan, provider string, good bool) error {
@@ -353,34 +405,81 @@ func killedAgent(t *testing.T, l *live, n int, rule, plan string, request bool) 
 			return seen == n
 		}
 	} else {
-		seen := 0
-		sub, err := l.root.Subscribe("saga.default.>", func(m *nats.Msg) {
-			if !bytes.Contains(m.Data, []byte(plan)) {
-				return
-			}
-			if seen++; seen == n {
-				close(hit)
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Unsubscribe()
-		if err := l.root.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		l.atCommit(t, n, plan, hit)
 	}
 	provider := httptest.NewServer(c)
 	defer provider.Close()
 	code, said := l.lives(t, provider.URL, plan, rule, hit, &killed)
 	c.check(t, fmt.Sprintf("%s killed at %d: exit %d %s", plan, n, code, said), code, rule, killed)
+	l.refusesNone(t, plan)
+	return killed
+}
+
+// atCommit closes hit at the n-th commit about a plan.
+func (l *live) atCommit(t *testing.T, n int, plan string, hit chan struct{}) {
+	t.Helper()
+	seen := 0
+	sub, err := l.root.Subscribe("saga.default.>", func(m *nats.Msg) {
+		if !bytes.Contains(m.Data, []byte(plan)) {
+			return
+		}
+		if seen++; seen == n {
+			close(hit)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() }) // it may have ended with its connection
+	if err := l.root.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusesNone wants that the ledger has refused nothing of a plan.
+func (l *live) refusesNone(t *testing.T, plan string) {
+	t.Helper()
 	for _, refused := range l.shown(plan).Refused {
 		// What was killed after the end of its plan was stored, and before it was folded, is looked up as open.
 		if refused.Kind != "plan_resumed" || !strings.HasSuffix(refused.Reason, " and is not resumed") {
 			t.Errorf("the ledger has refused %+v", refused)
 		}
 	}
-	return killed
+}
+
+// TestAnAgentKilledAnywhereStagesEachActOnce: a real process is killed with -9 after each commit to
+// the ledger, so also between the pair of a staged act and what tells it that it is staged, and is
+// started again; with and without Run.
+func TestAnAgentKilledAnywhereStagesEachActOnce(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"stage", "stage-run"} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			l := newMailer(t)
+			kills, killed := 0, true
+			for ; killed && !t.Failed(); kills++ {
+				plan, hit := fmt.Sprintf("%s-%03d", rule, kills+1), make(chan struct{})
+				l.atCommit(t, kills+1, plan, hit)
+				killed = false
+				if code, said := l.lives(t, "none", plan, rule, hit, &killed); code != agentCommitted {
+					t.Errorf("%s: exit %d %s", plan, code, said)
+				}
+				var sent []string
+				for mail := range strings.FieldsSeq(l.mails()) {
+					if strings.Contains(mail, plan) {
+						sent = append(sent, mail)
+					}
+				}
+				if got, want := strings.Join(sent, " "), fmt.Sprintf(`{"to":"m-%s"} {"to":"n-%[1]s"}`, plan); got != want {
+					t.Errorf("sent %s, want %s", got, want)
+				}
+				l.refusesNone(t, plan)
+			}
+			if kills--; kills < 5 { // the opening, two pairs, the commit, what delivers them
+				t.Errorf("killed only %d times: the plan was not played", kills)
+			}
+		})
+	}
 }
 
 // check wants each forward once, in order, and of a plan that failed each undo in the

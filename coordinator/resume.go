@@ -302,15 +302,16 @@ func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegister
 			Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
 		past: &Recorded{
 			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome,
-			Code: past.Code, Message: past.Message, Output: slices.Clone(past.Output),
+			Code: past.Code, Message: past.Message, By: past.VerdictBy, Output: slices.Clone(past.Output),
 			ExternalRef: past.ExternalRef, Undone: past.Undone, Input: past.Input,
+			Staged: registered.Deliver != nil,
 		},
 		pastInput: past.Input, pastBefore: past.Before, registered: registered,
 		after:    slices.Clone(registered.After),
 		reviewed: registered.Review, ruled: past.Verdict != "",
 	}
-	if len(p.order) > 0 && !registered.Branch {
-		a.after = append(a.after, p.order[len(p.order)-1].call.Action)
+	if !registered.Branch {
+		a.after = append(a.after, p.lastOf(registered.Deliver != nil)...)
 	}
 	p.actions[past.Action] = a
 	p.order = append(p.order, a)

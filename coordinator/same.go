@@ -42,6 +42,8 @@ func (a *action) stated(d *draft) string {
 	switch {
 	case a.call.Capability != d.Capability:
 		return "capability"
+	case (was.Deliver != nil) != d.staged:
+		return "way, Stage or not,"
 	case !slices.Equal(was.After, d.After):
 		return "after"
 	case was.Branch != d.Branch:

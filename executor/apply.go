@@ -288,6 +288,8 @@ func endOf(r *rowspb.PlanRow) pb.PlanEnd {
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED // impossible; Decide says so
 	case r.InScope == 0:
 		return pb.PlanEnd_PLAN_END_FAILED
+	case r.Delivers:
+		return pb.PlanEnd_PLAN_END_DELIVERED
 	default:
 		return pb.PlanEnd_PLAN_END_COMPENSATED
 	}
@@ -295,6 +297,12 @@ func endOf(r *rowspb.PlanRow) pb.PlanEnd {
 
 // stateName is the state of a plan as people read it.
 func stateName(r *rowspb.PlanRow) string {
+	switch {
+	case r.Delivers && r.Phase == rowspb.Phase_PHASE_UNWINDING:
+		return ledger.StateDelivering
+	case r.Delivers && r.Phase == rowspb.Phase_PHASE_COMPENSATED:
+		return ledger.StateDelivered
+	}
 	switch r.Phase {
 	case rowspb.Phase_PHASE_OPEN:
 		return ledger.StateOpen
@@ -356,11 +364,11 @@ func resolutionName(r pb.Resolution) string {
 }
 
 func endName(e pb.PlanEnd) string {
-	if e < 0 || int(e) > 4 {
+	if e < 0 || int(e) > 5 {
 		return "unknown"
 	}
 	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed,
-		ledger.StateResolved}[e]
+		ledger.StateResolved, ledger.StateDelivered}[e]
 }
 
 // unusable says why a well-formed record of an agent can never do what it says, or nil.

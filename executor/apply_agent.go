@@ -119,9 +119,9 @@ func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) R
 	if !takesActions(p.row) {
 		return s.lateForward(p)
 	}
-	before, missing := p.predecessors(f)
-	if missing != "" {
-		return refused("after: action %s is not registered in plan %s", missing, p.id)
+	before, why := p.predecessors(f)
+	if why != "" {
+		return refused("after: %s", why)
 	}
 	s.adopt(p, f)
 	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: s.e.Address, AtNs: s.meta.TimeNs,
@@ -162,32 +162,23 @@ func (s *fold) lateForward(p *plan) Result {
 	return result
 }
 
-// predecessors resolves after; by default an action comes after the one
-// registered before it.
-func (p *plan) predecessors(f *pb.ForwardRegistered) (before []uint32, missing string) {
+// predecessors resolves after; by default an action comes after the one registered before it. Only
+// what is staged comes after what is staged, which happens when all else is done.
+func (p *plan) predecessors(f *pb.ForwardRegistered) (before []uint32, why string) {
 	if !f.Branch {
-		before = p.latest()
+		before = p.latest(f.Deliver != nil)
 	}
 	for _, id := range f.After {
 		n := p.s.number(p.id, id)
-		if n == 0 {
-			return nil, id
+		switch {
+		case n == 0:
+			return nil, "action " + id + " is not registered in plan " + p.id
+		case f.Deliver == nil && staged(p.action(n)):
+			return nil, "action " + id + " is staged: it happens when plan " + p.id + " is committed"
 		}
 		before = insert(before, n)
 	}
 	return before, ""
-}
-
-// latest are the actions that the next one comes after by default: the one registered
-// last, and the duties that have come since, which stand beside others.
-func (p *plan) latest() (before []uint32) {
-	for n := p.row.Actions; n > 0; n-- {
-		before = insert(before, n)
-		if p.action(n).fixed.DutyOf == 0 {
-			break
-		}
-	}
-	return before
 }
 
 func (s *fold) compensationRegistered(p *plan,
@@ -238,6 +229,10 @@ func (s *fold) outcome(p *plan) Result {
 			return effective
 		}
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
+	}
+	if staged(a) {
+		return refused("action %s is staged: it happens when plan %s is committed, and its agent has no "+
+			"word on it", a.fixed.Id, p.id)
 	}
 	return s.about(a).outcomeOf()
 }

@@ -43,6 +43,7 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 	if a.row.SentNs == 0 {
 		a.row.SentNs = s.e.Record.EpochNs
 	}
+	a.attempts().MayForget(k.Attempt, s.e.Record.EpochNs+aliveFor(a), a.fixed.Compensation.DedupeNs)
 	a.move(rowspb.Undo_UNDO_DISPATCHED)
 	a.fly(&rowspb.CommandRow{Dispatched: k, Arguments: s.e.Record.Payload.GetArguments()})
 	s.attemptDispatched(k, "dispatched")
@@ -97,7 +98,7 @@ func (a *action) wait(dueNs int64) {
 // earlier attempt that turns out to have succeeded did undo the effect.
 func inFlight(a *action, attempt uint32) bool {
 	again := a.row.Undo == rowspb.Undo_UNDO_OWED || begins(a) // its owner wants it tried again
-	return (flying(a.row.Undo) || again) && made(a, attempt)
+	return (flying(a.row.Undo) || again) && made(a, attempt) && !isDelivered(a)
 }
 
 // made reports whether an attempt of an undo was ever dispatched.
@@ -105,12 +106,9 @@ func made(a *action, attempt uint32) bool {
 	return a.fixed.Child == "" && attempt >= 1 && attempt <= a.row.Attempt
 }
 
-// reportedDone reports whether a word that the undo is done waits to be recorded.
-func reportedDone(a *action) bool { return a.row.Reported.GetAnswer() == pb.Answer_ANSWER_DONE }
-
 // saidDone says who has called the undo of an action done, if that waits to be recorded, or "".
 func (a *action) saidDone() string {
-	if !reportedDone(a) {
+	if !a.attempts().ReportedDone() {
 		return ""
 	}
 	return "the undo of action " + a.fixed.Id + " was reported done at " +
@@ -166,9 +164,12 @@ func (s about) succeeded(k *pb.CompensationSucceeded) Result {
 		timing: k.Timing})
 	a.land()
 	a.row.Note, a.row.AliveUntilNs = "", 0
+	if delivers(a) {
+		return s.delivered(k)
+	}
 	a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
-	if a.sentAnew(k.Attempt) { // and another one may have done it once more
-		a.noteDone(k.Attempt)
+	if a.attempts().SentAnew(k.Attempt) { // and another one may have done it once more
+		a.attempts().NoteDone(k.Attempt)
 		s.owedUndone()
 	}
 	return effective
@@ -209,7 +210,7 @@ func (s about) failed(k *pb.CompensationFailed) Result {
 	a.unheard()
 	epoch := min(s.e.Record.EpochNs, epochMax)
 	if k.InDoubt { // its worker may be at work for as long again
-		a.row.AliveUntilNs = max(a.row.AliveUntilNs, epoch+timeoutOf(a.fixed.Compensation))
+		a.row.AliveUntilNs = max(a.row.AliveUntilNs, epoch+aliveFor(a))
 	}
 	a.afterFailure(k, epoch)
 	return effective
@@ -217,12 +218,13 @@ func (s about) failed(k *pb.CompensationFailed) Result {
 
 // afterFailure decides what follows a failed attempt.
 func (a *action) afterFailure(k *pb.CompensationFailed, epoch int64) {
-	c := a.fixed.Compensation
 	switch {
+	case delivers(a):
+		afterDelivery(a, k, epoch)
 	case superseded(a):
 		a.land()
 		a.owe() // there is nothing to try again: it is skipped
-	case k.InDoubt && c.Probe != nil && !inMemory(a):
+	case k.InDoubt && a.fixed.Compensation.Probe != nil && !inMemory(a):
 		a.row.Asking, a.row.AskedFrom = pb.Question_QUESTION_UNDO, a.row.Asked
 		a.wait(epoch)
 	case k.Final || k.Changed || spent(a):
@@ -438,12 +440,4 @@ func (a *action) forwardKey() string {
 		id = p.action(a.fixed.DutyOf).fixed.Id
 	}
 	return ledger.Key(s.tenant, plan, id, ledger.PurposeDo)
-}
-
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("executor: cannot encode " + err.Error())
-	}
-	return b
 }

@@ -372,7 +372,7 @@ func (s *fold) planEnded(p *plan, k *pb.PlanEnded) Result {
 	}
 	p.row.Ended, p.row.EndedNs = s.e.Address, s.meta.TimeNs
 	switch k.End {
-	case pb.PlanEnd_PLAN_END_COMPENSATED:
+	case pb.PlanEnd_PLAN_END_COMPENSATED, pb.PlanEnd_PLAN_END_DELIVERED:
 		p.phase(rowspb.Phase_PHASE_COMPENSATED)
 	case pb.PlanEnd_PLAN_END_FAILED:
 		p.phase(rowspb.Phase_PHASE_FAILED)
@@ -418,6 +418,13 @@ func (p *plan) inScope() bool {
 		}
 	}
 	return false
+}
+
+func joinText(code, message string) string {
+	if code == "" || message == "" {
+		return code + message
+	}
+	return code + ": " + message
 }
 
 // askUnnamed has all that a commit found too much of found again, by a probe that is given no name.

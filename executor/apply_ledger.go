@@ -235,6 +235,9 @@ func (s *fold) planErased(p *plan, k *pb.PlanErased) Result {
 	if u := p.undoer(); u != nil {
 		u.touch()
 	}
+	if d := delivering(p); d != nil {
+		d.touch()
+	}
 	return effective
 }
 
@@ -254,6 +257,9 @@ func (p *plan) needsItsKey() string {
 	switch u := p.undoer(); {
 	case u != nil && !closed(u.row.Phase):
 		return "plan " + p.id + " is undone as plan " + u.id + ", which is " + stateName(u.row)
+	case delivering(p) != nil:
+		d := delivering(p)
+		return "plan " + p.id + " is delivered as plan " + d.id + ", which is " + stateName(d.row)
 	case keeps(p.row):
 		return "plan " + p.id + " is held by plan " + p.root().id + ", of which it is a part"
 	case !closed(p.row.Phase):
@@ -315,5 +321,118 @@ func (d *decider) destroyed(plans []string) {
 		}
 		d.propose(&pb.Record{Plan: p.id, Cause: p.row.Erased,
 			Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}})
+	}
+}
+
+// The commit of a root begins the delivery of what is staged.
+
+// toDeliver are the plans that are committed with a root, by their ids, if something of them is
+// staged; else nil.
+func toDeliver(root *plan) (parts map[string]bool) {
+	some := false
+	root.retirable(func(_ *plan, a *action) bool {
+		some = staged(a) && a.row.Undo == rowspb.Undo_UNDO_HELD
+		return !some
+	})
+	if !some {
+		return nil
+	}
+	parts = map[string]bool{root.id: true}
+	root.descendants(func(c *plan) bool {
+		if keeps(c.row) {
+			parts[c.id] = true
+		}
+		return true
+	})
+	return parts
+}
+
+// openDelivery makes the plan that delivers what is staged in a root that a record has committed,
+// and begins it.
+func openDelivery(root *plan, parts map[string]bool, at *pb.Address) {
+	if d := deliveryOf(root, "", parts, at); d != nil {
+		d.row.Unwinding, d.row.EndedNs = at, 0
+		d.startUnwind()
+	}
+}
+
+// Stopping. What undoes a committed plan, a block on a staged act and a cancel stop what delivers
+// it: what has no attempt is dropped, and what is out is waited for.
+
+// delivering is the plan that delivers a committed one, as long as it has not ended, or nil.
+func delivering(p *plan) *plan {
+	if p.row.DeliveredAs == "" {
+		return nil
+	}
+	if d := p.s.plan(p.row.DeliveredAs); !closed(d.row.Phase) || keeps(d.row) {
+		return d
+	}
+	return nil
+}
+
+// notItsDelivery is what a refusal to stop a committed plan says of its delivery, or "".
+func notItsDelivery(p *plan) string {
+	if d := delivering(p); d != nil {
+		return ", and plan " + d.id + " delivers what it has staged: cancel that one"
+	}
+	return ""
+}
+
+// stopDelivery stops a plan that delivers, and its parts.
+func stopDelivery(p *plan, at *pb.Address, why string) {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		if a := p.action(n); a.fixed.Child != "" {
+			stopDelivery(p.s.plan(a.fixed.Child), at, why)
+		}
+	}
+	if p.row.Stopped != nil || closed(p.row.Phase) && !keeps(p.row) {
+		return
+	}
+	p.row.Stopped, p.row.Reason = at, why
+	p.touch()
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED {
+			a.land()
+			a.owe()
+		}
+	}
+}
+
+// cancelDelivery is an operator's word that what is left of a delivery is dropped.
+func cancelDelivery(s *fold, p *plan, k *pb.CancelRequested) Result {
+	switch {
+	case child(p.row):
+		return refused("plan %s is a part of plan %s: cancel that one", p.id, p.root().id)
+	case p.row.Stopped != nil:
+		return refused("plan %s was stopped at %s", p.id, ledger.FormatAddress(p.row.Stopped))
+	case closed(p.row.Phase):
+		return refused("plan %s is already %s", p.id, stateName(p.row))
+	}
+	stopDelivery(p, s.e.Address, byActor(k.Reason, k.Actor))
+	return effective
+}
+
+// notJudged says why no verdict is given on an act that is staged, or "".
+func notJudged(s *fold, a *action, k *pb.VerdictGiven) string {
+	p := a.plan
+	if p.row.Delivers {
+		return "plan " + p.id + " delivers plan " + p.row.Origin + ": judge the action of that one"
+	}
+	if p.row.DeliveredAs == "" || k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
+		return ""
+	}
+	if d := s.byName(p.row.DeliveredAs, a.fixed.Id); d != nil && settled(d.row.Undo) {
+		return "action " + a.fixed.Id + " of plan " + p.row.DeliveredAs + " is " +
+			undoShown(d) + " since " + ledger.FormatAddress(d.row.Settled)
+	}
+	return ""
+}
+
+// stopsDelivery has a block on a staged act of a committed plan stop what delivers it.
+func stopsDelivery(s *fold, a *action, k *pb.VerdictGiven) {
+	d := delivering(a.plan.root())
+	if d != nil && staged(a) && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
+		stopDelivery(d, s.e.Address, a.verdictText())
 	}
 }

@@ -31,6 +31,9 @@ func (s *fold) applyOperator() Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
+		if p.row.Delivers {
+			return cancelDelivery(s, p, k.CancelRequested)
+		}
 		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED,
 			byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), back{})
 	case *pb.Record_CompensationRequested:
@@ -137,8 +140,8 @@ func (s about) reported(report *pb.CompensationReported) Result {
 	if done && a.row.Ahead != nil && report.Attempt == 1 {
 		a.callBack() // it was sent, and no success before it is waited for
 	}
-	open := atOwner(a) || owing(a.row.Undo) || a.twice(report.Attempt)
-	if done && open && made(a, report.Attempt) && a.heardDone(report.Attempt) {
+	open := atOwner(a) || owing(a.row.Undo) || a.attempts().Twice(report.Attempt)
+	if done && open && made(a, report.Attempt) && a.attempts().HeardDone(report.Attempt) {
 		return repeated
 	}
 	if done && late(a, report.Attempt) {
@@ -153,11 +156,11 @@ func (s about) reported(report *pb.CompensationReported) Result {
 			a.fixed.Id, undoName(a.row.Undo))
 	}
 	// the first word counts, but for one that it is done
-	if a.row.Reported != nil && (!done || reportedDone(a)) {
+	if a.row.Reported != nil && (!done || a.attempts().ReportedDone()) {
 		return repeated
 	}
 	if done {
-		a.noteDone(report.Attempt)
+		a.attempts().NoteDone(report.Attempt)
 	}
 	if report.Answer == pb.Answer_ANSWER_CHANGED {
 		keepFound(a, s.e.Record.Payload.GetOutput())
@@ -178,7 +181,7 @@ func (s *fold) signal(p *plan, signal rowspb.Signal, reason string, to back) Res
 		return repeated
 	case p.partly() && to == back{}:
 	case !stops(p.row) || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
-		return refused("plan %s is already %s", p.id, statusName(p.row))
+		return refused("%s", already(p)+notItsDelivery(p))
 	case p.row.Fired != nil && to != back{} && s.keepsTurns():
 		return refused("plan %s is about to unwind for %s", p.id, ledger.FormatAddress(p.row.Fired))
 	}
@@ -225,13 +228,6 @@ func (s *fold) unwindFrom(p *plan, from, reason string) Result {
 	return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, reason, back{action: from})
 }
 
-func joinText(code, message string) string {
-	if code == "" || message == "" {
-		return code + message
-	}
-	return code + ": " + message
-}
-
 // applyVerdict folds a supervisor's verdict on an action; the lease on it is
 // the mechanism that undoes (S76). Of a committed plan no lease is held: it is undone as by
 // an operator's request, inside its undo windows.
@@ -245,6 +241,9 @@ func (s *fold) applyVerdict() Result {
 	if a == nil {
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)
 	}
+	if why := notJudged(s, a, k); why != "" {
+		return refused("%s", why)
+	}
 	committed := p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && s.reachesCommitted()
 	root, part := a.committedAs(s.ofAction(k.Scope))
 	undoes := committed && a.undoneFor(k) && !undoesToo(root, part)
@@ -257,6 +256,7 @@ func (s *fold) applyVerdict() Result {
 		return refused("%s", why)
 	}
 	s.about(a).judged(k)
+	stopsDelivery(s, a, k)
 	switch {
 	case undoes:
 		reason := a.verdictText()
@@ -386,9 +386,11 @@ func wantedText(p *plan) string {
 // WaitsForVerdict reports whether the forward of an action waits for a supervisor's verdict.
 func (a *Action) WaitsForVerdict() bool { return waitsForVerdict(a.a) }
 
-// undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it.
+// undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it. One
+// on a staged act alone stops its delivery, and has nothing to undo.
 func (a *action) undoneFor(k *pb.VerdictGiven) bool {
-	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !settled(a.row.Undo) && crossed(a)
+	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !settled(a.row.Undo) &&
+		(crossed(a) || staged(a) && !a.plan.s.ofAction(k.Scope))
 }
 
 // committedAs is the committed root that has an action, and the part of it that undoes the action,
@@ -414,7 +416,7 @@ func undoesToo(p *plan, part back) bool {
 	reached := p.reach(part, firstOf(p, part))
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := p.action(n)
-		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) {
+		if !reached(n) || a.fixed.DutyOf != 0 || settled(a.row.Undo) || staged(a) {
 			continue
 		}
 		if leftOut(u.action(n)) {

@@ -35,9 +35,9 @@ func (s about) mayAsk(k *pb.ProbeAsked) string {
 			return s.settles()
 		}
 		return "its effect is not in doubt " + why
-	case pb.Question_QUESTION_UNDO:
+	case pb.Question_QUESTION_UNDO, pb.Question_QUESTION_DELIVERED:
 		resend := a.row.Undo == rowspb.Undo_UNDO_WAITING || begins(a) && a.row.Attempt > 0
-		if again || first && resend {
+		if again || first && resend && k.Question == questionOf(a) {
 			return ""
 		}
 		return "no attempt of it waits to be sent again"
@@ -89,12 +89,11 @@ func (s about) probeAsked(k *pb.ProbeAsked) Result {
 	a.row.Asking, a.row.Asked = k.Question, k.Attempt
 	a.row.Change = pb.Change_CHANGE_UNSPECIFIED
 	a.move(rowspb.Undo_UNDO_DISPATCHED)
-	result := s.e.Record.Payload.GetOutput()
-	if k.Done == nil {
-		result = a.commandRow().GetResult()
+	row := &rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments()}
+	if row.Result = s.e.Record.Payload.GetOutput(); k.Done == nil {
+		row.Result = a.commandRow().GetResult()
 	}
-	a.fly(&rowspb.CommandRow{Asked: k, Arguments: s.e.Record.Payload.GetArguments(),
-		Result: result})
+	a.fly(row)
 	return effective
 }
 
@@ -126,6 +125,8 @@ func (s about) probeAnswered(k *pb.ProbeAnswered) Result {
 		s.effectFound(k)
 	case pb.Question_QUESTION_UNDO:
 		s.undoFound(k)
+	case pb.Question_QUESTION_DELIVERED:
+		s.deliveredFound(k)
 	case pb.Question_QUESTION_VERIFY:
 		s.verified(k)
 	default:

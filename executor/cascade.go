@@ -355,3 +355,63 @@ func anyCut(*rowspb.Cut) bool { return true }
 func cascadeName(c rowspb.Cascade) string {
 	return [...]string{"", "cut", "resumed", "given up"}[c]
 }
+
+// What has turned true beside a lease that fires. It was true while its plan was armed, so that it
+// fires, too: once the plan is open again, if it ever is.
+
+// keepsTurns reports whether what has turned true is acted upon also after the unwind of a part
+// of its plan, for another lease, has begun. Earlier holders forgot it.
+func (s *State) keepsTurns() bool { return s.meta.HolderFold >= ledger.KeptSince }
+
+// takeTurns takes up the turns of a plan of which a lease fires, and returns its own, or nil.
+// The others wait until the plan is open again.
+func (p *plan) takeTurns(ref rows.Lease) *rowspb.Turned {
+	own, first, rest := turnOf(p, ref), p.row.Turned, p.row.Behind
+	p.row.Turned, p.row.Behind = nil, nil
+	if !p.s.keepsTurns() {
+		return own
+	}
+	if first != nil && first != own {
+		p.row.Behind = append(p.row.Behind, first)
+	}
+	for _, t := range rest {
+		if t != own {
+			p.row.Behind = append(p.row.Behind, t)
+		}
+	}
+	return own
+}
+
+// answered reports whether a lease has fired before its plan was undone in another part, and has no
+// turn that is still to be acted upon: its action is as its owner has left it. Earlier holders had
+// it fire again, and again.
+func answered(p *plan, n uint32, l *rowspb.LeaseRow) bool {
+	return l.Fired && p.s.meta.HolderFold >= ledger.AnsweredSince &&
+		turnOf(p, rows.Lease{Plan: p.id, N: n, Name: l.Name}) == nil
+}
+
+// ofSignal reports whether a lease is what was asked for: it holds as long as the signal does.
+func ofSignal(lease string) bool { return lease == leaseFailed || lease == leaseCancelled }
+
+// turnAgain takes up what had turned true before a part of the plan was undone: it is acted upon,
+// whatever its condition is by now (I13), unless it undoes an action only that the part has undone,
+// or which its owner's word keeps. One on the clock is over with its action.
+func (p *plan) turnAgain(stays map[uint32]bool) {
+	p.row.Behind = slices.DeleteFunc(p.row.Behind, func(t *rowspb.Turned) bool {
+		l, a := p.lease(rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease})
+		return l == nil || stopped(l) || inTime(p, l) || ofSignal(l.Name) ||
+			(l.OfAction || t.Clocked) && a != nil && settled(a.row.Undo) || l.OfAction && stays[t.Action]
+	})
+	if len(p.row.Behind) == 0 {
+		return
+	}
+	first := max(0, slices.IndexFunc(p.row.Behind, func(t *rowspb.Turned) bool { return !t.Clocked }))
+	t := p.row.Behind[first]
+	p.row.Turned, p.row.Behind = t, slices.Delete(p.row.Behind, first, first+1)
+	if ref := (rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); t.Clocked {
+		l, a := p.lease(ref)
+		p.s.index(ref, l, wakeNow, nil, false)
+		p.mark(a)
+	}
+	p.touch()
+}

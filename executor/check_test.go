@@ -514,6 +514,8 @@ func (c *OrderCheck) Check(s *State, e ledger.Entry) error {
 
 func (c *OrderCheck) success(s *State, a *action, attempt uint32) error {
 	switch key := a.firstKey(); {
+	case delivers(a) && !isDelivered(a): // an attempt before may have been another act
+		return nil
 	case c.succeeded[a.keyOf(attempt)] > 0:
 		return fmt.Errorf("%s/%s was undone twice", a.id.Plan, a.fixed.Id)
 	case a.row.Ahead != nil:
@@ -537,6 +539,13 @@ func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 		origin = p.row.Origin
 	}
 	switch {
+	case p.row.Delivers:
+		committed := s.plan(p.row.Origin).root().row
+		if key != ledger.Key(s.tenant, p.row.Origin, id, ledger.PurposeDo) || p.row.Stopped != nil ||
+			committed.Phase != rowspb.Phase_PHASE_COMMITTED || !staged(a) {
+			return fmt.Errorf("delivery of %s/%s: with key %s, stopped, or its root is not committed (I38)", p.id, id, key)
+		}
+		return inOrder(s, p, a)
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
 	case key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0),
@@ -585,6 +594,10 @@ func (c *OrderCheck) compensated(s *State, p *plan) error {
 				return fmt.Errorf("compensated, and its child plan %s is not (I22)", a.fixed.Child)
 			}
 		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:
+		case a.fixed.Forward.GetDeliver() != nil:
+			if done > 0 {
+				return fmt.Errorf("%s is staged, and was undone (I22)", a.fixed.Id)
+			}
 		case late && a.row.Duties == 0:
 			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
 		case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT &&

@@ -69,6 +69,8 @@ func (s *fold) attach(p *plan) {
 		why = "is nested too deeply"
 	case d.ParentAction != "" && s.number(parent.id, d.ParentAction) == 0:
 		why = "has no action " + d.ParentAction
+	case d.ParentAction != "" && staged(s.byName(parent.id, d.ParentAction)):
+		why = "has staged action " + d.ParentAction + ", which happens when it is committed"
 	}
 	if why != "" {
 		s.signal(p, rowspb.Signal_SIGNAL_FAILED, "its parent plan "+d.ParentPlan+" "+why, back{})
@@ -79,7 +81,7 @@ func (s *fold) attach(p *plan) {
 	case d.ParentAction != "":
 		before = []uint32{s.number(parent.id, d.ParentAction)}
 	default:
-		before = parent.latest()
+		before = parent.latest(false)
 	}
 	entry := parent.enlist(&rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: s.e.Address,
 		AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})

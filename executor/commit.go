@@ -353,9 +353,11 @@ func (p *plan) commitRoot(at *pb.Address) {
 	p.row.InDoubt = p.inDoubt()
 	p.row.EndedNs = p.s.meta.TimeNs
 	holdOn(p)
+	parts := toDeliver(p)
 	p.row.RetiredCount = p.retire()
 	p.phase(rowspb.Phase_PHASE_COMMITTED)
 	lookOn(p, at)
+	openDelivery(p, parts, at)
 }
 
 // heldSetRetired follows the commit of a root, or makes one that has waited; that

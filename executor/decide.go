@@ -53,7 +53,7 @@ type Answer struct {
 	// Unserved says that there is no answer because no one takes the call. It counts
 	// once its contract's unserved_after is over, and may be given again and again.
 	Unserved bool
-	// Reached says of an Unserved one that a copy may have come to a worker before.
+	// Reached says that another copy may have come to a worker before.
 	Reached bool
 }
 

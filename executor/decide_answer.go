@@ -32,6 +32,8 @@ func (d *decider) answer(in Answer) {
 		return
 	case !p.asks() && !asksOpenly(a) || !outstandingCall(a, in.Purpose, in.Attempt):
 		return
+	case in.Purpose == ledger.PurposeUndo && late(a, in.Attempt): // its record has been told late
+		return
 	case in.Unserved && (unservedFrom(a) == 0 || d.in.EpochNs < unservedFrom(a)):
 		return
 	}
@@ -41,7 +43,7 @@ func (d *decider) answer(in Answer) {
 		}
 		return
 	}
-	if reportedDone(a) && (in.Reply == nil || in.Reply.Status != api.StatusDone) {
+	if a.attempts().ReportedDone() && (in.Reply == nil || in.Reply.Status != api.StatusDone) {
 		return // its own report says better
 	}
 	if d.attempted(p, a, in) {
@@ -86,6 +88,7 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
 		Attempt: in.Attempt, Code: clip(reply.Code), Message: clip(joinText(clip(reply.Message), note)),
 		Final: final || changed, Changed: changed, Worker: clip(reply.Worker), Timing: timing,
+		InDoubt: delivers(a) && in.Reached,
 	}}
 	if kept := output(reply); changed && len(kept) > 0 { // what is there
 		r.Payload = &pb.Payload{Output: kept}
@@ -113,7 +116,7 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 	}
 	switch {
 	// the last: this very answer
-	case !made(a, in.Attempt) || inMemory(a) || a.heardDone(in.Attempt) ||
+	case !made(a, in.Attempt) || inMemory(a) || a.attempts().HeardDone(in.Attempt) ||
 		in.Attempt == a.row.Answered:
 		return false
 	case late(a, in.Attempt):
@@ -121,7 +124,8 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
 		return false
 	default:
-		return inFlight(a, in.Attempt) && !reportedDone(a) && a.row.Asking != pb.Question_QUESTION_VERIFY
+		return inFlight(a, in.Attempt) && !a.attempts().ReportedDone() &&
+			a.row.Asking != pb.Question_QUESTION_VERIFY
 	}
 }
 
@@ -407,3 +411,14 @@ func references(value json.RawMessage) (refs []string, err error) {
 func clip(s string) string { return ledger.TextTo(s, textMax) }
 
 const textMax = ledger.TextMax / 4
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("executor: cannot encode " + err.Error())
+	}
+	return b
+}
+
+// bindable reports whether an output is more than nothing.
+func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }

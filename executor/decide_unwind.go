@@ -52,7 +52,8 @@ func (d *decider) unwindStep(p *plan) bool {
 
 func quarantineReason(a *action) string {
 	why := a.row.Note
-	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved || isChanged(a) {
+	told := a.row.Late || a.row.Unserved || isChanged(a) || delivers(a) && a.row.Unsure != 0
+	if a.row.Attempt == 0 || told {
 		return clip(why)
 	}
 	if why == "" {
@@ -79,7 +80,8 @@ func (d *decider) report(p *plan, a *action) bool {
 	r := d.about(p, a, a.row.ReportedAt)
 	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message,
 		Final:   k.Answer == pb.Answer_ANSWER_STOP || k.Answer == pb.Answer_ANSWER_CHANGED,
-		Changed: k.Answer == pb.Answer_ANSWER_CHANGED, Timing: k.Timing}
+		Changed: k.Answer == pb.Answer_ANSWER_CHANGED, Timing: k.Timing,
+		InDoubt: delivers(a) && a.fixed.Compensation.DedupeNs > 0} // copies may be under way
 	if pending := a.row.Pending; pending != nil {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}
@@ -134,7 +136,7 @@ func (d *decider) next(p *plan, a *action) bool {
 	switch {
 	case newborn(a):
 		return false
-	case reportedDone(a): // its turn has come by the clock, before the plan's
+	case a.attempts().ReportedDone(): // its turn has come by the clock, before the plan's
 		return d.report(p, a)
 	}
 	cause := unwindCause(p)
@@ -170,7 +172,7 @@ func (d *decider) next(p *plan, a *action) bool {
 			UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason), ParentPlan: p.id}}})
 	case stepDispatch:
 		if d.forgotten(a) {
-			return d.ask(p, a, pb.Question_QUESTION_UNDO, cause)
+			return d.ask(p, a, questionOf(a), cause)
 		}
 		return d.dispatch(p, a, cause)
 	default:
@@ -182,6 +184,9 @@ func (d *decider) next(p *plan, a *action) bool {
 // was sent before: then the world is asked before it is sent again.
 func (d *decider) forgotten(a *action) bool {
 	c := a.fixed.Compensation
+	if delivers(a) {
+		return c.Probe != nil && unsure(a) && !mayRepeat(a, d.state.meta.TimeNs)
+	}
 	return a.row.Attempt > 0 && c.Probe != nil && c.DedupeNs > 0 && a.row.SentNs != 0 &&
 		d.in.EpochNs-a.row.SentNs >= c.DedupeNs
 }
@@ -297,5 +302,130 @@ func unwindCause(p *plan) *pb.Address {
 		return p.row.Unwinding
 	default:
 		return p.row.Fired
+	}
+}
+
+// deliveryStep says what to do with an act that is to be delivered.
+func deliveryStep(a *action) (step, string) {
+	p, d := a.plan, a.fixed.Compensation
+	switch erased := p.s.erased(p.id); {
+	case isDelivered(a):
+		return stepQuarantine, "irreversible: " + d.Capability + " was delivered by plan " + p.id +
+			" and has no inverse"
+	case p.row.Stopped != nil && a.row.Unsure == 0:
+		return stepSkip, "staged, and dropped: " + p.row.Reason
+	case p.row.Stopped != nil:
+		return stepQuarantine, "in doubt: it may have been delivered before it was stopped"
+	case d.Sealed && erased != nil:
+		return stepQuarantine, "what " + d.Capability + " takes was erased at " +
+			ledger.FormatAddress(erased) + ": no one can read it any more"
+	case d.Probe == nil && !mayRepeat(a, p.s.meta.TimeNs):
+		return stepQuarantine, noteUnsure
+	}
+	return stepDispatch, ""
+}
+
+// noteUnsure is why an attempt is not repeated.
+const noteUnsure = "in doubt: an attempt had no answer, and nothing says whether it was done"
+
+// What undoes a committed plan takes up what delivers it.
+
+// notOf says why what undoes a committed plan does not undo an action of it, or "".
+func notOf(p *plan, a *action, reached bool) string {
+	switch {
+	case staged(a):
+		return "staged: it is delivered, or dropped, as plan " + p.row.DeliveredAs
+	case !reached:
+		return "not asked to be undone"
+	}
+	return ""
+}
+
+// recalled reports whether what undoes the committed plan has taken up what delivers it.
+func recalled(p *plan) bool { return p.row.Delivers && !p.root().row.Delivers }
+
+// recall stops what delivers a committed plan, and makes it the last entry of u, which undoes that
+// one: what was delivered is its owner's there, as all that is irreversible.
+func recall(p, u *plan, at *pb.Address, why string) {
+	if p.row.DeliveredAs == "" {
+		return
+	}
+	d := p.s.plan(p.row.DeliveredAs)
+	stopDelivery(d, at, why)
+	if !remains(d) {
+		return
+	}
+	came := map[uint32]bool{}
+	for n := uint32(1); n <= u.row.Actions; n++ {
+		for _, m := range u.action(n).fixed.Before {
+			came[m] = true
+		}
+	}
+	var last []uint32
+	for n := uint32(1); n <= u.row.Actions; n++ {
+		if !came[n] {
+			last = append(last, n)
+		}
+	}
+	entry := u.enlist(&rowspb.ActionStatic{Id: entryPrefix + d.id, Registered: at,
+		AtNs: p.s.meta.TimeNs, Before: last, Child: d.id}, &rowspb.ActionRow{})
+	u.row.Children = insert(u.row.Children, entry.id.N)
+	d.row.Declared = proto.CloneOf(d.row.Declared) // a fork shares it
+	d.row.ParentEntry, d.row.Declared.ParentPlan = entry.id.N, u.id
+	if !closed(d.row.Phase) {
+		u.row.OpenChildren++
+	}
+	takeUp(d, u.row.LastGoes)
+}
+
+// remains reports whether anything of what delivers a plan was made, or may be.
+func remains(p *plan) bool {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		if a.fixed.Child != "" && remains(p.s.plan(a.fixed.Child)) || a.fixed.Child == "" &&
+			(a.row.Undo == rowspb.Undo_UNDO_COMPENSATED || !settled(a.row.Undo)) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeUp has what was delivered owed, and lets go what came before it where its plan does so.
+func takeUp(p *plan, lastGoes bool) {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		if a := p.action(n); a.fixed.Child != "" {
+			takeUp(p.s.plan(a.fixed.Child), lastGoes)
+		}
+	}
+	p.row.LastGoes, p.row.MayLetGo, p.row.UndoneNow = lastGoes, lastGoes, false
+	p.touch()
+	switch p.row.Phase {
+	case rowspb.Phase_PHASE_FAILED, rowspb.Phase_PHASE_COMMITTED:
+		return
+	}
+	p.reopen()
+	for n := p.row.Actions; n >= 1; n-- {
+		switch a := p.action(n); {
+		case a.row.Undo == rowspb.Undo_UNDO_QUARANTINED && a.fixed.Child == "":
+			letGoNow(a)
+		case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && a.fixed.Child == "":
+			a.row.Settled, a.row.SettledNs = nil, 0
+			a.owe()
+		}
+	}
+}
+
+// letGoNow has an action that is its owner's already let go what came before it.
+func letGoNow(a *action) {
+	p := a.plan
+	was := isClear(p, a)
+	if a.row.LetsGo || !isLastAct(a) {
+		return
+	}
+	a.row.LetsGo = true
+	p.row.LetGo++
+	a.change()
+	if isClear(p, a) && !was {
+		a.release()
 	}
 }

@@ -425,6 +425,8 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 		return "action " + id + " is owed already: report of action " + a.origin().fixed.Id
 	case a.fixed.Forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.fixed.Compensation == nil:
 		return "action " + id + " has no effect, or no undo, as its contract says"
+	case staged(a):
+		return "action " + id + " is staged: it happens when its plan is committed, and not before"
 	case len(output) > 0 && a.fixed.Compensation.Sealed:
 		return "payload.output: the values of action " + id + " are sealed"
 	case staysOut(a), staysOut(p.s.byName(p.row.UndoneAs, id)): // of what undoes its plan

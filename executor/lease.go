@@ -32,7 +32,7 @@ const wakeNow int64 = 1
 // conditionOf returns a lease's CEL text: that of a standing lease, or as the plan
 // (a is nil) or the action's registration declared it.
 func conditionOf(p *plan, a *action, l *rowspb.LeaseRow) string {
-	if text := standing(l.Name); text != "" {
+	if text := standingOf(a, l.Name); text != "" {
 		return text
 	}
 	declared := p.row.Declared.Triggers

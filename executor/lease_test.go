@@ -519,3 +519,33 @@ func TestAnAgentThatIsBackBeforeAnyoneLooksIsNotGone(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestWhatItsOwnerHasLeftFiresNoMore: where the owner of what came after two actions says halt, the
+// conditions of both are answered once, and none of them brings the other one back.
+func TestWhatItsOwnerHasLeftFiresNoMore(t *testing.T) {
+	for _, c := range []struct{ line, last string }{
+		{"open a:own a+ b<:own b+ c<a,b c+ c=stop fact:a=1 turn halt:c turn", "fact:b=1"},
+		{"open a:own a+ b<:own b+ d<:own d+ c<a,b,d c+ c=stop fact:b=1 turn halt:c turn fact:d=1 turn", "fact:a=1"},
+	} {
+		s := newSchedule(t)
+		s.play(c.line + " " + c.last)
+		for n := 0; ; n++ {
+			records := s.decide(nil)
+			if len(records) == 0 {
+				break
+			}
+			if n == 9 {
+				t.Fatalf("%s %s: decisions never end", c.line, c.last)
+			}
+			s.must(s.append(holder, records...))
+		}
+		if p := s.show("p"); p.State != ledger.StateOpen || !strings.Contains(s.undos("p"), "a=held b=held") {
+			t.Errorf("%s %s: %s, %s", c.line, c.last, p.State, s.undos("p"))
+		}
+		s.play("fail turn")
+		if got := s.show("p").State; got != ledger.StateResolved {
+			t.Errorf("%s %s, and failed: %s", c.line, c.last, got)
+		}
+		s.wantRefolded()
+	}
+}

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
@@ -47,6 +48,7 @@ type oracleAction struct {
 	id      string
 	entry   bool
 	settled bool
+	staged  bool
 	facts   oracle.Action
 	verdict *oracle.Verdict
 }
@@ -150,6 +152,10 @@ var verdictBlocks = oracle.Condition{Ask: func(m *oracle.Moment) oracle.Truth {
 		(m.Action.Outcome == "completed" || m.Action.Outcome == "in_doubt"))
 }}
 
+var verdictDrops = oracle.Condition{Ask: func(m *oracle.Moment) oracle.Truth {
+	return oracle.TruthOf(m.Verdict.Outcome != "allow")
+}}
+
 var verdictUnheard = oracle.Condition{Clock: true, Ask: func(m *oracle.Moment) oracle.Truth {
 	blocks := oracle.TruthOf(m.Verdict.Outcome != "allow" && m.Action.Outcome == "unknown")
 	if m.NowNs >= m.Verdict.AtNs+30*second {
@@ -228,6 +234,9 @@ func (m *oracleModel) apply(e ledger.Entry) {
 func (m *oracleModel) follow(e ledger.Entry) {
 	r := e.Record
 	p := m.plan(r.Plan)
+	if strings.HasSuffix(r.Plan, "~0") {
+		return // it has no leases, and nothing waits for its end
+	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_FactAsserted:
 		m.events = append(m.events,
@@ -237,8 +246,9 @@ func (m *oracleModel) follow(e ledger.Entry) {
 	case *pb.Record_PlanOpened:
 		m.opened(e, k.PlanOpened)
 	case *pb.Record_ForwardRegistered:
-		p.actions = append(p.actions, &oracleAction{id: r.Action, facts: oracle.Action{AtNs: m.timeNs, Outcome: "unknown",
-			Input: []oracle.Object{{Field: "n", Value: 3}, {Field: "k", Value: "b"}}}})
+		p.actions = append(p.actions, &oracleAction{id: r.Action, staged: k.ForwardRegistered.Deliver != nil,
+			facts: oracle.Action{AtNs: m.timeNs, Outcome: "unknown",
+				Input: []oracle.Object{{Field: "n", Value: 3}, {Field: "k", Value: "b"}}}})
 	case *pb.Record_CompensationRegistered:
 		a := p.action(r.Action)
 		for _, t := range k.CompensationRegistered.Triggers {
@@ -254,7 +264,11 @@ func (m *oracleModel) follow(e ledger.Entry) {
 	case *pb.Record_VerdictGiven:
 		a := p.action(r.Action)
 		if a.verdict == nil {
-			m.arm(p, a, LeaseVerdict, verdictBlocks)
+			blocks := verdictBlocks
+			if a.staged {
+				blocks = verdictDrops
+			}
+			m.arm(p, a, LeaseVerdict, blocks)
 			m.arm(p, a, LeaseUnheard, verdictUnheard)
 		}
 		a.verdict = &oracle.Verdict{Outcome: VerdictName(k.VerdictGiven.Outcome), AtNs: m.timeNs}
@@ -344,7 +358,7 @@ func (m *oracleModel) doubts(root *oraclePlan) bool {
 	return slices.ContainsFunc(m.plans, func(p *oraclePlan) bool {
 		held := p == root || p.root() == root && p.phase == "committed" && !p.retired
 		return held && slices.ContainsFunc(p.actions, func(a *oracleAction) bool {
-			return !a.entry && !a.settled && (a.facts.Outcome == "unknown" || a.facts.Outcome == "in_doubt")
+			return !a.entry && !a.settled && !a.staged && (a.facts.Outcome == "unknown" || a.facts.Outcome == "in_doubt")
 		})
 	})
 }

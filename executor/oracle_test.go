@@ -438,6 +438,9 @@ func (w *oracleRun) pair(p *oraclePlan) []*pb.Record {
 	return pair(fmt.Sprintf("a%d", len(p.actions)), func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 		f.Lifted = []byte(`{"n":3,"k":"b"}`)
 		c.Triggers = w.triggers()
+		if w.one(4) {
+			staged()(f, c)
+		}
 	})
 }
 

@@ -35,12 +35,12 @@ func (p *plan) claims(r *pb.Record) bool {
 	a := p.s.byName(p.id, r.Action)
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
-		return a == nil || writerOf(p, a) != r.Writer ||
+		return a == nil || staged(a) || writerOf(p, a) != r.Writer ||
 			!bytes.Equal(a.actDigest(), actDigest(k.ForwardRegistered, r.Payload.GetInput()))
 	case *pb.Record_CompensationRegistered:
 		return a == nil || writerOf(p, a) != r.Writer
 	case *pb.Record_ForwardInDoubt:
-		return a == nil || !hasWord(p, a, r.Writer)
+		return a == nil || staged(a) || !hasWord(p, a, r.Writer)
 	case *pb.Record_ForwardCompleted:
 		return true
 	}
@@ -56,6 +56,10 @@ func (s *fold) noteOrphan(reason string) {
 	}
 	p := s.plan(r.Plan)
 	if p == nil || p.row.Agent != s.e.Source.Name || !p.claims(r) {
+		return
+	}
+	if r.GetForwardRegistered().GetDeliver() != nil { // no call, of either half
+		s.refusedForward = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
 		return
 	}
 	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: s.e.Address, Reason: clip(reason)}
@@ -197,7 +201,7 @@ func (s *fold) adopt(p *plan, f *pb.ForwardRegistered) {
 	digest := actDigest(f, s.e.Record.Payload.GetInput())
 	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(o *rowspb.Orphan) bool {
 		same := o.Action == s.e.Record.Action && o.Writer == s.e.Record.Writer
-		return same && (len(o.Digest) == 0 || bytes.Equal(o.Digest, digest))
+		return same && f.Deliver == nil && (len(o.Digest) == 0 || bytes.Equal(o.Digest, digest))
 	})
 	for _, o := range p.row.Orphans {
 		if o.Name == s.e.Record.Action {

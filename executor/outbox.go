@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -25,6 +26,8 @@ type Command struct {
 	// because the provider may have forgotten the key: whoever would send one hands
 	// back an Answer without a Reply instead. 0: no limit.
 	ResendUntilNs int64
+	// Unsure says that this also holds for the first copy: an earlier attempt may have acted.
+	Unsure bool
 	// UnservedNs is the instant (unix ns) from which on an Answer may say that no one
 	// takes it; 0: never.
 	UnservedNs int64
@@ -96,14 +99,12 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 	command.BlindCleanup, command.DirtyFailure, command.HasForwardOutput = k.BlindCleanup,
 		k.DirtyFailure, k.HasForwardOutput
 	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
-	command.ReportDigest = k.ReportDigest
+	command.ReportDigest, command.Delivers = k.ReportDigest, delivers(a)
 	command.Earlier = a.row.Ahead == nil && a.row.Dispatched.GetSequence() < s.meta.TermSequence
 	if k.Attempt == 1 {
 		command.SentNs = a.row.SentNs
 	}
-	if c.DedupeNs > 0 {
-		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
-	}
+	command.ResendUntilNs, command.Unsure = resendUntil(a), delivers(a) && unsure(a)
 	if c.HandlerVersion != "" {
 		command.Handler = api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}
@@ -242,22 +243,20 @@ func (s about) unheard(k *pb.CompensationDispatched) string {
 		" changed before the dispatch landed"
 }
 
-// bindable reports whether an output is more than nothing.
-func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }
-
 // key is the idempotency key of an action's undo, the same for every attempt until its owner
 // asks for another one.
 func (a *action) key() string { return a.keyOf(math.MaxUint32) }
 
 // keyOf is the key of one attempt.
 func (a *action) keyOf(attempt uint32) string {
-	for _, k := range slices.Backward(a.row.Keys) {
-		if attempt > k.After {
-			return k.Key
-		}
+	if key := a.attempts().Key(attempt); key != "" {
+		return key
 	}
 	return a.firstKey()
 }
+
+// attempts tells the attempts of its undo, or of its delivery, apart.
+func (a *action) attempts() attempts.Of { return attempts.Of{Row: a.row, Delivers: delivers(a)} }
 
 // KeyOf is the key of one attempt of an undo.
 func (a *Action) KeyOf(attempt uint32) string { return a.a.keyOf(attempt) }

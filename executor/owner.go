@@ -30,7 +30,7 @@ func (p *plan) answerable(id string) (*action, Result) {
 		return nil, refused("action %s is not owed: its undo is %s", id, undoName(a.row.Undo))
 	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING && p.row.Phase != rowspb.Phase_PHASE_QUARANTINED:
 		return nil, refused("action %s is not owed: plan %s is %s", id, p.id, statusName(p.row))
-	case reportedDone(a):
+	case a.attempts().ReportedDone():
 		return nil, refused("the undo of action %s was reported done at %s", id,
 			ledger.FormatAddress(a.row.ReportedAt))
 	}
@@ -158,10 +158,16 @@ func (a *action) retryRefused(k *pb.RetryRequested) string {
 	waits := !flying(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
 		a.row.Undo != rowspb.Undo_UNDO_EXHAUSTED
 	switch {
-	case class == pb.Class_CLASS_IRREVERSIBLE || a.fixed.Compensation.GetCapability() == "":
+	case isDelivered(a):
+		return "there is nothing to retry: " + a.fixed.Forward.Capability + " was delivered"
+	case delivers(a) && a.plan.row.Stopped != nil:
+		return "the deliveries of plan " + a.plan.row.Origin + " were stopped at " +
+			ledger.FormatAddress(a.plan.row.Stopped)
+	case class == pb.Class_CLASS_IRREVERSIBLE && !delivers(a) ||
+		a.fixed.Compensation.GetCapability() == "":
 		return "there is nothing to retry: " + a.fixed.Forward.Capability + " has no inverse"
 	case a.row.Undone:
-		return "there is nothing to retry: " + noteUndone
+		return "there is nothing to retry: " + whyUndone(a)
 	case k.NewKey && a.row.Attempt == 0:
 		return "retry_requested.new_key: no attempt of action " + id + " was made: want none"
 	case k.NewKey && a.key() != a.keyOf(a.row.Attempt):
@@ -218,6 +224,7 @@ func (s about) giveUp() {
 		a.row.Asking == pb.Question_QUESTION_VERIFY) {
 		s.attemptEnded(a.row.Attempt,
 			attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
+		leftUnsure(a)
 	}
 }
 
@@ -231,52 +238,22 @@ func atOwner(a *action) bool {
 // quarantine or its owner's answer. An undo in working memory is a record: none is late.
 // So does one under an earlier key than that of the undo which counts.
 func late(a *action, attempt uint32) bool {
-	return (atOwner(a) || a.twice(attempt)) && made(a, attempt) && !inMemory(a)
-}
-
-// Attempts under different keys are different undos to their provider: that one of them is done
-// says nothing of the other, and where both are, it was undone twice.
-
-// sentAnew reports whether an attempt was followed by one under another key.
-func (a *action) sentAnew(attempt uint32) bool {
-	return attempt < a.row.Attempt && a.keyOf(attempt) != a.keyOf(a.row.Attempt)
-}
-
-// twice reports whether a word that this attempt is done tells of another undo than the one that
-// was said to be done last.
-func (a *action) twice(attempt uint32) bool {
-	said := a.row.Reported.GetAttempt()
-	switch {
-	case !a.sentAnew(attempt):
-		return false
-	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
-		return true
-	case a.row.Pending != nil:
-		said = a.row.Pending.Attempt
-	case !reportedDone(a):
-		return false
-	}
-	return a.keyOf(said) != a.keyOf(attempt)
-}
-
-// heardDone reports whether an attempt, or a later one under its key, was called done.
-func (a *action) heardDone(attempt uint32) bool {
-	return slices.ContainsFunc(append(slices.Clip(a.row.SaidEarlier), a.row.SaidDone),
-		func(said uint32) bool { return attempt <= said && a.keyOf(attempt) == a.keyOf(said) })
-}
-
-func (a *action) noteDone(attempt uint32) {
-	if a.heardDone(attempt) {
-		return
-	}
-	if said := a.row.SaidDone; said != 0 && a.keyOf(said) != a.keyOf(attempt) {
-		a.row.SaidEarlier = append(slices.Clip(a.row.SaidEarlier), said)
-	}
-	a.row.SaidDone = attempt
+	return (atOwner(a) || a.attempts().Twice(attempt)) && made(a, attempt) && !inMemory(a)
 }
 
 // noteUndone is why a duty is its owner's from the start.
 const noteUndone = "its undo was carried out after all: see whether that was once too often"
+
+// noteTwice is that of a duty of a delivery.
+const noteTwice = "it was delivered after all: see whether that was once too often"
+
+// whyUndone is noteUndone, or noteTwice.
+func whyUndone(a *action) string {
+	if a.plan.row.Delivers {
+		return noteTwice
+	}
+	return noteUndone
+}
 
 // doneLate takes a worker's word, after a quarantine or its owner's answer, that an
 // attempt is done. A quarantine is not released by itself: its owner reads it there. An
@@ -284,13 +261,13 @@ const noteUndone = "its undo was carried out after all: see whether that was onc
 func (s about) doneLate(end attemptEnd,
 	attempt uint32) Result {
 	a := s.a
-	if a.heardDone(attempt) {
+	if a.attempts().HeardDone(attempt) {
 		return void("action %s: attempt %d was said to be done already", a.fixed.Id, attempt)
 	}
 	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt,
 		orWorker(end.worker), ledger.FormatAddress(s.e.Address))
 	s.attemptEnded(attempt, end)
-	a.noteDone(attempt)
+	a.attempts().NoteDone(attempt)
 	a.change()
 	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 		a.row.Note = clip(a.row.Note + "; " + said)
@@ -305,7 +282,7 @@ func (s about) doneLate(end attemptEnd,
 func (s about) owedUndone() {
 	row := s.a.row
 	s.owedAnew(&rowspb.ActionRow{Outcome: row.Outcome, ExternalRef: row.ExternalRef,
-		FoundRef: row.FoundRef, Presence: row.Presence, Undone: true}, noteUndone)
+		FoundRef: row.FoundRef, Presence: row.Presence, Undone: true}, whyUndone(s.a))
 }
 
 func orWorker(name string) string {
@@ -441,4 +418,20 @@ func (s about) owedOther(k *pb.ForwardCompleted) {
 		ReferenceIncomplete: k.ReferenceIncomplete,
 		Late:                true, Approved: s.a.row.Approved && !asksWhenLate(s.a),
 	}, noteLate)
+}
+
+// aliveFor is for how long, in ns, an attempt may land that had no answer.
+func aliveFor(a *action) int64 {
+	if delivers(a) {
+		return ledger.SettleNs(a.fixed.Forward.SettleNs, timeoutOf(a.fixed.Compensation))
+	}
+	return timeoutOf(a.fixed.Compensation)
+}
+
+// leftUnsure notes of a delivery that no one waits any more for an attempt that is out.
+func leftUnsure(a *action) {
+	if delivers(a) {
+		a.row.Unsure = a.row.Attempt
+		a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(a.plan.s.meta.TimeNs, epochMax)+aliveFor(a))
+	}
 }

@@ -41,7 +41,11 @@ func TestRandomSchedules(t *testing.T) {
 		n = *randomOf
 	}
 	for seed := *randomFrom; seed < *randomFrom+uint64(n); seed++ {
-		words := randomWords(rand.New(rand.NewPCG(seed, 1)))
+		random := rand.New(rand.NewPCG(seed, 1))
+		words := randomWords(random)
+		if seed%3 == 0 {
+			words = deliveryWords(random)
+		}
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { playRandom(t, programs, words) }) {
 			t.Errorf("go test ./executor -run TestRandomSchedules -schedule '%s'", strings.Join(words, " "))
 		}
@@ -240,6 +244,10 @@ func randomWords(r *rand.Rand) []string {
 			if strings.Contains(mark, "held") || strings.Contains(mark, "timer") {
 				mark += "+for=2h"
 			}
+			if r.IntN(5) == 0 {
+				mark = one(":staged", ":staged", ":staged+found", ":staged+kept=20m", ":staged+kept=2h+found", ":own+staged",
+					":held+for=2h+staged")
+			}
 			words = append(words, plan+id+one("", "", "<")+mark)
 			if r.IntN(3) == 0 {
 				words = append(words, "there:"+one("p/", "q/")+id+"="+one("x7", "x7,x8", "x7,x8,x9"))
@@ -272,6 +280,50 @@ func randomWords(r *rand.Rand) []string {
 			words = append(words, fmt.Sprintf("%s%ss%d", plan, one("back:", "undo:"), 1+r.IntN(saved)))
 		case n == 23:
 			words = append(words, one("reopen", "again", plan+"tell:"+id+"#1="+one("done", "fail", "stop")))
+		}
+	}
+	return words
+}
+
+// deliveryWords commit a plan, and go on with what is staged in it.
+func deliveryWords(r *rand.Rand) []string {
+	one := func(list ...string) string { return list[r.IntN(len(list))] }
+	minutes, stages := 0, func(id string) string {
+		return id + one(":staged", ":staged", ":staged+found", ":staged+kept=20m", ":staged+kept=2h+found",
+			":staged+kept=31s", ":own+staged")
+	}
+	words := []string{"open" + one("", "", ":last", ":continue", ":accept", ":second")}
+	for _, id := range []string{"a", "b"}[r.IntN(3)/2:] {
+		words = append(words, one(id+":for=2h", stages(id), id+":held+for=2h"), id+"+")
+	}
+	if r.IntN(2) == 0 {
+		words = append(words, "q/open^", "q/"+stages("c"), "q/"+one("d:for=2h", stages("d")), "q/d+", "q/commit")
+	}
+	words = append(words, stages("c"), stages("d"))
+	for _, id := range []string{"a", "b", "c", "d"} {
+		words = append(words, id+"="+one("lost,done", "late", "done", "fail,done", "late,done", "lost", "stop", "done"),
+			id+".probe="+one("present", "absent", "absent", "inconclusive", "duplicate", "lost"))
+	}
+	words = append(words, "turn", "commit")
+	for range r.IntN(16) {
+		plan, id := one("p~0/", "p~0/", "p~0/", "q~0/", "p~1/", ""), one("a", "b", "c", "d")
+		switch r.IntN(8) {
+		case 0, 1:
+			words = append(words, "turn")
+		case 2:
+			minutes += 1 + r.IntN(40)
+			words = append(words, fmt.Sprintf("@%dm", minutes))
+		case 3:
+			words = append(words, plan+"tell:"+id+one("#1", "#1", "#2", "#3")+"="+one("done", "done", "fail", "stop"))
+		case 4, 5:
+			words = append(words, plan+one("resolve:", "halt:", "retry:", "retry:", "skip:", "accept:", "lost:", "force:",
+				"newkey:", "newkey!:")+id+one("", "", "", "~1", "@bob"))
+		case 6:
+			words = append(words, one("undo", "p~0/stop", "judge:"+id+"=block", "undo:!"+id, "fact:"+id+"=1", "erase",
+				"erase:force"))
+		case 7:
+			words = append(words, id+one("", ".probe")+"="+one("stop", "fail,done", "lost,done", "done", "late", "present",
+				"absent", "inconclusive", "duplicate", "lost"))
 		}
 	}
 	return words

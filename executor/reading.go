@@ -237,7 +237,7 @@ func (a *Action) plan() *plan { return a.s.plan(a.a.id.Plan) }
 
 // Undo is the undo of the action as people read it: held, owed, compensated and so on. A
 // whole held set is retired by its plan.
-func (a *Action) Undo() string { return undoOf(a.plan().row, a.Row) }
+func (a *Action) Undo() string { return undoShown(a.a) }
 
 func undoOf(p *rowspb.PlanRow, a *rowspb.ActionRow) string {
 	if a.Undo == rowspb.Undo_UNDO_HELD && p.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p) {

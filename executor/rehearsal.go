@@ -43,8 +43,12 @@ func (r *Reading) Rehearse(
 	d := &decider{live: &live, state: live.fork(), in: in}
 	d.state.meta.TimeNs = max(d.state.meta.TimeNs, nowNs)
 	p := d.state.plan(id)
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil, ""
+	case p.row.Delivers:
+		return readPlan(d.state, p), "plan " + id + " delivers plan " + p.row.Origin +
+			": preview that one"
 	}
 	if p, refused = d.order(p, back{to, from}); refused == "" {
 		(&rehearsal{d: d, show: show}).play(p)
@@ -80,7 +84,7 @@ func (d *decider) order(p *plan, to back) (*plan, string) {
 		if why := staysCommitted(p, to); why != "" {
 			return p, why
 		}
-		d.state.folding(e).undoCommitted(p, to, "preview")
+		d.state.folding(e).undoCommitted(p, to, "plan "+p.id+" is undone")
 		p, to = d.state.plan(p.row.UndoneAs), back{}
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)

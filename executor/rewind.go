@@ -201,7 +201,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state,
 		Savepoint: k.Savepoint, FromAction: from, Reason: reason, Parts: p.row.Parts,
 		Asked: asked, At: s.e.Address.GetSequence()})
-	p.rearm(s.e.Address, stays)
+	p.rearm(s.e.Address, stays, from != "")
 	if phase == rowspb.Phase_PHASE_COMMITTING {
 		p.settleDoubts()
 	}
@@ -210,7 +210,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 
 // rearm takes out the leases of a plan again. Those that undo an action which stays by
 // its owner's word have been answered.
-func (p *plan) rearm(at *pb.Address, stays map[uint32]bool) {
+func (p *plan) rearm(at *pb.Address, stays map[uint32]bool, part bool) {
 	again := func(l *rowspb.LeaseRow) {
 		l.Fired, l.Moot = false, false
 		if !stopped(l) {
@@ -229,7 +229,7 @@ func (p *plan) rearm(at *pb.Address, stays map[uint32]bool) {
 			p.row.Watchers = without(p.row.Watchers, n)
 		}
 		for _, l := range a.row.Leases {
-			if !l.OfAction || !stays[n] {
+			if !l.OfAction || !stays[n] && !(part && answered(p, n, l)) {
 				again(l)
 			}
 		}
@@ -328,10 +328,10 @@ func (s *fold) openUndoer(p *plan, to back, reason string) (*plan, string) {
 	reason += more
 	letGo(p)
 	u := s.copyCommitted(p, p.id+undoneSuffix, func(n uint32) bool { return reached[n] }, "")
-	u.row.Phase = rowspb.Phase_PHASE_OPEN
+	u.row.Phase, u.row.Committed, u.row.EndedNs = rowspb.Phase_PHASE_OPEN, nil, 0
 	s.meta.Ended--
 	s.meta.Open++
-	u.row.Committed, u.row.EndedNs = nil, 0
+	recall(p, u, s.e.Address, reason)
 	u.armPlan(s.e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
 		Reason: reason, UndoneAs: u.id})
@@ -423,8 +423,8 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 		}
 		row := rows.CloneAction(a.row)
 		row.Leases, row.Verdict, row.Warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
-		if !reached(n) && !settled(row.Undo) {
-			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, "not asked to be undone"
+		if why := notOf(p, a, reached(n)); why != "" && !settled(row.Undo) {
+			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, why
 			u.row.Skipped++
 		}
 		if a.fixed.Child != "" && !settled(row.Undo) {

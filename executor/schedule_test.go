@@ -23,6 +23,7 @@ import (
 //	open  open:2  open@5s         open the plan; at most 2 undos in flight; a deadline
 //	a  a<b,c  a<                  pair a after the one before; after b and c; after none
 //	a:irr  :eff  :askme  :probe   irreversible, effectless, on_in_doubt quarantine or probe
+//	:staged                       delivered when its plan is committed, and not by its agent
 //	:verify  :pivot  :approve     a check after the undo; a pivot; the owner's word first
 //	:review                       its forward waits for a verdict
 //	:lateask  :dedupe             on_late quarantine; a provider that forgets keys after 10 s, with a probe
@@ -178,7 +179,7 @@ func (s *schedule) play(line string) {
 
 func (s *schedule) word(word string) []Result {
 	s.t.Helper()
-	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(strings.TrimSuffix(plan, "~1")) {
+	if plan, rest, ok := strings.Cut(word, "/"); ok && ledger.ValidToken(strings.TrimRight(plan, "~01")) {
 		s.plan = plan
 		defer func() { s.plan = "p" }()
 		word = rest
@@ -352,6 +353,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	switch name {
 	case "irr":
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
+	case "staged", "kept", "found", "secret":
+		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
 	case "own", "own*", "held", "held*", "timer", "idle":
@@ -404,6 +407,20 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		return false
 	}
 	return true
+}
+
+// markDelivery is mark of a staged act: kept says for how long its provider remembers the key.
+func markDelivery(name string, ns int64, probe *pb.Probe, f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	switch name {
+	case "staged":
+		staged()(f, c)
+	case "kept":
+		f.Deliver.DedupeNs, f.Deliver.Attempts = ns, 4
+	case "found":
+		f.Deliver.Probe = probe
+	case "secret":
+		f.Deliver.Sealed, f.Deliver.Page = true, "mail"
+	}
 }
 
 // condition is what a mark says that undoes an action, or its plan.

@@ -29,12 +29,14 @@ const (
 
 // crossed reports whether an action's effect crossed the boundary or may have.
 func crossed(a *action) bool {
-	return a.row.Outcome != rowspb.Outcome_OUTCOME_FAILED &&
+	return !awaits(a) && a.row.Outcome != rowspb.Outcome_OUTCOME_FAILED &&
 		a.row.Presence != pb.Presence_PRESENCE_ABSENT
 }
 
 // blind reports whether an undo runs without knowing that the forward completed.
-func blind(a *action) bool { return a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED }
+func blind(a *action) bool {
+	return a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED && !staged(a)
+}
 
 // superseded reports whether an undo that has begun has nothing to do any more: the
 // forward is known to have failed, or its late completion is a duty of its own.
@@ -55,7 +57,11 @@ func (a *action) nextStep() (step, string) {
 	case a.fixed.Child != "":
 		return stepChild, ""
 	case a.row.Undone:
-		return stepQuarantine, noteUndone
+		return stepQuarantine, whyUndone(a)
+	case delivers(a):
+		return deliveryStep(a)
+	case staged(a):
+		return stepSkip, "staged, and dropped: nothing was sent"
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED:
 		return stepSkip, "never crossed the boundary: the forward is known to have failed"
 	case superseded(a):

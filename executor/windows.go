@@ -22,7 +22,8 @@ import (
 // doubted reports whether no one knows if the effect of an action is there: its outcome
 // is not known, and no probe has seen it or has ruled it out.
 func doubted(a *action) bool {
-	if a.fixed.Child != "" || a.row.Undone || a.row.Presence != pb.Presence_PRESENCE_UNSPECIFIED {
+	if a.fixed.Child != "" || a.row.Undone || staged(a) ||
+		a.row.Presence != pb.Presence_PRESENCE_UNSPECIFIED {
 		return false
 	}
 	return a.row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN ||

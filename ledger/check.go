@@ -248,7 +248,7 @@ func checkForward(f *pb.ForwardRegistered) error {
 		return Refuse("forward_registered.trace", fmt.Sprintf("%d bytes", len(f.Trace)),
 			fmt.Sprintf("a W3C traceparent, at most %d bytes", TraceMax))
 	}
-	return object("forward_registered.lifted", f.Lifted)
+	return firstOf(object("forward_registered.lifted", f.Lifted), checkDeliver(f))
 }
 
 // checkLanding checks what is said of when a forward may land.

@@ -2,9 +2,14 @@ package ledger
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -51,6 +56,82 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 			c.Stop), checkUnchanged(at, c),
 		checkTriggers("compensation_registered", c.Triggers), checkHeld(at, c), checkCalls(at, c),
 		checkActuator(at, c))
+}
+
+const beside = "given beside "
+
+// kindDeliver is the field that makes an act a staged one.
+const kindDeliver = "forward_registered.deliver"
+
+// deliverFields are the fields that the delivery of a staged act may have. It has no window and
+// none to ask for approval, nothing undoes it, and a worker makes it.
+var deliverFields = []protoreflect.Name{"capability", "bindings", "attempts", "backoff_ns",
+	"backoff_max_ns", "jitter_percent", "timeout_ns", "dedupe_ns", "done", "stop", "probe",
+	"worker_version", "unserved_after_ns", "page", "sealed"}
+
+// stagedFields are those that the other half of its pair may have: there is nothing to undo.
+var stagedFields = []protoreflect.Name{"key", "triggers"}
+
+// checkDeliver checks what is said of an act that the executor makes, and not its caller.
+func checkDeliver(f *pb.ForwardRegistered) error {
+	d := f.Deliver
+	if d == nil {
+		return nil
+	}
+	switch {
+	case f.Class != pb.Class_CLASS_IRREVERSIBLE:
+		return Refuse(kindDeliver, "given for a forward that is not irreversible",
+			"class irreversible, or no deliver")
+	case f.EffectCrossed, f.Pivot, f.Review:
+		return Refuse(kindDeliver, beside+"effect_crossed, pivot or review",
+			"none of them: nothing is called before the commit")
+	case f.TimeoutNs != 0 || f.GraceNs != 0 || f.Late != pb.Late_LATE_UNSPECIFIED:
+		return Refuse(kindDeliver, beside+"timeout_ns, grace_ns or late",
+			"none of them: no caller waits for it; deliver.timeout_ns bounds an attempt")
+	case d.Capability != f.Capability:
+		return Refuse(kindDeliver+".capability", fmt.Sprintf("%q", cut(d.Capability)),
+			fmt.Sprintf("%q, as that of the forward", f.Capability))
+	case d.DedupeNs < 0:
+		return Refuse(kindDeliver+".dedupe_ns", "negative", "nanoseconds, or 0 for no promise")
+	}
+	if name := fieldBeside(d, deliverFields); name != "" {
+		return Refuse(kindDeliver+"."+name, "given for a delivery", "none")
+	}
+	return InDelivery(checkCompensation(d))
+}
+
+// InDelivery names the field of a delivery where a check of registrations has named that of one.
+func InDelivery(err error) error {
+	var r *Refused
+	if !errors.As(err, &r) {
+		return err
+	}
+	return Refuse(kindDeliver+strings.TrimPrefix(r.Field, "compensation_registered"), r.Problem,
+		r.Want)
+}
+
+// checkStaged checks the pair of a staged act.
+func checkStaged(f *pb.ForwardRegistered, c *pb.CompensationRegistered) error {
+	if f.GetDeliver() == nil {
+		return nil
+	}
+	if name := fieldBeside(c, stagedFields); name != "" {
+		return Refuse("compensation_registered."+name, beside+kindDeliver,
+			"none: what is staged has nothing to undo")
+	}
+	return nil
+}
+
+// fieldBeside is the first field of a message that is set and not one of these; "": there is none.
+func fieldBeside(m proto.Message, these []protoreflect.Name) string {
+	set := m.ProtoReflect()
+	fields := set.Descriptor().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); set.Has(f) && !slices.Contains(these, f.Name()) {
+			return string(f.Name())
+		}
+	}
+	return ""
 }
 
 // checkHeld checks the conditions that are held after the commit: without an undo window they would

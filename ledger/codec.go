@@ -16,19 +16,20 @@ import (
 // Entry is one record of a message with its address, or what is in its
 // place when the bytes are no record.
 type Entry struct {
-	Address *pb.Address
-	Source  Source
-	StampNs int64
-	Count   uint32     // records in the message; 0 when it is no commit
-	Reader  uint32     // its min_reader; 0 when it is no commit
-	Record  *pb.Record // what it says; where Err is set what could be read of it, or nil
-	Pair    *pb.Record // the other half of its pair, of the same commit; nil: it is none
-	Body    []byte     // the bytes the leaf was taken over
-	Err     error      // why it cannot be folded; the record is refused
-	json    bool       // it is a record in JSON
-	strict  *earlier   // what holders of before TextsSince read instead; nil: the same
-	unheld  *earlier   // and those of before AfterCommitSince
-	first   *earlier   // and whoever reads it before there is a holder, where strict is not nil
+	Address  *pb.Address
+	Source   Source
+	StampNs  int64
+	Count    uint32     // records in the message; 0 when it is no commit
+	Reader   uint32     // its min_reader; 0 when it is no commit
+	Record   *pb.Record // what it says; where Err is set what could be read of it, or nil
+	Pair     *pb.Record // the other half of its pair, of the same commit; nil: it is none
+	Body     []byte     // the bytes the leaf was taken over
+	Err      error      // why it cannot be folded; the record is refused
+	json     bool       // it is a record in JSON
+	strict   *earlier   // what holders of before TextsSince read instead; nil: the same
+	unheld   *earlier   // and those of before AfterCommitSince
+	unstaged *earlier   // and those of before StagedSince
+	first    *earlier   // and whoever reads it before there is a holder, where strict is not nil
 	// Partial says of a worker's record that Err is about a field that does not say what was done:
 	// Record is without it, and counts under a holder of PartialSince.
 	Partial bool
@@ -103,11 +104,17 @@ const readerOfSeen = 13
 // when an agent last wrote.
 const readerOfThere = 14
 
+// readerOfStaged is the first reader that knows of acts which are made once their plan has
+// committed, and not by their caller.
+const readerOfStaged = 15
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):
+			version = max(version, readerOfStaged)
 		case r.GetTermStarted().GetFoldVersion() >= ThereSince:
 			version = max(version, readerOfThere)
 		case r.GetTermStarted().GetFoldVersion() >= SeenSince:

@@ -67,9 +67,16 @@ func (h *halves) check(entries []Entry) {
 	case h.compensations[0] < h.forwards[0]:
 		h.refuse(entries, Refuse("pair", "the compensation stands before its forward",
 			"forward_registered first, then compensation_registered"))
+	case stagedFault(forward, compensation) != nil:
+		h.refuse(entries, stagedFault(forward, compensation))
 	default:
 		forward.Pair, compensation.Pair = compensation.Record, forward.Record
 	}
+}
+
+func stagedFault(forward, compensation *Entry) error {
+	return checkStaged(forward.Record.GetForwardRegistered(),
+		compensation.Record.GetCompensationRegistered())
 }
 
 // refuse gives a reason to each half that has none of its own.

@@ -48,9 +48,13 @@ func CheckSpans(r *pb.Record) error {
 		return instant("plan_opened.deadline_ns", k.PlanOpened.DeadlineNs)
 	case *pb.Record_ForwardRegistered:
 		f := k.ForwardRegistered
-		return spans("forward_registered.",
+		err := spans("forward_registered.",
 			span{"timeout_ns", f.TimeoutNs, TimeoutMax}, span{"settle_ns", f.SettleNs, SettleMax},
 			span{"grace_ns", f.GraceNs, GraceMax})
+		if err == nil && f.Deliver != nil {
+			err = InDelivery(compensationSpans(f.Deliver))
+		}
+		return err
 	case *pb.Record_CompensationRegistered:
 		return compensationSpans(k.CompensationRegistered)
 	case *pb.Record_ClockConfirmed:

@@ -10,7 +10,21 @@ const (
 	StateQuarantined = "quarantined"
 	StateFailed      = "failed"
 	StateResolved    = "resolved"
+	// Of a plan that delivers what is staged in a committed one, instead of unwinding and compensated.
+	StateDelivering = "delivering"
+	StateDelivered  = "delivered"
 )
+
+// HasEnded reports whether a plan in a state has come to an end, which an undo, or its owner's
+// word, may still change. One that waits for its agent, or is under way, has not.
+func HasEnded(state string) bool {
+	switch state {
+	case "", StateOpen, StateCommitting, StateUnwinding, StateDelivering:
+		return false
+	default:
+		return true
+	}
+}
 
 // MayUnwind reports whether a plan in a state may be undone: of a committed one, what has an undo
 // window that is open.

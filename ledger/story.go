@@ -95,6 +95,9 @@ func storyLine(t Told, names map[[2]uint64]string) api.StoryLine {
 		line.Condition = k.CascadeCut.Condition
 	}
 	line.Role, line.Text = storyOfAgent(r)
+	if said := storyOfDelivery(r); said != "" {
+		line.Text = said
+	}
 	return line
 }
 
@@ -134,6 +137,10 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 		}
 		return RolePlan, text
 	case *pb.Record_ForwardRegistered:
+		if k.ForwardRegistered.Deliver != nil {
+			return RolePlan, k.ForwardRegistered.Capability + " was staged, to be made once the plan is " +
+				"committed"
+		}
 		return RolePlan, k.ForwardRegistered.Capability + " was registered, before it crossed" +
 			map[bool]string{true: ": it had crossed already"}[k.ForwardRegistered.EffectCrossed]
 	case *pb.Record_CompensationRegistered:
@@ -318,6 +325,7 @@ var storyQuestions = map[pb.Question]string{
 	pb.Question_QUESTION_UNDO:      "does the effect still stand?",
 	pb.Question_QUESTION_VERIFY:    "is the effect gone?",
 	pb.Question_QUESTION_UNCHANGED: "is it as the forward left it?",
+	pb.Question_QUESTION_DELIVERED: "was it delivered?",
 }
 
 // storyOfOutcomes tells what became of actions and plans. A kind without a line of its

@@ -69,3 +69,44 @@ func TestAStoryIsInTheOrderOfTheLedgerAndNamesCauses(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// TestADeliveryIsToldInWordsOfItsOwn: nothing of it is called an undo.
+func TestADeliveryIsToldInWordsOfItsOwn(t *testing.T) {
+	told := func(plan string, r *pb.Record) string {
+		r.Plan, r.Action = plan, "mail"
+		lines := ledger.Story([]ledger.Told{{Entry: ledger.Entry{Address: &pb.Address{Sequence: 1},
+			Source: holderSource, Record: r}}})
+		if len(lines) != 1 {
+			t.Fatalf("%+v", lines)
+		}
+		return lines[0].Text
+	}
+	for want, r := range map[string]*pb.Record{
+		"delivered by attempt 2: a question found it by worker w": {Kind: &pb.Record_CompensationSucceeded{
+			CompensationSucceeded: &pb.CompensationSucceeded{Attempt: 2, Worker: "w", Probed: true}}},
+		"attempt 1 is in doubt: it may have been delivered: timeout": {Kind: &pb.Record_CompensationFailed{
+			CompensationFailed: &pb.CompensationFailed{Attempt: 1, InDoubt: true, Code: "timeout"}}},
+		"attempt 1 failed for good: stop": {Kind: &pb.Record_CompensationFailed{
+			CompensationFailed: &pb.CompensationFailed{Attempt: 1, Final: true, Code: "stop"}}},
+		"it is not delivered: staged, and dropped": {Kind: &pb.Record_CompensationSkipped{
+			CompensationSkipped: &pb.CompensationSkipped{Reason: "staged, and dropped"}}},
+		"its deliveries were stopped by ana: no": {Kind: &pb.Record_CancelRequested{
+			CancelRequested: &pb.CancelRequested{Reason: "no", Actor: "ana"}}},
+		"the deliveries ended quarantined: 1 delivered, 2 dropped; not delivered: mail": {Kind: &pb.Record_PlanEnded{
+			PlanEnded: &pb.PlanEnded{End: pb.PlanEnd_PLAN_END_QUARANTINED, Compensated: 1, Skipped: 2,
+				Outstanding: []string{"mail"}}}},
+		"mail.send was asked: was it delivered?": {Kind: &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
+			Capability: "mail.send", Question: pb.Question_QUESTION_DELIVERED}}},
+		"mail.send was staged, to be made once the plan is committed": {Kind: &pb.Record_ForwardRegistered{
+			ForwardRegistered: &pb.ForwardRegistered{Capability: "mail.send", Deliver: &pb.CompensationRegistered{}}}},
+	} {
+		if got := told("p~0", r); got != want {
+			t.Errorf("told as %q, want %q", got, want)
+		}
+	}
+	undone := &pb.Record{Kind: &pb.Record_CompensationSucceeded{
+		CompensationSucceeded: &pb.CompensationSucceeded{Attempt: 2}}}
+	if got := told("p~1", undone); got != "undone by attempt 2" {
+		t.Errorf("an undo is told as %q", got)
+	}
+}

@@ -142,3 +142,39 @@ func isForPeople(f protoreflect.FieldDescriptor) bool {
 		return false
 	}
 }
+
+// storyOfDelivery tells what a plan that delivers does in words of its own: it undoes nothing.
+// Empty: as of any plan.
+func storyOfDelivery(r *pb.Record) string {
+	if !strings.HasSuffix(r.Plan, "~0") {
+		return ""
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_CompensationSucceeded:
+		text := fmt.Sprintf("delivered by attempt %d", k.CompensationSucceeded.Attempt)
+		if k.CompensationSucceeded.Probed {
+			text += ": a question found it"
+		}
+		return storyWorker(text, k.CompensationSucceeded.Worker)
+	case *pb.Record_CompensationFailed:
+		if !k.CompensationFailed.InDoubt {
+			return ""
+		}
+		return storyText(storyWorker(fmt.Sprintf("attempt %d is in doubt: it may have been delivered",
+			k.CompensationFailed.Attempt), k.CompensationFailed.Worker),
+			storyError(k.CompensationFailed.Code, k.CompensationFailed.Message))
+	case *pb.Record_CompensationSkipped:
+		return storyText("it is not delivered", k.CompensationSkipped.Reason)
+	case *pb.Record_CancelRequested:
+		return asked("its deliveries were stopped", k.CancelRequested.Reason, k.CancelRequested.Actor)
+	case *pb.Record_PlanEnded:
+		text := fmt.Sprintf("the deliveries ended %s: %d delivered, %d dropped", strings.ToLower(
+			strings.TrimPrefix(k.PlanEnded.End.String(), "PLAN_END_")), k.PlanEnded.Compensated,
+			k.PlanEnded.Skipped)
+		if len(k.PlanEnded.Outstanding) > 0 {
+			text += "; not delivered: " + storyClip(strings.Join(k.PlanEnded.Outstanding, ", "))
+		}
+		return text
+	}
+	return ""
+}

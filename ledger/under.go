@@ -19,13 +19,15 @@ import (
 // is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of
 // no ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
 // something, those of before AfterCommitSince of no condition that is held after the commit,
-// those of before EffectsSince of no effect that operators report, and those of before LastActSince
-// of no plan that halts unless it is at its last act. What is stored under them stays as it was.
-// Fold 0 is for what comes before a tenant's first holder; see Knows.
+// those of before EffectsSince of no effect that operators report, those of before LastActSince
+// of no plan that halts unless it is at its last act, and those of before StagedSince of no act
+// that is staged. What is stored under them stays as it was. Fold 0 is for what
+// comes before a tenant's first holder; see Knows.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince ||
 			e.unheld != nil && !Knows(fold, AfterCommitSince) ||
+			e.unstaged != nil && !Knows(fold, StagedSince) || e.hasStaged(fold) ||
 			e.asksNewKey(fold) || e.hasUnknownID(fold) || e.hasUnchanged(fold) ||
 			e.hasHeld(fold) || e.isNewKind(fold) || e.saysLast(fold)
 	}) {
@@ -40,6 +42,9 @@ func Under(entries []Entry, fold uint32) []Entry {
 
 // Under is Under of one entry.
 func (e Entry) Under(fold uint32) Entry {
+	if e.unstaged != nil && !Knows(fold, StagedSince) {
+		e.Record, e.Err, e.Pair = e.unstaged.record, e.unstaged.err, e.unstaged.pair
+	}
 	if e.unheld != nil && !Knows(fold, AfterCommitSince) {
 		e.Record, e.Err, e.Pair = e.unheld.record, e.unheld.err, e.unheld.pair
 	}
@@ -70,6 +75,9 @@ func (e Entry) Under(fold uint32) Entry {
 	}
 	if e.saysLast(fold) {
 		e = e.withoutLast()
+	}
+	if e.hasStaged(fold) {
+		e = e.withoutStaged(fold)
 	}
 	if e.isNewKind(fold) {
 		e.Err = firstOf(e.Err, Refuse(kindEffect, "the holder of this tenant does not know of it",
@@ -228,6 +236,50 @@ func clearHeld(r *pb.Record) *pb.Record {
 	return r
 }
 
+// isStaged reports whether a record registers an act that is staged, of which readers of before
+// readerOfStaged do not know.
+func isStaged(r *pb.Record) bool { return r.GetForwardRegistered().GetDeliver() != nil }
+
+// hasStaged reports whether an entry, or the other half of its pair, is of a staged act under a
+// holder that does not know of them.
+func (e Entry) hasStaged(fold uint32) bool {
+	return !Knows(fold, StagedSince) && (isStaged(e.Record) || isStaged(e.Pair))
+}
+
+// hidesStaged reports whether the message of a staged act hides that from readers that do not know
+// of them.
+func (e Entry) hidesStaged() bool {
+	return isStaged(e.Record) && !e.json && e.Reader < readerOfStaged
+}
+
+// withoutStaged is an entry as a holder with this version reads it: it refuses the pair, or does
+// not see how the act is made, nor what is wrong with that.
+func (e Entry) withoutStaged(fold uint32) Entry {
+	if e.json || e.Reader >= readerOfStaged {
+		e.Err = firstOf(e.Err, Refuse(KindOf(e.Record).Name, "the holder of this tenant does not know "+
+			"of staged acts", "none, or a holder of a later version"))
+		return e
+	}
+	e.Record, e.Pair = clearStaged(e.Record), clearStaged(e.Pair)
+	switch r, ok := e.Err.(*Refused); {
+	case !ok || !strings.HasPrefix(r.Field, kindDeliver):
+	case fold < TextsSince:
+		e.Err = firstOf(wellFormed(e.Record, e.Source), textFault(e.Record))
+	default:
+		e.Err = checkForm(e.Record, e.Source)
+	}
+	return e
+}
+
+func clearStaged(r *pb.Record) *pb.Record {
+	if !isStaged(r) {
+		return r
+	}
+	r = proto.CloneOf(r)
+	r.GetForwardRegistered().Deliver = nil
+	return r
+}
+
 // asksNewKey reports whether an entry asks for what a holder with this version does not know.
 func (e Entry) asksNewKey(fold uint32) bool {
 	return fold < NewKeySince && e.Record.GetRetryRequested().GetNewKey()
@@ -255,8 +307,16 @@ func pairUp(entries []Entry) {
 		unheld = Under(entries, AfterCommitSince-1)
 		checkPairs(unheld)
 	}
+	var unstaged []Entry
+	if slices.ContainsFunc(entries, Entry.hidesStaged) {
+		unstaged = Under(entries, StagedSince-1)
+		checkPairs(unstaged)
+	}
 	checkPairs(entries)
 	for i := range entries {
+		if unstaged != nil {
+			entries[i].unstaged = &earlier{unstaged[i].Record, unstaged[i].Err, unstaged[i].Pair}
+		}
 		entries[i].strict = &earlier{old[i].Record, old[i].Err, old[i].Pair}
 		entries[i].first = &earlier{first[i].Record, first[i].Err, first[i].Pair}
 		if unheld != nil {
@@ -269,6 +329,7 @@ func pairUp(entries []Entry) {
 // or less. They do not see an id in protobuf, which has no part in a pair.
 func (e Entry) mayPairOtherwise() bool {
 	return e.strict != nil || e.asksNewKey(0) || e.hasUnchanged(0) || e.hasHeld(1) ||
+		e.hasStaged(1) ||
 		e.hasUnknownID(0) && (e.json || e.Err != nil)
 }
 

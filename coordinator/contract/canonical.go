@@ -89,6 +89,11 @@ func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	if c.Inverse != nil {
 		c.Inverse = c.Inverse.normal(refuse)
 	}
+	settle := cmp.Or(c.Timeout, ledger.SettleDefault)
+	if c.Deliver != nil {
+		c.Deliver = c.Deliver.normal(refuse)
+		settle = c.Deliver.Timeout // of an attempt: that is what lands
+	}
 	if c.Class == Compensable {
 		standard := InDoubtCompensate
 		if c.Probe != nil {
@@ -102,7 +107,7 @@ func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	if c.Grace == ledger.GraceDefault {
 		c.Grace = 0
 	}
-	if c.Settle == cmp.Or(c.Timeout, ledger.SettleDefault) {
+	if c.Settle == settle {
 		c.Settle = 0
 	}
 	if c.AskAfter == ledger.AskAfterDefault {

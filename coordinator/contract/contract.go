@@ -89,9 +89,11 @@ type Contract struct {
 	Capability string   `json:"capability" jsonschema:"The forward: dotted names, as in git.branch.create."`
 	Class      Class    `json:"class" jsonschema:"What can be done about the effect once it has happened."`
 	Fidelity   Fidelity `json:"fidelity,omitempty" jsonschema:"How true to the state before the undo is."`
+	Stage      Stage    `json:"stage,omitempty" jsonschema:"commit: each act is staged, and made once its plan has been committed; it needs deliver."`
 
 	Before  *Before  `json:"before,omitempty" jsonschema:"What to ask before the forward crosses; the answer is kept as the before-image."`
 	Inverse *Inverse `json:"inverse,omitempty" jsonschema:"What undoes the effect; required for class compensable, refused for the others."`
+	Deliver *Deliver `json:"deliver,omitempty" jsonschema:"How an act that is staged is made once its plan has been committed; for class irreversible."`
 	Probe   *Probe   `json:"probe,omitempty" jsonschema:"How the world is asked whether the effect is there."`
 
 	Timeout       time.Duration `json:"timeout,omitempty" jsonschema:"After which the agent gives the forward up, counted from its registration. Default: it runs as long as the agent lets it."`

@@ -95,7 +95,7 @@ func TestSchemaAcceptsTheWorkedContracts(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(guide, "contracts", "*.yaml"))
-	if err != nil || len(files) != 7 {
+	if err != nil || len(files) != 8 {
 		t.Fatalf("files %v (%v)", files, err)
 	}
 	for _, file := range files {

@@ -122,6 +122,9 @@ func (d *Door) doAct(ctx context.Context, who Caller, q *Act) (Acted, error) {
 	if len(q.Input) > 0 {
 		declared.Input = q.Input
 	}
+	if q.Stage {
+		return w.stage(ctx, h, declared)
+	}
 	a, repeated, err := h.act(declared)
 	if err != nil {
 		return Acted{}, err
@@ -141,6 +144,18 @@ func (d *Door) doAct(ctx context.Context, who Caller, q *Act) (Acted, error) {
 	answer.Repeated = repeated && answer.State == StateAccepted
 	w.superseded(q.Plan, h, err)
 	return answer, err
+}
+
+// stage has an act made once the plan has been committed. The coordinator knows what is staged
+// already, from this process or an earlier one.
+func (w *writer) stage(ctx context.Context, h *held, declared coordinator.Action) (Acted, error) {
+	if err := h.plan.Stage(ctx, declared); err != nil {
+		w.superseded(h.plan.ID(), h, err)
+		return Acted{}, err
+	}
+	call, _ := coordinator.StagedCall(h.plan, declared.ID)
+	return Acted{Plan: h.plan.ID(), Action: declared.ID, State: StateStaged, Number: call.Number,
+		Key: call.Key, Sequence: int(call.Sequence)}, nil
 }
 
 // still refuses an action that was undone since it was done, for which only an executor knows.
@@ -206,6 +221,9 @@ func (a *act) recorded(answer *Acted) error {
 	case errors.As(err, &recorded):
 		answer.Outcome, answer.Code, answer.Message = recorded.Outcome, recorded.Code, recorded.Message
 		answer.Output = recorded.Output
+		if errors.Is(recorded, coordinator.ErrBlocked) {
+			answer.By = recorded.By
+		}
 	case errors.As(err, &verdict):
 		answer.Outcome, answer.Code, answer.Message = api.OutcomeFailed, "blocked", verdict.Reason
 		if answer.By = verdict.By; verdict.Outcome == verdictRedirect {
@@ -243,6 +261,10 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 		return Told{}, err
 	}
 	defer done()
+	if _, staged := coordinator.StagedCall(h.plan, q.Action); staged {
+		return Told{}, ledger.Refuse("action", "it is staged, and made once the plan is committed",
+			"none; plan.wait with delivered tells what became of it")
+	}
 	answer := Told{Plan: q.Plan, Action: q.Action, Outcome: outcomes[q.Outcome]}
 	h.mu.Lock()
 	a := h.acts[q.Action]

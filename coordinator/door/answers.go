@@ -5,6 +5,7 @@ import "encoding/json"
 // States of an Acted.
 const (
 	StateAccepted = "accepted" // the ledger has taken the pair, and no outcome is known
+	StateStaged   = "staged"   // it is made once the plan is committed: nothing is to be called
 	StateWaiting  = "waiting"  // it is stored, and waits for a verdict: ask again
 	StateRecorded = "recorded" // what became of it is known: nothing is to be called
 )
@@ -13,7 +14,7 @@ const (
 type Acted struct {
 	Plan   string `json:"plan" doc:"the plan"`
 	Action string `json:"action" doc:"the action"`
-	State  string `json:"state" enum:"accepted,waiting,recorded" doc:"accepted: call the tool, then plan.outcome. waiting: for a verdict; ask again. recorded: what became of it is known"`
+	State  string `json:"state" enum:"accepted,staged,waiting,recorded" doc:"accepted: call the tool, then plan.outcome. staged: call nothing, a worker makes the act once the plan is committed. waiting: for a verdict; ask again. recorded: what became of it is known"`
 	// Repeated is set where an earlier call has registered the action: who does not know whether
 	// the tool was called for that one must not call it.
 	Repeated bool            `json:"repeated,omitempty" doc:"an earlier call has registered it: call the tool only if you know that it was not called"`
@@ -48,8 +49,21 @@ type State struct {
 	DeadlineAt  string   `json:"deadline_at,omitempty" doc:"when it is undone if it is still open"`
 	Writer      string   `json:"writer,omitempty" doc:"whose requests it takes"`
 	Actions     int      `json:"actions,omitempty" doc:"of a savepoint: how many are before it"`
+	// Delivery is not told by plan.get and plan.resume.
+	Delivery *Delivery `json:"delivery,omitempty" doc:"of a committed plan, in plan.wait and plan.commit: what became of the acts that were staged"`
 
 	whole bool // all of it is being undone, and it is not open again afterwards
+}
+
+// Delivery is what became of the acts that were staged in a committed plan, and in those that are a
+// part of it: of those, plan/action. Each list has the first 100.
+type Delivery struct {
+	Plan      string   `json:"plan" doc:"the plan that delivers them"`
+	State     string   `json:"state" enum:"delivering,delivered,failed,quarantined,resolved" doc:"delivering: not all is known yet. failed: all were dropped. quarantined: some wait for the owner"`
+	Delivered []string `json:"delivered,omitempty"`
+	Dropped   []string `json:"dropped,omitempty" doc:"that are not made any more"`
+	Waiting   []string `json:"waiting,omitempty" doc:"that are not made yet, or left to be"`
+	Owner     []string `json:"owner,omitempty" doc:"that wait for the owner's word"`
 }
 
 // Doubt is an action that a commit waits for.
@@ -77,6 +91,7 @@ type Acts struct {
 	Key         string          `json:"key"`
 	Sequence    int             `json:"sequence"`
 	Outcome     string          `json:"outcome" enum:"completed,failed,in_doubt,unknown"`
+	Staged      bool            `json:"staged,omitempty" doc:"a worker makes it once the plan is committed: outcome says nothing of that, and plan.wait with delivered does"`
 	Code        string          `json:"code,omitempty"`
 	Message     string          `json:"message,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty" doc:"sealed values stay sealed"`

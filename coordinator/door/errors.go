@@ -89,6 +89,14 @@ var renamed = map[string]string{"plan.id": "plan", "request.plan": "plan", "forw
 	"plan_opened.attach_digest": "attach_token", "config.writer": "writer", "records": "body",
 	"verdict_given.outcome": "verdict", "forward_in_doubt.message": "message"}
 
+// wantIn is what would be right, as a request has it.
+func wantIn(refused *ledger.Refused) string {
+	if refused.Field == "action.stage" {
+		return `plan.act with "stage": true`
+	}
+	return refused.Want
+}
+
 // fieldIn is a field of a refusal as a request has it.
 func fieldIn(field string) string {
 	if name, ok := renamed[field]; ok {
@@ -168,7 +176,7 @@ func explain(err error) *Error {
 		return conflict(err.Error(), "plan.wait, for the end", StoredNothing)
 	case errors.As(err, &refused):
 		return &Error{Status: http.StatusUnprocessableEntity, Code: "refused",
-			Field: fieldIn(refused.Field), Problem: refused.Problem, Want: refused.Want,
+			Field: fieldIn(refused.Field), Problem: refused.Problem, Want: wantIn(refused),
 			Stored: StoredNothing}
 	case is(context.DeadlineExceeded), is(context.Canceled):
 		return unavailable("no answer in time: "+err.Error(), sameAgain, StoredUnknown)

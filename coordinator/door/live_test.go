@@ -66,6 +66,10 @@ func contracts() []contract.Contract {
 			Inverse: &contract.Inverse{Call: "file.restore", With: map[string]any{"before": "=before"}}},
 		{Capability: "mail.send", Class: contract.Irreversible},
 		{Capability: "page.read", Class: contract.Effectless},
+		{Capability: "note.post", Class: contract.Irreversible, Deliver: &contract.Deliver{
+			With: map[string]any{"to": "=input.to"}, Dedupe: time.Hour}},
+		{Capability: "letter.post", Class: contract.Irreversible, Stage: contract.StageCommit,
+			Deliver: &contract.Deliver{With: map[string]any{"to": "=input.to"}, Dedupe: time.Hour}},
 	}
 }
 
@@ -104,7 +108,7 @@ func newLive(t testing.TB) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.work.Close(context.Background()) })
-	for _, capability := range []string{"hotel.cancel", "file.restore"} {
+	for _, capability := range []string{"hotel.cancel", "file.restore", "note.post", "letter.post"} {
 		l.handle(capability)
 	}
 	if err := l.work.Answer("file.read", func(context.Context, api.Command) (worker.Answer, error) {

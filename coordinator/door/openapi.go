@@ -148,6 +148,8 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": "object", "additionalProperties": typeSchema(t.Elem())}
 	case reflect.Struct:
 		return schemaOf(t)
+	case reflect.Pointer:
+		return schemaOf(t.Elem())
 	}
 	panic("door: no schema for " + t.String())
 }

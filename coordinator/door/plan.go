@@ -114,7 +114,7 @@ func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC333
 // ended reports whether a state stays.
 func ended(state string) bool {
 	switch state {
-	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
+	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateDelivering:
 		return false
 	}
 	return true
@@ -354,6 +354,9 @@ func (d *Door) stateOf(ctx context.Context, who Caller, id string, wait time.Dur
 	for _, doubt := range answer.Doubts {
 		s.Doubts = append(s.Doubts, Doubt(doubt))
 	}
+	if answer.Delivery != nil {
+		s.Delivery = new(Delivery(*answer.Delivery))
+	}
 	return s, nil
 }
 
@@ -380,7 +383,13 @@ func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
 	for end := time.Now().Add(waits); ; {
 		left := min(time.Until(end), askMax/2)
 		s, err := d.stateOf(ctx, who, q.Plan, max(left, time.Millisecond))
-		if err != nil || s.Ended || !time.Now().Before(end) {
+		over := s.Ended
+		if of := s.Delivery; err == nil && over && q.Delivered && of != nil &&
+			of.State == ledger.StateDelivering {
+			over = false
+			_, err = d.stateOf(ctx, who, of.Plan, max(left, time.Millisecond))
+		}
+		if err != nil || over || !time.Now().Before(end) {
 			return s, err
 		}
 		pause(ctx, askPause)
@@ -459,8 +468,9 @@ func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
 		}
 		p.Acts = append(p.Acts, Acts{Action: past.Action, Number: int(past.Number),
 			Capability: registered.Capability, Sequence: int(past.Sequence), Outcome: past.Outcome,
-			Key:  ledger.Key(who.Tenant, id, past.Action, ledger.PurposeDo),
-			Code: past.Code, Message: past.Message, Output: json.RawMessage(past.Output),
+			Staged: registered.Deliver != nil,
+			Key:    ledger.Key(who.Tenant, id, past.Action, ledger.PurposeDo),
+			Code:   past.Code, Message: past.Message, Output: json.RawMessage(past.Output),
 			ExternalRef: past.ExternalRef, Verdict: past.Verdict, Undone: past.Undone})
 	}
 	return p, nil

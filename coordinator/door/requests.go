@@ -36,6 +36,7 @@ type Act struct {
 	Branch     bool            `json:"branch" doc:"it depends on nothing but after"`
 	Pivot      bool            `json:"pivot" doc:"once it has happened, going back past it needs the owner's word"`
 	Review     bool            `json:"review" doc:"a supervisor's verdict comes before the tool is called"`
+	Stage      bool            `json:"stage" doc:"the act cannot be undone and is made last: a worker makes it once the plan is committed, as the contract's deliver says. The tool is not to be called"`
 	Wait       Duration        `json:"wait" doc:"how long the answer may wait for a verdict, at most 60s; default 20s"`
 }
 
@@ -99,6 +100,8 @@ type End struct {
 type Wait struct {
 	Plan string   `json:"plan" req:"1" doc:"the plan"`
 	Wait Duration `json:"wait" doc:"how long the answer may wait for the end, at most 60s; default 20s"`
+	// Delivered has it wait for more than the end.
+	Delivered bool `json:"delivered" doc:"of a plan that is committed, wait for its deliveries, too, until none is delivering"`
 }
 
 // Get is the request of plan.get.

@@ -159,7 +159,7 @@ func (h *held) known(p *coordinator.Plan, state, reason string) {
 	defer h.mu.Unlock()
 	h.plan, h.state, h.reason = p, state, reason
 	for _, past := range p.Recorded() {
-		if past.Outcome == api.OutcomeUnknown {
+		if past.Outcome == api.OutcomeUnknown && !past.Staged {
 			h.past[past.Action] = true
 		}
 	}

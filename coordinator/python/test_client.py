@@ -123,6 +123,31 @@ class Plans(unittest.TestCase):
             p.do("hotel.book", {}, self.fail)
         q.commit()
 
+    def test_what_is_staged_is_delivered_once_the_plan_is_committed(self):
+        with sb.plan(id="py-stage") as p:
+            staged = p.stage("note.post", {"to": "ann"}, id="note")
+            self.assertEqual((staged["state"], len(staged["key"])), ("staged", 32))
+            self.assertEqual(p.stage("note.post", {"to": "ann"}, id="note"), staged)
+            with self.assertRaises(Conflict):
+                p.stage("note.post", {"to": "bob"}, id="note")
+            with self.assertRaises(Conflict):
+                p.delivered()
+            with self.assertRaises(Refused) as caught:
+                p.stage("mail.send", {"to": "ann"})
+            self.assertEqual(caught.exception.field, "contract[mail.send].deliver")
+            with self.assertRaises(TypeError):
+                p.do("note.post", {"to": "ann"}, self.fail, stage=True)
+        d = p.delivered()
+        self.assertEqual((d["plan"], d["state"], d["delivered"]), ("py-stage~0", "delivered", ["note"]))
+        q = sb.plan(id="py-unstaged")
+        q.stage("letter.post", {"to": "ann"})
+        q.fail("no")
+        with self.assertRaises(Conflict):
+            q.delivered()
+        with sb.plan(id="py-none") as none:
+            pass
+        self.assertEqual(none.delivered(), {})
+
     def test_what_is_wrong_is_refused_with_its_field(self):
         p = sb.plan(id="py-wrong")
         for field, ask in (("capability", lambda: p.do("hotel.bok", {}, self.fail)),

@@ -171,6 +171,7 @@ func (r *run) compare(
 		{"after", slices.Equal(f.After, declared.After), f.After, declared.After},
 		{"branch", f.Branch == declared.Branch, f.Branch, declared.Branch},
 		{"pivot", f.Pivot == declared.Pivot, f.Pivot, declared.Pivot},
+		{"stage", (f.Deliver != nil) == declared.staged, f.Deliver != nil, declared.staged},
 		{"review", f.Review == (declared.Review || d.Contract.Review), f.Review, declared.Review},
 	} {
 		if !field.same {

@@ -72,12 +72,18 @@ type Action struct {
 	// under the same key, or its effect is looked for.
 	Repeat bool
 	Find   Find
+
+	staged bool
 }
 
 // plain is the declaration without what only a replay can do.
 func (a Action) plain() coordinator.Action {
-	return coordinator.Action{ID: a.ID, Capability: a.Capability, Input: a.Input, After: a.After,
+	plain := coordinator.Action{ID: a.ID, Capability: a.Capability, Input: a.Input, After: a.After,
 		Branch: a.Branch, Pivot: a.Pivot, Review: a.Review}
+	if a.staged {
+		return coordinator.Staged(plain)
+	}
+	return plain
 }
 
 // Handler undoes one action, in the agent's code. It runs in the process that
@@ -131,7 +137,7 @@ type Diverged struct {
 	Plan   string
 	Action string // as recorded; where there is none, the function's
 	// Field is what differs: function, plan.<field>, action, order, capability, class,
-	// input, contract, after, branch, pivot, review or version.
+	// input, contract, after, branch, pivot, review, stage or version.
 	Field         string
 	Recorded, Now string
 	Cause         error // what the function returned before it had come so far

@@ -47,6 +47,20 @@ export interface State {
   deadline_at?: string;
   writer?: string;
   actions?: number;
+  /** Of a committed plan in which acts were staged. */
+  delivery?: Delivery;
+}
+
+/** What became of the acts that were staged in a plan; of a plan that is a part of it, plan/action. */
+export interface Delivery {
+  /** The plan that delivers them. */
+  plan: string;
+  /** "failed": all were dropped. "quarantined": some wait for the owner. */
+  state: "delivering" | "delivered" | "failed" | "quarantined" | "resolved";
+  delivered?: string[];
+  dropped?: string[];
+  waiting?: string[];
+  owner?: string[];
 }
 
 export interface Doubt { action: string; owner?: boolean; waits: string }
@@ -58,6 +72,7 @@ export interface Act {
   key: string;
   sequence: number;
   outcome: "completed" | "failed" | "in_doubt" | "unknown";
+  staged?: boolean; // a worker makes it once the plan is committed: delivered() tells what became of it
   code?: string;
   message?: string;
   output?: unknown;
@@ -142,6 +157,10 @@ export class Plan {
   readonly resumed: boolean;
   do<I, O>(capability: string, input: I, forward: (call: Call<I>) => Promise<O> | O, options?: ActOptions): Promise<O>;
   tool<I, O>(capability: string, forward: (input: I, call: Call<I>) => Promise<O> | O, options?: ActOptions): (input: I, options?: ActOptions) => Promise<O>;
+  /** Registers an act that a worker makes once the plan is committed, for what cannot be undone. */
+  stage(capability: string, input?: unknown, options?: { id?: string; after?: string[]; branch?: boolean; signal?: AbortSignal }): Promise<{ plan: string; action: string; state: "staged"; number: number; key: string; sequence: number }>;
+  /** Waits, after the commit, for what became of what is staged; undefined: nothing is. */
+  delivered(options?: { signal?: AbortSignal }): Promise<Delivery | undefined>;
   report(capability: string, input: unknown, options?: { id?: string; output?: unknown; externalRef?: string; before?: unknown; after?: string[]; branch?: boolean; pivot?: boolean }): Promise<any>;
   /** Stores a value that is too large for a record, of at most 64 MiB. What it returns takes its place. */
   putBlob(value: Uint8Array | string, options?: { type?: string; signal?: AbortSignal }): Promise<BlobRef>;

@@ -300,6 +300,7 @@ export class Plan {
    * is its output; what it throws is doubt, unless it is a NotTaken or `notTaken(error)` says so.
    */
   async do(capability, input, forward, options = {}) {
+    if ("stage" in options) throw new TypeError("stage: given to what is called; want plan.stage");
     const { id = String(++this.#count), notTaken, timeout, signal, ...rest } = options;
     const request = { action: id, capability, input, ...rest };
     let answer;
@@ -377,6 +378,29 @@ export class Plan {
   /** A tool that is an action each time it is called. */
   tool(capability, forward, options = {}) {
     return (input, more = {}) => this.do(capability, input, (call) => forward(input, call), { ...options, ...more });
+  }
+
+  /**
+   * Registers an act that a worker makes once the plan is committed, for what cannot be undone. What
+   * undoes the plan before drops it, and nothing was called.
+   */
+  stage(capability, input, { id = String(++this.#count), signal, ...rest } = {}) {
+    return this.#ask("plan.act", { action: id, capability, input, stage: true, ...rest }, { signal });
+  }
+
+  /**
+   * Waits until what is staged has been delivered, dropped or left to its owner, after the commit;
+   * undefined where nothing was staged. A Conflict where the plan is still open, or was undone.
+   */
+  async delivered({ signal } = {}) {
+    const conflict = (problem) => new Conflict({ status: 409, code: "conflict", field: "plan", stored: "nothing", problem });
+    const now = await this.client.ask("plan.wait", { plan: this.id, wait: "1ms" }, { signal });
+    if (now.state === "open") throw conflict("the plan is open; want delivered after a commit");
+    for (;;) {
+      const state = await this.client.ask("plan.wait", { plan: this.id, delivered: true }, { signal });
+      if (state.ended && state.state !== "committed") throw conflict(`the plan is ${state.state}`);
+      if (state.ended && state.delivery?.state !== "delivering") return state.delivery;
+    }
   }
 
   /** Registers what has happened. */

@@ -201,3 +201,25 @@ test("a token goes to the door that its credentials name, and nowhere else", asy
     leads.close();
   }
 });
+
+test("what is staged is delivered once the plan is committed", async () => {
+  const never = () => assert.fail("called");
+  const p = await sb.begin({ id: "js-stage" });
+  const staged = await p.stage("note.post", { to: "ann" }, { id: "note" });
+  assert.deepEqual([staged.state, staged.key.length], ["staged", 32]);
+  assert.deepEqual(await p.stage("note.post", { to: "ann" }, { id: "note" }), staged);
+  await assert.rejects(p.stage("note.post", { to: "bob" }, { id: "note" }), Conflict);
+  await assert.rejects(p.delivered(), Conflict);
+  await assert.rejects(p.stage("mail.send", { to: "ann" }), (e) => e.field === "contract[mail.send].deliver");
+  await assert.rejects(p.do("note.post", { to: "ann" }, never, { stage: true }), TypeError);
+  await p.commit();
+  const d = await p.delivered();
+  assert.deepEqual([d.plan, d.state, d.delivered], ["js-stage~0", "delivered", ["note"]]);
+  const q = await sb.begin({ id: "js-unstaged" });
+  await q.stage("letter.post", { to: "ann" });
+  await q.fail("no");
+  await assert.rejects(q.delivered(), Conflict);
+  const none = await sb.begin({ id: "js-none" });
+  await none.commit();
+  assert.equal(await none.delivered(), undefined);
+});

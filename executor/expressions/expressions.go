@@ -4,6 +4,7 @@ package expressions
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -77,7 +78,59 @@ func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered, f
 			"refused, and no argument of the undo reads meta.forward_key",
 			"a binding that does, by which the provider knows what to refuse")
 	}
+	if d := f.GetDeliver(); d != nil {
+		if err := x.delivery(d, fold); err != nil {
+			return ledger.InDelivery(err)
+		}
+	}
 	x.usable = c
+	return nil
+}
+
+// delivery looks at how a staged act is made: from what is there before it has happened.
+func (x *Compiler) delivery(d *pb.CompensationRegistered, fold uint32) error {
+	const at = "compensation_registered."
+	if err := x.compensation(d, fold); err != nil {
+		return err
+	}
+	call := d.Probe.GetCall().GetBindings()
+	for i, b := range slices.Concat(d.Bindings, call) {
+		field := fmt.Sprintf("%sbindings[%d].expression", at, i)
+		if i >= len(d.Bindings) {
+			field = fmt.Sprintf("%sprobe.call.bindings[%d].expression", at, i-len(d.Bindings))
+		}
+		binding, err := x.Programs.Binding(b.Expression)
+		if err != nil {
+			panic("expressions: a binding compiled, and does not any more: " + err.Error())
+		}
+		if err := readsResult(field, binding); err != nil {
+			return err
+		}
+	}
+	for _, r := range [...]struct{ field, text string }{{"done", d.Done}, {"stop", d.Stop},
+		{"probe.answer", d.Probe.GetAnswer()}, {"probe.external_ref", d.Probe.GetExternalRef()}} {
+		if r.text == "" {
+			continue
+		}
+		reader, err := x.Programs.Reader(r.text)
+		if err != nil {
+			panic("expressions: a reader compiled, and does not any more: " + err.Error())
+		}
+		if err := readsResult(at+r.field, reader); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readsResult refuses an expression that reads what its act has left.
+func readsResult(field string, b *triggers.Binding) error {
+	for _, name := range [...]string{"output", "before"} {
+		if b.Reads(name) {
+			return ledger.Refuse(field, "reads "+name+", and nothing has been called yet",
+				"input, plan and meta")
+		}
+	}
 	return nil
 }
 

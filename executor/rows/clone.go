@@ -43,7 +43,8 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
 		Doubts: r.Doubts, InDoubt: r.InDoubt, Erased: r.Erased, Erasure: r.Erasure,
 		Shredded: r.Shredded, Conditions: r.Conditions, Asking: slices.Clone(r.Asking),
-		EndsNs: r.EndsNs, HeldOn: r.HeldOn,
+		EndsNs: r.EndsNs, HeldOn: r.HeldOn, Delivers: r.Delivers, DeliveredAs: r.DeliveredAs,
+		Stopped: r.Stopped,
 	}
 }
 
@@ -74,7 +75,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone,
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 		AskNs: r.AskNs, Told: r.Told, WordAt: r.WordAt, Extra: r.Extra,
-		Progress: r.Progress, There: r.There,
+		Progress: r.Progress, Unsure: r.Unsure, Forgotten: r.Forgotten, There: r.There,
 	}
 }
 

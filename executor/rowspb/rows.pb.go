@@ -881,6 +881,9 @@ type PlanRow struct {
 	LetGo         uint32                 `protobuf:"varint,146,opt,name=let_go,json=letGo,proto3" json:"let_go,omitempty"`                        // of the quarantined ones, those that do
 	MayLetGo      bool                   `protobuf:"varint,147,opt,name=may_let_go,json=mayLetGo,proto3" json:"may_let_go,omitempty"`             // it has an irreversible action, or a child plan
 	UndoneNow     bool                   `protobuf:"varint,148,opt,name=undone_now,json=undoneNow,proto3" json:"undone_now,omitempty"`            // something of it was undone since its unwind began
+	Delivers      bool                   `protobuf:"varint,150,opt,name=delivers,proto3" json:"delivers,omitempty"`                               // it delivers what is staged in the committed plan origin
+	DeliveredAs   string                 `protobuf:"bytes,151,opt,name=delivered_as,json=deliveredAs,proto3" json:"delivered_as,omitempty"`       // the plan that does
+	Stopped       *v1.Address            `protobuf:"bytes,152,opt,name=stopped,proto3" json:"stopped,omitempty"`                                  // delivers: no attempt is made any more, since this record; none: they are
 	Reviews       []uint32               `protobuf:"varint,125,rep,packed,name=reviews,proto3" json:"reviews,omitempty"`                          // actions that wait for a verdict while the plan is open, ascending
 	EndsNs        int64                  `protobuf:"varint,130,opt,name=ends_ns,json=endsNs,proto3" json:"ends_ns,omitempty"`                     // committed: the first instant at which it gives up a condition that it holds on; 0: none
 	HeldOn        uint32                 `protobuf:"varint,131,opt,name=held_on,json=heldOn,proto3" json:"held_on,omitempty"`                     // committed: conditions that it holds after the commit
@@ -1470,6 +1473,27 @@ func (x *PlanRow) GetUndoneNow() bool {
 		return x.UndoneNow
 	}
 	return false
+}
+
+func (x *PlanRow) GetDelivers() bool {
+	if x != nil {
+		return x.Delivers
+	}
+	return false
+}
+
+func (x *PlanRow) GetDeliveredAs() string {
+	if x != nil {
+		return x.DeliveredAs
+	}
+	return ""
+}
+
+func (x *PlanRow) GetStopped() *v1.Address {
+	if x != nil {
+		return x.Stopped
+	}
+	return nil
 }
 
 func (x *PlanRow) GetReviews() []uint32 {
@@ -2660,6 +2684,8 @@ type ActionRow struct {
 	UndoneAfter         bool                      `protobuf:"varint,145,opt,name=undone_after,json=undoneAfter,proto3" json:"undone_after,omitempty"`                         // since its plan's unwind began, something that came after it was undone
 	LetsGo              bool                      `protobuf:"varint,146,opt,name=lets_go,json=letsGo,proto3" json:"lets_go,omitempty"`                                        // quarantined: it is irreversible and the last, and lets go what it came after
 	There               bool                      `protobuf:"varint,147,opt,name=there,proto3" json:"there,omitempty"`                                                        // someone has found its effect there, and it was not found gone since
+	Unsure              uint32                    `protobuf:"varint,150,opt,name=unsure,proto3" json:"unsure,omitempty"`                                                      // of a delivery: the last attempt of which no one knows whether it was carried out; 0: none
+	Forgotten           uint32                    `protobuf:"varint,151,opt,name=forgotten,proto3" json:"forgotten,omitempty"`                                                // of a delivery: the first attempt at which its provider may have forgotten the key; 0: none
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -3176,6 +3202,20 @@ func (x *ActionRow) GetThere() bool {
 		return x.There
 	}
 	return false
+}
+
+func (x *ActionRow) GetUnsure() uint32 {
+	if x != nil {
+		return x.Unsure
+	}
+	return 0
+}
+
+func (x *ActionRow) GetForgotten() uint32 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
 }
 
 func (x *ActionRow) GetExtra() bool {
@@ -4331,7 +4371,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xd8\x16\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xcb\x17\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4424,7 +4464,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\n" +
 	"may_let_go\x18\x93\x01 \x01(\bR\bmayLetGo\x12\x1e\n" +
 	"\n" +
-	"undone_now\x18\x94\x01 \x01(\bR\tundoneNow\x12\x18\n" +
+	"undone_now\x18\x94\x01 \x01(\bR\tundoneNow\x12\x1b\n" +
+	"\bdelivers\x18\x96\x01 \x01(\bR\bdelivers\x12\"\n" +
+	"\fdelivered_as\x18\x97\x01 \x01(\tR\vdeliveredAs\x120\n" +
+	"\astopped\x18\x98\x01 \x01(\v2\x15.sagenbaum.v1.AddressR\astopped\x12\x18\n" +
 	"\areviews\x18} \x03(\rR\areviews\x12\x18\n" +
 	"\aends_ns\x18\x82\x01 \x01(\x03R\x06endsNs\x12\x18\n" +
 	"\aheld_on\x18\x83\x01 \x01(\rR\x06heldOn\x12\x16\n" +
@@ -4533,7 +4576,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\xcb\x13\n" +
+	" \x01(\tR\x06writer\"\x83\x14\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4621,7 +4664,9 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aword_at\x18\x88\x01 \x01(\x04R\x06wordAt\x12\"\n" +
 	"\fundone_after\x18\x91\x01 \x01(\bR\vundoneAfter\x12\x18\n" +
 	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x15\n" +
-	"\x05there\x18\x93\x01 \x01(\bR\x05there\x12\x14\n" +
+	"\x05there\x18\x93\x01 \x01(\bR\x05there\x12\x17\n" +
+	"\x06unsure\x18\x96\x01 \x01(\rR\x06unsure\x12\x1d\n" +
+	"\tforgotten\x18\x97\x01 \x01(\rR\tforgotten\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04note\x18\x01 \x01(\tR\x04note\x12\x0e\n" +
@@ -4869,76 +4914,77 @@ var file_executor_rowspb_rows_proto_depIdxs = []int32{
 	11, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
 	34, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
 	15, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	34, // 28: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	34, // 29: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	34, // 30: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	34, // 31: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
-	14, // 32: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	34, // 33: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
-	11, // 34: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
-	12, // 35: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
-	11, // 36: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	34, // 37: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	34, // 38: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	34, // 39: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
-	13, // 40: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	27, // 41: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
-	11, // 42: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	34, // 43: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	37, // 44: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
-	13, // 45: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	34, // 46: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 47: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	34, // 48: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	38, // 49: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	39, // 50: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 51: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	34, // 52: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 53: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	34, // 54: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	34, // 55: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	40, // 56: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	41, // 57: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	18, // 58: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	42, // 59: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	34, // 60: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	43, // 61: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	44, // 62: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	45, // 63: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	27, // 64: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	34, // 65: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	23, // 66: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
-	34, // 67: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	46, // 68: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
-	22, // 69: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
-	34, // 70: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	34, // 71: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	34, // 72: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	34, // 73: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	34, // 74: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	34, // 75: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	34, // 76: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	34, // 77: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	34, // 78: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	47, // 79: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	48, // 80: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	34, // 81: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	34, // 82: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	34, // 83: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	34, // 84: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	49, // 85: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	34, // 86: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	50, // 87: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	34, // 88: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	51, // 89: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	34, // 90: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	52, // 91: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	34, // 92: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	34, // 28: sagenbaum.rows.PlanRow.stopped:type_name -> sagenbaum.v1.Address
+	34, // 29: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	34, // 30: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	34, // 31: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	34, // 32: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	14, // 33: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
+	34, // 34: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	11, // 35: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
+	12, // 36: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
+	11, // 37: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
+	34, // 38: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	34, // 39: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	34, // 40: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	13, // 41: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
+	27, // 42: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	11, // 43: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
+	34, // 44: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	37, // 45: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	13, // 46: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
+	34, // 47: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 48: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
+	34, // 49: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	38, // 50: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	39, // 51: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 52: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
+	34, // 53: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 54: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
+	34, // 55: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	34, // 56: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	40, // 57: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	41, // 58: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	18, // 59: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	42, // 60: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	34, // 61: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	43, // 62: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	44, // 63: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	45, // 64: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	27, // 65: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	34, // 66: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	23, // 67: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
+	34, // 68: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	46, // 69: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
+	22, // 70: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
+	34, // 71: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	34, // 72: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	34, // 73: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	34, // 74: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	34, // 75: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	34, // 76: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	34, // 77: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	34, // 78: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	34, // 79: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	47, // 80: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	48, // 81: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	34, // 82: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	34, // 83: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	34, // 84: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	34, // 85: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	49, // 86: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	34, // 87: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	50, // 88: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	34, // 89: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	51, // 90: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	34, // 91: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	52, // 92: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	34, // 93: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	94, // [94:94] is the sub-list for method output_type
+	94, // [94:94] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }

@@ -469,6 +469,39 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x80
 	}
+	if m.Stopped != nil {
+		size, err := m.Stopped.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xc2
+	}
+	if len(m.DeliveredAs) > 0 {
+		i -= len(m.DeliveredAs)
+		copy(dAtA[i:], m.DeliveredAs)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.DeliveredAs)))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xba
+	}
+	if m.Delivers {
+		i--
+		if m.Delivers {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xb0
+	}
 	if m.UndoneNow {
 		i--
 		if m.UndoneNow {
@@ -2442,6 +2475,20 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Forgotten != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Forgotten))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xb8
+	}
+	if m.Unsure != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Unsure))
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xb0
 	}
 	if m.There {
 		i--
@@ -4651,6 +4698,17 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.UndoneNow {
 		n += 3
 	}
+	if m.Delivers {
+		n += 3
+	}
+	l = len(m.DeliveredAs)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Stopped != nil {
+		l = m.Stopped.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	if m.ActiveNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.ActiveNs))
 	}
@@ -5341,6 +5399,12 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.There {
 		n += 3
+	}
+	if m.Unsure != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Unsure))
+	}
+	if m.Forgotten != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Forgotten))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7513,6 +7577,42 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.UndoneNow = bool(v != 0)
+		case 150:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Delivers")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Delivers = bool(v != 0)
+		case 151:
+			if wireType != 2 {
+				return wrongWireType(wireType, "DeliveredAs")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DeliveredAs = string(part)
+			iNdEx = postIndex
+		case 152:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Stopped")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Stopped == nil {
+				m.Stopped = &v1.Address{}
+			}
+			if err := m.Stopped.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		case 160:
 			if wireType != 0 {
 				return wrongWireType(wireType, "ActiveNs")
@@ -9661,6 +9761,26 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.There = bool(v != 0)
+		case 150:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Unsure")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Unsure = uint32(value)
+			iNdEx = next
+		case 151:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Forgotten")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Forgotten = uint32(value)
+			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

@@ -141,7 +141,14 @@ func (a *agent) end(kind stepKind) {
 	default:
 		panic(fmt.Sprintf("sim: no end %d", kind))
 	}
-	a.append(a.next, r)
+	onward := a.next
+	if kind == stepCommit && a.w.settings.stages {
+		onward = func() {
+			a.w.committed(a.p)
+			a.next()
+		}
+	}
+	a.append(onward, r)
 }
 
 // act registers an action and calls its forward.
@@ -152,6 +159,10 @@ func (a *agent) act(s *actionSpec) {
 		{Action: s.id,
 			Kind:    &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation},
 			Payload: &pb.Payload{Before: s.pair.image}},
+	}
+	if s.staged() {
+		a.stages(s, pair)
+		return
 	}
 	if s.once { // reported after the fact: the effect is there already
 		ref, ok := a.w.provider.do(s, false)

@@ -101,6 +101,7 @@ func (s *auditor) add(c *checker, m *stored) {
 // counts follows a record that counts.
 func (s *auditor) counts(c *checker, e ledger.Entry) {
 	r, at := e.Record, e.Address.Sequence
+	s.counted(c, at, r)
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
 		d := k.CompensationDispatched
@@ -231,7 +232,7 @@ func (s *auditor) plan(c *checker, reader *view.Reader, p audit.Plan) {
 		v := shown.Actions[i]
 		got := audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt,
 			Key: v.Key}
-		if got != a {
+		if a.Undo = s.undoShown(c, p.ID, a); got != a {
 			c.fail("I24", 0, "action %d of plan %s is %+v for the audit, and %+v for the executor",
 				i+1, p.ID, a, got)
 		}

@@ -146,6 +146,7 @@ func (c *checker) checkPlans(h *host) {
 			}
 			if c.audit != nil {
 				c.checkEffects(v)
+				c.checkDeliveries(v)
 			}
 			c.checkStrays(v)
 		}
@@ -189,9 +190,8 @@ func (w *world) settleAll() {
 				outcome = pick(w.people, pb.Resolution_RESOLUTION_ACCEPTED,
 					pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_SKIPPED)
 			}
-			if s := w.workers.spec(p.Plan, id); s != nil &&
-				outcome == pb.Resolution_RESOLUTION_DONE {
-				w.provider.remove(s)
+			if outcome == pb.Resolution_RESOLUTION_DONE {
+				w.removes(p.Plan, id)
 			}
 			for _, name := range []string{"ann", "bob"} {
 				w.tell(operator(name), &pb.Record{Plan: p.Plan, Action: id,

@@ -141,7 +141,7 @@ type Result struct {
 
 // Violation is a broken rule.
 type Violation struct {
-	Rule     string `json:"rule"`               // I1 to I28, E1 to E3, L1 to L4, G1, G2
+	Rule     string `json:"rule"`               // I1 to I38, E1 to E4, L1 to L4, G1, G2
 	Sequence uint64 `json:"sequence,omitempty"` // of the record at which it was seen; 0: none
 	Problem  string `json:"problem"`
 }

@@ -125,6 +125,7 @@ func (w *world) verdict(plan, action string) {
 	r := w.people
 	outcome := pick(r, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
 		pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT)
+	judgedStaged(w, plan, action)
 	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassVerdict, Name: "compliance"},
 		&pb.Record{Plan: plan, Action: action,
 			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
@@ -338,14 +339,15 @@ func (w *world) answer(plan, action, name string) {
 		if s := w.workers.spec(plan, action); s.compared() && w.others.percent(40) {
 			k.Overwrite, w.overwritten[s.key] = true, true
 		}
+		sendsAgain(w, plan, action)
 		record.Kind = &pb.Record_RetryRequested{RetryRequested: k}
 	} else {
 		outcome := pick(r, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST,
 			pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED)
 		record.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: "by hand",
 			Evidence: "ticket", Actor: name, Halt: r.percent(15)}}
-		if s := w.workers.spec(plan, action); s != nil && outcome == pb.Resolution_RESOLUTION_DONE {
-			w.provider.remove(s)
+		if outcome == pb.Resolution_RESOLUTION_DONE {
+			w.removes(plan, action)
 		}
 	}
 	w.tell(operator(name), record)

@@ -110,6 +110,9 @@ func (w *world) openPlans() {
 		if together {
 			p.opened.DeadlineNs = epoch0 + 60*second
 		}
+		if r := newRandom(w.options.Seed, streamStaged+1+uint64(n)); w.settings.stages && r.percent(30) {
+			stage(w, p, r, 1)
+		}
 		if w.options.Drop>>n&1 == 0 {
 			w.begin(p)
 		}
@@ -119,6 +122,11 @@ func (w *world) openPlans() {
 	}
 	if count++; w.settings.lasts && count < plansMax && w.options.Drop>>count&1 == 0 {
 		w.begin(w.drawLast(count))
+	}
+	for range 2 {
+		if count++; w.settings.stages && count < plansMax && w.options.Drop>>count&1 == 0 {
+			w.begin(drawStaged(w, count))
+		}
 	}
 }
 

@@ -165,9 +165,16 @@ func (p *provider) refuses(c api.Command) (e *effect, refused bool) {
 		return e, false
 	}
 	if t.IfMatch == 0 { // it bars what no one had found, or its owner wants it whatever is there
-		return e, e.version > 1 && !p.w.overwritten[e.action.key]
+		return e, e.version > 1 && !p.overwrites(c, e)
 	}
 	return e, t.IfMatch != e.version
+}
+
+// overwrites reports whether an owner wants an effect undone whatever someone else has written to
+// it: by the action whose effect it is, or to which an operator has told it.
+func (p *provider) overwrites(c api.Command, e *effect) bool {
+	told := p.w.workers.spec(c.Plan, c.Action)
+	return p.w.overwritten[e.action.key] || told != nil && p.w.overwritten[told.key]
 }
 
 // find is the effect that is meant: the one named, or the first of the forward.
@@ -245,7 +252,7 @@ func (p *provider) act(e *effect, k *keyed, c api.Command) {
 		p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone twice under key %s: the provider "+
 			"had forgotten it", e.ref, c.Plan, c.Action, c.Key)
 	default:
-		if e.version > 1 && !p.w.overwritten[e.action.key] {
+		if e.version > 1 && !p.overwrites(c, e) {
 			p.w.check.fail("I20", 0, "%s of plan %s, action %s is undone over what someone else has written",
 				e.ref, c.Plan, c.Action)
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -121,13 +122,17 @@ func (w *world) careless(a *agent, r *random) {
 
 // drawStray is an act like one of the plan's, under its id or another one.
 func (w *world) drawStray(p *planSpec, writer string, n int, r *random) *actionSpec {
-	if len(p.actions) == 0 {
+	called := slices.DeleteFunc(slices.Clone(p.actions), (*actionSpec).staged)
+	if len(called) == 0 {
 		return nil
 	}
-	like := p.actions[r.below(len(p.actions))]
+	like := called[r.below(len(called))]
 	id := like.id
 	if r.percent(40) {
 		id = fmt.Sprintf("x%d", n)
+	}
+	if len(called) < len(p.actions) && w.deliveries.r.percent(20) {
+		id = p.actions[len(p.actions)-1].id // of what is staged
 	}
 	s := &actionSpec{plan: p, id: id, key: fmt.Sprintf("%s/%s/%d", p.id, writer, n), pair: like.pair}
 	s.pair.forward, s.pair.input = proto.CloneOf(like.pair.forward),

@@ -23,12 +23,14 @@ type Seen struct {
 	Commits map[string]int
 	// of commands that were recorded ahead: held, sent early, counted, called back
 	Runs map[string]int
+	// of staged acts: dropped; sent again, found, delivered, stopped, or their owner's
+	Deliveries map[string]int
 }
 
 // NewSeen returns one in which nothing was seen.
 func NewSeen() *Seen {
 	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{},
-		map[string]int{}, map[string]int{}, map[string]int{}}
+		map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
 }
 
 // Add adds what another has seen.
@@ -45,6 +47,13 @@ func (s *Seen) Add(other *Seen) {
 	add(s.Points, other.Points)
 	add(s.Commits, other.Commits)
 	add(s.Runs, other.Runs)
+	add(s.Deliveries, other.Deliveries)
+}
+
+func (s *Seen) delivery(how string) {
+	if s != nil {
+		s.Deliveries[how]++
+	}
 }
 
 func (s *Seen) run(how string) {

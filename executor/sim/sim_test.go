@@ -230,6 +230,8 @@ func TestEverythingHappens(t *testing.T) {
 		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect",
 		"worker: after its effect", "host: one of a run sent, the one before not recorded")
 	some("run", seen.Runs, "recorded", "held", "sent early", "called back on its way")
+	some("staged act", seen.Deliveries, "dropped", "delivered", "delivered, as a probe says", "sent again", "stopped",
+		"its owner's", "found present", "found absent", "found unspecified")
 	if halted < worlds/75 {
 		t.Errorf("only %d of %d worlds found what their stream had lost", halted, worlds)
 	}

@@ -60,13 +60,16 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 		w.after(10*millisecond, func() { done(turn.NoWorker, nil) })
 		return
 	}
-	delay := r.between(millisecond, 30*millisecond)
-	if w.chance(r, FaultDoubledCommand, 15) {
+	delay, refused := r.between(millisecond, 30*millisecond), new(bool)
+	if w.chance(r, FaultDoubledCommand, 15) && mayCopy(w, c) {
 		copyAfter := r.between(millisecond, 20*second)
 		w.after(copyAfter, func() {
+			if *refused {
+				return
+			}
 			w.sayFault(FaultDoubledCommand, "worker", "%s of %s %s comes once more", c.Purpose, c.Plan,
 				c.Action)
-			x.work(command, func(*api.Reply) {})
+			x.work(command, refused, func(*api.Reply) {})
 		})
 	}
 	w.forge(c)
@@ -77,17 +80,18 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 		w.impatient(command)
 	}
 	x.w.check.reached(c)
+	x.leaves(c)
 	switch {
 	case w.chance(r, FaultWorkerDies, 8):
 		w.point("worker: before its effect")
 		w.sayFault(FaultWorkerDies, "worker", "dies before the %s of %s %s", c.Purpose, c.Plan, c.Action)
 		silent()
 		return
-	case w.chance(r, FaultWorkerDies, 8):
+	case w.chance(r, FaultWorkerDies, 8), c.Delivers && w.chance(w.deliveries.r, FaultWorkerDies, 25):
 		w.point("worker: after its effect")
 		w.after(delay, func() {
 			w.sayFault(FaultWorkerDies, "worker", "dies after the %s of %s %s", c.Purpose, c.Plan, c.Action)
-			x.work(command, func(*api.Reply) {})
+			x.work(command, refused, func(*api.Reply) {})
 		})
 		silent()
 		return
@@ -95,18 +99,19 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 	if delay > timeout {
 		w.sayFault(FaultSlowWorker, "worker", "is slow with the %s of %s %s", c.Purpose, c.Plan, c.Action)
 		silent()
-		w.after(delay, func() { x.work(command, func(*api.Reply) {}) })
+		w.after(delay, func() { x.work(command, refused, func(*api.Reply) {}) })
 		return
 	}
 	w.after(delay, func() {
-		x.work(command, func(reply *api.Reply) {
+		x.work(command, refused, func(reply *api.Reply) {
 			w.after(r.between(millisecond, 10*millisecond), func() { done(turn.Replied, reply) })
 		})
 	})
 }
 
-// work is a worker that has the command.
-func (x *workers) work(command executor.Command, answer func(*api.Reply)) {
+// work is a worker that has the command, or a copy of it. refused says of a delivery that one has
+// said that it was not made: no copy of that sending makes it.
+func (x *workers) work(command executor.Command, refused *bool, answer func(*api.Reply)) {
 	w, r, c := x.w, x.w.labour, command.Command
 	if c.Term < x.term {
 		answer(&api.Reply{Status: api.StatusFailed, Code: "stale_term",
@@ -130,7 +135,7 @@ func (x *workers) work(command executor.Command, answer func(*api.Reply)) {
 		}
 		answer(&api.Reply{Status: api.StatusDone, Output: json.RawMessage(output), Worker: "w1"})
 	default:
-		x.undo(c, spec, answer)
+		x.undo(c, spec, refused, answer)
 	}
 }
 
@@ -167,20 +172,22 @@ func (x *workers) probe(c api.Command) *api.Reply {
 }
 
 // undo calls the provider.
-func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply)) {
+func (x *workers) undo(c api.Command, spec *actionSpec, refused *bool, answer func(*api.Reply)) {
 	w, r := x.w, x.w.labour
 	often := 15
 	if x.locked[c.Key] {
 		often = 70
 	}
 	switch {
-	case w.chance(r, FaultFailing, often):
+	case w.chance(r, FaultFailing, often): // it has not asked its provider
 		x.locked[c.Key] = true
+		*refused = c.Delivers
 		w.sayFault(FaultFailing, "worker", "fails the undo of %s %s", c.Plan, c.Action)
 		answer(&api.Reply{Status: api.StatusFailed, Code: "locked", Message: "try later", Worker: "w1"})
 		return
 	case w.chance(r, FaultFailing, 8):
 		x.locked[c.Key] = true
+		*refused = c.Delivers
 		w.sayFault(FaultFailing, "worker", "never will undo %s %s", c.Plan, c.Action)
 		answer(&api.Reply{Status: pick(r, api.StatusStop, api.StatusFailed), Code: "protected",
 			Message: "never", Worker: "w1"})
@@ -190,7 +197,7 @@ func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply))
 			Worker: "w1"})
 		return
 	case w.chance(r, FaultWorking, 25):
-		x.long(c, spec)
+		x.long(c, spec, refused)
 		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond,
 			Worker: "w1"})
 		return
@@ -199,6 +206,9 @@ func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply))
 }
 
 func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
+	if c.Delivers {
+		return x.w.provider.deliver(c, spec)
+	}
 	if e, refused := x.w.provider.refuses(c); refused {
 		x.w.say("worker", "the undo of %s %s is refused: %s is version %d", c.Plan, c.Action, e.ref,
 			e.version)
@@ -215,7 +225,7 @@ func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
 }
 
 // long is an undo of which the worker reports later, by a record of its own.
-func (x *workers) long(c api.Command, spec *actionSpec) {
+func (x *workers) long(c api.Command, spec *actionSpec, refused *bool) {
 	w, r := x.w, x.w.labour
 	x.working[c.Key] = true
 	w.sayFault(FaultWorking, "worker", "works on the undo of %s %s", c.Plan, c.Action)
@@ -234,8 +244,9 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 		}
 		report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Answer: pb.Answer_ANSWER_DONE,
 			Token: c.ReportToken}
-		if w.chance(r, FaultFailing, 20) {
+		if w.chance(r, FaultFailing, 20) || *refused {
 			report.Answer, report.Code = pick(r, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP), "locked"
+			*refused = c.Delivers
 		} else {
 			if x.undone(c, spec).Status == api.StatusChanged {
 				report.Answer, report.Code = pb.Answer_ANSWER_CHANGED, "precondition_failed"

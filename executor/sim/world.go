@@ -38,6 +38,7 @@ const (
 	streamKept   = 600
 	streamRun    = 700
 	streamLast   = 800
+	streamStaged = 900
 	streamPlan   = 1000
 	streamReview = 1 << 18 // and 16 times the number of the plan
 	streamScope  = 1 << 19 // and 16 times the number of the plan
@@ -67,19 +68,20 @@ type world struct {
 	others       *random             // of those who write to what forwards have made
 	overwritten  map[string]bool     // keys of forwards whose owner has had it undone all the same
 
-	stream   *stream
-	hosts    []*host
-	rule     lease
-	agents   []*agent
-	strays   []*actionSpec // what processes did that are not their plan's writer
-	provider *provider
-	workers  workers
-	check    *checker
-	erasing  *erasing
-	archive  archive
-	programs *triggers.Cache
-	notary   notary
-	control  governance
+	stream     *stream
+	hosts      []*host
+	rule       lease
+	agents     []*agent
+	strays     []*actionSpec // what processes did that are not their plan's writer
+	provider   *provider
+	workers    workers
+	check      *checker
+	erasing    *erasing
+	archive    archive
+	programs   *triggers.Cache
+	notary     notary
+	control    governance
+	deliveries deliveries
 
 	settings settings
 	steps    int
@@ -99,6 +101,7 @@ type settings struct {
 	reviews   bool // some actions wait for a verdict
 	holds     bool // conditions are held after the commit
 	lasts     bool // there is a plan with children that end with an irreversible act
+	stages    bool // plans stage acts, which are delivered after their commit
 }
 
 // Run runs one world to its end.
@@ -126,7 +129,7 @@ func newWorld(o Options) *world {
 		ties: newRandom(o.Seed, streamQueue), net: newRandom(o.Seed, streamNet),
 		people: newRandom(o.Seed, streamPeople),
 		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes),
-		notary: newNotary(o.Seed), control: newGovernance(o.Seed),
+		notary: newNotary(o.Seed), control: newGovernance(o.Seed), deliveries: newDeliveries(o.Seed),
 	}
 	if w.programs == nil {
 		w.programs = triggers.NewCache(programsMax)
@@ -146,6 +149,7 @@ func newWorld(o Options) *world {
 	w.settings.reviews = newRandom(o.Seed, streamReview-1).percent(20)
 	w.settings.holds = newRandom(o.Seed, streamRun-5).percent(25)
 	w.settings.lasts = newRandom(o.Seed, streamLast-1).percent(15)
+	w.settings.stages = Stages(o.Seed)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
 		hosts = 2 + r.below(2)

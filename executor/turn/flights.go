@@ -152,7 +152,7 @@ func (f *Flights) drop(of About) {
 func (f *Flights) Flies(x *Flight) bool { return f.flights[x.Attempt.About] == x }
 
 // MaySend reports whether a copy of the command may leave now. One whose provider may
-// have forgotten the key under which an earlier copy was carried out may not: it lands
+// have forgotten the key under which an earlier one was carried out may not: it lands
 // without an answer, and a probe finds out.
 func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 	if !f.Flies(x) {
@@ -162,7 +162,12 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 		v.again(int64(WorkerWaitMin)) // by then it counts, or it was called back
 		return false, v
 	}
-	if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {
+	if x.Command.Delivers && (f.MayRun == nil || !f.MayRun()) {
+		v.again(int64(WorkerWaitMin)) // another host may hold the tenant by now
+		return false, v
+	}
+	sent := x.Reached || x.Command.Unsure
+	if until := x.Command.ResendUntilNs; until != 0 && sent && epochNs > until {
 		f.land(x, nil, 0, &v)
 		return false, v
 	}
@@ -213,6 +218,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		v.again(workerWait(r.Fate, x.Tries))
 		return v
 	}
+	copied := x.Reached
 	x.Reached, x.alone = true, false
 	if r.Fate == Replied && r.Reply.Status == api.StatusDone && f.goOn(x, r, now, &v) {
 		return v
@@ -226,6 +232,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		panic("turn: unknown fate of a sending")
 	case r.Reply.Status != api.StatusWorking:
 		f.land(x, &r.Reply, r.Took, &v)
+		v.Answers[len(v.Answers)-1].Reached = copied
 	case now.MonoNs-x.SinceNs > int64(WorkingMax):
 		f.land(x, nil, 0, &v) // as silent
 	default: // its report comes as a record; it is asked again if that does not come

@@ -306,6 +306,77 @@ func TestThatNoWorkerTakesACommandIsSeenWithoutABreak(t *testing.T) {
 	}
 }
 
+// TestADeliveryLeavesOnceAndUnderTheLock: without the lock nothing leaves, and what may have reached
+// a worker is not sent again once its provider may have forgotten the key. An undo needs no lock.
+func TestADeliveryLeavesOnceAndUnderTheLock(t *testing.T) {
+	t.Parallel()
+	var f Flights
+	delivery := undoOf("m", "")
+	delivery.Delivers, delivery.ResendUntilNs = true, 100
+	x, _ := f.Take(delivery, 0)
+	if may, v := f.MaySend(x, 1); may || !v.Again {
+		t.Errorf("without a lock it may leave: %v %+v", may, v)
+	}
+	f.MayRun = func() bool { return false }
+	if may, _ := f.MaySend(x, 1); may {
+		t.Error("it may leave when another host may hold the tenant")
+	}
+	f.MayRun = func() bool { return true }
+	if may, _ := f.MaySend(x, 101); !may {
+		t.Error("a first copy may not leave")
+	}
+	delivery.Resent, delivery.Action = true, "n"
+	x, _ = f.Take(delivery, 0)
+	if may, _ := f.MaySend(x, 100); !may {
+		t.Error("a copy may not leave while its provider knows the key")
+	}
+	if may, v := f.MaySend(x, 101); may || len(v.Answers) != 1 || v.Answers[0].Reply != nil {
+		t.Errorf("a copy may leave later, or lands with an answer: %v %+v", may, v)
+	}
+	delivery.Resent, delivery.Unsure, delivery.Action = false, true, "o"
+	x, _ = f.Take(delivery, 0)
+	if may, _ := f.MaySend(x, 100); !may {
+		t.Error("an attempt after a doubtful one may not leave while its provider knows the key")
+	}
+	if may, v := f.MaySend(x, 101); may || len(v.Answers) != 1 {
+		t.Errorf("an attempt after a doubtful one that no one took in time may leave: %v %+v", may, v)
+	}
+	f.MayRun = nil
+	undo, _ := f.Take(undoOf("a", ""), 0)
+	if may, _ := f.MaySend(undo, 1); !may {
+		t.Error("an undo waits for the lock")
+	}
+}
+
+// TestTheAnswerToACopyIsToldFromThatToTheFirst, as another one may be at work.
+func TestTheAnswerToACopyIsToldFromThatToTheFirst(t *testing.T) {
+	t.Parallel()
+	failed := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusFailed, Code: "locked"}}
+	working := Result{Fate: Replied, Reply: api.Reply{Status: api.StatusWorking}}
+	for name, c := range map[string]struct {
+		resent  bool
+		before  []Result
+		reached bool
+	}{
+		"the first":                    {},
+		"after one that no one took":   {before: []Result{{Fate: NoWorker}, {Fate: Unsent}}},
+		"after one that is at work":    {before: []Result{working}, reached: true},
+		"after one that was overheard": {before: []Result{{Fate: Overheard}}, reached: true},
+		"after an earlier holder's":    {resent: true, reached: true},
+	} {
+		var f Flights
+		sending := undoOf("m", "")
+		sending.Resent = c.resent
+		x, _ := f.Take(sending, 0)
+		for _, r := range c.before {
+			f.Result(x, r, Instant{})
+		}
+		if v := f.Result(x, failed, Instant{}); len(v.Answers) != 1 || v.Answers[0].Reached != c.reached {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
 // TestAWorkerOfAnotherVersionCostsNothing: it has done nothing, so the attempt goes on, is sent again
 // soon, and is told as unserved when there is no other worker; also where the right one is at work.
 func TestAWorkerOfAnotherVersionCostsNothing(t *testing.T) {

@@ -15,7 +15,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 	f, c, row := a.Fixed.Forward, a.Fixed.Compensation, a.Row
 	seen := api.Action{
 		Number: int(a.N), Action: a.Fixed.Id, Capability: f.GetCapability(),
-		Class:  className(f.GetClass()),
+		Class: className(f.GetClass()), Staged: f.GetDeliver() != nil,
 		Asking: questionName(row.Asking), Presence: a.Presence(), Fidelity: c.GetFidelity(),
 		ClosesNs: row.ClosesNs,
 		Pivot:    f.GetPivot(), Approve: c.GetApprove(), Child: a.Fixed.Child, AliveNs: row.AliveUntilNs,
@@ -86,7 +86,9 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		if row.Ahead != nil {
 			return "the undo of action " + p.Action(row.Behind).Fixed.Id + ", to be sent behind it"
 		}
-		if row.Blockers > 0 {
+		if row.Blockers > 0 && p.Row.Delivers {
+			return deliveredBefore(a)
+		} else if row.Blockers > 0 {
 			return "what came after it"
 		}
 	case rowspb.Undo_UNDO_HELD:
@@ -107,6 +109,8 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		}
 	case rowspb.Undo_UNDO_DISPATCHED:
 		switch {
+		case a.Fixed.Child != "" && p.Row.Delivers:
+			return "the deliveries of plan " + a.Fixed.Child
 		case a.Fixed.Child != "":
 			return "the unwind of plan " + a.Fixed.Child
 		case row.Asking != pb.Question_QUESTION_UNSPECIFIED:
@@ -117,6 +121,15 @@ func (r *Reader) waitOf(p *executor.Plan, a *executor.Action) string {
 		return "a worker of " + c.GetCapability()
 	}
 	return ""
+}
+
+// deliveredBefore is what an act that is to be delivered waits for, or one that was and is to be
+// undone.
+func deliveredBefore(a *executor.Action) string {
+	if a.Row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED {
+		return "what was delivered before it"
+	}
+	return "what is delivered before it"
 }
 
 // verdictWait says of an action that waits for a verdict since when, who wants it, and until when.

@@ -36,6 +36,8 @@ var phasesByName = []struct {
 	{ledger.StateQuarantined, rowspb.Phase_PHASE_QUARANTINED},
 	{ledger.StateFailed, rowspb.Phase_PHASE_FAILED},
 	{ledger.StateResolved, rowspb.Phase_PHASE_RESOLVED},
+	{ledger.StateDelivering, rowspb.Phase_PHASE_UNWINDING},
+	{ledger.StateDelivered, rowspb.Phase_PHASE_COMPENSATED},
 }
 
 func phaseNamed(name string) (rowspb.Phase, error) {
@@ -45,7 +47,8 @@ func phaseNamed(name string) (rowspb.Phase, error) {
 		}
 	}
 	return 0, ledger.Refuse("state", fmt.Sprintf("%q", name),
-		"open, committing, committed, unwinding, compensated, quarantined, failed or resolved")
+		"open, committing, committed, unwinding, compensated, quarantined, failed, resolved, "+
+			"delivering or delivered")
 }
 
 // finding is one batch in the making.
@@ -166,7 +169,8 @@ func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 	q := f.q
 	switch {
 	case f.only != nil && !f.only(row),
-		q.State != "" && row.Phase != f.phase, q.Agent != "" && row.Agent != q.Agent,
+		q.State != "" && (row.Phase != f.phase || otherwiseNamed(q.State, row)),
+		q.Agent != "" && row.Agent != q.Agent,
 		row.OpenedNs < q.FromNs, q.UntilNs != 0 && row.OpenedNs >= q.UntilNs,
 		q.Label != "" && !slices.Contains(rows.LabelsOf(row), q.Label):
 		return false
@@ -176,6 +180,18 @@ func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 		return has
 	}
 	return true
+}
+
+// otherwiseNamed reports whether a plan in the phase of a state is named for another one: what
+// delivers is delivering and delivered.
+func otherwiseNamed(state string, row *rowspb.PlanRow) bool {
+	switch state {
+	case ledger.StateUnwinding, ledger.StateCompensated:
+		return row.Delivers
+	case ledger.StateDelivering, ledger.StateDelivered:
+		return !row.Delivers
+	}
+	return false
 }
 
 // openedBefore is the place in a list of the first plan that was opened before an

@@ -7,7 +7,7 @@ import (
 )
 
 func questionName(q pb.Question) string {
-	return [...]string{"", "effect", "undo", "verify", "unchanged"}[q]
+	return [...]string{"", "effect", "undo", "verify", "unchanged", "delivered"}[q]
 }
 
 // onUndoFailureName is what an unwind does about what a quarantined action came after.

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -120,4 +121,68 @@ func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string)
 		return "", "", ""
 	}
 	return a.Verdict(), a.Row.VerdictReason, a.Row.VerdictBy
+}
+
+// deliveryMax bounds each list of a Delivery.
+const deliveryMax = 100
+
+// Delivery returns what became of what is staged in a committed plan; nil: nothing is.
+func (r *Reader) Delivery(id string) *api.Delivery {
+	p := r.core.Plan(id)
+	switch {
+	case p == nil:
+		return nil
+	case p.Keeps(): // its root has yet to commit
+		d := &api.Delivery{State: ledger.StateDelivering}
+		if r.staged(d, p, ""); len(d.Waiting) == 0 {
+			return nil
+		}
+		return d
+	case p.Row.DeliveredAs == "":
+		return nil
+	}
+	u := r.core.Plan(p.Row.DeliveredAs)
+	d := &api.Delivery{Plan: u.ID}
+	of := u
+	for of.Row.Unwinding == nil && of.Row.Declared.ParentPlan != "" { // a part that has not begun
+		of = r.core.Plan(of.Row.Declared.ParentPlan)
+	}
+	d.State = of.State()
+	r.delivery(d, u, "")
+	return d
+}
+
+// staged lists what waits in a plan for the commit of its root.
+func (r *Reader) staged(d *api.Delivery, p *executor.Plan, under string) {
+	for n := uint32(1); n <= p.Row.Actions && len(d.Waiting) < deliveryMax; n++ {
+		switch a := p.Action(n); {
+		case a.Fixed.Child != "":
+			r.staged(d, r.core.Plan(a.Fixed.Child), a.Fixed.Child+"/")
+		case a.Fixed.Forward.GetDeliver() != nil && a.Row.Undo == rowspb.Undo_UNDO_HELD:
+			d.Waiting = append(d.Waiting, under+a.Fixed.Id)
+		}
+	}
+}
+
+func (r *Reader) delivery(d *api.Delivery, u *executor.Plan, under string) {
+	for n := u.Row.Actions; n > 0; n-- { // the first of them has the highest number
+		a := u.Action(n)
+		if a.Fixed.Child != "" {
+			c := r.core.Plan(a.Fixed.Child)
+			r.delivery(d, c, c.Row.Origin+"/")
+			continue
+		}
+		list := &d.Waiting
+		switch a.Row.Undo {
+		case rowspb.Undo_UNDO_COMPENSATED:
+			list = &d.Delivered
+		case rowspb.Undo_UNDO_SKIPPED:
+			list = &d.Dropped
+		case rowspb.Undo_UNDO_QUARANTINED, rowspb.Undo_UNDO_RESOLVED:
+			list = &d.Owner
+		}
+		if len(*list) < deliveryMax {
+			*list = append(*list, under+a.Fixed.Id)
+		}
+	}
 }

@@ -177,7 +177,11 @@ func planView(p *executor.Plan) api.Plan {
 		OnUndoFailure:  onUndoFailureName(row.Declared.OnUndoFailure, row.LastGoes),
 		SecondApprover: row.Declared.SecondApprover,
 		Origin:         row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
+		Delivers: row.Delivers, DeliveredAs: row.DeliveredAs,
 		HeldConditions: int(row.HeldOn), HeldUntilNs: row.EndsNs,
+	}
+	if row.Stopped != nil {
+		seen.Stopped = ledger.FormatAddress(row.Stopped)
 	}
 	for _, q := range row.Proposals {
 		seen.Proposals = append(seen.Proposals, api.Proposal{Action: q.Orphan, Answer: answerOf(q),

@@ -45,8 +45,12 @@ func (r *Reader) Preview(q api.PreviewQuery, nowNs int64) (api.Preview, error) {
 		if step.Step == "quarantine" {
 			step.Owner = d.Plan.Owner()
 		}
-		shown.Steps = append(shown.Steps, stepOf(step, d.Stage, d.Plan, d.Action))
+		if d.Plan.Row.Delivers {
+			r.delivered(d, &step)
+		}
+		shown.Steps = append(shown.Steps, r.stepOf(step, d.Stage, d.Plan, d.Action))
 	}
+	r.deliveries(p, "", &shown.Deliveries)
 	p, refused := r.core.Rehearse(q.Plan, q.To, q.Action, nowNs, show)
 	if refused != "" {
 		shown.Refused, shown.End = refused, shown.State
@@ -109,14 +113,50 @@ func previewStep(rec *pb.Record) (step api.PreviewStep, ok bool) {
 	return step, true
 }
 
-// stepOf is a step with the action that it is about.
-func stepOf(step api.PreviewStep, stage int, p *executor.Plan, a *executor.Action) api.PreviewStep {
-	step.Stage, step.Plan = stage, p.ID
+// delivered corrects a step about an act that is not delivered yet: the rehearsal has taken what is
+// out for done.
+func (r *Reader) delivered(d executor.Rehearsed, step *api.PreviewStep) {
+	p := r.core.Plan(d.Plan.ID)
+	if p == nil || step.Step != "quarantine" {
+		return
+	}
+	if a := p.Named(d.Action.Fixed.Id); a != nil && a.Row.Undo == rowspb.Undo_UNDO_DISPATCHED {
+		step.Reason = "irreversible: " + a.Fixed.Forward.GetCapability() +
+			" is being delivered by plan " + p.ID + ", and taken for done"
+	}
+}
+
+// deliveriesMax bounds the staged acts that a preview names.
+const deliveriesMax = 256
+
+// deliveries names the staged acts of a plan, and of those that are a part of it, that are still to
+// be made.
+func (r *Reader) deliveries(p *executor.Plan, under string, names *[]string) {
+	for n := uint32(1); n <= p.Row.Actions && len(*names) < deliveriesMax; n++ {
+		a := p.Action(n)
+		if c := r.core.Plan(a.Fixed.Child); a.Fixed.Child != "" && c != nil {
+			r.deliveries(c, c.ID+"/", names)
+		} else if undo := a.Undo(); undo == "staged" || undo == ledger.StateDelivering {
+			*names = append(*names, under+a.Fixed.Id)
+		}
+	}
+}
+
+// stepOf is a step with the action that it is about, by its number in the plan that it was
+// registered in.
+func (r *Reader) stepOf(step api.PreviewStep, stage int, p *executor.Plan,
+	a *executor.Action) api.PreviewStep {
+	step.Stage, step.Plan, step.Number = stage, p.ID, int(a.N)
 	if p.Row.Origin != "" {
 		step.Plan = p.Row.Origin
 	}
+	if origin := r.core.Plan(p.Row.Origin); p.Row.Delivers && origin != nil {
+		if b := origin.Named(a.Fixed.Id); b != nil {
+			step.Number = int(b.N)
+		}
+	}
 	f := a.Fixed.Forward
-	step.Number, step.Action = int(a.N), a.Fixed.Id
+	step.Action = a.Fixed.Id
 	step.Capability, step.Class = f.GetCapability(), className(f.GetClass())
 	step.Fidelity = a.Fixed.Compensation.GetFidelity()
 	step.Outcome, step.ClosesNs = a.Outcome(), a.Row.ClosesNs

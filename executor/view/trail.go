@@ -22,7 +22,7 @@ type Trail struct {
 	UntilNs int64  // stamp of the last record of the plan (unix ns)
 
 	tenant string
-	plans  []string // the plan, and the one that undoes it
+	plans  []string // the plan, and those that deliver what is staged in it, and undo it
 	action string
 	duties []string // of that action
 }
@@ -38,12 +38,13 @@ func (r *Reader) Trail(q api.WhyQuery) Trail {
 	if q.Action != "" {
 		t.action = numbered(p, q.Action).Fixed.Id
 	}
-	for next := p; next != nil; next = r.core.Plan(next.Row.UndoneAs) {
+	for _, id := range []string{p.ID, p.Row.DeliveredAs, p.Row.UndoneAs} {
+		if id == "" {
+			continue
+		}
+		next := r.core.Plan(id)
 		t.plans, t.UntilNs = append(t.plans, next.ID), max(t.UntilNs, next.Row.LastNs)
 		r.trailPlan(&t, next)
-		if next.Row.UndoneAs == "" {
-			break
-		}
 	}
 	return t
 }
@@ -59,7 +60,7 @@ func (t *Trail) add(list ...*pb.Address) {
 func (r *Reader) trailPlan(t *Trail, p *executor.Plan) {
 	row := p.Row
 	t.add(row.Opened, row.Signalled, row.Fired, row.Unwinding, row.Committed, row.Resumed, row.Ended,
-		row.Asked.GetAt())
+		row.Asked.GetAt(), row.Stopped)
 	if at := row.Unwinding.GetSequence(); at != 0 {
 		t.Turned = at
 	}
@@ -213,6 +214,9 @@ func (r *Reader) waitsFor(p *executor.Plan, a *executor.Action) string {
 	case a.Row.Undo == rowspb.Undo_UNDO_QUARANTINED:
 		return "its owner: " + a.Row.Note
 	case a.Row.Undo == rowspb.Undo_UNDO_OWED && a.Row.Ahead == nil:
+		if p.Row.Delivers {
+			return deliveredBefore(a) + ": " + strings.Join(blocking(p, a), ", ")
+		}
 		return "what came after it: " + strings.Join(blocking(p, a), ", ")
 	case a.Row.Undo == rowspb.Undo_UNDO_WAITING:
 		return fmt.Sprintf("attempt %d: %s", a.Row.Attempt+1, a.Row.Note)

@@ -46,6 +46,7 @@ func (r *Reader) Why(q api.WhyQuery) (api.Why, error) {
 	shown := api.Why{
 		Plan: id, State: p.State(), Owner: p.Owner(), Reason: p.Reason(),
 		Origin: p.Row.Origin, UndoneAs: p.Row.UndoneAs,
+		Delivers: p.Row.Delivers, DeliveredAs: p.Row.DeliveredAs,
 		Steps: []api.WhyStep{}, Cuts: cuts(p), Answers: answersOf(p), Waits: r.waits(p, of),
 		Records: []api.StoryLine{},
 	}

@@ -64,19 +64,6 @@ func (p *plan) addAction(a *action) *action {
 	return a
 }
 
-// newest are the actions that the next one comes after by default: the one registered
-// last, and the duties that have come since.
-func (p *plan) newest() (before []uint32) {
-	for i := len(p.actions) - 1; i >= 0; i-- {
-		before = append(before, p.actions[i].n)
-		if p.actions[i].dutyOf == 0 {
-			break
-		}
-	}
-	slices.Sort(before)
-	return before
-}
-
 func (b *book) page(p *plan, a *action, kind string, at *pb.Address) {
 	b.pages[page{p.id, numberOf(a), kind}] = at
 }
@@ -132,6 +119,7 @@ func noteVerdict(b *book, c *claim) {
 	root, to := c.reaches()
 	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, c.Source.Name, k.Reason, b.now
 	wantVerdict(b, c.p, a)
+	stopsDelivery(b, c)
 	if isRetired(c.p) && b.rules >= ledger.ReachesSince {
 		if root != nil {
 			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
@@ -142,7 +130,7 @@ func noteVerdict(b *book, c *claim) {
 		return
 	}
 	if findLease(a.leases, leaseVerdict) == nil {
-		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now},
+		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now, ofStaged: a.isStaged()},
 			&lease{name: leaseUnheard, armedNs: b.now})
 	}
 	for _, name := range []string{leaseVerdict, leaseUnheard} {
@@ -277,7 +265,7 @@ func noteForward(b *book, c *claim) {
 	r, p, f := c.Record, c.p, c.Record.GetForwardRegistered()
 	var before []uint32
 	if !f.Branch {
-		before = p.newest()
+		before = p.newest(f.Deliver != nil)
 	}
 	for _, id := range f.After {
 		before = append(before, p.numberNamed(id))

@@ -340,7 +340,7 @@ func (l *Ledger) Plan(id string) (view Plan, ok bool) {
 }
 
 func (l *Ledger) view(p *plan) Plan {
-	view := Plan{ID: p.id, State: p.phase, Orphans: p.openClaims(), Held: p.held(),
+	view := Plan{ID: p.id, State: p.shown(), Orphans: p.openClaims(), Held: p.held(),
 		Erasure: erasureOf(p)}
 	for _, a := range p.actions {
 		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}

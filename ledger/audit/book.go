@@ -98,6 +98,7 @@ type plan struct {
 	committed     *pb.Address
 	ended         *pb.Address
 	retired       bool
+	letBe         bool      // the owner of its root has left it as it was, committed
 	gaveUp        int       // registrations that its commit has retired
 	inDoubt       []string  // what its retirement has to name
 	actions       []*action // number n is at n-1
@@ -119,6 +120,9 @@ type plan struct {
 	depth         uint32
 	origin        string
 	undoneAs      string
+	delivers      bool // it delivers what is staged in its origin
+	deliveredAs   string
+	stopped       *pb.Address // and makes no attempt any more, since this record
 	rewinds       uint32
 	savepointsSet uint32
 	proposals     map[string]*proposal // about orphans
@@ -163,6 +167,10 @@ type action struct {
 	unnamed               bool   // what the provider calls the effect could not be kept
 	undo                  string
 	attempt, attemptsFrom uint32
+	unsureOf              uint32 // of a delivery: the last attempt that may have been carried out
+	forgotten             uint32 // likewise: the first one that its provider may take for another
+	knownFailed           uint32 // likewise: the last one that is known to have failed
+	sentNs                int64  // epoch of its first attempt
 	blindly               bool
 	dispatched            *pb.Address
 	arguments             []byte // of the command in flight
@@ -218,18 +226,19 @@ type action struct {
 }
 
 type lease struct {
-	name    string
-	text    string // its condition; empty: a standing one
-	single  bool   // it undoes its action and what came after it; else the plan
-	exact   bool   // it reads numbers by value, as the holder under which it was taken out
-	after   bool   // it asks to be held after the commit
-	untilNs int64  // it is, until then; 0: it is not
-	trueNs  int64  // when it turned true since; 0: it has not
-	armedNs int64
-	fired   bool
-	cascade string // "", cut, resumed, given up
-	joined  bool   // looked at since it was armed: a shared one is asked for its facts only
-	watched []string
+	name     string
+	text     string // its condition; empty: a standing one
+	single   bool   // it undoes its action and what came after it; else the plan
+	exact    bool   // it reads numbers by value, as the holder under which it was taken out
+	after    bool   // it asks to be held after the commit
+	untilNs  int64  // it is, until then; 0: it is not
+	trueNs   int64  // when it turned true since; 0: it has not
+	armedNs  int64
+	fired    bool
+	ofStaged bool   // it is on a staged act, and a verdict turns it at once
+	cascade  string // "", cut, resumed, given up
+	joined   bool   // looked at since it was armed: a shared one is asked for its facts only
+	watched  []string
 }
 
 // turn is the moment a lease turned true.
@@ -369,10 +378,11 @@ func (a *action) isOut() bool { return a.undo == dispatched || a.undo == waiting
 
 // mayHaveCrossed: the effect crossed the boundary, or may have.
 func (a *action) mayHaveCrossed() bool {
-	return a.outcome != failed && a.presence != pb.Presence_PRESENCE_ABSENT
+	return (!a.isStaged() || a.outcome == completed) &&
+		a.outcome != failed && a.presence != pb.Presence_PRESENCE_ABSENT
 }
 
-func (a *action) isBlind() bool { return a.outcome != completed }
+func (a *action) isBlind() bool { return a.outcome != completed && !a.isStaged() }
 
 func (a *action) makesFact() bool {
 	return a.compensation.GetActuator() == ledger.ActuatorMemory

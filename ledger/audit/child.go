@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"crypto/sha256"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,6 +36,8 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 		why = "is nested too deeply"
 	case d.ParentAction != "" && parent.numberNamed(d.ParentAction) == 0:
 		why = "has no action " + d.ParentAction
+	case d.ParentAction != "" && parent.named(d.ParentAction).isStaged():
+		why = "has staged action " + d.ParentAction + ", which happens when it is committed"
 	}
 	if why != "" {
 		b.wants(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, back{})
@@ -47,7 +48,7 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 	case d.ParentAction != "":
 		before = []uint32{parent.numberNamed(d.ParentAction)}
 	default:
-		before = parent.newest()
+		before = parent.newest(false)
 	}
 	entry := parent.addAction(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now,
 		before: before, child: p})
@@ -57,29 +58,6 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 	lookReading(b, parent, countNames...)
 	lookIdling(b, parent)
 }
-
-// isActive notes that an agent writes: its plan, and what that is a part of, are not idle.
-func (p *plan) isActive(ns int64) {
-	for ; p != nil; p = p.parent {
-		p.activeNs = ns
-	}
-}
-
-// lookIdling looks at the leases that read when an agent last wrote, from the root on.
-func lookIdling(b *book, p *plan) {
-	if p.parent != nil {
-		lookIdling(b, p.parent)
-	}
-	if p.idles {
-		lookReading(b, p, activeName)
-	}
-}
-
-// activeName is read by what depends on when an agent last wrote.
-const activeName = "plan.active_at"
-
-// idles reports whether a condition may read it.
-func idles(condition string) bool { return strings.Contains(condition, activeName[len("plan."):]) }
 
 // showsToken reports whether a plan has the token that its parent was opened with.
 func showsToken(parent, p *plan) bool {
@@ -153,6 +131,9 @@ func (b *book) letChildrenGo(p *plan) {
 			continue
 		}
 		if c := a.child; c.stillHolds() {
+			for _, part := range c.tree() {
+				part.letBe = true
+			}
 			b.giveUp(c)
 			b.spent.retires(c)
 		}
@@ -197,7 +178,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool
 		c := *a
 		c.leases, c.verdict, c.warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
 		c.secrets = nil // of attempts that the plan which is undone has made
-		if !part[c.n] && !c.isSettled() {
+		if (!part[c.n] || c.isStaged()) && !c.isSettled() {
 			c.undo = skipped
 		}
 		switch {
@@ -247,13 +228,13 @@ func beginUndoing(_ *book, c *claim) {
 }
 
 func (c *claim) undoCommitted(p *plan, to back, reason string) {
-	u, more := c.opensUndoer(p, to)
+	u, more := c.opensUndoer(p, to, reason)
 	c.b.wants(u, signalCancelled, reason+more, back{})
 }
 
 // opensUndoer makes that plan, and says for which condition it undoes more than was asked for. The
 // committed one holds no conditions any more: it is undone once.
-func (c *claim) opensUndoer(p *plan, to back) (u *plan, more string) {
+func (c *claim) opensUndoer(p *plan, to back, reason string) (u *plan, more string) {
 	b := c.b
 	part, more := c.alsoUndoes(p, to)
 	for _, q := range append([]*plan{p}, p.below()...) {
@@ -265,6 +246,7 @@ func (c *claim) opensUndoer(p *plan, to back) (u *plan, more string) {
 	u = b.copyPlan(c.Entry, p, p.id+"~1", part)
 	b.spent.opened(u.phase, ledger.StateOpen)
 	u.phase, u.committed = ledger.StateOpen, nil
+	recall(b, p, u, c.Address, reason+more)
 	b.holdLeases(u)
 	return u, more
 }
@@ -445,6 +427,6 @@ func dropHeld(b *book, p *plan, list []heldLease) {
 // firesSince has a committed tree undone, or the part that a condition is about.
 func (c *claim) firesSince(reason string) {
 	root, to := c.p.undoesSince(c.a, c.l)
-	u, more := c.opensUndoer(root, to)
+	u, more := c.opensUndoer(root, to, reason)
 	c.passesUp(u, back{}, reason+ofChild(root, c.p)+more)
 }

@@ -36,6 +36,57 @@ var clauseCases = []struct {
 	}},
 	{"I17.expressions", registers, func(s *scene) { s.pair.GetCompensationRegistered().Done = "1" }},
 	{"I17.expressions", pairs, func(s *scene) { s.record.GetCompensationRegistered().Done = "1" }},
+	{"I17.range", registers, func(s *scene) {
+		s.l.book.rules = ledger.NumbersSince
+		s.record.GetForwardRegistered().Deliver = &pb.CompensationRegistered{DedupeNs: 30_000}
+	}},
+	{"I17.delivery", registers, func(s *scene) {
+		s.record.GetForwardRegistered().Deliver = &pb.CompensationRegistered{Done: "1"}
+	}},
+	{"I17.delivery", pairs, func(s *scene) {
+		s.pair = &pb.Record{Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+			Deliver: &pb.CompensationRegistered{
+				Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}}}}}
+	}},
+	{"I38.last", registers, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+		s.record.GetForwardRegistered().After = []string{"a"}
+	}},
+	{"I38.cancel", stopsDeliveries, func(s *scene) { s.p.delivers, s.p.stopped = true, &pb.Address{Sequence: 3} }},
+	{"I38.judged", judgesCommitted, func(s *scene) { s.p.delivers = true }},
+	{"I38.blocked", judgesCommitted, func(s *scene) {
+		s.p.deliveredAs = "p~0"
+		s.l.book.found(&plan{id: "p~0", delivers: true, actions: []*action{{n: 1, id: "a", undo: compensated}}})
+	}},
+	{"I38.stopped", dispatches, func(s *scene) { s.p.delivers, s.p.stopped = true, &pb.Address{Sequence: 3} }},
+	{"I38.again", dispatches, func(s *scene) { s.p.delivers, s.a.unsureOf = true, 1 }},
+	{"I38.end", ended, func(s *scene) { s.p.delivers = true }},
+	{"I38.order", dispatches, func(s *scene) { deliversBoth(s) }},
+	{"I38.order", dispatches, func(s *scene) {
+		o := deliversBoth(s)
+		s.b.undo = compensated
+		above := &plan{id: "top", actions: []*action{o.actions[0],
+			{n: 2, id: "plan:o", before: []uint32{1}, child: o}}}
+		s.l.book.found(above)
+		s.p.entry, s.p.parent = 1, &plan{id: "top~0", delivers: true, origin: "top",
+			actions: []*action{{n: 1, id: "plan:p", child: s.p}, {n: 2, id: "b", undo: dispatched, before: []uint32{1}}}}
+	}},
+	{"I38.once", succeeds, func(s *scene) {
+		deliversBoth(s)
+		s.a.outcome = completed
+	}},
+	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, "") }},
+	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, skipped) }},
+	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, dispatched) }},
+	{"I38.commit", dispatches, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	}},
+	{"I38.word", outcomes, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	}},
+	{"I6.effect", reportsEffect, func(s *scene) {
+		s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	}},
 	{"I17.effectless", registers, func(s *scene) { s.record.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS }},
 	{"I17.late", registers, func(s *scene) { s.record.GetForwardRegistered().Late = pb.Late_LATE_REFUSED }},
 	{"I26.begins", begins, func(s *scene) { s.record.Term = 1 }},

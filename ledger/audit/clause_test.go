@@ -186,6 +186,11 @@ func cancels(s *scene) {
 }
 
 // judgesCommitted is a supervisor who blocks what is committed.
+func stopsDeliveries(s *scene) {
+	s.says(ledger.ClassOperator, ledger.StateUnwinding, held, &pb.Record{Kind: &pb.Record_CancelRequested{
+		CancelRequested: &pb.CancelRequested{}}})
+}
+
 func judgesCommitted(s *scene) {
 	s.says(ledger.ClassVerdict, ledger.StateCommitted, held, &pb.Record{Kind: &pb.Record_VerdictGiven{
 		VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})
@@ -512,6 +517,27 @@ func findsOpenly(s *scene) {
 }
 
 // nothingLeft is a plan that has ended.
+// deliversBoth has the plan deliver another one, in which a comes after b.
+func deliversBoth(s *scene) (origin *plan) {
+	f := &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{Capability: "undo"}}
+	o := &plan{id: "o", actions: []*action{{n: 1, id: "b", forward: f},
+		{n: 2, id: "a", before: []uint32{1}, forward: f}}}
+	s.l.book.found(o)
+	s.p.delivers, s.p.origin, s.a.forward, s.b.undo = true, "o", f, owed
+	return o
+}
+
+// commitsStaged has the plan committed with a staged act, of which its delivery has made something.
+func commitsStaged(s *scene, undo string) {
+	s.p.phase, s.a.undo = ledger.StateCommitted, held
+	s.a.forward = &pb.ForwardRegistered{Deliver: &pb.CompensationRegistered{}}
+	if undo != "" {
+		s.p.deliveredAs = "p~0"
+		s.l.book.found(&plan{id: "p~0", delivers: true, phase: ledger.StateUnwinding,
+			actions: []*action{{n: 1, id: "a", undo: undo}}})
+	}
+}
+
 func nothingLeft(s *scene) {
 	ended(s)
 	s.p.phase = ledger.StateCompensated

@@ -190,7 +190,7 @@ func codePlan(c *coder, p *plan) {
 	record(c, &p.resumed)
 	record(c, &p.committed)
 	record(c, &p.ended)
-	c.flag(&p.retired)
+	codeRetired(c, p)
 	number(c, &p.gaveUp)
 	sequence(c, &p.inDoubt, (*coder).text)
 	sequence(c, &p.actions, func(c *coder, a **action) { pointer(c, a, codeAction) })
@@ -214,6 +214,9 @@ func codePlan(c *coder, p *plan) {
 	number(c, &p.depth)
 	c.text(&p.origin)
 	c.text(&p.undoneAs)
+	c.flag(&p.delivers)
+	c.text(&p.deliveredAs)
+	record(c, &p.stopped)
 	number(c, &p.rewinds)
 	number(c, &p.savepointsSet)
 	table(c, &p.proposals, codeProposalAt)
@@ -298,6 +301,7 @@ func codeAction(c *coder, a *action) {
 	c.text(&a.undo)
 	number(c, &a.attempt)
 	number(c, &a.attemptsFrom)
+	codeDelivery(c, a)
 	c.flag(&a.blindly)
 	record(c, &a.dispatched)
 	c.bytes(&a.arguments)
@@ -354,6 +358,7 @@ func codeLeaseAt(c *coder, l **lease) {
 		c.text(&l.cascade)
 		c.flag(&l.joined)
 		c.flag(&l.single)
+		c.flag(&l.ofStaged)
 		c.flag(&l.exact)
 		c.flag(&l.after)
 		number(c, &l.untilNs)
@@ -412,29 +417,6 @@ func codeProposalAt(c *coder, p **proposal) {
 	})
 }
 
-func codeFact(c *coder, v **fact) {
-	pointer(c, v, func(c *coder, f *fact) {
-		c.bytes(&f.value)
-		number(c, &f.assertedNs)
-		number(c, &f.changedNs)
-		codeTimes(c, &f.times)
-		sequence(c, &f.runs, func(c *coder, r *run) { number(c, &r.from); number(c, &r.to) })
-		record(c, &f.source)
-		c.flag(&f.retracted)
-		record(c, &f.tombstone)
-		record(c, &f.evicted)
-		c.flag(&f.rough)
-		record(c, &f.asked)
-		c.flag(&f.undo)
-		record(c, &f.cause)
-		number(c, &f.depth)
-		record(c, &f.fired)
-		record(c, &f.madeAt)
-		c.text(&f.undonePlan)
-		c.text(&f.undoneA)
-	})
-}
-
 // codeTimes codes ascending instants by what lies between them.
 func codeTimes(c *coder, times *[]int64) {
 	last := int64(0)
@@ -444,4 +426,14 @@ func codeTimes(c *coder, times *[]int64) {
 		*ns = last + d
 		last = *ns
 	})
+}
+
+// codeDoubt is what was asked, or told, of the effect of an action while its plan was open.
+func codeDoubt(c *coder, a *action) {
+	number(c, &a.askNs)
+	c.flag(&a.extra)
+	c.flag(&a.told)
+	record(c, &a.toldAt)
+	number(c, &a.wordAt)
+	number(c, &a.doubtedAs)
 }

@@ -168,6 +168,7 @@ func (b *book) commitTree(p *plan) {
 	holdOn(b, tree)
 	b.giveUp(p)
 	b.setPhase(p, ledger.StateCommitted)
+	defer openDelivery(b, p, tree)
 	for _, c := range tree {
 		if len(c.heldOn()) > 0 {
 			b.lookPlan(c)

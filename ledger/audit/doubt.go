@@ -18,7 +18,8 @@ import (
 // unsure reports whether the effect of an action may be there or not.
 func (a *action) unsure() bool {
 	known := a.outcome == completed || a.outcome == failed
-	return a.child == nil && !known && !a.undone && a.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	return a.child == nil && !a.isStaged() && !known && !a.undone &&
+		a.presence == pb.Presence_PRESENCE_UNSPECIFIED
 }
 
 // barred reports whether the provider refuses the forward once its undo is there.
@@ -119,21 +120,14 @@ func (p *plan) settlesBy(a *action) int64 {
 	return 0
 }
 
-// questionCall is the call that a question makes.
-func questionCall(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
-	if q == pb.Question_QUESTION_VERIFY {
-		return c.GetVerify().GetCall()
-	}
-	return c.GetProbe().GetCall()
-}
-
 func (b *book) asksNext(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
 	again := a.undo == waiting && a.asking == k.Question
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
 		return again || isReady && b.next(p, a) == doProbe
-	case pb.Question_QUESTION_UNDO:
-		resend := a.undo == waiting || isReady && a.attempt > 0
+	case pb.Question_QUESTION_UNDO, pb.Question_QUESTION_DELIVERED:
+		delivers := k.Question == pb.Question_QUESTION_DELIVERED
+		resend := (a.undo == waiting || isReady && a.attempt > 0) && delivers == p.isDelivery(a)
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
 	case pb.Question_QUESTION_UNCHANGED:
 		waits := isReady || a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED
@@ -426,6 +420,8 @@ func noteFound(b *book, c *claim) {
 		}
 	case k.Question == pb.Question_QUESTION_UNDO:
 		b.attemptFound(p, a, k)
+	case k.Question == pb.Question_QUESTION_DELIVERED:
+		deliveryFound(b, p, a, k)
 	case k.Presence == pb.Presence_PRESENCE_ABSENT:
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)

@@ -271,3 +271,26 @@ func noteReads(b *book, p *plan) {
 		delete(b.reads, p.id)
 	}
 }
+
+func codeFact(c *coder, v **fact) {
+	pointer(c, v, func(c *coder, f *fact) {
+		c.bytes(&f.value)
+		number(c, &f.assertedNs)
+		number(c, &f.changedNs)
+		codeTimes(c, &f.times)
+		sequence(c, &f.runs, func(c *coder, r *run) { number(c, &r.from); number(c, &r.to) })
+		record(c, &f.source)
+		c.flag(&f.retracted)
+		record(c, &f.tombstone)
+		record(c, &f.evicted)
+		c.flag(&f.rough)
+		record(c, &f.asked)
+		c.flag(&f.undo)
+		record(c, &f.cause)
+		number(c, &f.depth)
+		record(c, &f.fired)
+		record(c, &f.madeAt)
+		c.text(&f.undonePlan)
+		c.text(&f.undoneA)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit/ids"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -327,3 +328,60 @@ func (h *endings) Pop() any {
 	*h = (*h)[:len(*h)-1]
 	return last
 }
+
+// deliveredWhole is asked at the end, of what a committed tree has staged.
+var deliveredWhole = clause{"I38.whole",
+	"What was staged when its root was committed is delivered, dropped after a stop, or its owner's.",
+	func(c *claim) judgement {
+		if !isRetired(c.p) || c.p.delivers || c.p.letBe {
+			return judgement{}
+		}
+		d := c.b.plan(c.p.deliveredAs)
+		for _, a := range c.p.actions {
+			if !a.isStaged() || a.undo != held || a.dutyOf != 0 {
+				continue
+			}
+			if d == nil || d.named(a.id) == nil {
+				return breaks("a delivery of action %s", a.id)
+			}
+			x := d.named(a.id)
+			dropped := x.undo == skipped && d.stopped == nil
+			if !x.isSettled() && x.undo != quarantined && !letBe(d) || dropped {
+				return breaks("an end of action %s of plan %s, which is %s", a.id, d.id, state{d, x})
+			}
+		}
+		return judgement{}
+	}}
+
+// letBe: the owner of a delivery, or of what it is a part of, is to answer, or has let the rest be.
+func letBe(p *plan) bool {
+	for ; p != nil && p.delivers; p = p.parent {
+		if p.letBe || p.phase == ledger.StateQuarantined || p.phase == ledger.StateResolved {
+			return true
+		}
+	}
+	return false
+}
+
+// isActive notes that an agent writes: its plan, and what that is a part of, are not idle.
+func (p *plan) isActive(ns int64) {
+	for ; p != nil; p = p.parent {
+		p.activeNs = ns
+	}
+}
+
+// lookIdling looks at the leases that read when an agent last wrote, from the root on.
+func lookIdling(b *book, p *plan) {
+	if p.parent != nil {
+		lookIdling(b, p.parent)
+	}
+	if p.idles {
+		lookReading(b, p, activeName)
+	}
+}
+
+// activeName is read by what depends on when an agent last wrote.
+const activeName = "plan.active_at"
+
+// idles reports whether a condition may read it.
+func idles(condition string) bool { return strings.Contains(condition, activeName[len("plan."):]) }

@@ -36,8 +36,11 @@ var standing = map[string]string{
 }
 
 func (l *lease) conditionText() string {
-	if l.text != "" {
+	switch {
+	case l.text != "":
 		return l.text
+	case l.ofStaged:
+		return strings.TrimSuffix(blocks, " && ")
 	}
 	return standing[l.name]
 }
@@ -235,7 +238,7 @@ func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth
 	case leaseDeadline:
 		is, clocked = b.now >= p.declared.DeadlineNs, true
 	case leaseVerdict:
-		is = a != nil && a.blocked() && (a.outcome == completed || a.outcome == inDoubt)
+		is = a != nil && a.blocked() && (a.isStaged() || a.outcome == completed || a.outcome == inDoubt)
 	case leaseUnheard:
 		is, clocked = a != nil && a.blocked() && a.outcome == unheardOf &&
 			b.now-a.verdictNs >= unheardNs, true
@@ -391,8 +394,9 @@ func (b *book) dropLeases(p *plan) {
 }
 
 // holdAgain takes out the leases of a plan again, which is back where it was told to go. Those
-// that undo an action which stays by its owner's word are answered.
-func (b *book) holdAgain(p *plan, stays map[*action]bool) {
+// that undo an action which stays by its owner's word are answered, now or in another part before.
+func (b *book) holdAgain(p *plan, stays map[*action]bool, part bool) {
+	part = part && b.rules >= ledger.AnsweredSince
 	again := func(l *lease) {
 		if l.fired = false; !l.isStopped() {
 			l.cascade = ""
@@ -408,13 +412,19 @@ func (b *book) holdAgain(p *plan, stays map[*action]bool) {
 		a.leases = slices.DeleteFunc(a.leases,
 			func(l *lease) bool { return l.name == leaseDuplicate })
 		for _, l := range a.leases {
-			if !l.single || !stays[a] {
+			if !l.single || !stays[a] && !(part && l.fired && !p.waits(a.n, l.name)) {
 				again(l)
 			}
 		}
 	}
 	p.bringTurnsBack(stays)
 	b.lookPlan(p)
+}
+
+// waits: a lease has a turn that is still to be acted upon.
+func (p *plan) waits(n uint32, name string) bool {
+	return slices.ContainsFunc(p.behind,
+		func(t *turn) bool { return t.number == n && t.lease == name })
 }
 
 // setPhase takes a plan into another phase, and its entry in its parent with it.

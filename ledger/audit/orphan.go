@@ -46,11 +46,11 @@ func (p *plan) claimed(r *pb.Record) bool {
 	others := a == nil || a.writer != r.Writer
 	switch {
 	case r.GetForwardRegistered() != nil:
-		return others || !bytes.Equal(actOf(r), act(a.forward, a.input))
+		return others || a.isStaged() || !bytes.Equal(actOf(r), act(a.forward, a.input))
 	case r.GetCompensationRegistered() != nil:
 		return others
 	case r.GetForwardInDoubt() != nil:
-		return a == nil || !p.speaksFor(a, r.Writer)
+		return a == nil || a.isStaged() || !p.speaksFor(a, r.Writer)
 	}
 	return r.GetForwardCompleted() != nil
 }
@@ -68,6 +68,9 @@ func (b *book) noteClaim(e ledger.Entry) {
 	}
 	digest, happened := actOf(r), r.GetForwardCompleted() != nil
 	switch half := fmt.Sprintf("%s@%d", r.Action, e.Address.GetSequence()); {
+	case r.GetForwardRegistered().GetDeliver() != nil: // its agent makes no call
+		b.half = half
+		return
 	case digest != nil:
 		b.half = half
 	case r.GetCompensationRegistered() != nil && b.half == half:
@@ -143,7 +146,8 @@ func act(f *pb.ForwardRegistered, input []byte) []byte {
 func (b *book) registersClaim(p *plan, r *pb.Record) {
 	before := len(p.orphans)
 	p.orphans = slices.DeleteFunc(slices.Clone(p.orphans), func(o orphan) bool {
-		same := o.action == r.Action && o.writer == r.Writer
+		same := o.action == r.Action && o.writer == r.Writer &&
+			r.GetForwardRegistered().GetDeliver() == nil
 		return same && (len(o.act) == 0 || bytes.Equal(o.act, actOf(r)))
 	})
 	for i := range p.orphans {
@@ -230,4 +234,57 @@ func (b *book) answerClaim(c *claim, at int, word proposal) {
 	}
 	p.orphans[at].answered, p.byHand = true, true
 	b.dropClaimPage(p)
+}
+
+// What is done more than once.
+
+// isOne: two attempts are one to their provider. They have one key, and of a delivery the provider
+// has promised to remember it.
+func (a *action) isOne(m, n uint32) bool {
+	kept := m == n || a.forgotten == 0 || m < a.forgotten && n < a.forgotten
+	return a.keysBefore(m) == a.keysBefore(n) && kept
+}
+
+// ownKey: an attempt was followed by one that is another to its provider. What it has done comes
+// beside what that one does.
+func (a *action) ownKey(attempt uint32) bool {
+	return attempt < a.attempt && !a.isOne(attempt, a.attempt)
+}
+
+// besides: that this attempt is done tells of another undo than the one that is known as done.
+func (a *action) besides(attempt uint32) bool {
+	known := a.reported.GetAttempt()
+	switch delivery := a.isStaged() && a.dutyOf == 0; {
+	case delivery && a.outcome == completed:
+		return !a.wasSaid(attempt)
+	case !delivery && !a.ownKey(attempt):
+		return false
+	case a.undo == compensated:
+		return true
+	case a.pending != nil:
+		return !a.isOne(a.pending.Attempt, attempt)
+	default:
+		return a.isSaidDone() && !a.isOne(known, attempt)
+	}
+}
+
+// wasSaid: an attempt, or a later one under its key, was called done.
+func (a *action) wasSaid(attempt uint32) bool {
+	for _, said := range append([]uint32{a.saidDone}, a.saidBefore...) {
+		known := attempt <= said || a.isStaged() && attempt <= a.attempt
+		if said != 0 && known && a.isOne(attempt, said) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *action) noteSaid(attempt uint32) {
+	switch {
+	case a.wasSaid(attempt):
+		return
+	case a.saidDone != 0 && !a.isOne(a.saidDone, attempt):
+		a.saidBefore = append(slices.Clip(a.saidBefore), a.saidDone)
+	}
+	a.saidDone = attempt
 }

@@ -101,6 +101,7 @@ func noteRetry(b *book, c *claim) {
 		a.undo = owed
 	case owed:
 	default: // what is in flight stays there for its next attempt, if that may be made at once
+		leftUnsure(b, p, a)
 		again := a.isOut() && a.attempt > 0 && a.asking != pb.Question_QUESTION_EFFECT &&
 			b.next(p, a) == doDispatch
 		last := a.arguments
@@ -205,55 +206,14 @@ func (a *action) keysBefore(attempt uint32) (n int) {
 	return n
 }
 
-// ownKey: an attempt was followed by one under another key. What it has done comes beside what
-// that one does.
-func (a *action) ownKey(attempt uint32) bool {
-	return attempt < a.attempt && a.keysBefore(attempt) != a.keysBefore(a.attempt)
-}
-
-// besides: that this attempt is done tells of another undo than the one that is known as done.
-func (a *action) besides(attempt uint32) bool {
-	if !a.ownKey(attempt) {
-		return false
-	}
-	switch known := a.reported.GetAttempt(); {
-	case a.undo == compensated:
-		return true
-	case a.pending != nil:
-		return a.keysBefore(a.pending.Attempt) != a.keysBefore(attempt)
-	default:
-		return a.isSaidDone() && a.keysBefore(known) != a.keysBefore(attempt)
-	}
-}
-
-// wasSaid: an attempt, or a later one under its key, was called done.
-func (a *action) wasSaid(attempt uint32) bool {
-	for _, said := range append([]uint32{a.saidDone}, a.saidBefore...) {
-		if attempt <= said && a.keysBefore(attempt) == a.keysBefore(said) {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *action) noteSaid(attempt uint32) {
-	switch {
-	case a.wasSaid(attempt):
-		return
-	case a.saidDone != 0 && a.keysBefore(a.saidDone) != a.keysBefore(attempt):
-		a.saidBefore = append(slices.Clip(a.saidBefore), a.saidDone)
-	}
-	a.saidDone = attempt
-}
-
 // What operators report of an effect is kept as its completion.
 var effectClauses = []clause{openedPlan, registeredAction,
 	{"I6.effect", "An effect is reported of an action that has one of its own, and an undo.",
 		func(c *claim) judgement {
 			a := c.a
 			none := a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.compensation == nil
-			return unless(a.dutyOf == 0 && a.child == nil && !none,
-				"action %s is a duty, a plan of its own, or without an effect or an undo", a.id)
+			return unless(a.dutyOf == 0 && a.child == nil && !none && !a.isStaged(),
+				"action %s is staged, a duty, a plan of its own, or without an effect or an undo", a.id)
 		}},
 	{"I24.effect", "What a forward has returned under a seal is not reported in clear.",
 		func(c *claim) judgement {

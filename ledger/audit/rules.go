@@ -102,6 +102,9 @@ var rules = []Rule{
 	{ID: "I37",
 		Sentence: "No undo and no question is sent with null in place of what could not be " +
 			"kept."},
+	{ID: "I38",
+		Sentence: "A staged act is delivered once at most, after the commit of its root, in the " +
+			"order of the tree."},
 	{ID: "L1", Sentence: "Every unwind ends."},
 	{ID: "L2", Sentence: "Every deadline that has passed has fired."},
 }

@@ -167,6 +167,16 @@ var forwardClauses = []clause{
 		}
 		return judgement{}
 	}},
+	{"I38.last", "What is not staged comes after nothing that is: that happens last.",
+		func(c *claim) judgement {
+			f := c.Record.GetForwardRegistered()
+			for _, id := range f.After {
+				if f.Deliver == nil && c.p.named(id).isStaged() {
+					return breaks("after: actions of plan %s that are not staged, and %s is", c.p.id, id)
+				}
+			}
+			return judgement{}
+		}},
 }
 
 var undoClauses = []clause{
@@ -195,6 +205,11 @@ var outcomeClauses = []clause{
 		return unless(c.a != nil || c.takesBack(), "action %s is not registered in plan %s",
 			c.Record.Action, c.p.id)
 	}},
+	{"I38.word", "What is staged happens when its plan is committed: its agent has no word on it.",
+		func(c *claim) judgement {
+			return unless(c.a == nil || !c.a.isStaged() || c.takesBack(),
+				"action %s is staged", c.Record.Action)
+		}},
 	{"I5.outcome",
 		"The first definite outcome is the outcome; only a completion is believed after a failure.",
 		func(c *claim) judgement {

@@ -166,6 +166,15 @@ var endedContent = []clause{
 			}
 			return judgement{}
 		}},
+	{"I38.end",
+		"Delivered is the end of a plan that delivers, where something was; compensated never.",
+		func(c *claim) judgement {
+			end := c.Record.GetPlanEnded().End
+			made := slices.ContainsFunc(c.p.actions, func(a *action) bool { return a.undo == compensated })
+			delivered := end != pb.PlanEnd_PLAN_END_DELIVERED || c.p.delivers && made
+			undone := end != pb.PlanEnd_PLAN_END_COMPENSATED || !c.p.delivers
+			return unless(delivered && undone, "another end than %s of plan %s", end, c.p.id)
+		}},
 	{"I31.answered", "Only a quarantined plan has an act that no one has answered for.",
 		func(c *claim) judgement {
 			names := c.p.openClaims()
@@ -322,7 +331,7 @@ func gathered(parts ...map[string]*chapter) map[string]*chapter {
 }
 
 // atEnd are asked of each plan once nothing is under way any more.
-var atEnd = []clause{
+var atEnd = []clause{deliveredWhole,
 	{"L1.ends", "Every unwind ends, and every commit is followed by its retirement.",
 		func(c *claim) judgement {
 			why := c.p.unfinished()

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -84,7 +85,8 @@ var writerClauses = [...][]clause{
 				if c.b.rules < ledger.NumbersSince {
 					return judgement{}
 				}
-				field := outOfRange(c.pair())
+				f, undo := c.pair()
+				field := cmp.Or(outOfRange(f, undo), outOfRange(nil, f.GetDeliver()))
 				return unless(field == "", "%s: out of range", field)
 			}},
 		{"I17.expressions",
@@ -96,6 +98,16 @@ var writerClauses = [...][]clause{
 				}
 				why := c.wrong(expressionsOf(undo))
 				return unless(why == "", "%s", why)
+			}},
+		{"I17.delivery", "A staged act is delivered by expressions that compile, give what they are " +
+			"used for, and read what is there before it.",
+			func(c *claim) judgement {
+				f, undo := c.pair()
+				if undo == nil || f.GetDeliver() == nil {
+					return judgement{}
+				}
+				why := c.wrongDelivery(f.Deliver)
+				return unless(why == "", "forward_registered.deliver: %s", why)
 			}},
 		{"I17.effectless", "What has no effect registers no undo.", func(c *claim) judgement {
 			f, undo := c.pair()

@@ -22,11 +22,10 @@ var peopleChapters = map[string]*chapter{
 			b.noteTombstone(c.Entry, key)
 		}
 	}},
-	"verdict_given": {counts: append([]clause{openedPlan, registeredAction}, reachClauses...),
-		collect: noteVerdict},
+	"verdict_given":     {counts: verdictClauses, collect: noteVerdict},
 	"evict_requested":   {counts: askedFacts, collect: noteAskedFacts},
 	"restore_requested": {counts: askedFacts, collect: noteAskedFacts},
-	"cancel_requested":  {counts: append([]clause{openedPlan}, endClauses...), collect: noteWish},
+	"cancel_requested":  {counts: cancelClauses, collect: noteCancel},
 	"compensation_requested": {
 		counts: append(undoneClauses, forOpen(beforeItsCommit, knownSavepoint, knownPart, endClauses[0],
 			endClauses[1])...),
@@ -203,9 +202,9 @@ func forVerdict(id, says string, judge func(c *claim, root *plan, to back) judge
 func (c *claim) reaches() (root *plan, to back) {
 	k := c.Record.GetVerdictGiven()
 	switch {
-	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince:
-		return nil, back{}
-	case k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(), !c.a.mayHaveCrossed():
+	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince,
+		k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(),
+		!c.a.mayHaveCrossed() && (!c.a.isStaged() || undoesOne(c.b, k.Scope)):
 		return nil, back{}
 	}
 	root, to.action = c.p, c.a.id
@@ -232,13 +231,14 @@ func (c *claim) undoes(p *plan, to back) bool {
 	}
 	part := p.part(to)
 	return !slices.ContainsFunc(p.actions, func(a *action) bool {
-		return part[a.n] && a.dutyOf == 0 && !a.isSettled() && u.leavesOut(u.actions[a.n-1])
+		owed := part[a.n] && a.dutyOf == 0 && !a.isStaged() && !a.isSettled()
+		return owed && u.leavesOut(u.actions[a.n-1])
 	})
 }
 
 // leavesOut: the plan undoes a part of a committed one, of which the action is not.
 func (p *plan) leavesOut(a *action) bool {
-	return p.origin != "" && a.undo == skipped && a.settled == nil
+	return p.origin != "" && !p.delivers && a.undo == skipped && a.settled == nil
 }
 
 func staysOut(b *book, p *plan, a *action) bool {
@@ -335,7 +335,7 @@ var retryClauses = []clause{
 		}},
 	toRetry("I23.inverse", "An undo is tried again where there is an inverse.",
 		func(c *claim, a *action) judgement {
-			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE ||
+			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE && !mayDeliver(c.p, a) ||
 				a.compensation.GetCapability() == "" || a.undone
 			return unless(!none, "resolve it: there is nothing to retry of action %s", a.id)
 		}),
@@ -382,6 +382,8 @@ var erasureClauses = []clause{openedPlan,
 			switch {
 			case c.Record.GetPlanErased().Force:
 				return judgement{}
+			case goesOn(c.b.plan(c.p.deliveredAs)):
+				return breaks("an end of plan %s, which delivers it", c.p.deliveredAs)
 			case u != nil && !u.isOver():
 				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())
 			}

@@ -114,6 +114,22 @@ var dispatchClauses = []clause{passed,
 		return unless(n == c.a.attempt+1, "attempt %d of action %s is next, and not %d",
 			c.a.attempt+1, c.a.id, n)
 	}},
+	{"I38.commit", "What is staged is dispatched only once its root is committed.",
+		func(c *claim) judgement {
+			return unless(!c.a.isStaged() || c.p.delivers,
+				"action %s is staged, and no commit has it delivered", c.a.id)
+		}},
+	{"I38.stopped", "Nothing is dispatched of a delivery that was stopped.",
+		func(c *claim) judgement {
+			return unless(!c.p.isDelivery(c.a) || c.p.stopped == nil, "plan %s was stopped at %s", c.p.id,
+				reference{c.p.stopped})
+		}},
+	{"I38.again", "What may have been delivered is sent again while its provider knows the key, or " +
+		"once nothing was found after it could land no more, or for its owner.",
+		func(c *claim) judgement {
+			return unless(!c.p.isDelivery(c.a) || c.a.isSafe(c.b.now),
+				"attempt %d of action %s had no answer", c.a.unsureOf, c.a.id)
+		}},
 	{"I20.next",
 		"What is undone may have crossed, and its contract has it undone as it is now.",
 		func(c *claim) judgement {
@@ -181,7 +197,11 @@ var dispatchContent = append([]clause{
 				c.a.key != "" { // a late duty of the plan that undoes has a key of that plan
 				id = c.p.origin
 			}
-			want := ledger.Key(c.b.tenant, id, c.a.id, ledger.PurposeUndo)
+			purpose := ledger.PurposeUndo
+			if c.p.isDelivery(c.a) {
+				id, purpose = c.p.origin, ledger.PurposeDo
+			}
+			want := ledger.Key(c.b.tenant, id, c.a.id, purpose)
 			if n := len(c.a.laterKeys); n > 0 {
 				want = ledger.RetryKey(want, c.a.laterKeys[n-1].at)
 			}
@@ -189,10 +209,11 @@ var dispatchContent = append([]clause{
 			return unless(key == want, "key %q, and not %q", want, key)
 		}},
 	{"I20.crossed", "What is known not to have crossed is never undone.", func(c *claim) judgement {
-		return unless(c.a.mayHaveCrossed(), "skip action %s: its effect never crossed the boundary",
+		return unless(c.a.mayHaveCrossed() || c.p.isDelivery(c.a),
+			"skip action %s: its effect never crossed the boundary",
 			c.a.id)
 	}},
-	orderClause,
+	orderClause, deliveredInOrder,
 }, callContent...)
 
 // orderClause is I21, by a walk over all that came after an action at any remove: it has
@@ -280,7 +301,7 @@ var successClauses = []clause{
 		}},
 }
 
-var successContent = []clause{
+var successContent = []clause{deliveredOnce,
 	{"I18.dispatched", "No success without a dispatch before it.", func(c *claim) judgement {
 		k := c.Record.GetCompensationSucceeded()
 		return unless(c.a.dispatched != nil && k.Attempt <= c.a.attempt,

@@ -25,8 +25,10 @@ type scribe struct {
 	log   []ledger.Message
 	now   int64
 	state *executor.State
-	lazy  bool // workers do not answer
-	fails bool // workers fail for good
+	lazy  bool  // workers do not answer
+	fails bool  // workers fail for good
+	finds bool  // staged acts have a probe
+	kept  int64 // for how long the provider of staged acts remembers a key, in ns
 	term  uint64
 	rules uint32 // version of its holder's fold
 	// secret makes the tokens of its holder's commands; nil: they have none.

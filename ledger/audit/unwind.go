@@ -131,6 +131,8 @@ func (p *plan) rightEnd() pb.PlanEnd {
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
 	case p.countScoped() == 0:
 		return pb.PlanEnd_PLAN_END_FAILED
+	case p.delivers:
+		return pb.PlanEnd_PLAN_END_DELIVERED
 	default:
 		return pb.PlanEnd_PLAN_END_COMPENSATED
 	}
@@ -271,7 +273,7 @@ func noteRewound(b *book, c *claim) {
 		wantVerdict(b, p, a)
 	}
 	p.target = 0
-	b.holdAgain(p, stays)
+	b.holdAgain(p, stays, single)
 	if again == ledger.StateCommitting {
 		b.beginDoubts(p)
 	}
@@ -280,6 +282,7 @@ func noteRewound(b *book, c *claim) {
 // ends are the phases that the ends of a plan lead to.
 var ends = map[pb.PlanEnd]string{
 	pb.PlanEnd_PLAN_END_COMPENSATED: ledger.StateCompensated,
+	pb.PlanEnd_PLAN_END_DELIVERED:   ledger.StateCompensated,
 	pb.PlanEnd_PLAN_END_FAILED:      ledger.StateFailed,
 	pb.PlanEnd_PLAN_END_RESOLVED:    ledger.StateResolved,
 	pb.PlanEnd_PLAN_END_QUARANTINED: ledger.StateQuarantined,

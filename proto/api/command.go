@@ -49,6 +49,9 @@ type Command struct {
 	// Traceparent is the W3C trace context of this attempt, where the executor traces;
 	// it is linked to that of the forward.
 	Traceparent string `json:"traceparent,omitempty"`
+	// Delivers says that nothing is undone: it is the act itself, which was staged until its plan
+	// was committed.
+	Delivers bool `json:"delivers,omitempty"`
 	// Agent is set for an actuator of kind "agent".
 	Agent *AgentTask `json:"agent,omitempty"`
 }

@@ -65,6 +65,8 @@ type OutcomeAnswer struct {
 	Settled bool    `json:"settled,omitempty"`
 	// UndoneAs is the plan that undoes this committed one.
 	UndoneAs string `json:"undone_as,omitempty"`
+	// Delivery is what became of what is staged in this committed plan; none: nothing is.
+	Delivery *Delivery `json:"delivery,omitempty"`
 	// Refused says why records of the commit at Sequence were refused or void.
 	Refused []string `json:"refused,omitempty"`
 	// Turned: a lease of the plan, which is open, has turned true, and is about to fire.
@@ -107,4 +109,17 @@ type Doubt struct {
 	// it waits for its owner's word; false: for an answer of the world
 	Owner bool   `json:"owner,omitempty"`
 	Waits string `json:"waits"` // for what, for people
+}
+
+// Delivery is what became of the acts that are staged in a committed plan, and in the plans that
+// are a part of it: of those, plan/action. Each list has the first 100.
+type Delivery struct {
+	// Plan is the one that delivers them; empty while the root of a child plan has yet to commit.
+	Plan string `json:"plan"`
+	// State is delivering, delivered, failed (all were dropped), quarantined or resolved.
+	State     string   `json:"state"`
+	Delivered []string `json:"delivered,omitempty"`
+	Dropped   []string `json:"dropped,omitempty"`
+	Waiting   []string `json:"waiting,omitempty"` // not made yet, or left to be
+	Owner     []string `json:"owner,omitempty"`   // for their owner's word, or answered by it
 }

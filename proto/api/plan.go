@@ -55,10 +55,16 @@ type Plan struct {
 	// Proposals: about orphans, until a second operator says the same.
 	Proposals      []Proposal `json:"proposals,omitempty"`
 	SecondApprover bool       `json:"second_approver,omitempty"`
-	// Origin: the committed plan that this one undoes.
+	// Origin: the committed plan that this one undoes, or delivers.
 	Origin string `json:"origin,omitempty"`
 	// UndoneAs: the plan that undoes this committed one.
 	UndoneAs string `json:"undone_as,omitempty"`
+	// Delivers: it delivers what is staged in the committed plan Origin, instead of undoing that.
+	Delivers bool `json:"delivers,omitempty"`
+	// DeliveredAs: the plan that delivers what is staged in this committed one.
+	DeliveredAs string `json:"delivered_as,omitempty"`
+	// Stopped: the record since which what it delivers is dropped, as far as it has no attempt.
+	Stopped string `json:"stopped,omitempty"`
 	// HeldConditions: of a committed plan: conditions that it holds after the commit; the first of
 	// them ends at HeldUntilNs.
 	HeldConditions int      `json:"held_conditions,omitempty"`
@@ -75,11 +81,14 @@ type Action struct {
 	Number     int    `json:"number"` // 1..n
 	Action     string `json:"action"`
 	Capability string `json:"capability"`
-	Class      string `json:"class"`   // compensable, irreversible, effectless
-	Outcome    string `json:"outcome"` // unknown, completed, failed, in_doubt
+	Class      string `json:"class"` // compensable, irreversible, effectless
+	// Staged: it is made once its root has committed, and not by its agent.
+	Staged  bool   `json:"staged,omitempty"`
+	Outcome string `json:"outcome"` // unknown, completed, failed, in_doubt
 	// Undo: held, retired, owed, ahead, ready, dispatched, waiting, compensated, skipped,
 	// quarantined, resolved. Ahead: its dispatch is recorded, and counts from the success of the
-	// undo before it on.
+	// undo before it on. Of a staged act: staged, delivering, delivered, dropped, quarantined or
+	// resolved; of what delivers it, delivered and dropped instead of compensated and skipped.
 	Undo         string `json:"undo"`
 	Compensation string `json:"compensation,omitempty"`
 	// Handler: version of the handler in the agent's code that undoes it.

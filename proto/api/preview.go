@@ -40,6 +40,10 @@ type Preview struct {
 	Stops    []string  `json:"stops,omitempty"`
 	Omitted  int       `json:"omitted,omitempty"`  // further steps
 	Undoable *Undoable `json:"undoable,omitempty"` // of Action, if the plan has it
+	// Deliveries: staged acts that the commit of the plan would have made, in their order, or that are
+	// still to be made for one that is committed; of the plans that are a part of it as plan/action.
+	// The unwind drops them. At most 256.
+	Deliveries []string `json:"deliveries,omitempty"`
 }
 
 // Undoable says whether one action can be undone now, until when, and how exactly.

@@ -113,10 +113,18 @@ func (w *Why) Before() (lines []Line) {
 	if w.UndoneAs != "" {
 		lines = append(lines, Line{}.plan(w.Plan).say(" is undone as ").plan(w.UndoneAs))
 	}
-	if w.Origin != "" {
+	if w.DeliveredAs != "" {
+		lines = append(lines, say("what is staged in ").plan(w.Plan).say(" is delivered as ").
+			plan(w.DeliveredAs))
+	}
+	switch {
+	case w.Delivers:
+		lines = append(lines, say("it delivers what is staged in the committed ").plan(w.Origin))
+	case w.Origin != "":
 		lines = append(lines, say("it undoes the committed ").plan(w.Origin))
 	}
 	switch {
+	case w.Delivers:
 	case len(w.Steps) == 0:
 		lines = append(lines, say("no lease of it has fired"))
 	case w.Omitted:

@@ -25,11 +25,14 @@ type Why struct {
 	Reason string `json:"reason,omitempty"` // of the unwind
 	Origin string `json:"origin,omitempty"` // the committed plan that this one undoes
 	// the plan that undoes this committed one; the steps are of that one
-	UndoneAs string    `json:"undone_as,omitempty"`
-	Steps    []WhyStep `json:"steps"`             // oldest first; empty: no lease has fired
-	Omitted  bool      `json:"omitted,omitempty"` // more than 64 came before
-	Cycle    *Cycle    `json:"cycle,omitempty"`
-	Cuts     []Cut     `json:"cuts,omitempty"` // leases that wait for the owner
+	UndoneAs string `json:"undone_as,omitempty"`
+	// Delivers: it delivers what is staged in Origin; DeliveredAs: the plan that does so for this one.
+	Delivers    bool      `json:"delivers,omitempty"`
+	DeliveredAs string    `json:"delivered_as,omitempty"`
+	Steps       []WhyStep `json:"steps"`             // oldest first; empty: no lease has fired
+	Omitted     bool      `json:"omitted,omitempty"` // more than 64 came before
+	Cycle       *Cycle    `json:"cycle,omitempty"`
+	Cuts        []Cut     `json:"cuts,omitempty"` // leases that wait for the owner
 	// leases that the owner has answered, the last answer to each; the last 16
 	Answers []CutAnswer `json:"answers,omitempty"`
 

@@ -336,7 +336,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 			unknown = append(unknown, w)
 		}
 	}
-	f := ok("capability", "%s that would undo what is held: served, or heard",
+	f := ok("capability", "%s that would undo or deliver what is held: served, or heard",
 		capabilities(len(answer.Workers)))
 	switch {
 	case len(answer.Workers) == 0:
@@ -344,10 +344,11 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	case len(gone) > 0:
 		f = warn("capability", cmp.Or(started.Next(gone[0].Capability),
 			"start a worker for "+gone[0].Capability+" (docs/workers.md)"),
-			"no worker serves %s that would undo what is held%s", capabilities(len(gone)), listened)
+			"no worker serves %s that would undo or deliver what is held%s", capabilities(len(gone)),
+			listened)
 	case len(unknown) > 0:
 		f = ok("capability",
-			"%s that would undo what is held; whether anybody serves them the server does not "+
+			"%s that would undo or deliver what is held; whether anybody serves them the server does not "+
 				"tell, and %d were not asked for since this executor started",
 			capabilities(len(answer.Workers)), len(unknown))
 	}

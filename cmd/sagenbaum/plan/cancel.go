@@ -39,7 +39,10 @@ func newPlanCancel(s *cli.Settings) *cobra.Command {
 the operator's name; exit code 75 means that the log decided otherwise, for
 example because the plan was committed before. With --wait the command ends when
 the plan has, or after --wait-timeout, with exit code 1 when it did not end
-compensated by then. The undo goes on without the command.`,
+compensated by then. The undo goes on without the command.
+
+Of PLAN~0, which delivers what is staged in the committed PLAN, it stops the
+deliveries: what was not sent is dropped, and what was sent is waited for.`,
 		Example: `  sagenbaum plan cancel 01JD3BX7 --reason "wrong branch" --wait
   sagenbaum plan cancel 01JD3BX7 --wait --wait-timeout 10m`,
 		Args: cli.Exactly("PLAN"),
@@ -115,8 +118,12 @@ func sayWaiting(w io.Writer, id string, limit time.Duration) {
 func sayUnfinished(ctx context.Context, cmd *cobra.Command, c *cli.Client, id string,
 	limit time.Duration) {
 	stderr := cmd.ErrOrStderr()
-	fmt.Fprintf(stderr, "%s has not ended after %s; undoing goes on\n", id, limit)
 	plan, err := c.Plan(ctx, id, 0)
+	goesOn := "undoing goes on"
+	if plan.Delivers {
+		goesOn = "what was sent is waited for"
+	}
+	fmt.Fprintf(stderr, "%s has not ended after %s; %s\n", id, limit, goesOn)
 	if err == nil {
 		for _, line := range outstanding(cli.ForPeople(plan), time.Now()) {
 			fmt.Fprintln(stderr, "  "+line)
@@ -142,7 +149,7 @@ func outstanding(plan api.Plan, now time.Time) (lines []string) {
 // Moving are the states that a plan leaves by itself.
 func Moving(state string) bool {
 	return state == ledger.StateOpen || state == ledger.StateCommitting ||
-		state == ledger.StateUnwinding
+		state == ledger.StateUnwinding || state == ledger.StateDelivering
 }
 
 // AwaitEnd asks until the plan has ended, for at most limit; the answer is then

@@ -21,6 +21,7 @@ var planStates = []string{
 	ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted, ledger.StateUnwinding,
 	ledger.StateCompensated,
 	ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved,
+	ledger.StateDelivering, ledger.StateDelivered,
 }
 
 // Command is `sagenbaum plan` with all below it.

@@ -30,7 +30,8 @@ func newPlanPreview(s *cli.Settings) *cobra.Command {
 		Use:   "preview PLAN",
 		Short: "Show what an unwind of a plan would do now, without doing it",
 		Long: `Show what an unwind of a plan would do now, without doing it: the steps in their
-order, with the arguments as they would be sent. Steps of one stage run side by
+order, with the arguments as they would be sent, and which staged acts a commit would
+deliver instead. Steps of one stage run side by
 side. The executor decides them with the code that unwinds, taking every worker to
 say done and every effect in doubt to be there.
 
@@ -110,6 +111,13 @@ func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 	}
 	if behind := waitsBehind(v); behind != "" {
 		fmt.Fprintln(w, "left until its owner has answered: "+behind)
+	}
+	if len(v.Deliveries) > 0 {
+		what := "a commit would deliver: "
+		if v.State == ledger.StateCommitted {
+			what = "to be delivered, if it is not undone: "
+		}
+		fmt.Fprintln(w, what+cli.Clip(strings.Join(v.Deliveries, ", "), 200))
 	}
 	fmt.Fprintln(w, Would(p, v))
 }

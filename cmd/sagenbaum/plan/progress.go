@@ -92,7 +92,7 @@ func progressText(plan api.Plan) string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	if plan.State != ledger.StateUnwinding {
+	if plan.State != ledger.StateUnwinding && plan.State != ledger.StateDelivering {
 		parts = append(parts, plan.State)
 	}
 	return strings.Join(parts, ", ")

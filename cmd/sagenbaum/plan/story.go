@@ -20,6 +20,9 @@ import (
 //	             read plan.status = "failed" (sequence 9)
 func writeStory(w io.Writer, p cli.Pen, why api.Why) {
 	for _, wait := range why.Waits {
+		if why.Delivers && wait.Undo == "owed" {
+			wait.Undo = "to be delivered"
+		}
 		fmt.Fprintf(w, "action %d %s is %s and waits for %s\n", wait.Number, wait.Action,
 			p.State(wait.Undo), wait.For)
 	}

@@ -236,6 +236,9 @@ func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	case a.Compensation == "":
 		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no inverse",
 			a.Capability)
+	case wasDelivered(a):
+		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s was delivered",
+			a.Capability)
 	case w.Overwrite && a.Unchanged == "":
 		return cli.Fail(cli.ExitFailed, show,
 			"there is nothing to overwrite: the contract of action %d has no unchanged", a.Number)
@@ -313,7 +316,7 @@ func writeAnswered(cmd *cobra.Command, p cli.Pen, a api.Action, r Answered,
 	switch r.State {
 	case ledger.StateQuarantined:
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum doctor --plan "+r.Plan)
-	case ledger.StateUnwinding:
+	case ledger.StateUnwinding, ledger.StateDelivering:
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum plan tree "+r.Plan)
 	}
 }

@@ -118,7 +118,7 @@ func waitingFor(plan api.Plan, a api.Action) []string {
 // choices are the answers to a quarantined action, and what each would do.
 func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 	list := []ownerChoice{}
-	if a.Undo != cli.UndoQuarantined && !a.Owed || a.Child != "" {
+	if a.Undo != cli.UndoQuarantined && !a.Owed || a.Child != "" || waitsElsewhere(a) {
 		return list
 	}
 	does := map[string]string{
@@ -131,6 +131,12 @@ func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 	if a.ForCommit {
 		does[cli.AnswerDone] = "records that it is not there, so that the plan is committed without it"
 		does[cli.AnswerAccepted] = "records that it is there, and stays"
+	}
+	if render.Delivers(a) && !wasDelivered(a) {
+		does[cli.AnswerDone] = "records that it needs no delivery any more: it was made by other means"
+		does[cli.AnswerLost] = "records that it cannot be delivered any more"
+		does[cli.AnswerAccepted] = "records that it stays as it is, deliberately"
+		does[cli.AnswerSkipped] = "claims nothing about the act, which may have been made"
 	}
 	for _, as := range []string{cli.AnswerRetry, cli.AnswerDone, cli.AnswerLost, cli.AnswerAccepted,
 		cli.AnswerSkipped} {
@@ -148,6 +154,16 @@ func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 	return list
 }
 
+// waitsElsewhere reports whether what became of a staged act waits in the plan that delivers it.
+func waitsElsewhere(a api.Action) bool {
+	return a.Staged && !render.Delivers(a) && a.Undo == cli.UndoQuarantined
+}
+
+// wasDelivered reports whether a staged act was made: it waits for its owner as its plan is undone.
+func wasDelivered(a api.Action) bool {
+	return render.Delivers(a) && a.Outcome == "completed"
+}
+
 // retryText is what a retry would do: it may be the first try, where an owner's word
 // was asked for.
 func retryText(a api.Action) string {
@@ -160,6 +176,10 @@ func retryText(a api.Action) string {
 	}
 	if a.Unchanged != "" {
 		anew += "; first asks " + a.Probe + " whether it is unchanged, unless with --overwrite"
+	}
+	if render.Delivers(a) {
+		return fmt.Sprintf("has %s make it%s, %s, same key%s", a.Compensation, again,
+			cli.CountOf(a.Attempts, "attempt"), anew)
 	}
 	return fmt.Sprintf("asks %s%s, %s, same key%s", a.Compensation, again,
 		cli.CountOf(a.Attempts, "attempt"), anew)
@@ -195,6 +215,9 @@ func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 	switch {
 	case a.Child != "":
 		l.Line("see", "sagenbaum doctor --plan %s; what waits there is answered there", a.Child)
+	case waitsElsewhere(a):
+		l.Line("see", "sagenbaum quarantine show %s %s; it is answered there", plan.DeliveredAs,
+			a.Action)
 	case !render.IsOrphan(a):
 		writeForward(w, p, a, now)
 		writeChange(w, p, a)
@@ -245,7 +268,11 @@ func writeChange(w io.Writer, p cli.Pen, a api.Action) {
 
 func writeUndo(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 	a := o.Action
-	fmt.Fprintf(w, "\n%s\n", p.Bold("its undo"))
+	title := "its undo"
+	if render.Delivers(a) {
+		title = "its delivery"
+	}
+	fmt.Fprintf(w, "\n%s\n", p.Bold(title))
 	l := render.Lines{W: w, Width: 11, Indent: "  "}
 	if a.Compensation == "" {
 		l.Line("by", "nothing: no inverse is registered")
@@ -287,6 +314,9 @@ func attemptText(u api.Undo) string {
 	return text
 }
 
+// goesOn is what a plan does with what waited for an answer; true: it delivers.
+var goesOn = map[bool]string{true: "delivers ", false: "undoes "}
+
 func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 	fmt.Fprintf(w, "\n%s\n", p.Bold("answers"))
 	for _, choice := range o.Answers {
@@ -306,8 +336,8 @@ func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 	}
 	then := "nothing else of the plan waits for it"
 	if len(o.Waiting) > 0 {
-		then = "undoes " + cli.Clip(strings.Join(o.Waiting, ", "),
-			400) + "; --halt leaves that as it is"
+		then = goesOn[o.Plan.Delivers] + cli.Clip(strings.Join(o.Waiting, ", "), 400) +
+			"; --halt leaves that as it is"
 	}
 	fmt.Fprintf(w, "  %-11s %s\n", "then", then)
 }

@@ -37,6 +37,8 @@ func askingText(question string) string {
 		return "whether it still holds"
 	case "verify":
 		return "whether it is gone"
+	case "delivered":
+		return "whether it was delivered"
 	}
 	return question
 }

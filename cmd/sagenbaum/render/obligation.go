@@ -173,6 +173,9 @@ func (l Lines) Line(name, format string, args ...any) {
 func OutcomeText(a api.Action) string {
 	switch a.Outcome {
 	case "unknown":
+		if a.Staged {
+			return "staged: a worker makes it, and its agent does not call it"
+		}
 		return "unknown: its agent has not said; it may have happened"
 	case "in_doubt":
 		return "in doubt: it may have happened"

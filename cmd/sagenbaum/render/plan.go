@@ -66,8 +66,12 @@ func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 		l.Line("see", "sagenbaum plan show %s", a.Child)
 		return
 	}
+	undo := a.Undo
+	if Delivers(a) && (undo == "owed" || undo == "ready") {
+		undo = toBeDelivered
+	}
 	fmt.Fprintf(w, "\n%s  %s, %s, %s\n", p.Bold(EntryText(a)), ClassText(a), outcomeWord(a),
-		p.State(a.Undo))
+		p.State(undo))
 	l.Line("action", "%s", a.Action)
 	l.Line("registered", "%s %s", cli.Moment(a.AtNs), a.Registered)
 	l.Line("outcome", "%s", a.OutcomeAt)
@@ -76,7 +80,11 @@ func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	}
 	l.Line("contract", "%s", a.Contract)
 	l.Line("window", "%s", WindowText(a, now))
-	l.Line("undo by", "%s", a.Compensation)
+	by := "undo by"
+	if Delivers(a) {
+		by = "made by"
+	}
+	l.Line(by, "%s", a.Compensation)
 	if a.Compensation != "" {
 		l.Line("key", "%s", a.Key)
 	}

@@ -168,6 +168,16 @@ func asLeft(plan api.Plan, a api.Action) api.Action {
 	if a.Undo == "owed" && plan.State == ledger.StateResolved {
 		a.Note, a.WaitsFor = "left as it is, as its owner said", ""
 	}
+	if a.Staged && !Delivers(a) {
+		switch {
+		case a.Undo == cli.UndoQuarantined, a.Undo == undoResolved:
+			a.Note = "in plan " + plan.DeliveredAs
+		case a.Undo == undoStaged && plan.State == ledger.StateCommitted: // its root is not yet
+			a.Note = "made once plan " + plan.Parent + " is committed"
+		case a.Undo == undoStaged:
+			a.Note = "made once the plan is committed"
+		}
+	}
 	return a
 }
 
@@ -192,15 +202,49 @@ func stateLine(p cli.Pen, plan api.Plan, now time.Time) string {
 		line += " from " + plan.FromAction + " on"
 	}
 	for _, link := range []struct{ what, plan string }{{"part of", plan.Parent},
-		{"undoes", plan.Origin}, {"undone as", plan.UndoneAs}} {
+		{originWord(plan), plan.Origin}, {"delivered as", plan.DeliveredAs},
+		{"undone as", plan.UndoneAs}} {
 		if link.plan != "" {
 			line += ", " + link.what + " " + p.Bold(link.plan)
 		}
 	}
+	if plan.Stopped != "" {
+		line += ", stopped"
+	}
 	return line + Because(plan.Reason)
 }
 
-func outcomeWord(a api.Action) string { return strings.ReplaceAll(a.Outcome, "_", " ") }
+// originWord says what a plan does about the one that it was made of.
+func originWord(plan api.Plan) string {
+	if plan.Delivers {
+		return "delivers"
+	}
+	return "undoes"
+}
+
+func outcomeWord(a api.Action) string {
+	switch {
+	case !a.Staged || a.Outcome != "unknown":
+	case a.Undo == undoStaged, a.Undo == undoDropped, Delivers(a) && a.Attempt == 0:
+		return "not made"
+	case a.Undo == ledger.StateDelivered:
+		return "completed"
+	case a.Undo == "skipped": // in a plan that undoes: that is not what delivers it
+		return undoStaged
+	}
+	return strings.ReplaceAll(a.Outcome, "_", " ")
+}
+
+// What becomes of a staged act, beside delivering and delivered.
+const (
+	undoStaged   = "staged"
+	undoDropped  = "dropped"
+	undoResolved = "resolved"
+)
+
+// Delivers reports whether what is done about an action is no undo: it is the act itself, which
+// was staged. In the plan that it was staged in, nothing is done about it.
+func Delivers(a api.Action) bool { return a.Staged && a.Compensation != "" }
 
 // UndoLine is undoText with its marks.
 func UndoLine(p cli.Pen, a api.Action, now time.Time, room int) string {
@@ -219,16 +263,30 @@ func undoText(p cli.Pen, a api.Action, now time.Time, room int) string {
 		why = "" // what its plan waited for is over
 	}
 	line := p.State(a.Undo) + strings.TrimPrefix(plain, a.Undo)
+	if rest, is := strings.CutPrefix(plain, toBeDelivered); is {
+		line = p.State(toBeDelivered) + rest
+	}
 	if why != "" {
 		line += ": " + cli.Clip(why, min(120, max(48, room-utf8.RuneCountInString(plain)-2)))
 	}
 	return line
 }
 
+// toBeDelivered is what is owed, or ready, of an act that was staged.
+const toBeDelivered = "to be delivered"
+
 // undoWord is the state of an undo with what belongs to it.
 func undoWord(a api.Action, now time.Time) string {
 	line := a.Undo
 	switch a.Undo {
+	case "owed", "ready":
+		if Delivers(a) {
+			return toBeDelivered
+		}
+	case ledger.StateDelivered:
+		if a.SettledNs != 0 {
+			line += " " + cli.Clock(a.SettledNs)
+		}
 	case "held":
 		for _, part := range []struct {
 			is   bool
@@ -263,7 +321,10 @@ func undoWord(a api.Action, now time.Time) string {
 			line += fmt.Sprintf(", attempt %d of %d %s", a.Attempt+1, a.Attempts,
 				cli.Relative(a.DueNs, now))
 		}
-	case "resolved":
+	case undoResolved:
+		if a.Staged && !Delivers(a) { // the plan that delivers it says how
+			return line
+		}
 		if a.Child != "" { // each of its actions says how
 			return line + " " + cli.Clock(a.SettledNs)
 		}
@@ -320,8 +381,12 @@ func joinNumbers(numbers []int) string {
 }
 
 func countLine(plan api.Plan) string {
-	line := fmt.Sprintf("held %d · compensated %d · skipped %d · quarantined %d", plan.Held,
-		plan.Compensated, plan.Skipped, plan.Quarantined)
+	undone, not := "compensated", "skipped"
+	if plan.Delivers {
+		undone, not = ledger.StateDelivered, undoDropped
+	}
+	line := fmt.Sprintf("held %d · %s %d · %s %d · quarantined %d", plan.Held, undone,
+		plan.Compensated, not, plan.Skipped, plan.Quarantined)
 	if plan.Owner != "" {
 		line += " · owner " + plan.Owner
 	}

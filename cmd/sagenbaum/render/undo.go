@@ -3,6 +3,8 @@ package render
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -15,6 +17,11 @@ func WriteUndos(w io.Writer, p cli.Pen, undos []api.Undo, plans bool) {
 		"QUEUED", "WORK", "SETUP", "TOOL", "LLM", "WORKER", "CODE"},
 		Elastic: []string{"UNDO BY", "WORKER", "CODE"},
 		Spare:   []string{"SETUP", "TOOL", "LLM", "QUEUED", "WAITED", "DISPATCHED"}}
+	if len(undos) > 0 && !slices.ContainsFunc(undos, func(u api.Undo) bool {
+		return !strings.HasSuffix(u.Plan, "~0")
+	}) {
+		t.Head[2], t.Elastic[0] = "MADE BY", "MADE BY" // they are deliveries
+	}
 	state := 4
 	if plans {
 		t.Head = append([]string{"PLAN"}, t.Head...)

@@ -67,6 +67,7 @@ func (x *compiler) first() error {
 func (x *compiler) compile(written contract.Contract) *Compiled {
 	c := written.Normal(x.refuse)
 	x.checkClass(c)
+	x.checkStage(c)
 	x.checkCalls(c)
 	x.checkRanges(c)
 	x.checkExpressions(written)
@@ -89,8 +90,13 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 		return nil
 	}
 	out.Digest = ledger.ContractDigest(out.Canonical)
-	out.inverse = x.registration(c)
-	out.inverse.Sealed = x.checkSensitive(c, out)
+	out.inverse, out.deliver = x.registration(c), x.delivery(c)
+	out.stages = c.Stage == contract.StageCommit
+	if sealed := x.checkSensitive(c, out); out.deliver != nil {
+		out.deliver.Sealed = sealed
+	} else {
+		out.inverse.Sealed = sealed
+	}
 	out.own = x.conditions(c)
 	out.reads, out.readsReference = x.outcomeReads(out.inverse)
 	if c.Before != nil {
@@ -128,13 +134,13 @@ func (x *compiler) checkClass(c contract.Contract) {
 		given("valid_for", c.ValidFor != 0)
 		given("valid_until", c.ValidUntil != "")
 		given("warn", c.Warn != 0)
-		given("probe", c.Probe != nil)
+		given("probe", c.Probe != nil && c.Deliver == nil)
 		given("on_in_doubt", c.OnInDoubt != "")
 		given("on_late", c.OnLate != "")
 		given("late", c.Late != "")
-		given("settle", c.Settle != 0)
+		given("settle", c.Settle != 0 && c.Deliver == nil)
 		given("ask_after", c.AskAfter != 0)
-		given("unserved_after", c.UnservedAfter != 0)
+		given("unserved_after", c.UnservedAfter != 0 && c.Deliver == nil)
 	default:
 		x.refuse("class", fmt.Sprintf("%q", string(c.Class)), "compensable, irreversible or effectless")
 	}
@@ -325,17 +331,15 @@ func (x *compiler) checkRanges(c contract.Contract) {
 	if !ledger.ValidToken(c.Page) {
 		x.refuse("page", fmt.Sprintf("%q", c.Page), ledger.TokenWanted)
 	}
+	if c.Deliver != nil {
+		x.checkDeliverRanges(c.Deliver)
+	}
 	i := c.Inverse
 	if i == nil {
 		return
 	}
 	x.asked("inverse", i.Timeout, i.Attempts, i.Backoff)
-	x.span("inverse.backoff_max", i.BackoffMax, ledger.BackoffMax)
-	if i.BackoffMax < i.Backoff {
-		x.refuse("inverse.backoff_max", i.BackoffMax.String(),
-			"at least the backoff of "+i.Backoff.String())
-	}
-	x.between("inverse.jitter", *i.Jitter, 0, 100)
+	x.backoff("inverse", i.Backoff, i.BackoffMax, *i.Jitter)
 	x.window("inverse.dedupe", i.Dedupe)
 	x.atMost("inverse.worker_version", i.WorkerVersion, ledger.TokenLenMax)
 	if i.Verify != nil {
@@ -347,6 +351,15 @@ func (x *compiler) asked(field string, timeout time.Duration, attempts int, back
 	x.span(field+".timeout", timeout, ledger.TimeoutMax)
 	x.between(field+".attempts", attempts, 1, ledger.AttemptsMax)
 	x.span(field+".backoff", backoff, ledger.BackoffMax)
+}
+
+// backoff checks how the backoff of attempts grows.
+func (x *compiler) backoff(field string, first, most time.Duration, jitter int) {
+	x.span(field+".backoff_max", most, ledger.BackoffMax)
+	if most < first {
+		x.refuse(field+".backoff_max", most.String(), "at least the backoff of "+first.String())
+	}
+	x.between(field+".jitter", jitter, 0, 100)
 }
 
 func (x *compiler) window(field string, d time.Duration) { x.span(field, d, ledger.DurationMax) }
@@ -389,7 +402,7 @@ func (x *compiler) registration(c contract.Contract) *pb.CompensationRegistered 
 		}
 		out.Triggers = append(out.Triggers, t)
 	}
-	if p := c.Probe; p != nil {
+	if p := c.Probe; p != nil && c.Deliver == nil {
 		out.Probe = &pb.Probe{Call: x.call("probe", p.Call, p.With, p.Timeout, p.Attempts, p.Backoff),
 			Answer: p.Answer, ExternalRef: p.ExternalRef}
 	}
@@ -452,13 +465,21 @@ func (x *compiler) checkFits(out *Compiled) {
 		&pb.ForwardRegistered{Capability: out.Capability})
 	Until(inverse.GetCompensationRegistered(), 0) // valid_until may find none
 	source := ledger.Source{Class: ledger.ClassAgent, Plan: "plan"}
-	for _, r := range []*pb.Record{forward, inverse} {
+	pair := []*pb.Record{forward, inverse}
+	if out.MayStage() {
+		staged, undo := out.StagedPair("plan", "action", "",
+			&pb.ForwardRegistered{Capability: out.Capability})
+		pair = append(pair, staged, undo)
+	}
+	for _, r := range pair {
 		var refused *ledger.Refused
 		if err := ledger.Check(r, source); errors.As(err, &refused) {
 			x.refuse(refused.Field, refused.Problem, refused.Want)
 		}
 	}
-	if size := ledger.RecordSize(inverse); size > ledger.CommitSizeMax/2 {
+	last := pair[len(pair)-2:]
+	size := ledger.RecordSize(last[0]) + ledger.RecordSize(last[1])
+	if size > ledger.CommitSizeMax/2 {
 		x.refuse("", fmt.Sprintf("%d bytes in every registration", size),
 			fmt.Sprintf("at most %d bytes", ledger.CommitSizeMax/2))
 	}

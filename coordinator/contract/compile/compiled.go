@@ -39,6 +39,8 @@ type Compiled struct {
 	Settle time.Duration
 
 	inverse    *pb.CompensationRegistered // without a key; its parts are shared and never changed
+	deliver    *pb.CompensationRegistered // how a staged act is made; nil: none may be staged
+	stages     bool                       // each act is
 	before     []bound
 	reads      [][]string // paths of the output that its calls and readers read
 	validUntil *triggers.Binding
@@ -85,6 +87,9 @@ func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forw
 	f.Class, f.ContractDigest, f.Review = classes(c.Class), c.Digest[:], f.Review || c.Review
 	f.TimeoutNs, f.GraceNs, f.SettleNs = int64(c.Timeout), int64(c.AloneGrace()), int64(c.Settle)
 	f.Late = c.Late
+	if c.deliver != nil {
+		f.SettleNs = 0 // that is of an attempt to deliver it
+	}
 	forward = &pb.Record{Plan: plan, Action: action,
 		Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}}
 	t := c.inverse

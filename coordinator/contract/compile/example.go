@@ -34,7 +34,8 @@ type exampleRun struct {
 }
 
 func (r *exampleRun) run() {
-	e, c := r.example, r.compiled.inverse
+	e := r.example
+	c, _ := r.compiled.sent()
 	r.vars = triggers.BindingVars{Plan: json.RawMessage(samplePlan),
 		Meta: fmt.Appendf(nil, sampleMeta, argument.Quote(r.compiled.Capability))}
 	for _, v := range []struct {

@@ -35,10 +35,12 @@ func (x *compiler) checkExpressions(c contract.Contract) {
 			x.reader("inverse.verify.ok", i.Verify.Ok, "bool", "verify", "result")
 		}
 	}
-	if c.Probe != nil {
+	if c.Deliver != nil {
+		x.checkDeliverReads(c)
+	} else if c.Probe != nil {
 		x.checkWith("probe.with", c.Probe.With, x.programs.Binding, argument.Roots...)
 		x.answer(x.reader("probe.answer", c.Probe.Answer, "string", "probe"))
-		x.reference(c.Probe.ExternalRef)
+		x.reference(c.Probe.ExternalRef, slices.Concat(argument.Roots, []string{"probe"}))
 	}
 	if c.ValidUntil != "" {
 		if b := x.program("valid_until", argument.CEL(c.ValidUntil), x.programs.Binding); b != nil {
@@ -121,6 +123,11 @@ func (x *compiler) program(field, text string,
 // reader checks an expression that reads an answer: more says which variables it
 // may read beside those of an argument.
 func (x *compiler) reader(field, text, kind string, more ...string) *triggers.Binding {
+	return x.readerOver(field, text, kind, slices.Concat(argument.Roots, more))
+}
+
+// readerOver is reader for one that reads these variables and no others.
+func (x *compiler) readerOver(field, text, kind string, allowed []string) *triggers.Binding {
 	if text == "" {
 		return nil
 	}
@@ -128,20 +135,20 @@ func (x *compiler) reader(field, text, kind string, more ...string) *triggers.Bi
 	if b == nil {
 		return nil
 	}
-	x.mayRead(field, b, slices.Concat(argument.Roots, more)...)
+	x.mayRead(field, b, allowed...)
 	x.mayBe(field, b, kind)
 	return b
 }
 
 // reference checks what names an effect: a text, a number that is read as one, or a
 // list of them.
-func (x *compiler) reference(text string) {
+func (x *compiler) reference(text string, allowed []string) {
 	const field = "probe.external_ref"
 	if text == "" {
 		return
 	}
 	if b := x.program(field, argument.CEL(text), x.programs.Reader); b != nil {
-		x.mayRead(field, b, slices.Concat(argument.Roots, []string{"probe"})...)
+		x.mayRead(field, b, allowed...)
 		x.mayBe(field, b, "string", "int", "double", "list(dyn)", "list(string)", "list(int)")
 	}
 }

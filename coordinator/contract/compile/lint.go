@@ -90,10 +90,12 @@ var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", 
 
 // warnings says what is allowed and rarely meant.
 func (l *linter) warnings(c contract.Contract) {
-	if word := deleteWord(c.Capability); word != "" && c.Class == contract.Irreversible && !c.Review {
+	l.staged(c)
+	if word := deleteWord(c.Capability); word != "" && c.Class == contract.Irreversible && !c.Review &&
+		c.Deliver == nil {
 		l.warn("class", "a "+word+" is seldom the last act of its plan, and before others an "+
 			"irreversible act stops an unwind", "keep what it takes away "+
-			"(before, inverse), or add review: true")
+			"(before, inverse), stage it (deliver, stage: commit), or add review: true")
 	}
 	if c.Class != contract.Compensable || c.Inverse == nil {
 		return
@@ -188,17 +190,17 @@ func (l *linter) fields(c *Compiled) {
 			l.known(field+"."+b.Name, b.Expression, known)
 		}
 	}
-	t := c.inverse
+	t, of := c.sent()
 	with("before.with", c.Before, beforeFields)
-	with("inverse.with", &pb.Call{Bindings: t.Bindings}, fieldsOf)
+	with(of+".with", &pb.Call{Bindings: t.Bindings}, fieldsOf)
 	with("probe.with", t.Probe.GetCall(), fieldsOf)
 	with("inverse.verify.with", t.Verify.GetCall(), fieldsOf)
 	l.known("probe.answer", t.Probe.GetAnswer(), fieldsOf)
 	l.known("probe.external_ref", t.Probe.GetExternalRef(), fieldsOf)
 	l.known("inverse.verify.ok", t.Verify.GetOk(), fieldsOf)
 	l.known("inverse.unchanged", t.Unchanged, fieldsOf)
-	l.known("inverse.done", t.Done, fieldsOf)
-	l.known("inverse.stop", t.Stop, fieldsOf)
+	l.known(of+".done", t.Done, fieldsOf)
+	l.known(of+".stop", t.Stop, fieldsOf)
 }
 
 func (l *linter) known(field, expression string, known map[string][]string) {

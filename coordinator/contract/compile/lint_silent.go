@@ -24,7 +24,7 @@ type answerReading struct {
 
 // silent warns of what an answer that says nothing counts as.
 func (l *linter) silent(c *Compiled) {
-	t := c.inverse
+	t, of := c.sent()
 	failure := []string{"error", "result"}
 	for _, r := range []answerReading{
 		{"probe.answer", t.Probe.GetAnswer(), []string{"probe"}, `"absent"`, "absent"},
@@ -32,8 +32,8 @@ func (l *linter) silent(c *Compiled) {
 			"taken for an effect that is gone"},
 		{"inverse.unchanged", t.Unchanged, []string{"probe"}, "true",
 			"taken for what the forward left"},
-		{"inverse.done", t.Done, failure, "true", "taken for an undo that is done"},
-		{"inverse.stop", t.Stop, failure, "true", "final"},
+		{of + ".done", t.Done, failure, "true", "taken for an undo that is done"},
+		{of + ".stop", t.Stop, failure, "true", "final"},
 	} {
 		if r.text == "" {
 			continue

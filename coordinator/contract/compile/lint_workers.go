@@ -51,8 +51,14 @@ func workerCalls(c contract.Contract) (calls []workerCall) {
 				"inverse.verify.call"})
 		}
 	}
+	if d := c.Deliver; d != nil {
+		calls = append(calls, workerCall{WorkerCall{c.Capability, true, d.WorkerVersion}, "deliver"})
+	}
 	if c.Probe != nil {
 		version := ""
+		if c.Deliver != nil {
+			version = c.Deliver.WorkerVersion
+		}
 		if c.Inverse != nil {
 			version = c.Inverse.WorkerVersion
 		}

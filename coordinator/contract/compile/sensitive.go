@@ -29,6 +29,10 @@ func (x *compiler) checkSensitive(c contract.Contract, out *Compiled) (sealed bo
 		case err != nil:
 			x.refuse(fmt.Sprintf("sensitive[%d]", i), err.Error(),
 				"input, output or before and names below it, as in input.card")
+		case path[0] == "output" && c.Deliver != nil:
+			x.refuse(fmt.Sprintf("sensitive[%d]", i),
+				text+", and what a delivery returns is recorded as it is",
+				"fields of input, or a worker that returns none of it")
 		case path[0] == "before" && c.Before == nil:
 			x.refuse(fmt.Sprintf("sensitive[%d]", i), text+", and the contract asks for no before-image",
 				"a before, or none of its fields")
@@ -50,15 +54,14 @@ func (x *compiler) checkSensitive(c contract.Contract, out *Compiled) (sealed bo
 		}
 	}
 	x.inTheClear(c, out)
-	t := out.inverse
+	t, of := out.sent()
 	for _, call := range []struct {
 		field    string
 		bindings []*pb.Binding
-	}{{"inverse.with", t.Bindings}, {"probe.with",
+	}{{of + ".with", t.Bindings}, {"probe.with",
 		t.Probe.GetCall().GetBindings()}, {"inverse.verify.with", t.Verify.GetCall().GetBindings()}} {
 		for _, b := range call.bindings {
-			sealed = x.moves(call.field+"."+b.Name, b.Expression, out.Sensitive, c.Inverse.Actuator) ||
-				sealed
+			sealed = x.moves(call.field+"."+b.Name, b.Expression, out.Sensitive, t.Actuator) || sealed
 		}
 	}
 	return sealed
@@ -67,9 +70,9 @@ func (x *compiler) checkSensitive(c contract.Contract, out *Compiled) (sealed bo
 // inTheClear refuses expressions whose result is recorded as it is, or decides
 // something, and that read a sensitive field.
 func (x *compiler) inTheClear(c contract.Contract, out *Compiled) {
-	t := out.inverse
+	t, of := out.sent()
 	for _, e := range []struct{ field, text string }{
-		{"valid_until", c.ValidUntil}, {"inverse.done", t.Done}, {"inverse.stop",
+		{"valid_until", c.ValidUntil}, {of + ".done", t.Done}, {of + ".stop",
 			t.Stop}, {"inverse.verify.ok", t.Verify.GetOk()},
 		{"probe.answer", t.Probe.GetAnswer()}, {"probe.external_ref", t.Probe.GetExternalRef()},
 		{"inverse.unchanged", t.Unchanged},

@@ -28,8 +28,8 @@ func TestWorkedContracts(t *testing.T) {
 	for _, f := range compile.Lint(sources) {
 		t.Error(f)
 	}
-	if len(sources) != 7 {
-		t.Errorf("%d contracts, want 7", len(sources))
+	if len(sources) != 8 {
+		t.Errorf("%d contracts, want 8", len(sources))
 	}
 	classes := map[contract.Class]int{}
 	for _, s := range sources {
@@ -38,7 +38,7 @@ func TestWorkedContracts(t *testing.T) {
 			t.Errorf("%s has no examples", s.File)
 		}
 	}
-	if classes[contract.Compensable] != 6 || classes[contract.Irreversible] != 1 {
+	if classes[contract.Compensable] != 6 || classes[contract.Irreversible] != 2 {
 		t.Errorf("classes %v", classes)
 	}
 }

@@ -295,6 +295,8 @@ class _PlanState:
         return self._door.ask(verb, {"plan": self.id, "writer": self._door.writer, **fields})
 
     def _register(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> tuple[bool, Any, str]:
+        if "stage" in options:  # its tool is not to be called
+            raise TypeError("stage: given to what is called; want Plan.stage")
         fields = {"action": action, "capability": capability, **options}
         if input is not None:
             fields["input"] = input
@@ -372,6 +374,31 @@ class Plan(_PlanState):
             return called
 
         return wrap
+
+    def stage(self, capability: str, input: Any = None, *, id: str | None = None, **options: Any) -> dict[str, Any]:
+        """Registers an act that a worker makes once the plan is committed, for what cannot be undone.
+
+        What undoes the plan before drops it, and nothing was called. Options: after, branch.
+        """
+        fields = {"input": input, **options} if input is not None else options
+        return self._ask("plan.act", action=self._number(id), capability=capability, stage=True, **fields)
+
+    def delivered(self) -> dict[str, Any]:
+        """Waits until what is staged has been delivered, dropped or left to its owner, after the commit.
+
+        Empty where nothing was staged. A Conflict where the plan is still open, or was undone.
+        """
+        if self._door.ask("plan.wait", {"plan": self.id, "wait": "1ms"})["state"] == "open":
+            raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
+                            "problem": "the plan is open", "want": "delivered after a commit"})
+        while True:
+            state = self._door.ask("plan.wait", {"plan": self.id, "delivered": True})
+            delivery: dict[str, Any] = state.get("delivery") or {}
+            if state["ended"] and state["state"] != "committed":
+                raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
+                                "problem": f"the plan is {state['state']}"})
+            if state["ended"] and delivery.get("state") != "delivering":
+                return delivery
 
     def report(self, capability: str, input: Any = None, *, id: str | None = None, **options: Any) -> Any:
         """Registers what has happened. Options: output, external_ref, before, after, branch, pivot."""

@@ -221,7 +221,8 @@ func (d *Desk) BlobState(plan string) (is blob.State) {
 		state, _, _, _ := r.Outcome(plan)
 		is = blob.State{Known: agent != "", Erased: erased != "",
 			Ended: state == ledger.StateCommitted || state == ledger.StateCompensated ||
-				state == ledger.StateFailed || state == ledger.StateResolved}
+				state == ledger.StateDelivered || state == ledger.StateFailed ||
+				state == ledger.StateResolved}
 	})
 	return is
 }

@@ -117,7 +117,7 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 	}
 	reply := func(q *outcome) bool {
 		answer, err := outcomeOf(seen(), q.query)
-		if q.query.Ended && err == nil && !ended(answer.State) {
+		if q.query.Ended && err == nil && !ledger.HasEnded(answer.State) {
 			return false
 		}
 		q.answer <- &toldOutcome{answer, err}
@@ -127,7 +127,7 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 	room := outcomesPerTurn
 	for _, n := range notices {
 		list := o.of[n.Plan]
-		if len(list) == 0 || !ended(n.State) {
+		if len(list) == 0 || !ledger.HasEnded(n.State) {
 			continue
 		}
 		now := list[:min(len(list), room)]
@@ -199,17 +199,6 @@ func (d *Desk) outcome(user string, q api.OutcomeQuery) (answer api.OutcomeAnswe
 	return answer, err
 }
 
-// ended reports whether a state is an end. That a plan is open again, rewound to a
-// savepoint, is none, and neither is a notice that is about one action.
-func ended(state string) bool {
-	switch state {
-	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
-		return false
-	default:
-		return true
-	}
-}
-
 // outcomeOf is what became of a plan; the error says that there is none.
 func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, err error) {
 	answer.Applied = r.Applied()
@@ -227,6 +216,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)
 	answer.Turned, answer.Whole = r.Turned(q.Plan), r.Whole(q.Plan)
 	answer.Doubts, answer.UndoneAs = r.Doubts(q.Plan), r.UndoneAs(q.Plan)
+	answer.Delivery = r.Delivery(q.Plan)
 	switch {
 	case !q.Doubts:
 	case answer.State == ledger.StateCommitted: // a child, for its root

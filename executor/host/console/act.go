@@ -366,6 +366,8 @@ func retryRefused(a api.Action, force bool, now time.Time) string {
 		return "there is nothing to retry: its record was refused"
 	case a.Compensation == "":
 		return "there is nothing to retry: " + a.Capability + " has no inverse"
+	case a.Staged && a.Outcome == "completed":
+		return "there is nothing to retry: " + a.Capability + " was delivered"
 	case a.Undo == "dispatched" && !force:
 		return fmt.Sprintf("attempt %d is on its way and has no answer", a.Attempt)
 	case a.AliveNs > now.UnixNano() && !force:

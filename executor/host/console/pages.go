@@ -55,6 +55,7 @@ func (v *visit) overview() error {
 	}{
 		{&body.Parked, api.FindQuery{State: ledger.StateQuarantined}},
 		{&body.Moving, api.FindQuery{State: ledger.StateUnwinding}},
+		{&body.Delivering, api.FindQuery{State: ledger.StateDelivering}},
 		{&body.Latest, api.FindQuery{}},
 	} {
 		list.query.Limit = overviewRows
@@ -73,6 +74,7 @@ var ages = map[string]time.Duration{
 var planStates = []string{
 	ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined,
 	ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
+	ledger.StateDelivering, ledger.StateDelivered,
 }
 
 func (v *visit) plans() error {

@@ -559,6 +559,7 @@ const (
 	Question_QUESTION_UNDO        Question = 2 // an attempt got no answer, or its key may be forgotten: is the effect still there?
 	Question_QUESTION_VERIFY      Question = 3 // a worker says done: is the effect gone?
 	Question_QUESTION_UNCHANGED   Question = 4 // before an attempt: is what the forward left as it left it?
+	Question_QUESTION_DELIVERED   Question = 5 // an attempt to deliver a staged act got no answer: is its effect there?
 )
 
 // Enum value maps for Question.
@@ -569,6 +570,7 @@ var (
 		2: "QUESTION_UNDO",
 		3: "QUESTION_VERIFY",
 		4: "QUESTION_UNCHANGED",
+		5: "QUESTION_DELIVERED",
 	}
 	Question_value = map[string]int32{
 		"QUESTION_UNSPECIFIED": 0,
@@ -576,6 +578,7 @@ var (
 		"QUESTION_UNDO":        2,
 		"QUESTION_VERIFY":      3,
 		"QUESTION_UNCHANGED":   4,
+		"QUESTION_DELIVERED":   5,
 	}
 )
 
@@ -716,6 +719,7 @@ const (
 	PlanEnd_PLAN_END_QUARANTINED PlanEnd = 2
 	PlanEnd_PLAN_END_FAILED      PlanEnd = 3 // nothing in scope to undo
 	PlanEnd_PLAN_END_RESOLVED    PlanEnd = 4
+	PlanEnd_PLAN_END_DELIVERED   PlanEnd = 5 // of a plan that delivers what is staged: all was delivered, or dropped, and something delivered
 )
 
 // Enum value maps for PlanEnd.
@@ -726,6 +730,7 @@ var (
 		2: "PLAN_END_QUARANTINED",
 		3: "PLAN_END_FAILED",
 		4: "PLAN_END_RESOLVED",
+		5: "PLAN_END_DELIVERED",
 	}
 	PlanEnd_value = map[string]int32{
 		"PLAN_END_UNSPECIFIED": 0,
@@ -733,6 +738,7 @@ var (
 		"PLAN_END_QUARANTINED": 2,
 		"PLAN_END_FAILED":      3,
 		"PLAN_END_RESOLVED":    4,
+		"PLAN_END_DELIVERED":   5,
 	}
 )
 
@@ -2576,21 +2582,22 @@ func (x *PlanResumed) GetFollows() uint64 {
 }
 
 type ForwardRegistered struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Capability     string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
-	Class          Class                  `protobuf:"varint,2,opt,name=class,proto3,enum=sagenbaum.v1.Class" json:"class,omitempty"`
-	ContractDigest []byte                 `protobuf:"bytes,3,opt,name=contract_digest,json=contractDigest,proto3" json:"contract_digest,omitempty"` // SHA-256 of the contract in force
-	After          []string               `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`                                         // actions this one depends on
-	Branch         bool                   `protobuf:"varint,5,opt,name=branch,proto3" json:"branch,omitempty"`                                      // true: `after` is complete; false: also after the action registered before
-	Lifted         []byte                 `protobuf:"bytes,6,opt,name=lifted,proto3" json:"lifted,omitempty"`                                       // JSON object: what triggers may read of the input
-	EffectCrossed  bool                   `protobuf:"varint,7,opt,name=effect_crossed,json=effectCrossed,proto3" json:"effect_crossed,omitempty"`   // reported after the fact: the forward is known to have crossed
-	Pivot          bool                   `protobuf:"varint,8,opt,name=pivot,proto3" json:"pivot,omitempty"`                                        // once it has happened, going back past it needs the owner's word
-	Review         bool                   `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses
-	Trace          []byte                 `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`                                        // W3C traceparent of what called it; no decision reads it
-	TimeoutNs      int64                  `protobuf:"varint,11,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`              // after which its caller gives up, counted from its registration; 0: not bounded
-	SettleNs       int64                  `protobuf:"varint,12,opt,name=settle_ns,json=settleNs,proto3" json:"settle_ns,omitempty"`                 // the longest it may take to land, from its start or from when its caller gave up; 0: timeout_ns, else 30 s
-	GraceNs        int64                  `protobuf:"varint,13,opt,name=grace_ns,json=graceNs,proto3" json:"grace_ns,omitempty"`                    // for which its caller lets it run on once its plan unwinds; 0: 2 s
-	Late           Late                   `protobuf:"varint,14,opt,name=late,proto3,enum=sagenbaum.v1.Late" json:"late,omitempty"`
+	state          protoimpl.MessageState  `protogen:"open.v1"`
+	Capability     string                  `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
+	Class          Class                   `protobuf:"varint,2,opt,name=class,proto3,enum=sagenbaum.v1.Class" json:"class,omitempty"`
+	ContractDigest []byte                  `protobuf:"bytes,3,opt,name=contract_digest,json=contractDigest,proto3" json:"contract_digest,omitempty"` // SHA-256 of the contract in force
+	After          []string                `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`                                         // actions this one depends on
+	Branch         bool                    `protobuf:"varint,5,opt,name=branch,proto3" json:"branch,omitempty"`                                      // true: `after` is complete; false: also after the action registered before
+	Lifted         []byte                  `protobuf:"bytes,6,opt,name=lifted,proto3" json:"lifted,omitempty"`                                       // JSON object: what triggers may read of the input
+	EffectCrossed  bool                    `protobuf:"varint,7,opt,name=effect_crossed,json=effectCrossed,proto3" json:"effect_crossed,omitempty"`   // reported after the fact: the forward is known to have crossed
+	Pivot          bool                    `protobuf:"varint,8,opt,name=pivot,proto3" json:"pivot,omitempty"`                                        // once it has happened, going back past it needs the owner's word
+	Review         bool                    `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses
+	Trace          []byte                  `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`                                        // W3C traceparent of what called it; no decision reads it
+	TimeoutNs      int64                   `protobuf:"varint,11,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`              // after which its caller gives up, counted from its registration; 0: not bounded
+	SettleNs       int64                   `protobuf:"varint,12,opt,name=settle_ns,json=settleNs,proto3" json:"settle_ns,omitempty"`                 // the longest it may take to land, from its start or from when its caller gave up; 0: timeout_ns, else 30 s
+	GraceNs        int64                   `protobuf:"varint,13,opt,name=grace_ns,json=graceNs,proto3" json:"grace_ns,omitempty"`                    // for which its caller lets it run on once its plan unwinds; 0: 2 s
+	Late           Late                    `protobuf:"varint,14,opt,name=late,proto3,enum=sagenbaum.v1.Late" json:"late,omitempty"`
+	Deliver        *CompensationRegistered `protobuf:"bytes,15,opt,name=deliver,proto3" json:"deliver,omitempty"` // staged: made by the executor once its root has committed, by this call; never by its caller
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2723,6 +2730,13 @@ func (x *ForwardRegistered) GetLate() Late {
 	return Late_LATE_UNSPECIFIED
 }
 
+func (x *ForwardRegistered) GetDeliver() *CompensationRegistered {
+	if x != nil {
+		return x.Deliver
+	}
+	return nil
+}
+
 type CompensationRegistered struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Capability      string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
@@ -2747,7 +2761,7 @@ type CompensationRegistered struct {
 	Agent           *AgentTask             `protobuf:"bytes,21,opt,name=agent,proto3" json:"agent,omitempty"`                                               // of actuator "agent"
 	Approve         bool                   `protobuf:"varint,22,opt,name=approve,proto3" json:"approve,omitempty"`                                          // its undo waits for the owner's word
 	JitterPercent   uint32                 `protobuf:"varint,23,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"`         // 0..100: each backoff grows by up to this much
-	DedupeNs        int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                        // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever
+	DedupeNs        int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                        // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever, and in ForwardRegistered.deliver: it has not promised to
 	ValidUntilNs    int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`          // undo window by the calendar, unix ns; 0: no limit
 	WarnNs          int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                              // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
 	HandlerVersion  string                 `protobuf:"bytes,27,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"`       // the agent's own process carries it out, with this version of the handler beside the action; empty: a worker
@@ -6800,7 +6814,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\fparent_token\x18\x0e \x01(\fR\vparentToken\x12C\n" +
 	"\x0fdoubt_at_commit\x18\x0f \x01(\x0e2\x1b.sagenbaum.v1.DoubtAtCommitR\rdoubtAtCommit\"'\n" +
 	"\vPlanResumed\x12\x18\n" +
-	"\afollows\x18\x01 \x01(\x04R\afollows\"\xb7\x03\n" +
+	"\afollows\x18\x01 \x01(\x04R\afollows\"\xf7\x03\n" +
 	"\x11ForwardRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -6819,7 +6833,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"timeout_ns\x18\v \x01(\x03R\ttimeoutNs\x12\x1b\n" +
 	"\tsettle_ns\x18\f \x01(\x03R\bsettleNs\x12\x19\n" +
 	"\bgrace_ns\x18\r \x01(\x03R\agraceNs\x12&\n" +
-	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\"\xad\b\n" +
+	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\x12>\n" +
+	"\adeliver\x18\x0f \x01(\v2$.sagenbaum.v1.CompensationRegisteredR\adeliver\"\xad\b\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -7201,13 +7216,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vANSWER_DONE\x10\x01\x12\x11\n" +
 	"\rANSWER_FAILED\x10\x02\x12\x0f\n" +
 	"\vANSWER_STOP\x10\x03\x12\x12\n" +
-	"\x0eANSWER_CHANGED\x10\x04*y\n" +
+	"\x0eANSWER_CHANGED\x10\x04*\x91\x01\n" +
 	"\bQuestion\x12\x18\n" +
 	"\x14QUESTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fQUESTION_EFFECT\x10\x01\x12\x11\n" +
 	"\rQUESTION_UNDO\x10\x02\x12\x13\n" +
 	"\x0fQUESTION_VERIFY\x10\x03\x12\x16\n" +
-	"\x12QUESTION_UNCHANGED\x10\x04*g\n" +
+	"\x12QUESTION_UNCHANGED\x10\x04\x12\x16\n" +
+	"\x12QUESTION_DELIVERED\x10\x05*g\n" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PRESENCE_PRESENT\x10\x01\x12\x13\n" +
@@ -7216,13 +7232,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vCHANGE_NONE\x10\x01\x12\x12\n" +
-	"\x0eCHANGE_FOREIGN\x10\x02*\x83\x01\n" +
+	"\x0eCHANGE_FOREIGN\x10\x02*\x9b\x01\n" +
 	"\aPlanEnd\x12\x18\n" +
 	"\x14PLAN_END_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PLAN_END_COMPENSATED\x10\x01\x12\x18\n" +
 	"\x14PLAN_END_QUARANTINED\x10\x02\x12\x13\n" +
 	"\x0fPLAN_END_FAILED\x10\x03\x12\x15\n" +
-	"\x11PLAN_END_RESOLVED\x10\x04B?Z=github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1;sagenbaumv1b\x06proto3"
+	"\x11PLAN_END_RESOLVED\x10\x04\x12\x16\n" +
+	"\x12PLAN_END_DELIVERED\x10\x05B?Z=github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1;sagenbaumv1b\x06proto3"
 
 var (
 	file_sagenbaum_v1_record_proto_rawDescOnce sync.Once
@@ -7389,45 +7406,46 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	5,   // 63: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
 	0,   // 64: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
 	3,   // 65: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
-	20,  // 66: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,   // 67: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	18,  // 68: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	22,  // 69: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	23,  // 70: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,   // 71: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	24,  // 72: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	7,   // 73: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	6,   // 74: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
-	8,   // 75: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	9,   // 76: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	61,  // 77: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	53,  // 78: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
-	54,  // 79: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
-	58,  // 80: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	56,  // 81: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	15,  // 82: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	15,  // 83: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	56,  // 84: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	15,  // 85: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
-	61,  // 86: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	61,  // 87: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	10,  // 88: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	62,  // 89: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	11,  // 90: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	10,  // 91: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	12,  // 92: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
-	13,  // 93: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	15,  // 94: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	15,  // 95: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	15,  // 96: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	79,  // 97: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	79,  // 98: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	79,  // 99: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	100, // [100:100] is the sub-list for method output_type
-	100, // [100:100] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	28,  // 66: sagenbaum.v1.ForwardRegistered.deliver:type_name -> sagenbaum.v1.CompensationRegistered
+	20,  // 67: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,   // 68: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	18,  // 69: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	22,  // 70: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	23,  // 71: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,   // 72: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	24,  // 73: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	7,   // 74: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	6,   // 75: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
+	8,   // 76: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	9,   // 77: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	61,  // 78: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	53,  // 79: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
+	54,  // 80: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
+	58,  // 81: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	56,  // 82: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	15,  // 83: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	15,  // 84: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	56,  // 85: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	15,  // 86: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
+	61,  // 87: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	61,  // 88: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	10,  // 89: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	62,  // 90: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	11,  // 91: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	10,  // 92: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	12,  // 93: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
+	13,  // 94: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	15,  // 95: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	15,  // 96: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	15,  // 97: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	79,  // 98: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	79,  // 99: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	79,  // 100: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	101, // [101:101] is the sub-list for method output_type
+	101, // [101:101] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }

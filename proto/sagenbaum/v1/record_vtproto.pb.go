@@ -2002,6 +2002,16 @@ func (m *ForwardRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Deliver != nil {
+		size, err := m.Deliver.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x7a
+	}
 	if m.Late != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Late))
 		i--
@@ -6703,6 +6713,10 @@ func (m *ForwardRegistered) SizeVT() (n int) {
 	if m.Late != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Late))
 	}
+	if m.Deliver != nil {
+		l = m.Deliver.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -10329,6 +10343,21 @@ func (m *ForwardRegistered) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Late = Late(value)
 			iNdEx = next
+		case 15:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Deliver")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Deliver == nil {
+				m.Deliver = &CompensationRegistered{}
+			}
+			if err := m.Deliver.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

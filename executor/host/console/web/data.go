@@ -27,13 +27,14 @@ type Tenant struct {
 
 // Overview is how a tenant is, and the few of each list that matter first.
 type Overview struct {
-	Status   api.Status
-	Upcoming api.Upcoming
-	Rate     Rate
-	Parked   []api.Plan // waiting for their owners
-	Moving   []api.Plan // unwinding
-	Latest   []api.Plan
-	Waiting  []api.Waiting
+	Status     api.Status
+	Upcoming   api.Upcoming
+	Rate       Rate
+	Parked     []api.Plan // waiting for their owners
+	Moving     []api.Plan // unwinding
+	Delivering []api.Plan
+	Latest     []api.Plan
+	Waiting    []api.Waiting
 }
 
 // Plans is a list of plans and the filters that it comes from.

@@ -15,7 +15,12 @@ func (b Obligation) body(p *Page) component {
 		b.happened(p)(out)
 		out.markup("</section>")
 		if b.Action.Number != 0 {
-			out.markup("<section class=\"panel\"><h2>Its undo</h2>")
+			out.markup("<section class=\"panel\">")
+			if delivers(b.Action) {
+				out.markup("<h2>Its delivery</h2>")
+			} else {
+				out.markup("<h2>Its undo</h2>")
+			}
 			b.undo(p)(out)
 			out.markup("</section>")
 		}
@@ -35,7 +40,13 @@ func (b Obligation) body(p *Page) component {
 			out.markup("</p></section>")
 		}
 		out.markup("</div><div>")
-		if b.Action.Undo == "quarantined" || b.Action.Owed {
+		if b.Action.Undo == "quarantined" && elsewhere(b.Action) {
+			out.markup("<section class=\"panel\"><h2>Answered elsewhere</h2><p class=\"none\">This act was staged. It waits for its owner in the plan that delivers it: <a href=\"")
+			out.link(p.href("quarantine", b.Plan.DeliveredAs, b.Action.Action))
+			out.markup("\">")
+			escaped(out, b.Plan.DeliveredAs)
+			out.markup("</a></p></section>")
+		} else if b.Action.Undo == "quarantined" || b.Action.Owed {
 			b.answer(p)(out)
 		} else {
 			out.markup("<section class=\"panel\"><h2>Nothing to answer</h2><p class=\"none\">This action is ")
@@ -205,7 +216,7 @@ func (b Obligation) answer(p *Page) component {
 		}
 		if len(b.Waiting) > 0 {
 			out.markup("<p class=\"note\">")
-			escaped(out, "Then is undone: ")
+			escaped(out, b.then())
 			out.markup(" ")
 			for i, w := range b.Waiting {
 				escaped(out, comma(i))
@@ -227,10 +238,23 @@ func (b Obligation) form(p *Page) component {
 		p.csrf()(out)
 		out.markup("<fieldset><legend class=\"hide\">Answer</legend>")
 		b.retry()(out)
-		choice("done", "Done", "it was undone by other means", true)(out)
-		choice("lost", "Lost", "it cannot be undone any more", true)(out)
-		choice("accepted", "Accepted", "the effect stays, deliberately", true)(out)
-		choice("skipped", "Skip", "go on without it, claiming nothing about the effect", false)(out)
+		if toDeliver(b.Action) {
+			choice("done", "Done", "it needs no delivery any more, as it was made by other means", true)(out)
+			out.markup(" ")
+			choice("lost", "Lost", "it cannot be delivered any more", true)(out)
+			out.markup(" ")
+			choice("accepted", "Accepted", "it stays as it is, deliberately", true)(out)
+			out.markup(" ")
+			choice("skipped", "Skip", "go on without it, claiming nothing about the act", false)(out)
+		} else {
+			choice("done", "Done", "it was undone by other means", true)(out)
+			out.markup(" ")
+			choice("lost", "Lost", "it cannot be undone any more", true)(out)
+			out.markup(" ")
+			choice("accepted", "Accepted", "the effect stays, deliberately", true)(out)
+			out.markup(" ")
+			choice("skipped", "Skip", "go on without it, claiming nothing about the effect", false)(out)
+		}
 		out.markup("</fieldset>")
 		why("field")(out)
 		out.markup("<label class=\"field\"><span>Evidence <small class=\"quiet\">")
@@ -266,10 +290,17 @@ func (b Obligation) retry() component {
 		if b.stuck() {
 			escaped(out, b.NoRetry)
 		} else {
-			out.markup("asks <code class=\"v\">")
-			escaped(out, b.Action.Compensation)
-			out.markup("</code>")
-			escaped(out, b.again())
+			if delivers(b.Action) {
+				out.markup("has <code class=\"v\">")
+				escaped(out, b.Action.Compensation)
+				out.markup("</code>")
+				escaped(out, " make it"+b.again())
+			} else {
+				out.markup("asks <code class=\"v\">")
+				escaped(out, b.Action.Compensation)
+				out.markup("</code>")
+				escaped(out, b.again())
+			}
 		}
 		out.markup("</small></span></label>")
 	}

@@ -41,6 +41,12 @@ func (b Overview) body(p *Page) component {
 			p.planRows(b.Moving)(out)
 			out.markup("</section>")
 		}
+		if len(b.Delivering) > 0 {
+			out.markup("<section class=\"panel\">")
+			headingTo("Delivering now", p.find("plans", "state", "delivering"), "All")(out)
+			p.planRows(b.Delivering)(out)
+			out.markup("</section>")
+		}
 		out.markup("<div class=\"columns\"><section class=\"panel\"><div class=\"phead\"><h2>Latest plans</h2><a href=\"")
 		out.link(p.href("plans"))
 		out.markup("\">All plans</a></div>")

@@ -129,9 +129,13 @@ func (b Plan) head(p *Page) component {
 			escaped(out, b.Plan.Reason)
 			out.markup("</span>")
 		}
-		out.markup("</p></div><div class=\"doings\"><a class=\"button\" href=\"")
-		out.link(p.href("plans", b.Plan.Plan, "preview"))
-		out.markup("\">Preview an unwind</a></div></div>")
+		out.markup("</p></div><div class=\"doings\">")
+		if !b.Plan.Delivers {
+			out.markup("<a class=\"button\" href=\"")
+			out.link(p.href("plans", b.Plan.Plan, "preview"))
+			out.markup("\">Preview an unwind</a>")
+		}
+		out.markup("</div></div>")
 	}
 }
 
@@ -172,6 +176,21 @@ func (b Plan) meta(p *Page) component {
 			escaped(out, strconv.Itoa(b.Plan.HeldConditions))
 			out.markup(", after the commit</dd></div>")
 			p.when("The first ends", b.Plan.HeldUntilNs, "")(out)
+		}
+		if b.Plan.Delivers {
+			out.markup("<div><dt>Delivers what is staged in</dt><dd>")
+			p.planLink(b.Plan.Origin)(out)
+			out.markup("</dd></div>")
+		}
+		if b.Plan.Stopped != "" {
+			out.markup("<div><dt>Deliveries stopped</dt><dd>")
+			p.addr(b.Plan.Stopped)(out)
+			out.markup("</dd></div>")
+		}
+		if b.Plan.DeliveredAs != "" {
+			out.markup("<div><dt>Delivered as</dt><dd>")
+			p.planLink(b.Plan.DeliveredAs)(out)
+			out.markup("</dd></div>")
 		}
 		if b.Plan.UndoneAs != "" {
 			out.markup("<div><dt>Undone as</dt><dd>")

@@ -83,6 +83,16 @@ func (b Preview) body(p *Page) component {
 				}
 				out.markup("</p>")
 			}
+			if len(b.Preview.Deliveries) > 0 {
+				out.markup("<p class=\"note\">")
+				escaped(out, b.deliveries())
+				out.markup(" ")
+				for i, name := range b.Preview.Deliveries {
+					escaped(out, comma(i))
+					strong(name)(out)
+				}
+				out.markup("</p>")
+			}
 			out.markup("<p class=\"note\">Nothing was done. Decided by the code that unwinds, taking every worker to say done and every effect in doubt to be there.</p></section>")
 		}
 	}

@@ -28,7 +28,9 @@ func (t *Tree) tree(p *Page) component {
 			r.details(p)(out)
 			out.markup("</div></details>")
 			r.notes(p)(out)
-			if r.Undo == "quarantined" && r.Child == "" {
+			if r.Undo == "quarantined" && elsewhere(r.Action) {
+				p.answerIt(t.Plan.DeliveredAs, r.Action.Action)(out)
+			} else if r.Undo == "quarantined" && r.Child == "" {
 				p.answerIt(t.Plan.Plan, r.Number)(out)
 			}
 			if r.Tree != nil {
@@ -159,7 +161,7 @@ func (r Row) chips() component {
 		out.markup("<span class=\"")
 		escaped(out, "state "+known(r.Undo))
 		out.markup("\">")
-		escaped(out, word(r.Undo))
+		escaped(out, undoWord(r.Action))
 		out.markup("</span></span>")
 	}
 }
@@ -178,7 +180,13 @@ func (r Row) details(p *Page) component {
 	return func(out *out) {
 		out.markup("<dl class=\"pairs\">")
 		if r.Compensation != "" {
-			out.markup("<dt>undone by</dt><dd><code class=\"v\">")
+			out.markup("<dt>")
+			if delivers(r.Action) {
+				out.markup("made by")
+			} else {
+				out.markup("undone by")
+			}
+			out.markup("</dt><dd><code class=\"v\">")
 			escaped(out, r.Compensation)
 			out.markup("</code> ")
 			if r.Fidelity != "" {
@@ -276,6 +284,9 @@ func (r Row) notes(p *Page) component {
 			escaped(out, " failed; the next ")
 			p.time(r.DueNs)(out)
 			out.markup("</p>")
+		}
+		if r.Undo == "staged" {
+			out.markup("<p class=\"note\">made once the plan, and the root that it is a part of, are committed</p>")
 		}
 		if r.WaitsFor != "" {
 			out.markup("<p class=\"note\">waits for <span class=\"v\">")

@@ -90,6 +90,10 @@ func progress(p api.Plan) string {
 		return fmt.Sprintf("%d undone, %d to go", p.Compensated, p.Held)
 	case ledger.StateCompensated:
 		return fmt.Sprintf("%d undone", p.Compensated) + counted(", ", p.Skipped, " skipped")
+	case ledger.StateDelivering:
+		return fmt.Sprintf("%d delivered, %d to go", p.Compensated, p.Held)
+	case ledger.StateDelivered:
+		return fmt.Sprintf("%d delivered", p.Compensated) + counted(", ", p.Skipped, " dropped")
 	}
 	return plural(p.ActionCount, "action") + counted(", ", p.Held, " held")
 }
@@ -178,7 +182,41 @@ func (r Row) name() string {
 
 // unsure reports that the outcome is not what the agent wanted, or is not known.
 func (r Row) unsure() bool {
+	if r.Staged && r.Outcome == "unknown" {
+		return false // its agent does not call it
+	}
 	return slices.Contains([]string{"in_doubt", "failed", "unknown"}, r.Outcome)
+}
+
+// delivers reports that what is done about an action is no undo: it is the act itself, which was
+// staged.
+func delivers(a api.Action) bool { return a.Staged && a.Compensation != "" }
+
+// toDeliver reports that an act was staged, and is not known to be delivered.
+func toDeliver(a api.Action) bool { return delivers(a) && a.Outcome != "completed" }
+
+// elsewhere reports that what becomes of a staged act is said by the plan that delivers it.
+func elsewhere(a api.Action) bool { return a.Staged && !delivers(a) }
+
+// undoWord is the state of an undo, or of a delivery.
+func undoWord(a api.Action) string {
+	if delivers(a) && (a.Undo == "owed" || a.Undo == "ready") {
+		return "to be delivered"
+	}
+	return word(a.Undo)
+}
+
+// then begins what an answer lets go on.
+func (b Obligation) then() string {
+	return when(b.Plan.Delivers, "Then is delivered: ") + when(!b.Plan.Delivers, "Then is undone: ")
+}
+
+// deliveries begins what is delivered where the plan is not undone.
+func (b Preview) deliveries() string {
+	if b.Preview.State == ledger.StateCommitted {
+		return "To be delivered, if it is not undone: "
+	}
+	return "A commit would deliver: "
 }
 
 func (r Row) outcome() string {

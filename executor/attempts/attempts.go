@@ -1,0 +1,93 @@
+// Package attempts tells the attempts of one undo, or of one delivery, apart as their provider
+// does.
+//
+// Attempts under different keys are different undos to their provider: that one of them is done
+// says nothing of the other, and where both are, it was undone twice. So it is with two attempts of
+// a delivery, unless the provider remembered the key of the first when it was sent the second.
+package attempts
+
+import (
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Of are the attempts of one action.
+type Of struct {
+	Row      *rowspb.ActionRow
+	Delivers bool // the action is a delivery, and no undo
+}
+
+// Key is the key that the owner has asked for before an attempt, or "" for the first key.
+func (o Of) Key(attempt uint32) string {
+	for _, k := range slices.Backward(o.Row.Keys) {
+		if attempt > k.After {
+			return k.Key
+		}
+	}
+	return ""
+}
+
+// same reports whether two attempts are one to their provider.
+func (o Of) same(m, n uint32) bool {
+	forgot := o.Row.Forgotten
+	return o.Key(m) == o.Key(n) &&
+		(m == n || forgot == 0 || max(m, n) < forgot || !o.Delivers)
+}
+
+// MayForget notes an attempt that may land, in ns, after the time for which the provider of a
+// delivery promises to remember the key: from there on it need not know it any more.
+func (o Of) MayForget(attempt uint32, landsNs, dedupeNs int64) {
+	if o.Delivers && attempt > 1 && o.Row.Forgotten == 0 && landsNs-o.Row.SentNs >= dedupeNs {
+		o.Row.Forgotten = attempt
+	}
+}
+
+// SentAnew reports whether an attempt was followed by one that is another to its provider.
+func (o Of) SentAnew(attempt uint32) bool {
+	return attempt < o.Row.Attempt && !o.same(attempt, o.Row.Attempt)
+}
+
+// ReportedDone reports whether a word that an attempt is done waits to be recorded.
+func (o Of) ReportedDone() bool { return o.Row.Reported.GetAnswer() == pb.Answer_ANSWER_DONE }
+
+// Twice reports whether a word that an attempt is done tells of another undo than the one that
+// was said to be done last.
+func (o Of) Twice(attempt uint32) bool {
+	said := o.Row.Reported.GetAttempt()
+	switch {
+	case o.Delivers && o.Row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED:
+		return !o.HeardDone(attempt)
+	case o.Delivers:
+		return o.ReportedDone() && !o.same(said, attempt)
+	case !o.SentAnew(attempt):
+		return false
+	case o.Row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return true
+	case o.Row.Pending != nil:
+		said = o.Row.Pending.Attempt
+	case !o.ReportedDone():
+		return false
+	}
+	return !o.same(said, attempt)
+}
+
+// HeardDone reports whether an attempt, or a later one under its key, was called done.
+func (o Of) HeardDone(attempt uint32) bool {
+	return slices.ContainsFunc(append(slices.Clip(o.Row.SaidEarlier), o.Row.SaidDone),
+		func(said uint32) bool {
+			return said != 0 && (attempt <= said || o.Delivers) && o.same(attempt, said)
+		})
+}
+
+// NoteDone keeps that an attempt was called done.
+func (o Of) NoteDone(attempt uint32) {
+	if o.HeardDone(attempt) {
+		return
+	}
+	if said := o.Row.SaidDone; said != 0 && !o.same(said, attempt) {
+		o.Row.SaidEarlier = append(slices.Clip(o.Row.SaidEarlier), said)
+	}
+	o.Row.SaidDone = attempt
+}

@@ -1,0 +1,72 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// TestAPageTellsOfADeliveryInWordsOfItsOwn: nothing of it is an undo, and each page leads to the plan
+// that delivers.
+func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	act := api.Action{Number: 1, Action: "mail", Capability: "mail.send", Class: "irreversible", Staged: true,
+		Outcome: "unknown"}
+	of := func(undo string) api.Action { a := act; a.Undo = undo; return a }
+	in := func(undo, outcome string) api.Action {
+		a := of(undo)
+		a.Compensation, a.Outcome = "mail.send", outcome
+		return a
+	}
+	committed := api.Plan{Plan: "p", State: "committed", DeliveredAs: "p~0"}
+	delivers := api.Plan{Plan: "p~0", State: "quarantined", Origin: "p", Delivers: true, Stopped: "9.0-ab"}
+	with := func(p api.Plan, a api.Action) Plan {
+		p.Actions = []api.Action{a}
+		return Plan{Tree: *NewTree(p, 0)}
+	}
+	for name, c := range map[string]struct {
+		body  Body
+		says  string
+		never string
+		links string
+	}{
+		"staged": {with(api.Plan{Plan: "p", State: "open"}, of("staged")),
+			"made once the plan, and the root that it is a part of, are committed", "no outcome", ""},
+		"delivered": {with(committed, of("delivered")), "Delivered as|delivered", "no outcome", "/plans/p~0"},
+		"its owner's": {with(committed, of("quarantined")),
+			"Answer this quarantine", "no outcome", "/quarantine/p~0/mail"},
+		"of no answer": {Obligation{Plan: committed, Action: of("quarantined")},
+			"Answered elsewhere", "Your answer", "/quarantine/p~0/mail"},
+		"in turn": {with(delivers, in("owed", "unknown")),
+			"Delivers what is staged in|Deliveries stopped|to be delivered|made by",
+			"undone by|owed|Preview an unwind", "/plans/p"},
+		"to be answered": {Obligation{Plan: delivers, Action: in("quarantined", "unknown"), Waiting: []api.Action{act}},
+			"Its delivery|it needs no delivery any more|Then is delivered: ", "undone|Its undo", ""},
+		"to be undone": {Obligation{Plan: delivers, Action: in("quarantined", "completed"), NoRetry: "it was delivered"},
+			"it was undone by other means|it was delivered", "needs no delivery", ""},
+		"a preview": {Preview{Preview: api.Preview{Plan: "p", State: "open", Deliveries: []string{"m", "q/n"}}},
+			"A commit would deliver: |q/n", "", ""},
+		"later": {Preview{Preview: api.Preview{Plan: "p", State: "committed", Deliveries: []string{"m"}}},
+			"To be delivered, if it is not undone: ", "A commit", ""},
+		"an overview": {Overview{Delivering: []api.Plan{{Plan: "p~0", State: "delivering"}}},
+			"Delivering now", "Unwinding now",
+			"/plans/p~0"},
+	} {
+		page := read(t, string((&Page{Tenant: "default", Operator: "ana", Acts: true, Confirmed: true}).Render(c.body)))
+		shown := strings.Join(page.texts, " ")
+		for _, want := range strings.Split(c.says, "|") {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%s: the page does not say %q: %s", name, want, shown)
+			}
+		}
+		for _, word := range strings.Split(c.never, "|") {
+			if word != "" && strings.Contains(shown, word) {
+				t.Errorf("%s: the page says %q: %s", name, word, shown)
+			}
+		}
+		if links := strings.Join(page.links, " ") + " "; c.links != "" && !strings.Contains(links, c.links+" ") {
+			t.Errorf("%s: no link to %s: %s", name, c.links, links)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package audit_test
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// stagedForgeries are ledgers in which a staged act is delivered otherwise than it may be.
+var stagedForgeries = []forgery{
+	{"a staged act is sent while its plan unwinds", "I38", func(s *scribe) {
+		s.staged("a", "m")
+		s.agent(planFailed())
+		s.decideTo("unwind_started")
+		s.forge(s.delivers("p", "m", 1, s.at("unwind_started", "")))
+	}, false},
+	{"a staged act is sent after its delivery was stopped", "I38", func(s *scribe) {
+		s.committed("a", "m")
+		s.lazy = true
+		s.decideTo("compensation_dispatched")
+		s.write(ops, &pb.Record{Plan: "p~0", Kind: &pb.Record_CancelRequested{
+			CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ops"}}})
+		s.failed("m", 1, false)
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+	}, false},
+	{"what may have been made is dropped", "I22", func(s *scribe) {
+		s.kept = 3600 * second
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.write(ops, &pb.Record{Plan: "p~0", Kind: &pb.Record_CancelRequested{
+			CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ops"}}})
+		r := s.about("m", s.at("plan_committed", ""))
+		r.Plan, r.Kind = "p~0", &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{
+			Reason: "staged, and dropped"}}
+		s.forge(r)
+	}, false},
+	{"the second is sent before the first", "I21", func(s *scribe) {
+		s.committed("a", "m", "n")
+		s.forge(s.delivers("p~0", "n", 1, s.at("plan_committed", "")))
+	}, false},
+	{"a staged act is sent again, and no one knows of the first time", "I19", func(s *scribe) {
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.forge(s.delivers("p~0", "m", 2, s.at("plan_committed", "")))
+	}, false},
+	{"a staged act is sent again when its provider has forgotten the key", "I38", func(s *scribe) {
+		s.kept = 90 * second
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.now += 61 * second
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+	}, false},
+	{"a staged act is sent under the key of an undo", "I19", func(s *scribe) {
+		s.committed("a", "m")
+		r := s.delivers("p~0", "m", 1, s.at("plan_committed", ""))
+		r.GetCompensationDispatched().Key = keyOf("m")
+		s.forge(r)
+	}, false},
+	{"a staged act that was dropped before the commit is sent", "I6", func(s *scribe) {
+		s.staged("a", "m", "n")
+		s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+			CompensationRequested: &pb.CompensationRequested{Reason: "no", Actor: "ops", FromAction: "n"}}})
+		s.decide()
+		committed := planCommitted()
+		committed.GetPlanCommitted().Parts = 1
+		s.agent(committed)
+		s.forge(s.delivers("p~0", "n", 1, s.at("plan_committed", "")))
+	}, false},
+	{"a delivery succeeds twice", "I22", func(s *scribe) {
+		s.committed("a", "m", "n")
+		s.decideTo("compensation_succeeded")
+		r := s.about("m", s.at("compensation_dispatched", "m"))
+		r.Plan = "p~0"
+		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: 1}}
+		s.forge(r)
+	}, false},
+	{"a delivery ends compensated", "I22", func(s *scribe) {
+		s.committed("a", "m")
+		s.decideTo("compensation_succeeded")
+		r := ended(pb.PlanEnd_PLAN_END_COMPENSATED)
+		r.Plan, r.Cause, r.GetPlanEnded().Compensated = "p~0", s.at("plan_committed", ""), 1
+		s.forge(r)
+	}, false},
+	{"a staged act is sent while the commit waits", "I15", func(s *scribe) {
+		s.staged("a")
+		s.agent(append(pair("x"), inDoubt("x"))...)
+		s.agent(pair("m", s.isStaged)...)
+		s.agent(planCommitted())
+		s.forge(s.delivers("p", "m", 1, s.at("plan_committed", "")))
+	}, false},
+	{"an act of a child is sent before one that its root has staged first", "I21", func(s *scribe) {
+		s.staged("a", "m")
+		s.openChild()
+		s.child(pair("n", s.isStaged)...)
+		s.child(planCommitted())
+		s.agent(planCommitted())
+		r := s.delivers("q~0", "n", 1, s.at("plan_committed", ""))
+		r.GetCompensationDispatched().Key = ledger.Key("t", "q", "n", ledger.PurposeDo)
+		s.forge(&pb.Record{Plan: "q~0", Cause: s.at("plan_committed", ""), Kind: &pb.Record_UnwindStarted{
+			UnwindStarted: &pb.UnwindStarted{ParentPlan: "p~0"}}}, r)
+	}, false},
+	{"a staged act is sent again on an answer that came too early", "I19", func(s *scribe) {
+		s.finds = true
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		asked := s.asked("m", 1)
+		asked.Plan, asked.GetProbeAsked().Key = "p~0", ledger.Key("t", "p", "m", ledger.PurposeDo)
+		asked.GetProbeAsked().Question = pb.Question_QUESTION_DELIVERED
+		s.forge(asked)
+		absent := s.absent("m", 1)
+		absent.Plan, absent.GetProbeAnswered().Question = "p~0", pb.Question_QUESTION_DELIVERED
+		s.forge(absent)
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+	}, false},
+	{"what undoes a plan ends as if nothing of it had been delivered", "I22", func(s *scribe) {
+		s.committed("a", "m")
+		s.decide()
+		s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+			CompensationRequested: &pb.CompensationRequested{Reason: "no", Actor: "ops"}}})
+		s.decide()
+		r := ended(pb.PlanEnd_PLAN_END_COMPENSATED)
+		r.Plan, r.Cause = "p~1", s.at("unwind_started", "")
+		s.forge(r)
+	}, false},
+	{"a delivery that never goes on", "L1", func(s *scribe) {
+		s.committed("a", "m")
+	}, true},
+}
+
+// committed is staged, and the commit of the plan. Its workers do not answer from then on.
+func (s *scribe) committed(action string, ids ...string) {
+	s.t.Helper()
+	s.staged(action, ids...)
+	s.agent(planCommitted())
+}
+
+// unanswered is an attempt of a delivery that had no answer.
+func (s *scribe) unanswered(id string, attempt uint32) {
+	s.t.Helper()
+	s.lazy = true
+	s.decideTo("compensation_dispatched")
+	s.now += 31 * second
+	s.failed(id, attempt, true)
+}
+
+func (s *scribe) failed(id string, attempt uint32, inDoubt bool) {
+	r := s.about(id, s.at("compensation_dispatched", id))
+	r.Plan = "p~0"
+	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt,
+		InDoubt: inDoubt}}
+	s.forge(r)
+}
+
+// staged opens a plan with an action, and with some that are staged.
+func (s *scribe) staged(action string, ids ...string) {
+	s.t.Helper()
+	s.rules = ledger.StagedSince
+	s.begin(2)
+	s.agent(opened(0))
+	s.agent(append(pair(action, func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.ValidForNs = 3600 * second
+	}), completed(action))...)
+	for _, id := range ids {
+		s.agent(pair(id, s.isStaged)...)
+	}
+}
+
+// isStaged makes a pair one of a staged act.
+func (s *scribe) isStaged(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	f.Class, f.Deliver = pb.Class_CLASS_IRREVERSIBLE, &pb.CompensationRegistered{
+		Capability: f.Capability, DedupeNs: s.kept}
+	if s.finds {
+		f.Deliver.Probe = &pb.Probe{Call: &pb.Call{Capability: "look." + f.Capability}}
+	}
+	c.Capability, c.Attempts, c.BackoffNs = "", 0, 0
+}
+
+// delivers is the dispatch of a staged act.
+func (s *scribe) delivers(plan, id string, attempt uint32, cause *pb.Address) *pb.Record {
+	r := s.about(id, cause)
+	r.Plan = plan
+	r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{
+		Attempt: attempt, Capability: "do." + id, Key: ledger.Key("t", "p", id, ledger.PurposeDo),
+		TimeoutNs: 30 * second}}
+	return r
+}
