@@ -51,7 +51,7 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 		Number: a.N, Action: a.Fixed.Id, Child: a.Fixed.Child,
 		Sequence: a.Fixed.Registered.GetSequence(),
 		Outcome:  a.Outcome(), ExternalRef: row.ExternalRef,
-		Verdict:      a.Verdict(), VerdictBy: row.VerdictBy,
+		Verdict: a.Verdict(), VerdictBy: row.VerdictBy,
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),
 		Undo: a.Undo(), Note: row.Note,

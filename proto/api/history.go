@@ -73,7 +73,7 @@ type PastAction struct {
 	ExternalRef string `json:"external_ref,omitempty"`
 	Verdict     string `json:"verdict,omitempty"` // the last one
 	VerdictBy   string `json:"verdict_by,omitempty"`
-	Owed        bool   `json:"owed,omitempty"`    // its undo may still be asked for
+	Owed        bool   `json:"owed,omitempty"` // its undo may still be asked for
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool `json:"undone,omitempty"`
 
