@@ -108,7 +108,7 @@ func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) Result {
 	r := s.e.Record
 	if n := s.number(p.id, r.Action); n != 0 {
-		input := s.payload(rows.Action{Plan: p.id, N: n}).Input
+		input := p.action(n).payload().Input
 		if bytes.Equal(rows.Encode(p.action(n).fixed.Forward), rows.Encode(f)) &&
 			bytes.Equal(input, r.Payload.GetInput()) {
 			return repeated
@@ -132,7 +132,7 @@ func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) R
 	}
 	a := p.enlist(fixed, &rowspb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
-		rows.Payloads.Set(s.tx, a.id, &pb.Payload{Input: input})
+		a.setPayload(&pb.Payload{Input: input})
 	}
 	p.evaluateReading(s.Counts, p.row.Counting, s.e.Address)
 	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
@@ -204,10 +204,9 @@ func (s *fold) compensationRegistered(p *plan,
 	a.begun = true
 	a.change()
 	if before := s.e.Record.Payload.GetBefore(); len(before) > 0 {
-		key := rows.Payloads.Key(a.id)
-		payload := s.payloadAt(key)
+		payload := rows.ClonePayload(a.payload())
 		payload.Before = before
-		rows.Payloads.SetKey(s.tx, key, payload)
+		a.setPayload(payload)
 	}
 	a.windowOf()
 	a.reconsider()

@@ -348,7 +348,7 @@ func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 		compiled[i] = binding
 	}
 	vars := a.vars(compiled...)
-	out := []byte{'{'}
+	out := append(make([]byte, 0, 256), '{')
 	for i, b := range bindings {
 		value, err := compiled[i].Evaluate(vars)
 		if err != nil {
@@ -372,7 +372,7 @@ func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 // vars are what expressions about an action read, which was found to be JSON when its records were
 // read (ledger.Check); what none of them mentions is not prepared.
 func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
-	payload := a.plan.s.payload(a.id)
+	payload := a.payload()
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
 		Incomplete: a.row.OutputIncomplete, Unnamed: a.row.ReferenceIncomplete && a.name() == "",
 		Probe: payload.Found, Checked: true, Inexact: !a.plan.s.readsExactly()}

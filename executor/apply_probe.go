@@ -322,7 +322,7 @@ func (a *action) sameOutcome(r *pb.Record, failure string) bool {
 	if !ok {
 		return a.row.Failure == failure
 	}
-	output := a.plan.s.payload(a.id).Output
+	output := a.payload().Output
 	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
 		a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
 		a.row.ReferenceIncomplete == k.ForwardCompleted.ReferenceIncomplete &&
@@ -331,14 +331,12 @@ func (a *action) sameOutcome(r *pb.Record, failure string) bool {
 }
 
 func (a *action) keepOutput(output []byte) {
-	s := a.plan.s
 	if len(output) == 0 {
 		return
 	}
-	key := rows.Payloads.Key(a.id)
-	payload := s.payloadAt(key)
+	payload := rows.ClonePayload(a.payload())
 	payload.Output = output
-	rows.Payloads.SetKey(s.tx, key, payload)
+	a.setPayload(payload)
 	a.row.HasOutput = bindable(output)
 }
 
@@ -373,7 +371,7 @@ func isSent(a *action) bool {
 func cannotReturn(a *action, output []byte) string {
 	_, more := lacks(a)
 	if len(output) == 0 || more || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED ||
-		bytes.Equal(ledger.Compact(output), ledger.Compact(a.plan.s.payload(a.id).Output)) {
+		bytes.Equal(ledger.Compact(output), ledger.Compact(a.payload().Output)) {
 		return ""
 	}
 	return "payload.output: what action " + a.fixed.Id + " has returned is known, or its undo was " +
@@ -442,9 +440,8 @@ func (s about) returned(k *pb.ForwardCompleted, reported string, other bool) {
 
 // dropOutput forgets what an operator has reported that a forward returned.
 func dropOutput(a *action) {
-	key := rows.Payloads.Key(a.id)
-	payload := a.plan.s.payloadAt(key)
+	payload := rows.ClonePayload(a.payload())
 	payload.Output = nil
-	rows.Payloads.SetKey(a.plan.s.tx, key, payload)
+	a.setPayload(payload)
 	a.row.HasOutput = false
 }

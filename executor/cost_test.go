@@ -16,8 +16,8 @@ import (
 // What an undo5 plan may cost the core, in allocations: a count, which no other program on the
 // machine changes. Lower these when something is saved; a change that needs more says why.
 const (
-	undoAllocationsMax = 790  // of a plan's unwind: decisions, their encoding, decoding and fold
-	foldAllocationsMax = 14.4 // of one record's fold
+	undoAllocationsMax = 705  // of a plan's unwind: decisions, their encoding, decoding and fold
+	foldAllocationsMax = 12.7 // of one record's fold
 	startRowsMax       = 2    // that a start reads, whatever is held
 )
 

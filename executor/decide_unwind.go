@@ -86,7 +86,7 @@ func (d *decider) report(p *plan, a *action) bool {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: failed}
-	if found := a.plan.s.payload(a.id).Found; failed.Changed && len(found) > 0 { // at most FoundMax
+	if found := a.payload().Found; failed.Changed && len(found) > 0 { // at most FoundMax
 		r.Payload = &pb.Payload{Output: found}
 	}
 	return d.propose(r)
@@ -117,7 +117,7 @@ func (d *decider) quarantine(p *plan, a *action, reason string) bool {
 // bothStates keeps with the quarantine of what someone else has changed what the forward left and
 // what is there now, as far as there is room.
 func bothStates(a *action, r *pb.Record) {
-	payload := a.plan.s.payload(a.id)
+	payload := a.payload()
 	for _, both := range []*pb.Payload{{Output: payload.Output, Found: payload.Found},
 		{Found: payload.Found}} {
 		if r.Payload = both; ledger.RecordSize(r) <= dispatchMax {

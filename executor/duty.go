@@ -57,10 +57,9 @@ func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow,
 		Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.N,
 	}, row)
-	payload := s.payload(origin.id)
-	payload.Output = output
-	payload.Found = nil
-	rows.Payloads.Set(s.tx, d.id, payload)
+	payload := rows.ClonePayload(origin.payload())
+	payload.Output, payload.Found = output, nil
+	d.setPayload(payload)
 	return d
 }
 
@@ -319,7 +318,7 @@ func (s about) owedAnew(row *rowspb.ActionRow,
 	row.ClosesNs = a.row.ClosesNs
 	output := s.e.Record.Payload.GetOutput()
 	if row.Undone { // the record is about the undo, not about the forward
-		output = s.payload(a.id).Output
+		output = a.payload().Output
 	}
 	d := a.duty(s.e.Address, row, output)
 	if settled(a.row.Undo) {

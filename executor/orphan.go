@@ -166,7 +166,7 @@ func actDigest(f *pb.ForwardRegistered, input []byte) []byte {
 }
 
 func (a *action) actDigest() []byte {
-	return actDigest(a.fixed.Forward, a.plan.s.payload(a.id).Input)
+	return actDigest(a.fixed.Forward, a.payload().Input)
 }
 
 // withdraw takes back the one act that its process says never happened.

@@ -392,7 +392,7 @@ func lacks(a *action) (name, output bool) {
 	if !a.row.Told || isSent(toldAs(a)) {
 		return false, false
 	}
-	return a.name() == "" && toldAs(a).name() == "", len(a.plan.s.payload(a.id).Output) == 0
+	return a.name() == "" && toldAs(a).name() == "", len(a.payload().Output) == 0
 }
 
 // reportedMore keeps what a report adds to an earlier one.
@@ -401,7 +401,7 @@ func (s about) reportedMore(k *pb.EffectReported, output []byte) {
 		if a.name() == "" {
 			a.row.ExternalRef = k.ExternalRef
 		}
-		if len(a.plan.s.payload(a.id).Output) == 0 {
+		if len(a.payload().Output) == 0 {
 			a.keepOutput(output)
 		}
 		a.row.WordAt = s.e.Address.Sequence

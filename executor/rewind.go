@@ -435,9 +435,9 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 			c.touch() // what a root had to do, a child has not
 			u.row.Children = insert(u.row.Children, n)
 		}
-		s.addAction(id, n, fixed, row)
-		if v, ok := rows.Payloads.Get(s.tx, rows.Action{Plan: p.id, N: n}); ok {
-			rows.Payloads.Put(s.tx, rows.Action{Plan: id, N: n}, v)
+		copied := s.addAction(id, n, fixed, row)
+		if payload := a.payload(); payload != noPayload {
+			copied.setPayload(payload)
 		}
 		if !settled(row.Undo) {
 			u.row.Unsettled++

@@ -358,8 +358,8 @@ func enlistDelivery(u *plan, a *action, n uint32) {
 		fixed.Key = ledger.Key(s.tenant, a.plan.id, a.fixed.Id, ledger.PurposeDo)
 	}
 	entry := u.enlist(fixed, &rowspb.ActionRow{})
-	if v, ok := rows.Payloads.Get(s.tx, a.id); ok && fixed.Child == "" {
-		rows.Payloads.Put(s.tx, entry.id, v)
+	if payload := a.payload(); fixed.Child == "" && payload != noPayload {
+		entry.setPayload(payload)
 	}
 }
 

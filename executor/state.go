@@ -78,8 +78,9 @@ type action struct {
 	fixed *rowspb.ActionStatic
 	row   *rowspb.ActionRow
 	dirty bool
-	begun bool   // fixed was written since the last Flush
-	bytes [2]int // that fixed and row take, if they are large
+	begun bool        // fixed was written since the last Flush
+	bytes [2]int      // that fixed and row take, if they are large
+	sent  *pb.Payload // what payload returns, once it was asked for and is not large
 }
 
 // State is one tenant's folded ledger over a KV. It belongs to one goroutine.
@@ -250,7 +251,7 @@ func (s *State) action(planID string, n uint32) *action {
 	a := &action{plan: s.plan(planID), id: id}
 	if s.base != nil {
 		b := s.base.action(planID, n)
-		a.fixed, a.row = b.fixed, rows.CloneAction(b.row)
+		a.fixed, a.row, a.sent = b.fixed, rows.CloneAction(b.row), b.sent
 	} else {
 		var bytes [2]int
 		a.fixed, bytes[0] = rows.Statics.Load(s.tx, id)
@@ -279,6 +280,7 @@ func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic,
 	p := s.plan(planID)
 	a := &action{
 		plan: p, id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true,
+		sent: noPayload,
 	}
 	s.actions[a.id] = a
 	if p.numbers == nil {
@@ -336,15 +338,33 @@ func (s *State) byName(planID, actionName string) *action {
 	return s.action(planID, n)
 }
 
-// payload is what the action's process has sent along; never nil.
-func (s *State) payload(id rows.Action) *pb.Payload { return s.payloadAt(rows.Payloads.Key(id)) }
-
-func (s *State) payloadAt(key []byte) *pb.Payload {
-	if payload := rows.Payloads.FindKey(s.tx, key); payload != nil {
-		return payload
+// payload is what the action's process has sent along; never nil, and not to be changed but in a
+// copy (rows.ClonePayload).
+func (a *action) payload() *pb.Payload {
+	if a.sent != nil {
+		return a.sent
 	}
-	return new(pb.Payload)
+	payload := rows.Payloads.Find(a.plan.s.tx, a.id)
+	if payload == nil {
+		payload = noPayload
+	}
+	a.keep(payload)
+	return payload
 }
+
+func (a *action) setPayload(payload *pb.Payload) {
+	rows.Payloads.Set(a.plan.s.tx, a.id, payload)
+	a.keep(payload)
+}
+
+// keep has a payload at hand that is not large.
+func (a *action) keep(payload *pb.Payload) {
+	if a.sent = payload; payload.SizeVT() >= largeRow {
+		a.sent = nil
+	}
+}
+
+var noPayload = new(pb.Payload)
 
 // Flush writes what changed since the last Flush into the KV. State and cursor
 // go together: the caller commits the KV as one batch.

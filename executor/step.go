@@ -416,14 +416,12 @@ func isChanged(a *action) bool {
 // told, or too large to be kept, what was found before stays: an undo that is conditional on it is
 // refused by its provider, and one without a condition would not be.
 func keepFound(a *action, found []byte) {
-	s := a.plan.s
 	if len(found) == 0 || len(found) > ledger.FoundMax {
 		return
 	}
-	key := rows.Payloads.Key(a.id)
-	payload := s.payloadAt(key)
+	payload := rows.ClonePayload(a.payload())
 	payload.Found = found
-	rows.Payloads.SetKey(s.tx, key, payload)
+	a.setPayload(payload)
 }
 
 // noteChanged is why what someone else has changed is its owner's.

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // ClonePlan copies what the fold changes and shares what it never does. A test
@@ -45,6 +46,14 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Shredded: r.Shredded, Conditions: r.Conditions, Asking: slices.Clone(r.Asking),
 		EndsNs: r.EndsNs, HeldOn: r.HeldOn, Delivers: r.Delivers, DeliveredAs: r.DeliveredAs,
 		Stopped: r.Stopped,
+	}
+}
+
+// ClonePayload is ClonePlan for what an action's process has sent along.
+func ClonePayload(p *pb.Payload) *pb.Payload {
+	return &pb.Payload{
+		Input: p.Input, Output: p.Output, Arguments: p.Arguments, Detail: p.Detail,
+		Before: p.Before, Found: p.Found,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // fill sets every field of a message, so that one that is forgotten shows.
@@ -60,7 +61,7 @@ func scalar(f protoreflect.FieldDescriptor, n int) protoreflect.Value {
 }
 
 // TestACloneHasEveryField: a field that ClonePlan or CloneAction forgets would be
-// lost in the scratch fold of Decide.
+// lost in the scratch fold of Decide, and one that ClonePayload forgets at the next change.
 func TestACloneHasEveryField(t *testing.T) {
 	p, a := new(rowspb.PlanRow), new(rowspb.ActionRow)
 	fill(p.ProtoReflect(), 3)
@@ -70,6 +71,11 @@ func TestACloneHasEveryField(t *testing.T) {
 	}
 	if c := CloneAction(a); !proto.Equal(a, c) {
 		t.Errorf("action\n%v\nclone\n%v", a, c)
+	}
+	payload := new(pb.Payload)
+	fill(payload.ProtoReflect(), 3)
+	if c := ClonePayload(payload); !proto.Equal(payload, c) {
+		t.Errorf("payload\n%v\nclone\n%v", payload, c)
 	}
 }
 

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"bytes"
 	"iter"
 	"slices"
 	"sort"
@@ -15,6 +14,7 @@ type KV interface {
 	// Get returns the value of key. The value must not be changed; it is valid
 	// until the next Set or Delete.
 	Get(key []byte) (value []byte, ok bool)
+	// Set sets the value of key. The value is the KV's from then on, and must not be changed.
 	Set(key, value []byte)
 	Delete(key []byte)
 	// Scan yields the pairs with from <= key < to in ascending order of key; both
@@ -101,15 +101,15 @@ func (m *MemoryKV) Set(key, value []byte) {
 	if len(m.blocks) == 0 {
 		m.blocks = []*block{{}}
 		m.at = 0
-		m.blocks[0].items = []item{{string(key), bytes.Clone(value)}}
+		m.blocks[0].items = []item{{string(key), value}}
 		return
 	}
 	b, i, found := m.find(key)
 	if found {
-		b.items[i].value = bytes.Clone(value)
+		b.items[i].value = value
 		return
 	}
-	b.items = slices.Insert(b.items, i, item{string(key), bytes.Clone(value)})
+	b.items = slices.Insert(b.items, i, item{string(key), value})
 	if len(b.items) > blockMax {
 		m.split(i)
 	}

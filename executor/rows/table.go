@@ -74,7 +74,7 @@ func (x *Index[K]) Key(k K) []byte { return x.layout(x.prefix, k) }
 // Add adds a row without a value.
 func (x *Index[K]) Add(tx *Tx, k K) { tx.Set(x.Key(k), nil) }
 
-// Put sets the value of a row.
+// Put sets the value of a row, which must not be changed from then on.
 func (x *Index[K]) Put(tx *Tx, k K, value []byte) { tx.Set(x.Key(k), value) }
 
 // Get returns the value of a row, and whether there is one.

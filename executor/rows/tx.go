@@ -32,10 +32,13 @@ func (t *Tx) Get(key []byte) ([]byte, bool) {
 	return t.kv.Get(key)
 }
 
-// Set sets the value of key.
+// Set sets the value of key, which must not be changed from then on.
 func (t *Tx) Set(key, value []byte) {
 	if t.base != nil {
-		t.wrote[string(key)] = append([]byte{}, value...)
+		if value == nil {
+			value = []byte{}
+		}
+		t.wrote[string(key)] = value
 		return
 	}
 	t.kv.Set(key, value)

@@ -376,11 +376,11 @@ var catalogue = []mutant{
 	// What an undo takes.
 	{"the before-image is lost when the outcome is in doubt", "executor/apply_agent.go",
 		"default:\n\t\ts.doubtedLate()",
-		"default:\n\t\tkey := rows.Payloads.Key(a.id)\n\t\t" +
-			"payload := s.payloadAt(key)\n\t\tpayload.Before = nil\n\t\t" +
-			"rows.Payloads.SetKey(s.tx, key, payload)\n\t\ts.doubtedLate()"},
+		"default:\n\t\tpayload := rows.ClonePayload(a.payload())\n\t\t" +
+			"payload.Before = nil\n\t\ta.setPayload(payload)\n\t\ts.doubtedLate()"},
 	{"a duty has no before-image", "executor/duty.go",
-		"payload.Output = output\n", "payload.Output, payload.Before = output, nil\n"},
+		"payload.Output, payload.Found = output, nil\n",
+		"payload.Output, payload.Found, payload.Before = output, nil, nil\n"},
 	{"the forward key is that of the plan that undoes", "executor/apply_attempt.go",
 		"plan = p.row.Origin\n", "plan = p.id\n"},
 
