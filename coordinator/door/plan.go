@@ -39,7 +39,7 @@ func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error)
 		return State{}, unopened(h.reason)
 	}
 	if h.state != "" && h.state != ledger.StateOpen {
-		answer.State, answer.Reason, answer.Ended = h.state, h.reason, ended(h.state)
+		answer.State, answer.Reason, answer.Ended = h.state, h.reason, ledger.HasEnded(h.state)
 		return answer, nil
 	}
 	if err = h.plan.Flush(ctx); err == nil {
@@ -110,15 +110,6 @@ func opened(p *coordinator.Plan, w *writer) State {
 }
 
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
-
-// ended reports whether a state stays.
-func ended(state string) bool {
-	switch state {
-	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateDelivering:
-		return false
-	}
-	return true
-}
 
 func specOf(q *Begin) coordinator.PlanSpec {
 	spec := coordinator.PlanSpec{ID: q.Plan, Label: q.Label, Owner: q.Owner,
@@ -350,7 +341,7 @@ func (d *Door) stateOf(ctx context.Context, who Caller, id string, wait time.Dur
 		return State{}, err
 	}
 	s := State{Plan: id, State: answer.State, Reason: answer.Reason,
-		Ended: ended(answer.State), Outstanding: answer.Outstanding, whole: answer.Whole}
+		Ended: ledger.HasEnded(answer.State), Outstanding: answer.Outstanding, whole: answer.Whole}
 	for _, doubt := range answer.Doubts {
 		s.Doubts = append(s.Doubts, Doubt(doubt))
 	}
@@ -449,7 +440,7 @@ func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
 	if err := opening.UnmarshalVT(h.Opened); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ended(h.State),
+	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ledger.HasEnded(h.State),
 		Outstanding: h.Outstanding, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
 		Rewinds: int(h.Rewinds), Acts: []Acts{}}
 	if opening.DeadlineNs != 0 {

@@ -147,10 +147,7 @@ func outstanding(plan api.Plan, now time.Time) (lines []string) {
 }
 
 // Moving are the states that a plan leaves by itself.
-func Moving(state string) bool {
-	return state == ledger.StateOpen || state == ledger.StateCommitting ||
-		state == ledger.StateUnwinding || state == ledger.StateDelivering
-}
+func Moving(state string) bool { return state != "" && !ledger.HasEnded(state) }
 
 // AwaitEnd asks until the plan has ended, for at most limit; the answer is then
 // the state that it has. It returns earlier when the context ends.
