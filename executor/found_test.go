@@ -218,13 +218,10 @@ type seenSchedule struct{ script, sent, want string }
 func playSeen(t *testing.T, list []seenSchedule) {
 	t.Helper()
 	for _, c := range list {
-		s := newSchedule(t)
-		sent := s.seen("x7")
-		s.play(c.script)
-		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
-			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
-		}
-		s.wantRefolded()
+		playOne(t, c.script, c.sent+"; "+c.want, func(s *schedule) func() string {
+			sent := s.seen("x7")
+			return func() string { return strings.Join(*sent, " ") + "; " + s.outcome() }
+		})
 	}
 }
 

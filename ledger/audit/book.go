@@ -431,3 +431,14 @@ func samePlace(ref, at *pb.Address, e ledger.Entry) bool {
 	}
 	return sequence == at.Sequence && ref.Index == at.Index
 }
+
+// shown is the phase of a plan as people read it.
+func (p *plan) shown() string {
+	switch {
+	case p.delivers && p.phase == ledger.StateUnwinding:
+		return ledger.StateDelivering
+	case p.delivers && p.phase == ledger.StateCompensated:
+		return ledger.StateDelivered
+	}
+	return p.phase
+}

@@ -437,3 +437,8 @@ func codeDoubt(c *coder, a *action) {
 	number(c, &a.wordAt)
 	number(c, &a.doubtedAs)
 }
+
+func codeRetired(c *coder, p *plan) {
+	c.flag(&p.retired)
+	c.flag(&p.letBe)
+}
