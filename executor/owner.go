@@ -428,3 +428,16 @@ func (a *action) attempts() attempts.Of {
 	return attempts.Of{Row: a.row, Delivers: delivers(a), DedupeNs: c.GetDedupeNs(),
 		SettleNs: a.fixed.Forward.GetSettleNs(), TimeoutNs: cmp.Or(c.GetTimeoutNs(), timeoutDefault)}
 }
+
+func extraEffects(refs []string) string {
+	text := "the probe found more than one effect"
+	for i, ref := range refs {
+		if i == 0 {
+			text += ": also "
+		} else {
+			text += ", "
+		}
+		text += ref
+	}
+	return clip(text)
+}

@@ -419,3 +419,30 @@ func (s about) deliveredFound(k *pb.ProbeAnswered) {
 		a.again(epoch)
 	}
 }
+
+// undoShown is the undo of an action as people read it. Of a staged act it is what becomes of that:
+// staged, delivering, delivered or dropped, and its owner's.
+func undoShown(a *action) string {
+	name := undoOf(a.plan.row, a.row)
+	row := a.plan.row
+	switch {
+	case a.fixed.DutyOf != 0, row.Origin != "" && !row.Delivers, !row.Delivers && !staged(a):
+		return name
+	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return ledger.StateDelivered
+	case a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
+		return "dropped"
+	case row.Delivers:
+		return name
+	case name == undoName(rowspb.Undo_UNDO_HELD):
+		return "staged"
+	case row.DeliveredAs == "":
+		return name
+	}
+	d := a.plan.s.byName(row.DeliveredAs, a.fixed.Id)
+	if d == nil || !settled(d.row.Undo) && d.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
+		d.plan.row.Phase != rowspb.Phase_PHASE_RESOLVED && !d.plan.row.Retired {
+		return ledger.StateDelivering
+	}
+	return undoShown(d) // also what its owner has left as it is
+}

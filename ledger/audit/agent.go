@@ -420,7 +420,7 @@ func noteSavepoint(b *book, c *claim) {
 func noteCommit(b *book, c *claim) {
 	p := c.p
 	switch {
-	case p.parent == nil && !p.accepts() && p.undecided() > 0:
+	case p.parent == nil && !p.accepts() && undecided(b, p) > 0:
 		b.letCommitWait(c.Entry, p)
 		return
 	case p.parent == nil:

@@ -219,7 +219,8 @@ type action struct {
 	warned                bool
 	duties                uint32
 	duplicates            []string
-	successes             int // effective ones, for I22
+	surplus               []string // as duplicates, found by a commit: its owner is asked
+	successes             int      // effective ones, for I22
 	secrets               []secret
 	ahead                 *ahead // a dispatch that waits for another one; nil: none
 	doubt                 string // how far a commit has come that waits for it; empty: none

@@ -285,6 +285,7 @@ func (p *plan) clone() *plan {
 	for _, a := range p.actions {
 		d := *a
 		d.leases, d.duplicates = cloneLeases(a.leases), slices.Clone(a.duplicates)
+		d.surplus = slices.Clone(a.surplus)
 		c.actions = append(c.actions, &d)
 	}
 	return &c

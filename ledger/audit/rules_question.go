@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -302,4 +305,115 @@ func owesOther(b *book, e ledger.Entry, p *plan, a *action) {
 	b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
 		incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete,
 		output: e.Record.Payload.GetOutput(), late: true, approved: a.approved && !asks}, noteLate)
+}
+
+// The doubt of an open plan. The world is asked about it while the plan is open. What is not there
+// settles nothing: the agent may call the forward once more.
+
+// asksOpenly: a question is out that an open plan has asked about the effect of an action.
+func (a *action) asksOpenly() bool {
+	return a.undo == held && a.doubt == "" && a.asking == pb.Question_QUESTION_EFFECT
+}
+
+// endless: no one knows when a forward that is held can no longer land, for its caller may go on
+// for as long as nothing is undone.
+func (p *plan) endless(a *action) bool {
+	f := a.forward
+	return f.GetTimeoutNs() == 0 || f.GetReview() || a.atNs <= p.writerSinceNs
+}
+
+// asksFrom is the epoch from which on an open plan asks about an action; 0: it does not.
+func asksFrom(b *book, p *plan, a *action) int64 {
+	c, f := a.compensation, a.forward
+	if b.rules < ledger.AskedSince || p.phase != ledger.StateOpen || a.undo != held ||
+		c.GetProbe() == nil || !a.waitsForAnswer() {
+		return 0
+	}
+	after := span(c.AskAfterNs, int64(ledger.AskAfterDefault))
+	switch {
+	case a.outcome == inDoubt:
+		return sum(a.outcomeNs, after)
+	case f.GetReview():
+		return 0
+	case f.GetTimeoutNs() != 0:
+		after = max(after, f.GetTimeoutNs()+span(f.GetGraceNs(), int64(ledger.GraceDefault)))
+	}
+	return sum(max(a.atNs, p.writerSinceNs), after)
+}
+
+// askLater sets when an open plan asks about an action, as is known of it now.
+func askLater(b *book, p *plan, a *action) {
+	switch out := a.asksOpenly(); {
+	case out && !a.waitsForAnswer():
+		a.dropCall()
+		a.askNs = 0
+	case !out:
+		a.askNs = asksFrom(b, p, a)
+	}
+}
+
+// stopAsking ends the questions of an open plan: a commit or an unwind asks for itself. Nothing of
+// it waits for a verdict any more.
+func stopAsking(b *book, p *plan) {
+	for _, a := range p.actions {
+		delete(b.pages, page{p.id, a.n, api.PageVerdictWanted})
+		if a.askNs = 0; a.asksOpenly() {
+			a.dropCall()
+		}
+	}
+}
+
+func noteAskedOpenly(_ *book, c *claim) {
+	a, k := c.a, c.Record.GetProbeAsked()
+	a.asking, a.asked, a.askedNs, a.askNs = k.Question, k.Attempt, c.Record.EpochNs, 0
+	a.arguments = c.Record.Payload.GetArguments()
+}
+
+func noteAnsweredOpenly(b *book, c *claim) {
+	p, a, k := c.p, c.a, c.Record.GetProbeAnswered()
+	landed, early := p.landed(a), p.tooEarly(a, a.askedNs)
+	a.dropCall()
+	switch from := asksFrom(b, p, a); {
+	case k.Presence == pb.Presence_PRESENCE_ABSENT && early && from != 0 && landed < math.MaxInt64:
+		a.askNs, a.askedFrom = max(landed, min(c.Record.EpochNs, epochMax)), a.asked
+	case k.Presence == pb.Presence_PRESENCE_ABSENT && early,
+		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		a.askNs = a.askAgain(b, c, from)
+	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
+		a.there = false
+	default:
+		a.sighted(b, true)
+		a.presence = k.Presence
+		noteName(b, a, k)
+		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+			b.noteExtraRefs(p, a, k.Duplicates)
+		}
+		if p.holdsLeases() {
+			b.lookAction(p, a)
+		}
+	}
+}
+
+// askAgain is when an open plan asks once more after an answer that settled nothing; 0: it does
+// not.
+func (a *action) askAgain(b *book, c *claim, from int64) int64 {
+	call, k := a.compensation.Probe.GetCall(), c.Record.GetProbeAnswered()
+	tries, most := k.Attempt-a.askedFrom, cmp.Or(call.GetAttempts(), 3)
+	const least, longest = int64(15e9), int64(3600e9)
+	switch {
+	case from == 0:
+		return 0
+	case k.Unserved && b.rules >= ledger.AskedOnSince: // as if it had not been asked
+		a.askedFrom = k.Attempt
+		pause := max(span(a.compensation.UnservedAfterNs, longest), 4*least)
+		return min(c.Record.EpochNs, epochMax) + min(pause, longest)
+	case k.Unserved || tries >= most:
+		return 0
+	}
+	first := max(cmp.Or(call.GetBackoffNs(), int64(1e9)), least)
+	wait := first
+	for n := uint32(1); n < tries && wait < max(longest, first); n++ {
+		wait *= 2
+	}
+	return min(c.Record.EpochNs, epochMax) + min(wait, max(longest, first))
 }

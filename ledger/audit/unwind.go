@@ -216,6 +216,7 @@ func noteUnwind(b *book, c *claim) {
 			a.undo = owed
 		}
 	}
+	owesFound(b, p, c.Address)
 }
 
 // back is what a plan is asked to undo of itself; the zero value: all of it.

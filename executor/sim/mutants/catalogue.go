@@ -506,9 +506,14 @@ var catalogue = []mutant{
 		"if k.Presence == pb.Presence_PRESENCE_ABSENT && mayLand(p, a, a.row.AskedNs) && " +
 			"!p.committing() {"},
 	{"no outcome is no doubt at a commit", "executor/commit.go",
-		"return doubtful(a) && a.row.Resolution == nil",
-		"return doubtful(a) && a.row.Resolution == nil && a.row.Outcome == " +
+		"return (doubtful(a) || foundTooMuch(a)) && a.row.Resolution == nil",
+		"return (doubtful(a) || foundTooMuch(a)) && a.row.Resolution == nil && a.row.Outcome == " +
 			"rowspb.Outcome_OUTCOME_IN_DOUBT"},
+	{"an agent's word ends what its commit found too much of", "executor/commit.go",
+		"return (doubtful(a) || foundTooMuch(a)) && a.row.Resolution == nil",
+		"return doubtful(a) && a.row.Resolution == nil"},
+	{"what a commit found beside an agent's own is not undone", "executor/apply_executor.go",
+		"\toweFound(s, p)\n", "\t_ = oweFound\n"},
 	{"a commit that waits asks for a late word no more", "executor/apply_agent.go",
 		"a.knownSince()", "_ = a.knownSince"},
 	{"what a plan accepts is not named", "executor/commit.go",
