@@ -48,10 +48,10 @@ func (a *action) isPlain() bool {
 }
 
 // mayPrecede: all that is missing for the undo of an action is the success of f, which came
-// after it, and is out or ahead itself. missing is of the plan.
-func (f *action) mayPrecede(a *action, missing []int) bool {
-	out := f.undo == dispatched && f.asking == pb.Question_QUESTION_UNSPECIFIED && missing[f.n-1] == 0
-	return f.isPlain() && (out || f.ahead != nil) && missing[a.n-1] == 1
+// after it, and is out or ahead itself.
+func (p *plan) mayPrecede(f, a *action) bool {
+	out := f.undo == dispatched && f.asking == pb.Question_QUESTION_UNSPECIFIED && p.missing(f) == 0
+	return f.isPlain() && (out || f.ahead != nil) && p.missing(a) == 1
 }
 
 // followRuns settles what is ahead in a family, the last action first: it goes on to wait, it
@@ -61,17 +61,16 @@ func (b *book) followRuns(f *family, epochNs int64) {
 		if p.aheads == 0 {
 			continue
 		}
-		missing := p.missing()
 		for i := len(p.actions) - 1; i >= 0 && p.aheads > 0; i-- {
 			a := p.actions[i]
 			if a.ahead == nil {
 				continue
 			}
 			f := p.actions[a.ahead.of-1]
-			turn := f.undo == compensated && p.unwound() && missing[i] == 0 &&
+			turn := f.undo == compensated && p.unwound() && p.missing(a) == 0 &&
 				b.next(p, a) == doDispatch
 			switch {
-			case a.undo == owed && f.mayPrecede(a, missing):
+			case a.undo == owed && p.mayPrecede(f, a):
 				continue
 			case a.undo == owed && turn:
 				a.attempt, a.dispatched, a.dispatchedNs = 1, a.ahead.at, epochNs
@@ -123,7 +122,7 @@ var aheadClauses = []clause{
 	{"I21.missing", "Nothing but the success that it waits for is missing for a dispatch ahead.",
 		func(c *claim) judgement {
 			f := c.first()
-			return unless(f.mayPrecede(c.a, c.p.missing()), "more than the success of action %s", f.id)
+			return unless(c.p.mayPrecede(f, c.a), "more than the success of action %s", f.id)
 		}},
 	{"I20.ahead",
 		"What is dispatched ahead is known to be there, and its contract asks no question and " +

@@ -102,6 +102,7 @@ type plan struct {
 	gaveUp        int       // registrations that its commit has retired
 	inDoubt       []string  // what its retirement has to name
 	actions       []*action // number n is at n-1
+	paths         *index    // through them
 	unopened      bool      // its own opening was refused
 	byHand        bool
 	lastGoes      bool   // it was opened to let go what an irreversible last act came after
@@ -306,12 +307,7 @@ type fact struct {
 }
 
 func (p *plan) numberNamed(id string) uint32 {
-	for _, a := range p.actions {
-		if a.id == id {
-			return a.n
-		}
-	}
-	return 0
+	return p.indexed().names[id]
 }
 
 func (p *plan) named(id string) *action {

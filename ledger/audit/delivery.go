@@ -364,7 +364,7 @@ func takeUp(b *book, p *plan, lastGoes bool) {
 			takeUp(b, a.child, lastGoes)
 		}
 	}
-	p.lastGoes = lastGoes
+	p.lastGoes, p.paths = lastGoes, nil // what was settled is owed
 	for _, a := range p.actions {
 		a.undoneNow = false
 	}
