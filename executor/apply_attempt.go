@@ -43,7 +43,7 @@ func (s about) dispatched(k *pb.CompensationDispatched) Result {
 	if a.row.SentNs == 0 {
 		a.row.SentNs = s.e.Record.EpochNs
 	}
-	a.attempts().MayForget(k.Attempt, s.e.Record.EpochNs+aliveFor(a), a.fixed.Compensation.DedupeNs)
+	a.attempts().MayForget(k.Attempt, s.e.Record.EpochNs)
 	a.move(rowspb.Undo_UNDO_DISPATCHED)
 	a.fly(&rowspb.CommandRow{Dispatched: k, Arguments: s.e.Record.Payload.GetArguments()})
 	s.attemptDispatched(k, "dispatched")
@@ -210,7 +210,7 @@ func (s about) failed(k *pb.CompensationFailed) Result {
 	a.unheard()
 	epoch := min(s.e.Record.EpochNs, epochMax)
 	if k.InDoubt { // its worker may be at work for as long again
-		a.row.AliveUntilNs = max(a.row.AliveUntilNs, epoch+aliveFor(a))
+		a.row.AliveUntilNs = max(a.row.AliveUntilNs, epoch+a.attempts().LandsIn())
 	}
 	a.afterFailure(k, epoch)
 	return effective

@@ -302,6 +302,7 @@ func (s *fold) unwindStarted(p *plan, k *pb.UnwindStarted) Result {
 	}
 	p.row.Unwinding, p.row.Resumed = s.e.Address, nil
 	p.startUnwind()
+	oweFound(s, p)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateUnwinding,
 		Reason: p.row.Reason, FromAction: p.row.FromAction})
 	return effective
@@ -429,6 +430,9 @@ func joinText(code, message string) string {
 
 // askUnnamed has all that a commit found too much of found again, by a probe that is given no name.
 func askUnnamed(a *action) {
+	if foundTooMuch(a) && a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED {
+		return // its agent has named its own, and what is beside that is known
+	}
 	if len(a.row.Duplicates) > 0 && a.plan.s.meta.HolderFold >= ledger.ThereSince {
 		a.row.FoundRef = ""
 	}

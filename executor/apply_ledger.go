@@ -254,11 +254,10 @@ func (p *plan) undoer() *plan {
 
 // needsItsKey says why undos of a plan may still ask for what is sealed, or "".
 func (p *plan) needsItsKey() string {
-	switch u := p.undoer(); {
+	switch u, d := p.undoer(), delivering(p); {
 	case u != nil && !closed(u.row.Phase):
 		return "plan " + p.id + " is undone as plan " + u.id + ", which is " + stateName(u.row)
-	case delivering(p) != nil:
-		d := delivering(p)
+	case d != nil:
 		return "plan " + p.id + " is delivered as plan " + d.id + ", which is " + stateName(d.row)
 	case keeps(p.row):
 		return "plan " + p.id + " is held by plan " + p.root().id + ", of which it is a part"

@@ -463,6 +463,9 @@ func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 	case *pb.Record_CompensationSkipped:
 		c.blind[key] = true
 	case *pb.Record_ForwardCompleted:
+		if u := s.byName(a.plan.row.UndoneAs, a.fixed.Id); u != nil { // of a committed plan: that one is undone
+			a = u
+		}
 		barred := refusesLate(a) && a.row.Blind && a.row.Undo != rowspb.Undo_UNDO_SKIPPED // its undo is final
 		c.late[key] = c.blind[key] && !barred && !undoesSeen(a)
 	case *pb.Record_CompensationSucceeded:

@@ -27,7 +27,9 @@ func doubtful(a *action) bool {
 
 // unanswered reports whether a commit has to settle an action first: its owner has not
 // said that it does not matter either.
-func unanswered(a *action) bool { return doubtful(a) && a.row.Resolution == nil }
+func unanswered(a *action) bool {
+	return (doubtful(a) || foundTooMuch(a)) && a.row.Resolution == nil
+}
 
 // committing reports whether the commit of the tree that a plan is part of waits for it.
 func (p *plan) committing() bool {
@@ -218,30 +220,24 @@ func (root *plan) stopSettling() {
 // foundAtCommit goes on with an action in doubt when the world has answered. What it
 // finds too much of is its owner's: nothing unwinds that a duty could belong to.
 func (a *action) foundAtCommit(k *pb.ProbeAnswered) {
-	a.named(k)
-	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-		a.row.Duplicates = k.Duplicates
-		a.row.Note = extraEffects(k.Duplicates)
+	known, extras := a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED, k.Duplicates
+	if known && a.name() != "" { // by what its agent calls its own
+		extras = extrasBeside(a, append([]string{k.ExternalRef}, extras...))
+	} else {
+		a.named(k)
+	}
+	a.row.Duplicates = nil
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE && (!known || len(extras) > 0) {
+		a.row.Duplicates, a.row.Note = extras, extraEffects(extras)
 		a.land()
 		a.park()
 		return
 	}
-	a.row.Presence = k.Presence
+	if !known { // its undo looks for itself
+		a.row.Presence = k.Presence
+	}
 	a.land()
 	a.weigh()
-}
-
-func extraEffects(refs []string) string {
-	text := "the probe found more than one effect"
-	for i, ref := range refs {
-		if i == 0 {
-			text += ": also "
-		} else {
-			text += ", "
-		}
-		text += ref
-	}
-	return clip(text)
 }
 
 // commitStep says how the doubt about an action is settled.
@@ -317,7 +313,12 @@ func (s about) askedAgain(k *pb.RetryRequested) Result {
 		return effective
 	}
 	a.unpageDoubt()
-	askUnnamed(a)
+	if extras := a.row.Duplicates; s.meta.HolderFold >= ledger.SurplusSince {
+		askUnnamed(a)
+		a.row.Duplicates = extras // until the world has answered
+	} else {
+		askUnnamed(a)
+	}
 	a.row.Settled, a.row.SettledNs, a.row.Note = nil, 0, ""
 	a.weigh()
 	a.plan.listOwner()

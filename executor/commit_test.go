@@ -388,3 +388,59 @@ func TestAChildIsRetiredByItsRootOnly(t *testing.T) {
 	w.turn()
 	w.wantState("q", ledger.StateCompensated, "a=compensated")
 }
+
+// TestWhatACommitFoundTooMuchIsItsOwners, though the agent says that one of them is its own: to that there
+// is another one, which no one has answered for, and which is undone with its plan.
+func TestWhatACommitFoundTooMuchIsItsOwners(t *testing.T) {
+	const found = "open a:probe+for=9h a? a.probe=x7+x8 commit @10m turn "
+	const both = "compensated: a=compensated a~1=compensated [a~1 a]"
+	for _, c := range []struct{ script, sent, want string }{
+		{found + "own:a=x7 turn", "", "committing: a=quarantined []"},
+		{found + "own:a= turn !effect:a= turn", "", "committing: a=quarantined []"},
+		{found + "a- turn", "", "committing: a=quarantined []"},
+
+		// Its owner answers.
+		{found + "own:a=x7 resolve:a turn undo turn", "a=x7", "committed: a=retired [a]"},
+		{found + "own:a=x7 accept:a turn", "", "committed: a=retired []"},
+		{found + "own:a=x7 skip:a turn", "", "committed: a=retired []"},
+		{found + "a.probe=x7 own:a=x7 retry:a turn", "", "committed: a=retired []"},
+		{found + "a.probe=x7 retry:a own:a=x7 turn", "", "committed: a=retired []"},
+		{found + "a.probe=absent own:a=x7 retry:a turn undo turn", "a=x7", "committed: a=retired [a]"},
+		{found + "a.probe=x8+x9 own:a=x7 retry:a turn", "", "committing: a=quarantined []"},
+		{found + "a.probe=inconclusive own:a=x7 retry:a turn @1h turn @2h turn", "", "committing: a=quarantined []"},
+
+		// It is undone, by the name that its agent gives it, and what is beside it by that of each.
+		{found + "own:a=x7 turn stop turn", "a~1=x8 a=x7", both},
+		{found + "own:a= turn stop turn", "a~1=x8 a=x7", both},
+		{found + "own:a=x8 turn stop turn", "a~1=x7 a=x8", both},
+		{found + "stop own:a=x8 turn", "a~1=x7 a=x8", both},
+		{found + "own:a=x9 turn stop turn", "a~2=x8 a~1=x7 a=x9",
+			"compensated: a=compensated a~1=compensated a~2=compensated [a~2 a~1 a]"},
+		{found + "own:a=x7 a.probe=x8+x9 retry:a turn stop turn", "a~2=x9 a~1=x8 a=x7",
+			"compensated: a=compensated a~1=compensated a~2=compensated [a~2 a~1 a]"},
+
+		// As a part, and beside one.
+		{"open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 judge:a=block turn", "a~1=x8 c= a=x7",
+			"committed: a=compensated c=compensated a~1=compensated [a~1 c a]"},
+		{"open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 judge:c=block turn", "c=",
+			"committing: a=quarantined c=compensated [c]"},
+		{"open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 judge:c=block turn stop turn", "c= a~1=x8 a=x7",
+			"compensated: a=compensated c=compensated a~1=compensated [c a~1 a]"},
+		{"open q/open^ q/a:probe q/a? a.probe=x7+x8 q/commit commit @10m turn q/own:a=x8 turn", "",
+			"committing: plan:q=held []"},
+		{"open q/open^ q/a:probe q/a? a.probe=x7+x8 q/commit commit @10m turn q/own:a=x8 turn stop turn turn", "a~1=x7 a=x8",
+			"compensated: plan:q=compensated [a~1 a]"},
+	} {
+		playOne(t, c.script, c.sent+"; "+c.want, func(s *schedule) func() string {
+			sent := s.seen("x7")
+			return func() string { return strings.Join(*sent, " ") + "; " + s.outcome() }
+		})
+	}
+	s := newSchedule(t)
+	s.underHolder(ledger.SurplusSince - 1)
+	s.seen("x7")
+	if s.play(found + "own:a=x7 turn"); s.outcome() != "committed: a=retired []" {
+		t.Errorf("under an earlier holder it is folded as it was decided: %s", s.outcome())
+	}
+	s.wantRefolded()
+}

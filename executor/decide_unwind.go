@@ -185,7 +185,7 @@ func (d *decider) next(p *plan, a *action) bool {
 func (d *decider) forgotten(a *action) bool {
 	c := a.fixed.Compensation
 	if delivers(a) {
-		return c.Probe != nil && unsure(a) && !mayRepeat(a, d.state.meta.TimeNs)
+		return c.Probe != nil && !a.attempts().MayRepeat(d.state.meta.TimeNs)
 	}
 	return a.row.Attempt > 0 && c.Probe != nil && c.DedupeNs > 0 && a.row.SentNs != 0 &&
 		d.in.EpochNs-a.row.SentNs >= c.DedupeNs
@@ -319,7 +319,7 @@ func deliveryStep(a *action) (step, string) {
 	case d.Sealed && erased != nil:
 		return stepQuarantine, "what " + d.Capability + " takes was erased at " +
 			ledger.FormatAddress(erased) + ": no one can read it any more"
-	case d.Probe == nil && !mayRepeat(a, p.s.meta.TimeNs):
+	case d.Probe == nil && !a.attempts().MayRepeat(p.s.meta.TimeNs):
 		return stepQuarantine, noteUnsure
 	}
 	return stepDispatch, ""

@@ -37,14 +37,21 @@ func playDeliveries(t *testing.T, list []delivery) {
 	t.Helper()
 	for _, c := range list {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSchedule(t)
-			s.play(c.words)
-			if got := s.beside(); got != c.want {
-				t.Errorf("%s\ngives %s\nwant  %s", c.words, got, c.want)
-			}
-			s.wantRefolded()
+			playOne(t, c.words, c.want, func(s *schedule) func() string { return s.beside })
 		})
 	}
+}
+
+// playOne plays a schedule, compares what its world says of it then, and folds its ledger again.
+func playOne(t *testing.T, words, want string, world func(*schedule) func() string) {
+	t.Helper()
+	s := newSchedule(t)
+	says := world(s)
+	s.play(words)
+	if got := says(); got != want {
+		t.Errorf("%s\ngives %s\nwant  %s", words, got, want)
+	}
+	s.wantRefolded()
 }
 
 // TestWhatIsStagedIsDelivered when its root is committed, in the order in which it was staged.

@@ -292,10 +292,10 @@ func TestTheOwnersAnswerIsOfTheEffectThatHeWasPagedAbout(t *testing.T) {
 	}
 }
 
-// TestAnOwnWordEndsTheWaitOfItsCommit, whatever a probe has found: it is no owner's then.
+// TestAnOwnWordEndsTheWaitOfItsCommit, unless a probe has found more than that.
 func TestAnOwnWordEndsTheWaitOfItsCommit(t *testing.T) {
 	s := newSchedule(t)
-	s.play("open a:probe b a? b? a.probe=duplicate commit turn own:a=x7 =effect:a= turn own:b= turn")
+	s.play("open a:probe b a? b? a.probe=lost commit turn own:a=x7 =effect:a= turn own:b= turn")
 	if got := s.outcome(); got != "committed: a=retired b=retired []" {
 		t.Error(got)
 	}

@@ -203,12 +203,29 @@ func (s *schedule) seen(name string) (sent *[]string) {
 	sent = &[]string{}
 	s.worker = func(c Command) *api.Reply {
 		if c.Purpose == api.PurposeProbe {
-			return &api.Reply{Status: api.StatusDone, Output: []byte(present(cmp.Or(c.ExternalRef, name)))}
+			return s.sees(c, name)
 		}
 		*sent = append(*sent, c.Action+"="+c.ExternalRef)
 		return s.answer(c)
 	}
 	return sent
+}
+
+// sees is the answer of a probe: what the schedule says, as x7+x8, or that an effect of this name is
+// there.
+func (s *schedule) sees(c Command, name string) *api.Reply {
+	list := s.answers[c.Action+".probe"]
+	switch refs := strings.Split(strings.Join(list, ","), "+"); {
+	case len(list) == 0:
+		return &api.Reply{Status: api.StatusDone, Output: []byte(present(cmp.Or(c.ExternalRef, name)))}
+	case refs[0][0] != 'x':
+		return s.answer(c)
+	case len(refs) == 1:
+		return &api.Reply{Status: api.StatusDone, Output: []byte(present(refs[0]))}
+	default:
+		return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"duplicate","external_ref":["` +
+			strings.Join(refs, `","`) + `"]}`)}
+	}
 }
 
 // seenSchedule is a schedule in which a probe sees x7, the undos that are sent, and what becomes of
@@ -218,13 +235,10 @@ type seenSchedule struct{ script, sent, want string }
 func playSeen(t *testing.T, list []seenSchedule) {
 	t.Helper()
 	for _, c := range list {
-		s := newSchedule(t)
-		sent := s.seen("x7")
-		s.play(c.script)
-		if got := strings.Join(*sent, " "); got != c.sent || s.outcome() != c.want {
-			t.Errorf("%s: sent %q, want %q; %s, want %s", c.script, got, c.sent, s.outcome(), c.want)
-		}
-		s.wantRefolded()
+		playOne(t, c.script, c.sent+"; "+c.want, func(s *schedule) func() string {
+			sent := s.seen("x7")
+			return func() string { return strings.Join(*sent, " ") + "; " + s.outcome() }
+		})
 	}
 }
 

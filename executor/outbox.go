@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -104,7 +103,8 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 	if k.Attempt == 1 {
 		command.SentNs = a.row.SentNs
 	}
-	command.ResendUntilNs, command.Unsure = resendUntil(a), delivers(a) && unsure(a)
+	tries := a.attempts()
+	command.ResendUntilNs, command.Unsure = tries.ResendUntil(), delivers(a) && tries.Unsure()
 	if c.HandlerVersion != "" {
 		command.Handler = api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}
@@ -254,9 +254,6 @@ func (a *action) keyOf(attempt uint32) string {
 	}
 	return a.firstKey()
 }
-
-// attempts tells the attempts of its undo, or of its delivery, apart.
-func (a *action) attempts() attempts.Of { return attempts.Of{Row: a.row, Delivers: delivers(a)} }
 
 // KeyOf is the key of one attempt of an undo.
 func (a *Action) KeyOf(attempt uint32) string { return a.a.keyOf(attempt) }

@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -224,7 +226,7 @@ func (s about) giveUp() {
 		a.row.Asking == pb.Question_QUESTION_VERIFY) {
 		s.attemptEnded(a.row.Attempt,
 			attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
-		leftUnsure(a)
+		a.attempts().Leave(min(s.meta.TimeNs, epochMax))
 	}
 }
 
@@ -420,18 +422,22 @@ func (s about) owedOther(k *pb.ForwardCompleted) {
 	}, noteLate)
 }
 
-// aliveFor is for how long, in ns, an attempt may land that had no answer.
-func aliveFor(a *action) int64 {
-	if delivers(a) {
-		return ledger.SettleNs(a.fixed.Forward.SettleNs, timeoutOf(a.fixed.Compensation))
-	}
-	return timeoutOf(a.fixed.Compensation)
+// attempts tells the attempts of its undo, or of its delivery, apart.
+func (a *action) attempts() attempts.Of {
+	c := a.fixed.Compensation
+	return attempts.Of{Row: a.row, Delivers: delivers(a), DedupeNs: c.GetDedupeNs(),
+		SettleNs: a.fixed.Forward.GetSettleNs(), TimeoutNs: cmp.Or(c.GetTimeoutNs(), timeoutDefault)}
 }
 
-// leftUnsure notes of a delivery that no one waits any more for an attempt that is out.
-func leftUnsure(a *action) {
-	if delivers(a) {
-		a.row.Unsure = a.row.Attempt
-		a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(a.plan.s.meta.TimeNs, epochMax)+aliveFor(a))
+func extraEffects(refs []string) string {
+	text := "the probe found more than one effect"
+	for i, ref := range refs {
+		if i == 0 {
+			text += ": also "
+		} else {
+			text += ", "
+		}
+		text += ref
 	}
+	return clip(text)
 }

@@ -199,13 +199,21 @@ func (e *effects) wantUndone() {
 }
 
 // TestWhatACommitFoundTooMuchOfIsUndone: what the probe has found at a commit, also beside the first
-// effect, is found again by the unwind that comes instead, or when the owner has it asked once more.
+// effect, is found again by the unwind that comes instead, or when the owner has it asked once more; or is
+// known beside what its agent calls its own.
 func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
 	for _, line := range []string{
 		"open a:probe there:p/a=x7,x8 commit turn stop turn",
 		"open a:probe there:p/a=x7,x8 commit turn stop a- turn",
 		"open a:probe there:p/a=x7,x8 commit turn retry:a stop turn",
 		"open q/open^ q/a:probe there:q/a=x7,x8 q/commit commit turn stop turn",
+		"open a:probe there:p/a=x7,x8 commit turn own:a=x7 turn stop turn",
+		"open a:probe there:p/a=x7,x8 commit turn own:a=x8 stop turn",
+		"open a:probe there:p/a=x7,x8 commit turn own:a= retry:a turn stop turn",
+		"open a:probe b there:p/a=x7,x8 b+ commit turn own:a=x7 judge:b=block turn stop turn",
+		"open q/open^ q/a:probe there:q/a=x7,x8 q/commit commit turn q/own:a=x8 turn stop turn",
+		// A committed plan's forward completes after it was undone by its name: nothing more is owed of it.
+		"a:probe+never b:probe+for=2h there:p/b=x7 commit:1 @18m undo turn own:b= own:a=x9",
 	} {
 		t.Run(line, func(t *testing.T) {
 			playRandom(t, triggers.NewCache(ExpressionsMax), strings.Fields(line))

@@ -80,12 +80,7 @@ func playAll(t *testing.T, list []scheduled) {
 	t.Helper()
 	for _, c := range list {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSchedule(t)
-			s.play(c.setup)
-			if got := s.outcome(); got != c.want {
-				t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
-			}
-			s.wantRefolded()
+			playOne(t, c.setup, c.want, func(s *schedule) func() string { return s.outcome })
 		})
 	}
 }

@@ -269,37 +269,12 @@ func isDelivered(a *action) bool {
 	return delivers(a) && a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
 }
 
-// unsure reports whether no one knows of an attempt since the owner's last word whether it was
-// carried out.
-func unsure(a *action) bool { return a.row.Unsure > a.row.AttemptsFrom }
-
-// mayRepeat reports whether the next attempt cannot make the act twice: its provider knows the key
-// for as long as it may land. The clock of this holder may be behind that of the one before:
-// without a promise no time is early enough.
-func mayRepeat(a *action, ns int64) bool {
-	return !unsure(a) || a.fixed.Compensation.DedupeNs > max(ns-a.row.SentNs, 0)+aliveFor(a)
-}
-
 // questionOf is what the world is asked about an attempt without an answer.
 func questionOf(a *action) pb.Question {
 	if delivers(a) {
 		return pb.Question_QUESTION_DELIVERED
 	}
 	return pb.Question_QUESTION_UNDO
-}
-
-// resendUntil is the instant after which no copy of a command is sent; 0: there is none.
-func resendUntil(a *action) int64 {
-	dedupe := a.fixed.Compensation.DedupeNs
-	switch {
-	case delivers(a) && dedupe == 0:
-		return 1 // by whatever clock
-	case delivers(a): // nor one that may land later
-		return max(a.row.SentNs+min(dedupe, epochMax-a.row.SentNs)-aliveFor(a)-1, 1)
-	case dedupe > 0:
-		return a.row.SentNs + min(dedupe, epochMax-a.row.SentNs)
-	}
-	return 0
 }
 
 // deliveryOf makes the plan that delivers what is staged in a plan, or nil if nothing is.
@@ -369,7 +344,7 @@ func afterDelivery(a *action, k *pb.CompensationFailed, epoch int64) {
 	if k.InDoubt {
 		a.row.Unsure = k.Attempt
 	}
-	switch safe := mayRepeat(a, epoch); {
+	switch safe := a.attempts().MayRepeat(epoch); {
 	case k.InDoubt && a.fixed.Compensation.Probe != nil:
 		a.row.Asking, a.row.AskedFrom = pb.Question_QUESTION_DELIVERED, a.row.Asked
 		a.wait(epoch)
@@ -443,4 +418,31 @@ func (s about) deliveredFound(k *pb.ProbeAnswered) {
 	default:
 		a.again(epoch)
 	}
+}
+
+// undoShown is the undo of an action as people read it. Of a staged act it is what becomes of that:
+// staged, delivering, delivered or dropped, and its owner's.
+func undoShown(a *action) string {
+	name := undoOf(a.plan.row, a.row)
+	row := a.plan.row
+	switch {
+	case a.fixed.DutyOf != 0, row.Origin != "" && !row.Delivers, !row.Delivers && !staged(a):
+		return name
+	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
+		return ledger.StateDelivered
+	case a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
+		return "dropped"
+	case row.Delivers:
+		return name
+	case name == undoName(rowspb.Undo_UNDO_HELD):
+		return "staged"
+	case row.DeliveredAs == "":
+		return name
+	}
+	d := a.plan.s.byName(row.DeliveredAs, a.fixed.Id)
+	if d == nil || !settled(d.row.Undo) && d.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
+		d.plan.row.Phase != rowspb.Phase_PHASE_RESOLVED && !d.plan.row.Retired {
+		return ledger.StateDelivering
+	}
+	return undoShown(d) // also what its owner has left as it is
 }

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -362,33 +364,6 @@ func (p *plan) registrations() uint32 {
 	return count
 }
 
-// undoShown is the undo of an action as people read it. Of a staged act it is what becomes of that:
-// staged, delivering, delivered or dropped, and its owner's.
-func undoShown(a *action) string {
-	name := undoOf(a.plan.row, a.row)
-	row := a.plan.row
-	switch {
-	case a.fixed.DutyOf != 0, row.Origin != "" && !row.Delivers, !row.Delivers && !staged(a):
-		return name
-	case a.row.Undo == rowspb.Undo_UNDO_COMPENSATED:
-		return ledger.StateDelivered
-	case a.row.Undo == rowspb.Undo_UNDO_SKIPPED:
-		return "dropped"
-	case row.Delivers:
-		return name
-	case name == undoName(rowspb.Undo_UNDO_HELD):
-		return "staged"
-	case row.DeliveredAs == "":
-		return name
-	}
-	d := a.plan.s.byName(row.DeliveredAs, a.fixed.Id)
-	if d == nil || !settled(d.row.Undo) && d.row.Undo != rowspb.Undo_UNDO_QUARANTINED &&
-		d.plan.row.Phase != rowspb.Phase_PHASE_RESOLVED && !d.plan.row.Retired {
-		return ledger.StateDelivering
-	}
-	return undoShown(d) // also what its owner has left as it is
-}
-
 // extra is the duty for an extra effect of an action.
 func (s about) extra(ref string) *action {
 	a := s.a
@@ -413,10 +388,52 @@ func namedOtherwise(a *action, r *pb.Record) string {
 // open it is held with it: a provider may have two names for one thing.
 func (s about) beside(seen string) {
 	switch phase := s.a.plan.row.Phase; {
+	case foundTooMuch(s.a):
+		if extras := extrasBeside(s.a, append([]string{seen}, s.a.row.Duplicates...)); extras != nil {
+			s.a.row.Duplicates, s.a.row.Note = extras, extraEffects(extras)
+		}
 	case seen == "":
 	case phase == rowspb.Phase_PHASE_OPEN, phase == rowspb.Phase_PHASE_COMMITTING:
 		s.extra(seen)
 	default:
 		s.duplicate(seen)
+	}
+}
+
+// foundTooMuch reports whether a commit has found more than one effect of an action, and its owner
+// has yet to say what becomes of them. That one of them is its agent's own is no answer to that.
+func foundTooMuch(a *action) bool {
+	pending := slices.Contains(a.plan.row.Duplicated, a.id.N) // for a lease
+	return len(a.row.Duplicates) > 0 && !pending && a.asksForCommit() &&
+		a.plan.s.meta.HolderFold >= ledger.SurplusSince
+}
+
+// extrasBeside are, of the effects that were found of an action, those that are neither its own nor
+// owed.
+func extrasBeside(a *action, found []string) (extras []string) {
+	for _, ref := range found {
+		if ref != "" && ref != a.name() && !a.owedTo(ref) && !slices.Contains(extras, ref) {
+			extras = append(extras, ref)
+		}
+	}
+	return extras
+}
+
+// oweFound owes, in an unwind that begins, what a commit has found of a plan beside what its agent
+// calls its own: no one looks for that again.
+func oweFound(s *fold, p *plan) {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := p.action(n)
+		out := a.row.Undo == rowspb.Undo_UNDO_HELD || settled(a.row.Undo) ||
+			slices.Contains(p.row.Duplicated, n)
+		if out || len(a.row.Duplicates) == 0 || s.meta.HolderFold < ledger.SurplusSince {
+			continue
+		}
+		extras := extrasBeside(a, a.row.Duplicates)
+		a.row.Duplicates = nil
+		a.change()
+		for _, ref := range extras {
+			s.about(a).duplicate(ref)
+		}
 	}
 }

@@ -67,8 +67,8 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 15 if it has a staged act, or begins the term
-// of a holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
+// this. A commit asks for the lowest that folds it: 16 if it begins the term of a holder that has
+// SurplusSince; 15 if it has a staged act, or begins the term of a holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
 // that has SeenSince; 12 if of one that has LeftOutSince, ReturnedSince and TakenBackSince; 11 if
 // it has a condition that is held after the commit, reports an effect, or begins the term of a
 // holder that has AfterCommitSince, EffectsSince, LastActSince, PartsSince and StillHeldSince; 10
@@ -80,7 +80,7 @@ func SettleNs(settle, timeout int64) int64 {
 // 4 if it says what a condition, a verdict or a request undoes, or begins the term of a holder that
 // has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that goes behind
 // another one; else 1.
-const ReaderVersion = 15
+const ReaderVersion = 16
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -210,3 +210,7 @@ const AnsweredSince = 22
 // StagedSince is the version of a holder's fold from which on an act may be staged: it is made by
 // the executor once its root has committed, and not by its caller.
 const StagedSince = 22
+
+// SurplusSince is the version of a holder's fold from which on an action of which a commit has found
+// more than one effect is its owner's, whatever its agent says of it.
+const SurplusSince = 23

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -133,6 +134,26 @@ func (c Contract) Normal(refuse func(field, problem, want string)) Contract {
 	return c
 }
 
+// tries are the fields that an inverse and a delivery have in common: how often and when they are
+// tried. Each has them as its own, so that they are given in one literal.
+type tries struct {
+	attempts                     *int
+	backoff, backoffMax, timeout *time.Duration
+	jitter                       **int
+}
+
+// normal writes out their defaults. The jitter is no longer shared: 0 is not its default.
+func (t tries) normal() {
+	*t.attempts, *t.timeout = cmp.Or(*t.attempts, attemptsDefault), cmp.Or(*t.timeout, timeoutDefault)
+	*t.backoff = cmp.Or(*t.backoff, backoffDefault)
+	*t.backoffMax = cmp.Or(*t.backoffMax, max(backoffMaxDefault, *t.backoff))
+	jitter := jitterDefault
+	if *t.jitter != nil {
+		jitter = **t.jitter
+	}
+	*t.jitter = &jitter
+}
+
 func (i Inverse) normal(refuse func(field, problem, want string)) *Inverse {
 	i.With = argument.Normal("inverse.with", i.With, refuse)
 	if i.Agent != nil {
@@ -141,14 +162,7 @@ func (i Inverse) normal(refuse func(field, problem, want string)) *Inverse {
 		i.Agent, i.Actuator = &a, cmp.Or(i.Actuator, ActuatorAgent)
 	}
 	i.Actuator = cmp.Or(i.Actuator, ActuatorNATS)
-	i.Attempts, i.Timeout = cmp.Or(i.Attempts, attemptsDefault), cmp.Or(i.Timeout, timeoutDefault)
-	i.Backoff = cmp.Or(i.Backoff, backoffDefault)
-	i.BackoffMax = cmp.Or(i.BackoffMax, max(backoffMaxDefault, i.Backoff))
-	jitter := jitterDefault
-	if i.Jitter != nil {
-		jitter = *i.Jitter
-	}
-	i.Jitter = &jitter
+	tries{&i.Attempts, &i.Backoff, &i.BackoffMax, &i.Timeout, &i.Jitter}.normal()
 	i.Done, i.Stop = argument.Expression(i.Done), argument.Expression(i.Stop)
 	i.Unchanged = argument.Expression(i.Unchanged)
 	if i.Verify != nil {

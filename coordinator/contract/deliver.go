@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
@@ -31,14 +30,7 @@ type Deliver struct {
 
 func (d Deliver) normal(refuse func(field, problem, want string)) *Deliver {
 	d.With = argument.Normal("deliver.with", d.With, refuse)
-	d.Attempts, d.Timeout = cmp.Or(d.Attempts, attemptsDefault), cmp.Or(d.Timeout, timeoutDefault)
-	d.Backoff = cmp.Or(d.Backoff, backoffDefault)
-	d.BackoffMax = cmp.Or(d.BackoffMax, max(backoffMaxDefault, d.Backoff))
-	jitter := jitterDefault
-	if d.Jitter != nil {
-		jitter = *d.Jitter
-	}
-	d.Jitter = &jitter
+	tries{&d.Attempts, &d.Backoff, &d.BackoffMax, &d.Timeout, &d.Jitter}.normal()
 	d.Done, d.Stop = argument.Expression(d.Done), argument.Expression(d.Stop)
 	return &d
 }

@@ -3,13 +3,16 @@
 //
 // Attempts under different keys are different undos to their provider: that one of them is done
 // says nothing of the other, and where both are, it was undone twice. So it is with two attempts of
-// a delivery, unless the provider remembered the key of the first when it was sent the second.
+// a delivery, unless the provider remembered the key of the first when it was sent the second. So a
+// delivery that may have been made is sent again only while that is certain.
 package attempts
 
 import (
+	"math"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -17,6 +20,53 @@ import (
 type Of struct {
 	Row      *rowspb.ActionRow
 	Delivers bool // the action is a delivery, and no undo
+
+	TimeoutNs int64 // of one attempt
+	SettleNs  int64 // for which a delivery may land; 0: its timeout
+	DedupeNs  int64 // for which its provider remembers the key; 0: for ever, or of a delivery never
+}
+
+// LandsIn is for how long, in ns, an attempt may land that had no answer.
+func (o Of) LandsIn() int64 {
+	if o.Delivers {
+		return ledger.SettleNs(o.SettleNs, o.TimeoutNs)
+	}
+	return o.TimeoutNs
+}
+
+// Unsure reports whether no one knows of an attempt since the owner's last word whether it was
+// carried out.
+func (o Of) Unsure() bool { return o.Row.Unsure > o.Row.AttemptsFrom }
+
+// MayRepeat reports whether the next attempt of a delivery cannot make the act twice: its provider
+// knows the key for as long as it may land. The clock of this holder may be behind that of the one
+// before: without a promise no time is early enough.
+func (o Of) MayRepeat(ns int64) bool {
+	return !o.Unsure() || o.DedupeNs > max(ns-o.Row.SentNs, 0)+o.LandsIn()
+}
+
+// ResendUntil is the instant after which no copy of a command is sent; 0: there is none. One of a
+// delivery must not land later either.
+func (o Of) ResendUntil() int64 {
+	known := min(o.Row.SentNs, math.MaxInt64-o.DedupeNs) + o.DedupeNs
+	switch {
+	case o.DedupeNs == 0 && o.Delivers:
+		return 1 // by whatever clock
+	case o.DedupeNs == 0:
+		return 0
+	case o.Delivers:
+		return max(known-o.LandsIn()-1, 1)
+	default:
+		return known
+	}
+}
+
+// Leave notes of a delivery that from an instant on no one waits for the attempt that is out.
+func (o Of) Leave(ns int64) {
+	if o.Delivers {
+		o.Row.Unsure = o.Row.Attempt
+		o.Row.AliveUntilNs = max(o.Row.AliveUntilNs, ns+o.LandsIn())
+	}
 }
 
 // Key is the key that the owner has asked for before an attempt, or "" for the first key.
@@ -36,10 +86,11 @@ func (o Of) same(m, n uint32) bool {
 		(m == n || forgot == 0 || max(m, n) < forgot || !o.Delivers)
 }
 
-// MayForget notes an attempt that may land, in ns, after the time for which the provider of a
-// delivery promises to remember the key: from there on it need not know it any more.
-func (o Of) MayForget(attempt uint32, landsNs, dedupeNs int64) {
-	if o.Delivers && attempt > 1 && o.Row.Forgotten == 0 && landsNs-o.Row.SentNs >= dedupeNs {
+// MayForget notes an attempt, sent at an instant, that may land after the time for which the
+// provider of a delivery promises to remember the key: from there on it need not know it any more.
+func (o Of) MayForget(attempt uint32, ns int64) {
+	if o.Delivers && attempt > 1 && o.Row.Forgotten == 0 &&
+		ns+o.LandsIn()-o.Row.SentNs >= o.DedupeNs {
 		o.Row.Forgotten = attempt
 	}
 }

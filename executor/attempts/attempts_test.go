@@ -1,6 +1,7 @@
 package attempts_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/attempts"
@@ -36,12 +37,12 @@ func TestADoneUnderAnotherKeyTellsOfAnotherUndo(t *testing.T) {
 
 func TestADeliveryIsAnotherOnceItsProviderMayHaveForgottenTheKey(t *testing.T) {
 	row := &rowspb.ActionRow{Attempt: 3, SentNs: 100}
-	of := attempts.Of{Row: row, Delivers: true}
-	of.MayForget(2, 149, 50)
+	of := attempts.Of{Row: row, Delivers: true, TimeoutNs: 9, DedupeNs: 50}
+	of.MayForget(2, 140)
 	if of.SentAnew(1) {
 		t.Error("attempt 2 within 50 ns is the same act")
 	}
-	of.MayForget(3, 150, 50)
+	of.MayForget(3, 141)
 	if !of.SentAnew(1) || !of.SentAnew(2) {
 		t.Error("attempt 3 after 50 ns is another act")
 	}
@@ -54,8 +55,53 @@ func TestADeliveryIsAnotherOnceItsProviderMayHaveForgottenTheKey(t *testing.T) {
 		t.Error("attempt 1 beside attempt 3 was delivered twice, attempt 3 alone was not")
 	}
 	undo := attempts.Of{Row: &rowspb.ActionRow{Attempt: 3, SentNs: 100}}
-	undo.MayForget(3, 150, 0)
+	undo.MayForget(3, 150)
 	if undo.SentAnew(1) {
 		t.Error("an undo's provider remembers for ever without dedupe")
+	}
+}
+
+func TestWhatMayHaveBeenDeliveredIsSentAgainWhileItsKeyIsKnown(t *testing.T) {
+	row := &rowspb.ActionRow{Attempt: 2, SentNs: 100}
+	of := attempts.Of{Row: row, Delivers: true, TimeoutNs: 9, DedupeNs: 50}
+	if !of.MayRepeat(math.MaxInt64 - 100) {
+		t.Error("no attempt is in doubt, and the next one may make the act twice")
+	}
+	of.Leave(120)
+	if !of.Unsure() || row.AliveUntilNs != 129 {
+		t.Errorf("attempt 2 was left, and is not in doubt until 129, but %d", row.AliveUntilNs)
+	}
+	if !of.MayRepeat(140) || of.MayRepeat(141) || of.MayRepeat(math.MaxInt64) || !of.MayRepeat(0) {
+		t.Error("what lands before 150 lands while the key is known, and nothing later does")
+	}
+	if of.ResendUntil() != 140 {
+		t.Errorf("copies leave until %d, not 140", of.ResendUntil())
+	}
+	of.SettleNs = 20
+	if of.LandsIn() != 20 || of.ResendUntil() != 129 {
+		t.Error("a delivery lands within its settle, and no other time")
+	}
+	row.AttemptsFrom = 2
+	if of.Unsure() {
+		t.Error("the owner has asked for another attempt, and one before it is in doubt still")
+	}
+}
+
+func TestCopiesLeaveWhileTheKeyIsKnown(t *testing.T) {
+	row := &rowspb.ActionRow{Attempt: 1, SentNs: 100}
+	for _, c := range []struct {
+		of   attempts.Of
+		want int64
+	}{
+		{attempts.Of{}, 0}, // for ever
+		{attempts.Of{DedupeNs: 50, TimeoutNs: 9}, 150},
+		{attempts.Of{DedupeNs: math.MaxInt64, TimeoutNs: 9}, math.MaxInt64},
+		{attempts.Of{Delivers: true}, 1}, // by no clock
+		{attempts.Of{Delivers: true, DedupeNs: 5, TimeoutNs: 900}, 1},
+		{attempts.Of{Delivers: true, DedupeNs: math.MaxInt64, TimeoutNs: 9}, math.MaxInt64 - 10},
+	} {
+		if c.of.Row = row; c.of.ResendUntil() != c.want {
+			t.Errorf("%+v: until %d, want %d", c.of, c.of.ResendUntil(), c.want)
+		}
 	}
 }

@@ -142,6 +142,7 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 		if k.ForwardCompleted.OutputIncomplete && len(r.Payload.GetOutput()) == 0 {
 			c.w.options.Seen.commit("lost")
 		}
+		s.foundTooMuch(c, r)
 	case *pb.Record_ForwardFailed:
 		for _, f := range s.ledger.Effects(r.Plan) {
 			if f.Action == r.Action && f.Found && f.Outcome == "in_doubt" {
@@ -161,6 +162,16 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("accepts")
 		}
 		delete(c.waiting, r.Plan)
+	}
+}
+
+// foundTooMuch notes a completion after which the commit waits for the action still.
+func (s *auditor) foundTooMuch(c *checker, r *pb.Record) {
+	p, _ := s.ledger.Plan(r.Plan)
+	for _, a := range p.Actions {
+		if a.ID == r.Action && a.Undo == "quarantined" && p.State == ledger.StateCommitting {
+			c.w.options.Seen.commit("completed though found too much")
+		}
 	}
 }
 

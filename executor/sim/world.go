@@ -64,6 +64,7 @@ type world struct {
 	keys         *random             // of owners who ask for new keys
 	rekeyed      map[string]bool     // keys of forwards whose undo has got one
 	notices      *random             // of those who see effects and report them
+	confessions  *random             // of agents who tell late of what has happened twice; nil: none does
 	denials      *random             // of agents who take a silence for a failure; nil: there are none
 	others       *random             // of those who write to what forwards have made
 	overwritten  map[string]bool     // keys of forwards whose owner has had it undone all the same
@@ -164,6 +165,9 @@ func newWorld(o Options) *world {
 	w.keys, w.rekeyed = newRandom(o.Seed, streamRun-3), map[string]bool{}
 	w.others, w.overwritten = newRandom(o.Seed, streamRun-4), map[string]bool{}
 	w.notices = newRandom(o.Seed, streamRun-5)
+	if confessions := newRandom(o.Seed, streamRun-7); confessions.percent(25) {
+		w.confessions = confessions
+	}
 	if denials := newRandom(o.Seed, streamRun-6); denials.percent(25) {
 		w.denials = denials
 	}

@@ -276,7 +276,9 @@ func noteForward(b *book, c *claim) {
 		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
-	lookReading(b, p, countNames...)
+	if !p.holdsLeases() || b.asking[p.id] {
+		lookReading(b, p, countNames...)
+	}
 	if p.phase != ledger.StateOpen {
 		b.goOn(p)
 		a.undo = owed
@@ -299,7 +301,9 @@ func noteUndo(b *book, c *claim) {
 				single: undoesOne(b, t.Scope), exact: readsExactly(b.rules), after: t.AfterCommit})
 			p.idles = p.idles || idles(t.Condition)
 		}
-		b.noteAsking(p)
+		if len(k.Triggers) > 0 {
+			b.noteAsking(p)
+		}
 		b.lookAction(p, a)
 		b.failsAway(p, why)
 	}
@@ -420,7 +424,7 @@ func noteSavepoint(b *book, c *claim) {
 func noteCommit(b *book, c *claim) {
 	p := c.p
 	switch {
-	case p.parent == nil && !p.accepts() && p.undecided() > 0:
+	case p.parent == nil && !p.accepts() && undecided(b, p) > 0:
 		b.letCommitWait(c.Entry, p)
 		return
 	case p.parent == nil:

@@ -294,3 +294,47 @@ func TestAPartialReportCountsByTheRulesOfItsHolder(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordCostsWhatItIsAbout, whatever else its plan has: of the plan's other actions only the next
+// ones are looked at, when one is registered, and when it is undone.
+func TestARecordCostsWhatItIsAbout(t *testing.T) {
+	const actions, near = 40, 3
+	s := newScribe(t)
+	var names []string
+	for i := range actions {
+		names = append(names, fmt.Sprint("a", i+1))
+	}
+	s.plan(names...)
+	s.agent(planFailed())
+	s.decide()
+	l, alone, whole := audit.New("t"), 0, 0
+	for _, m := range s.log {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func() {
+			if found := l.Add(m); len(found) > 0 {
+				t.Fatalf("%+v", found)
+			}
+		}
+		var n uint32
+		for _, e := range entries {
+			switch e.Record.Kind.(type) {
+			case *pb.Record_UnwindStarted, *pb.Record_PlanEnded: // of each, when the holder has read on, too
+				n, whole = 0, 4
+			case *pb.Record_ForwardRegistered, *pb.Record_CompensationSucceeded, *pb.Record_CompensationDispatched:
+				n = uint32(slices.Index(names, e.Record.Action) + 1)
+			}
+		}
+		if whole--; n == 0 || whole > 0 {
+			add()
+			continue
+		}
+		l.Alone("p", n-min(n, near), n+near, add)
+		alone++
+	}
+	if alone < 2*actions-8 || l.Plans()[0].State != ledger.StateCompensated {
+		t.Errorf("%d messages are about one action, of a plan that is %s", alone, l.Plans()[0].State)
+	}
+}

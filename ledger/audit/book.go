@@ -102,6 +102,7 @@ type plan struct {
 	gaveUp        int       // registrations that its commit has retired
 	inDoubt       []string  // what its retirement has to name
 	actions       []*action // number n is at n-1
+	paths         *index    // through them
 	unopened      bool      // its own opening was refused
 	byHand        bool
 	lastGoes      bool   // it was opened to let go what an irreversible last act came after
@@ -219,7 +220,8 @@ type action struct {
 	warned                bool
 	duties                uint32
 	duplicates            []string
-	successes             int // effective ones, for I22
+	surplus               []string // as duplicates, found by a commit: its owner is asked
+	successes             int      // effective ones, for I22
 	secrets               []secret
 	ahead                 *ahead // a dispatch that waits for another one; nil: none
 	doubt                 string // how far a commit has come that waits for it; empty: none
@@ -305,12 +307,7 @@ type fact struct {
 }
 
 func (p *plan) numberNamed(id string) uint32 {
-	for _, a := range p.actions {
-		if a.id == id {
-			return a.n
-		}
-	}
-	return 0
+	return p.indexed().names[id]
 }
 
 func (p *plan) named(id string) *action {
@@ -430,4 +427,15 @@ func samePlace(ref, at *pb.Address, e ledger.Entry) bool {
 		sequence = e.Address.Sequence
 	}
 	return sequence == at.Sequence && ref.Index == at.Index
+}
+
+// shown is the phase of a plan as people read it.
+func (p *plan) shown() string {
+	switch {
+	case p.delivers && p.phase == ledger.StateUnwinding:
+		return ledger.StateDelivering
+	case p.delivers && p.phase == ledger.StateCompensated:
+		return ledger.StateDelivered
+	}
+	return p.phase
 }

@@ -68,6 +68,9 @@ func showsToken(parent, p *plan) bool {
 // childMoved keeps the entry of a child in its parent true to the child's new phase.
 func (b *book) childMoved(p *plan) {
 	parent, a := p.parent, p.parent.actions[p.entry-1]
+	if a.isSettled() { // it may go on
+		parent.paths = nil
+	}
 	switch p.phase {
 	case ledger.StateOpen: // back at a savepoint of its own, but the parent unwinds all of it
 		if parent.unwound() && (a.isOut() || a.undo == quarantined) {
@@ -102,9 +105,9 @@ func (b *book) childMoved(p *plan) {
 func (b *book) followChildren(p *plan) {
 	for again := true; again; {
 		again = false
-		for i := len(p.actions) - 1; i >= 0; i-- {
-			a := p.actions[i]
-			if a.child == nil || a.undo != owed || !p.isReady(a) {
+		for _, n := range slices.Backward(p.indexed().entries) {
+			a := p.actions[n-1]
+			if a.undo != owed || !p.isReady(a) {
 				continue
 			}
 			switch a.child.phase {
@@ -116,9 +119,9 @@ func (b *book) followChildren(p *plan) {
 			}
 		}
 	}
-	for _, a := range p.actions {
-		if a.child != nil && a.child.parent == p {
-			b.followChildren(a.child)
+	for _, n := range p.indexed().entries {
+		if c := p.actions[n-1].child; c.parent == p {
+			b.followChildren(c)
 		}
 	}
 }

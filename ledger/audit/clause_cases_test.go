@@ -264,7 +264,7 @@ var clauseCases = []struct {
 		s.a.undo, s.a.presence, s.a.foundRef = compensated, pb.Presence_PRESENCE_PRESENT, "x"
 		s.l.book.rules = ledger.SeenSince
 	}},
-	{"I23.effect", reportsEffect, func(s *scene) { s.a.doubt, s.a.duplicates = doubtGiven, []string{"y"} }},
+	{"I23.effect", reportsEffect, func(s *scene) { s.a.doubt, s.a.surplus = doubtGiven, []string{"y"} }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "y" }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.foundRef = "y" }},
 	{"I5.named", reportsEffect, func(s *scene) { s.a.outcome = completed }},
@@ -329,7 +329,6 @@ var clauseCases = []struct {
 	{"I25.chain", fires, func(s *scene) { s.record.GetLeaseFired().Chain = []*pb.Link{{Plan: "q"}} }},
 	{"I11.duplicate", firesExtra, func(s *scene) { s.a.duplicates = nil }},
 	{"I11.duplicate", firesExtra, func(s *scene) { s.p.phase = ledger.StateCommitted }},
-	{"I11.duplicate", firesExtra, func(s *scene) { s.a.doubt = doubtAsked }},
 	{"I14.once", fires, func(s *scene) { s.p.hasFired = map[string]place{"\x00low": {7, 0}} }},
 	{"I11.text", fires, func(s *scene) { s.p.leases[0].text = "1 == 1" }},
 	{"I11.read", fires, func(s *scene) { s.record.GetLeaseFired().Readings = []*pb.Reading{{Name: "x"}} }},
@@ -367,6 +366,7 @@ var clauseCases = []struct {
 	{"I23.outstanding", ended, func(s *scene) { s.record.GetPlanEnded().Outstanding = []string{"a"} }},
 	{"I22.counts", ended, func(s *scene) { s.record.GetPlanEnded().Compensated = 1 }},
 	{"I36.decided", retiresLater, func(s *scene) { s.a.outcome = inDoubt }},
+	{"I36.decided", retiresLater, func(s *scene) { s.l.book.rules, s.a.surplus = ledger.SurplusSince, []string{"x8"} }},
 	{"I31.retired", retiresLater, claims},
 	{"I15.retired", retiresLater, func(s *scene) { s.p.signal = signalFailed }},
 	{"I13.retired", retiresLater, turns},

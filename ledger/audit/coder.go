@@ -338,7 +338,7 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.closesNs)
 	c.flag(&a.warned)
 	number(c, &a.duties)
-	sequence(c, &a.duplicates, (*coder).text)
+	codeFound(c, a)
 	number(c, &a.successes)
 	sequence(c, &a.secrets, func(c *coder, x *secret) {
 		number(c, &x.attempt)
@@ -436,4 +436,14 @@ func codeDoubt(c *coder, a *action) {
 	record(c, &a.toldAt)
 	number(c, &a.wordAt)
 	number(c, &a.doubtedAs)
+}
+
+func codeRetired(c *coder, p *plan) {
+	c.flag(&p.retired)
+	c.flag(&p.letBe)
+}
+
+func codeFound(c *coder, a *action) {
+	sequence(c, &a.duplicates, (*coder).text)
+	sequence(c, &a.surplus, (*coder).text)
 }

@@ -20,8 +20,8 @@ import (
 // filler gives every field of a value something that no other has.
 type filler struct{ n int }
 
-// leftOut are fields that lead to other plans, or out of them.
-var leftOut = []string{"family", "parent", "child", "listed", "plans"}
+// leftOut are fields that lead to other plans, or out of them, or follow from others.
+var leftOut = []string{"family", "parent", "child", "listed", "plans", "paths"}
 
 func (f *filler) fill(v reflect.Value) {
 	f.n++
@@ -223,5 +223,27 @@ func TestWhatIsHeldAfterTheCommitIsCounted(t *testing.T) {
 	p.actions = append(p.actions, nil) // looking at it would panic
 	if list := p.heldOn(); p.holding != 0 || len(list) != 0 {
 		t.Errorf("%d are held, %d counted", len(list), p.holding)
+	}
+}
+
+// Alone calls f while of the actions of a plan none is at hand but those from one number to another:
+// looking at another one would panic.
+func (l *Ledger) Alone(plan string, from, to uint32, f func()) {
+	var hidden []func()
+	for _, b := range []*book{l.book, l.late} {
+		p := b.plan(plan)
+		if p == nil {
+			continue
+		}
+		for i, a := range p.actions {
+			if n := uint32(i + 1); n < from || n > to {
+				p.actions[i] = nil
+				hidden = append(hidden, func() { p.actions[i] = a })
+			}
+		}
+	}
+	f()
+	for _, back := range hidden {
+		back()
 	}
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -29,8 +28,29 @@ func (a *action) retiresUnknown() bool {
 	return a.unsure() && !a.isSettled() && a.forward.GetClass() != pb.Class_CLASS_EFFECTLESS
 }
 
-// waitsForAnswer: the commit of its tree has to wait for an action.
+// waitsForAnswer: no one has answered for an action in doubt.
 func (a *action) waitsForAnswer() bool { return a.retiresUnknown() && a.resolution == nil }
+
+// hasSurplus: a commit has found more than one effect of an action, and its owner has yet to say what
+// becomes of them. That one of them is its agent's own is no answer to that.
+func hasSurplus(b *book, a *action) bool {
+	return len(a.surplus) > 0 && a.resolution == nil && !a.isSettled() &&
+		b.rules >= ledger.SurplusSince
+}
+
+// isOpenTo: the commit of its tree has to wait for an action.
+func isOpenTo(b *book, a *action) bool { return a.waitsForAnswer() || hasSurplus(b, a) }
+
+// besides are, of the effects that were found of an action, those that are neither its own nor
+// owed.
+func (p *plan) besides(a *action, found []string) (refs []string) {
+	for _, ref := range found {
+		if ref != "" && ref != a.nameOf() && !slices.Contains(refs, ref) && !p.hasDutyFor(a, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
 
 // isCommitting: the commit of the tree waits, and the plan is part of it.
 func (p *plan) isCommitting() bool {
@@ -68,10 +88,10 @@ func (p *plan) accepts() bool {
 }
 
 // undecided counts what a commit has to wait for.
-func (p *plan) undecided() (count int) {
+func undecided(b *book, p *plan) (count int) {
 	for _, c := range p.tree() {
 		for _, a := range c.actions {
-			if a.waitsForAnswer() {
+			if isOpenTo(b, a) {
 				count++
 			}
 		}
@@ -96,7 +116,7 @@ func (b *book) beginDoubts(root *plan) {
 	for _, c := range root.tree() {
 		stopAsking(b, c)
 		for _, a := range c.actions {
-			if a.doubt = ""; !a.waitsForAnswer() {
+			if a.doubt = ""; !isOpenTo(b, a) {
 				continue
 			}
 			a.doubt = doubtDue
@@ -109,17 +129,25 @@ func (b *book) beginDoubts(root *plan) {
 func (b *book) dropDoubts(root *plan) {
 	for _, c := range root.tree() {
 		for _, a := range c.actions {
-			if a.doubt != "" {
-				asksUnnamed(b, a)
-				b.endDoubt(c, a)
+			if a.doubt == "" {
+				continue
 			}
+			var known []string // what is beside its agent's own: no one looks for that again
+			if hasSurplus(b, a) && a.outcome == completed {
+				known = a.surplus
+			} else {
+				asksUnnamed(b, a)
+			}
+			b.endDoubt(c, a)
+			a.surplus = known
 		}
 	}
 }
 
 // asksUnnamed: what a commit found too much of is asked about without the name of one.
 func asksUnnamed(b *book, a *action) {
-	if len(a.duplicates) > 0 && b.rules >= ledger.ThereSince {
+	own := hasSurplus(b, a) && a.outcome == completed // its agent has named it
+	if len(a.surplus) > 0 && b.rules >= ledger.ThereSince && !own {
 		a.foundRef = ""
 	}
 }
@@ -131,12 +159,12 @@ func (b *book) endDoubt(p *plan, a *action) {
 		a.settled, a.settledNs = nil, 0
 	}
 	a.dropCall()
-	a.doubt, a.duplicates, a.proposal = "", nil, nil
+	a.doubt, a.surplus, a.proposal = "", nil, nil
 }
 
 // reviewDoubt goes on with an action in doubt after something has become known of it.
 func (b *book) reviewDoubt(p *plan, a *action) {
-	switch waits := a.waitsForAnswer(); {
+	switch waits := isOpenTo(b, a); {
 	case !p.isCommitting() || a.isSettled():
 	case waits && a.doubt == "":
 		a.doubt = doubtDue
@@ -210,14 +238,42 @@ func noteDoubtAnswered(b *book, c *claim) {
 		a.absentNs, a.doubt = a.askedNs, doubtDue
 	default:
 		a.sighted(b, k.Presence != pb.Presence_PRESENCE_ABSENT)
+		foundAtCommit(b, p, a, k)
+	}
+}
+
+// foundAtCommit: the world has answered about an action that a commit waits for.
+func foundAtCommit(b *book, p *plan, a *action, k *pb.ProbeAnswered) {
+	known, refs := a.outcome == completed, k.Duplicates
+	if known && a.nameOf() != "" {
+		refs = p.besides(a, append([]string{k.ExternalRef}, refs...))
+	} else {
 		noteName(b, a, k)
-		a.dropCall()
-		if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // nothing unwinds that could undo both
-			a.doubt, a.duplicates = doubtSpent, k.Duplicates
-			return
-		}
+	}
+	a.dropCall()
+	a.surplus = nil
+	switch duplicate := k.Presence == pb.Presence_PRESENCE_DUPLICATE; {
+	case duplicate && (!known || len(refs) > 0): // nothing unwinds that could undo both
+		a.doubt, a.surplus = doubtSpent, refs
+		return
+	case !known:
 		a.presence = k.Presence
-		b.reviewDoubt(p, a)
+	}
+	b.reviewDoubt(p, a)
+}
+
+// owesFound owes, in an unwind that begins, what a commit has found beside what agents call their
+// own.
+func owesFound(b *book, p *plan, at *pb.Address) {
+	for _, a := range slices.Clone(p.actions) {
+		if a.undo == held || a.isSettled() || len(a.surplus) == 0 {
+			continue
+		}
+		refs := p.besides(a, a.surplus)
+		a.surplus = nil
+		for _, ref := range refs {
+			oweExtraEffect(b, p, a, at, ref)
+		}
 	}
 }
 
@@ -225,7 +281,7 @@ func noteDoubtAnswered(b *book, c *claim) {
 func (b *book) answerDoubt(p *plan, a *action, k *pb.Resolved) {
 	a.resolution, p.byHand = k, true
 	switch {
-	case k.Outcome == pb.Resolution_RESOLUTION_DONE && len(a.duplicates) == 0:
+	case k.Outcome == pb.Resolution_RESOLUTION_DONE && len(a.surplus) == 0:
 		a.presence, a.there = pb.Presence_PRESENCE_ABSENT, false
 	case k.Outcome != pb.Resolution_RESOLUTION_SKIPPED:
 		a.presence = pb.Presence_PRESENCE_PRESENT
@@ -239,117 +295,6 @@ func noteRetirement(b *book, c *claim) {
 		b.commitTree(c.p)
 	}
 	c.p.retired, c.p.inDoubt = true, nil
-}
-
-// The doubt of an open plan. The world is asked about it while the plan is open. What is not there
-// settles nothing: the agent may call the forward once more.
-
-// asksOpenly: a question is out that an open plan has asked about the effect of an action.
-func (a *action) asksOpenly() bool {
-	return a.undo == held && a.doubt == "" && a.asking == pb.Question_QUESTION_EFFECT
-}
-
-// endless: no one knows when a forward that is held can no longer land, for its caller may go on
-// for as long as nothing is undone.
-func (p *plan) endless(a *action) bool {
-	f := a.forward
-	return f.GetTimeoutNs() == 0 || f.GetReview() || a.atNs <= p.writerSinceNs
-}
-
-// asksFrom is the epoch from which on an open plan asks about an action; 0: it does not.
-func asksFrom(b *book, p *plan, a *action) int64 {
-	c, f := a.compensation, a.forward
-	if b.rules < ledger.AskedSince || p.phase != ledger.StateOpen || a.undo != held ||
-		c.GetProbe() == nil || !a.waitsForAnswer() {
-		return 0
-	}
-	after := span(c.AskAfterNs, int64(ledger.AskAfterDefault))
-	switch {
-	case a.outcome == inDoubt:
-		return sum(a.outcomeNs, after)
-	case f.GetReview():
-		return 0
-	case f.GetTimeoutNs() != 0:
-		after = max(after, f.GetTimeoutNs()+span(f.GetGraceNs(), int64(ledger.GraceDefault)))
-	}
-	return sum(max(a.atNs, p.writerSinceNs), after)
-}
-
-// askLater sets when an open plan asks about an action, as is known of it now.
-func askLater(b *book, p *plan, a *action) {
-	switch out := a.asksOpenly(); {
-	case out && !a.waitsForAnswer():
-		a.dropCall()
-		a.askNs = 0
-	case !out:
-		a.askNs = asksFrom(b, p, a)
-	}
-}
-
-// stopAsking ends the questions of an open plan: a commit or an unwind asks for itself. Nothing of
-// it waits for a verdict any more.
-func stopAsking(b *book, p *plan) {
-	for _, a := range p.actions {
-		delete(b.pages, page{p.id, a.n, api.PageVerdictWanted})
-		if a.askNs = 0; a.asksOpenly() {
-			a.dropCall()
-		}
-	}
-}
-
-func noteAskedOpenly(_ *book, c *claim) {
-	a, k := c.a, c.Record.GetProbeAsked()
-	a.asking, a.asked, a.askedNs, a.askNs = k.Question, k.Attempt, c.Record.EpochNs, 0
-	a.arguments = c.Record.Payload.GetArguments()
-}
-
-func noteAnsweredOpenly(b *book, c *claim) {
-	p, a, k := c.p, c.a, c.Record.GetProbeAnswered()
-	landed, early := p.landed(a), p.tooEarly(a, a.askedNs)
-	a.dropCall()
-	switch from := asksFrom(b, p, a); {
-	case k.Presence == pb.Presence_PRESENCE_ABSENT && early && from != 0 && landed < math.MaxInt64:
-		a.askNs, a.askedFrom = max(landed, min(c.Record.EpochNs, epochMax)), a.asked
-	case k.Presence == pb.Presence_PRESENCE_ABSENT && early,
-		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		a.askNs = a.askAgain(b, c, from)
-	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
-		a.there = false
-	default:
-		a.sighted(b, true)
-		a.presence = k.Presence
-		noteName(b, a, k)
-		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-			b.noteExtraRefs(p, a, k.Duplicates)
-		}
-		if p.holdsLeases() {
-			b.lookAction(p, a)
-		}
-	}
-}
-
-// askAgain is when an open plan asks once more after an answer that settled nothing; 0: it does
-// not.
-func (a *action) askAgain(b *book, c *claim, from int64) int64 {
-	call, k := a.compensation.Probe.GetCall(), c.Record.GetProbeAnswered()
-	tries, most := k.Attempt-a.askedFrom, cmp.Or(call.GetAttempts(), 3)
-	const least, longest = int64(15e9), int64(3600e9)
-	switch {
-	case from == 0:
-		return 0
-	case k.Unserved && b.rules >= ledger.AskedOnSince: // as if it had not been asked
-		a.askedFrom = k.Attempt
-		pause := max(span(a.compensation.UnservedAfterNs, longest), 4*least)
-		return min(c.Record.EpochNs, epochMax) + min(pause, longest)
-	case k.Unserved || tries >= most:
-		return 0
-	}
-	first := max(cmp.Or(call.GetBackoffNs(), int64(1e9)), least)
-	wait := first
-	for n := uint32(1); n < tries && wait < max(longest, first); n++ {
-		wait *= 2
-	}
-	return min(c.Record.EpochNs, epochMax) + min(wait, max(longest, first))
 }
 
 // owesExtra reports whether an extra effect is owed at once: by the unwind that is under way, or
@@ -393,6 +338,10 @@ func extraOf(b *book, p *plan, a *action, at *pb.Address, ref string) *action {
 // owesBeside owes what a probe has seen beside what a forward says: with its plan, if that is open.
 func owesBeside(b *book, p *plan, a *action, at *pb.Address, seen string) {
 	switch {
+	case hasSurplus(b, a) && p.isCommitting():
+		if refs := p.besides(a, append([]string{seen}, a.surplus...)); refs != nil {
+			a.surplus = refs
+		}
 	case seen == "":
 	case p.phase == ledger.StateOpen, p.phase == ledger.StateCommitting:
 		extraOf(b, p, a, at, seen)

@@ -270,6 +270,7 @@ func (p *plan) clone() *plan {
 		slices.Clone(p.inDoubt)
 	c.proposals, c.hasFired = maps.Clone(p.proposals), maps.Clone(p.hasFired)
 	c.leases, c.actions, c.cuts, c.behind = cloneLeases(p.leases), nil, nil, nil
+	c.paths = nil
 	if p.turned != nil {
 		t := *p.turned
 		c.turned = &t
@@ -285,6 +286,7 @@ func (p *plan) clone() *plan {
 	for _, a := range p.actions {
 		d := *a
 		d.leases, d.duplicates = cloneLeases(a.leases), slices.Clone(a.duplicates)
+		d.surplus = slices.Clone(a.surplus)
 		c.actions = append(c.actions, &d)
 	}
 	return &c

@@ -1,6 +1,8 @@
 package audit_test
 
 import (
+	"time"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -38,4 +40,45 @@ var wordForgeries = []forgery{
 		s.forge(&pb.Record{Cause: s.at("plan_committed", ""),
 			Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
 	}, false},
+	{"a retirement by an agent's word, beside an effect that is not its own", "I36", func(s *scribe) {
+		term := s.doubled(ledger.SurplusSince - 1)
+		s.agent(completed("a"))
+		s.decide()
+		s.claims(term, ledger.SurplusSince)
+	}, false},
+	{"a retirement while the world is asked again about what was found too much", "I36", func(s *scribe) {
+		term := s.doubled(ledger.SurplusSince - 1)
+		s.write(ops, &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_RetryRequested{
+			RetryRequested: &pb.RetryRequested{Actor: "ops"}}})
+		s.agent(completed("a"))
+		s.decide()
+		s.claims(term, ledger.SurplusSince)
+	}, false},
+	{"an undo of an agent's own effect alone, though a commit found another one", "I22", func(s *scribe) {
+		s.doubled(ledger.SurplusSince)
+		s.agent(completed("a"))
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.dispatch("a", keyOf("a"), 1))
+		s.forge(s.succeeded("a", 1))
+		s.forge(&pb.Record{Cause: s.at("unwind_started", ""), Kind: &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
+			End: pb.PlanEnd_PLAN_END_COMPENSATED, Compensated: 1}}})
+	}, false},
+}
+
+// doubled has a commit find the effect of an action twice, under the rules of a version. It returns the
+// number of its term's message.
+func (s *scribe) doubled(rules uint32) (term int) {
+	s.rules = rules
+	s.begin(2)
+	term = len(s.log) - 1
+	s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"), planCommitted())...)
+	s.now += int64(time.Hour) // its forward can land no more
+	s.turns(1)
+	found := s.absent("a", 1)
+	k := found.GetProbeAnswered()
+	k.Presence, k.ExternalRef, k.Duplicates = pb.Presence_PRESENCE_DUPLICATE, "x7", []string{"x8"}
+	s.forge(found)
+	s.turns(1)
+	return term
 }

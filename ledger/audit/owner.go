@@ -83,7 +83,10 @@ func noteRetry(b *book, c *claim) {
 		return
 	case a.doubt != "":
 		asksUnnamed(b, a)
-		b.endDoubt(p, a)
+		surplus := a.surplus
+		if b.endDoubt(p, a); b.rules >= ledger.SurplusSince {
+			a.surplus = surplus // until the world has answered
+		}
 		a.doubt = doubtDue
 		return
 	}
@@ -231,7 +234,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 		func(c *claim) judgement {
 			a := c.a
 			nothing := isFinal(c.b, c.p, a) && len(c.Record.GetEffectReported().Duplicates) == 0
-			return unless(!nothing && (a.doubt == "" || len(a.duplicates) == 0),
+			return unless(!nothing && (a.doubt == "" || len(a.surplus) == 0),
 				"action %s is %s", a.id, a.undo)
 		}},
 	{"I5.named", "What is known to be there has the name that it was known by first.",
@@ -347,7 +350,7 @@ func isOwed(p *plan, a *action, name string) bool {
 	if origin.duties == 0 && len(a.duplicates) == 0 {
 		return false
 	}
-	return a.doubt == "" && slices.Contains(a.duplicates, name) ||
+	return slices.Contains(a.duplicates, name) ||
 		slices.ContainsFunc(p.actions, func(d *action) bool {
 			return d.dutyOf == origin.n && d.nameOf() == name && d != a && d.n != a.doubtedAs
 		})

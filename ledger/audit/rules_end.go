@@ -232,35 +232,36 @@ func (c *claim) namesOwed() (names []string) {
 }
 
 // whileWaiting makes a clause on the retirement of a commit that has waited.
-func whileWaiting(id, says string, judge func(p *plan) judgement) clause {
+func whileWaiting(id, says string, judge func(b *book, p *plan) judgement) clause {
 	return clause{id, says, func(c *claim) judgement {
 		if c.p.phase != ledger.StateCommitting {
 			return judgement{}
 		}
-		return judge(c.p)
+		return judge(c.b, c.p)
 	}}
 }
 
 var retirementClauses = []clause{openedPlan,
-	whileWaiting("I36.decided", "A commit retires nothing in doubt that no one has answered for.",
-		func(p *plan) judgement {
-			n := p.undecided()
-			return unless(n == 0, "an answer for %d actions in doubt", n)
+	whileWaiting("I36.decided",
+		"A commit retires nothing in doubt, or found more than once, that no one has answered for.",
+		func(b *book, p *plan) judgement {
+			n := undecided(b, p)
+			return unless(n == 0, "an answer for %d actions in doubt, or found more than once", n)
 		}),
 	whileWaiting("I31.retired",
 		"A commit retires nothing beside an act that was claimed and refused.",
-		func(p *plan) judgement {
+		func(_ *book, p *plan) judgement {
 			names := p.treeClaims()
 			return unless(names == nil, "an answer for %.200q", names)
 		}),
 	whileWaiting("I15.retired",
 		"A commit that has waited is made while nothing has asked for the plan's end.",
-		func(p *plan) judgement {
+		func(_ *book, p *plan) judgement {
 			return unless(p.signal == "" && p.fired == nil && p.countOpenChildren() == 0,
 				"plan %s is %s", p.id, p.status())
 		}),
 	whileWaiting("I13.retired", "A commit that has waited is not made after a turned lease.",
-		func(p *plan) judgement {
+		func(_ *book, p *plan) judgement {
 			return unless(!slices.ContainsFunc(p.tree(), (*plan).turns),
 				"a lease of plan %s, or of a part of it, has turned", p.id)
 		}),
@@ -334,7 +335,7 @@ func gathered(parts ...map[string]*chapter) map[string]*chapter {
 var atEnd = []clause{deliveredWhole,
 	{"L1.ends", "Every unwind ends, and every commit is followed by its retirement.",
 		func(c *claim) judgement {
-			why := c.p.unfinished()
+			why := unfinished(c.b, c.p)
 			return unless(why == "", "%s", why)
 		}},
 	{"L2.deadline", "Every deadline that has passed has fired.", func(c *claim) judgement {
@@ -367,7 +368,7 @@ var atEnd = []clause{deliveredWhole,
 }
 
 // unfinished says what of a plan is under way; empty: nothing.
-func (p *plan) unfinished() string {
+func unfinished(b *book, p *plan) string {
 	switch {
 	case p.phase == ledger.StateUnwinding:
 		return "an end of the plan, which still unwinds"
@@ -376,7 +377,7 @@ func (p *plan) unfinished() string {
 		return "another end: nothing of the plan waits for its owner"
 	case p.canStop() && p.fired != nil:
 		return "an unwind: a lease fired"
-	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.countOpenChildren() == 0 &&
+	case p.phase == ledger.StateCommitting && undecided(b, p) == 0 && p.countOpenChildren() == 0 &&
 		p.treeClaims() == nil:
 		return "a retirement: the plan is committing, and nothing of it is in doubt"
 	case p.phase == ledger.StateCommitted && p.parent == nil && !p.retired && p.origin == "":

@@ -412,3 +412,19 @@ func outOfRange(f *pb.ForwardRegistered, c *pb.CompensationRegistered) string {
 	}
 	return ""
 }
+
+// wrongDelivery says what is wrong with the first expression of a delivery that cannot be
+// evaluated, or reads what the delivery itself leaves.
+func (c *claim) wrongDelivery(d *pb.CompensationRegistered) string {
+	list := expressionsOf(d)
+	if why := c.wrong(list); why != "" {
+		return why
+	}
+	for _, e := range list {
+		x, err := c.b.programs.Reader(e.text)
+		if err == nil && (x.Reads("output") || x.Reads("before")) {
+			return e.field + ": reads what is not there before it"
+		}
+	}
+	return ""
+}

@@ -145,8 +145,7 @@ var leaseChapters = map[string]*chapter{
 			clause{"I11.duplicate",
 				"The lease on extra effects fires for effects that a probe found.",
 				func(c *claim) judgement {
-					waits := c.a != nil && len(c.a.duplicates) > 0 && c.a.doubt == "" &&
-						c.owesExtra()
+					waits := c.a != nil && len(c.a.duplicates) > 0 && c.owesExtra()
 					return unless(waits || c.Record.GetLeaseFired().Lease != leaseDuplicate,
 						"no extra effect of action %s of plan %s waits", c.Record.Action, c.p.id)
 				}}),

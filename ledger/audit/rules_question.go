@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -223,228 +226,194 @@ func addsReport(b *book, c *claim) {
 	}
 }
 
-// What is asked of a delivery.
-
-// mayDeliver: another attempt of a delivery may be asked for.
-func mayDeliver(p *plan, a *action) bool {
-	return p.isDelivery(a) && a.outcome != completed && p.stopped == nil
-}
-
-// goesOn: a delivery has not ended, or has yet to begin as a part of another.
-func goesOn(p *plan) bool { return p != nil && (!p.isOver() || p.stillHolds()) }
-
-// cancelClauses are those of an operator who cancels: a plan, or what is left of a delivery.
-var cancelClauses = append([]clause{openedPlan,
-	{"I38.cancel", "A delivery is cancelled whole, once, and before it has ended.",
-		func(c *claim) judgement {
-			p := c.p
-			return unless(!p.delivers || p.parent == nil && p.stopped == nil && !p.isClosed(),
-				"plan %s is stopped, or %s, or a part of another", p.id, p.phase)
-		}}},
-	ofPlans(endClauses)...)
-
-// ofPlans has clauses ask nothing of a plan that delivers.
-func ofPlans(clauses []clause) (out []clause) {
-	for _, k := range clauses {
-		judge := k.judge
-		k.judge = func(c *claim) judgement {
-			if c.p.delivers {
-				return judgement{}
-			}
-			return judge(c)
-		}
-		out = append(out, k)
-	}
-	return out
-}
-
-func noteCancel(b *book, c *claim) {
-	if !c.p.delivers {
-		noteWish(b, c)
-		return
-	}
-	_, reason, _ := c.wish()
-	stopDelivery(c.p, c.Address, reason)
-}
-
-var verdictClauses = slices.Concat([]clause{openedPlan, registeredAction}, stagedVerdicts,
-	reachClauses)
-
-// stagedVerdicts say which verdicts count on what is staged.
-var stagedVerdicts = []clause{
-	{"I38.judged", "A verdict is given on an act in the plan that has staged it.",
-		func(c *claim) judgement {
-			return unless(!c.p.delivers, "plan %s delivers plan %s", c.p.id, c.p.origin)
-		}},
-	{"I38.blocked", "What was delivered, or dropped, is not blocked any more.",
-		func(c *claim) judgement {
-			d := c.b.plan(c.p.deliveredAs)
-			if d == nil || c.Record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW {
-				return judgement{}
-			}
-			a := d.named(c.a.id)
-			return unless(a == nil || !a.isSettled(), "action %s of plan %s has ended", c.a.id, d.id)
-		}},
-}
-
-// stopsDelivery has a block on a staged act of a committed plan stop what delivers it.
-func stopsDelivery(b *book, c *claim) {
-	d := b.plan(c.p.root().deliveredAs)
-	allows := c.Record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
-	if goesOn(d) && c.a.isStaged() && !allows {
-		stopDelivery(d, c.Address, verdictText(c.a))
-	}
-}
-
-// How a delivery is stopped, and taken up by what undoes its plan.
-
-// isRecalled: what undoes the committed plan has taken up what delivers it.
-func isRecalled(p *plan) bool { return p.delivers && !p.root().delivers }
-
-// stopDelivery drops what of a delivery has no attempt.
-func stopDelivery(p *plan, at *pb.Address, why string) {
-	for _, a := range p.actions {
-		if a.child != nil {
-			stopDelivery(a.child, at, why)
-		}
-	}
-	if p.stopped != nil || p.isClosed() && !p.stillHolds() {
-		return
-	}
-	p.stopped, p.reason = at, why
-	for _, a := range p.actions {
-		if a.undo == waiting && a.asking == pb.Question_QUESTION_UNSPECIFIED {
-			a.dropCall()
-			a.undo = owed
-		}
-	}
-}
-
-// recall stops the delivery of a committed plan, and takes what was delivered into what undoes it.
-func recall(b *book, p, u *plan, at *pb.Address, why string) {
-	d := b.plan(p.deliveredAs)
-	if d == nil {
-		return
-	}
-	stopDelivery(d, at, why)
-	if !hasRest(d) {
-		return
-	}
-	var last []uint32
-	for _, a := range u.actions {
-		if !slices.ContainsFunc(u.actions,
-			func(x *action) bool { return slices.Contains(x.before, a.n) }) {
-			last = append(last, a.n)
-		}
-	}
-	entry := u.addAction(&action{id: entryPrefix + d.id, registered: at, atNs: b.now, before: last,
-		child: d})
-	d.parent, d.entry, d.declared.ParentPlan = u, entry.n, u.id
-	takeUp(b, d, u.lastGoes)
-}
-
-// hasRest: something of a delivery was made, or may be.
-func hasRest(p *plan) bool {
-	return slices.ContainsFunc(p.actions, func(a *action) bool {
-		if a.child != nil {
-			return hasRest(a.child)
-		}
-		return a.undo == compensated || !a.isSettled()
-	})
-}
-
-// takeUp has what was delivered owed.
-func takeUp(b *book, p *plan, lastGoes bool) {
-	for _, a := range p.actions {
-		if a.child != nil {
-			takeUp(b, a.child, lastGoes)
-		}
-	}
-	p.lastGoes = lastGoes
-	for _, a := range p.actions {
-		a.undoneNow = false
-	}
-	if p.phase == ledger.StateFailed || p.phase == ledger.StateCommitted {
-		return
-	}
-	b.goOn(p)
-	for _, a := range p.actions {
-		switch {
-		case a.child != nil:
-		case a.undo == quarantined:
-			a.letsGo = a.letsGo || p.isLast(a)
-		case a.undo == compensated:
-			a.undo, a.settled, a.settledNs = owed, nil, 0
-		}
-	}
-}
-
-// deliveredInOrder is I38, by a walk over the order of the tree that was committed: what comes
-// before an act there, at any remove and above it, has been passed in what delivers it.
-var deliveredInOrder = clause{"I38.order",
-	"A staged act is delivered when all that is staged before it in its tree has been passed.",
-	func(c *claim) judgement {
-		if !c.p.isDelivery(c.a) || c.a.undo != owed {
-			return judgement{}
-		}
-		a := c.a
-		for p := c.p; p.delivers; p = p.parent {
-			if first := notPassed(c.b, p, a); first != nil {
-				return breaks("action %s of plan %s first, which is %s", first.id, p.id, state{p, first})
-			}
-			if p.parent == nil {
-				break
-			}
-			a = p.parent.actions[p.entry-1]
-		}
-		return judgement{}
-	}}
-
-// notPassed is what of a delivery is to be passed before one of its acts, and is not; nil: all
-// of it is. What was staged earlier has a higher number there, and has mostly been passed.
-func notPassed(b *book, p *plan, act *action) *action {
-	waits := map[string]*action{}
-	for _, a := range p.actions[act.n:] {
-		switch {
-		case a.dutyOf != 0, p.letsGo(a):
-		case a.child != nil:
-			waits[entryPrefix+a.child.origin] = a
-		default:
-			waits[a.id] = a
-		}
-	}
-	if len(waits) == 0 {
-		return nil
-	}
-	origin, id := b.plan(p.origin), act.id
-	if act.child != nil {
-		id = entryPrefix + act.child.origin
-	}
-	before := map[uint32]bool{}
-	for left := slices.Clone(origin.named(id).before); len(left) > 0; {
-		a := origin.actions[left[len(left)-1]-1]
-		if left = left[:len(left)-1]; before[a.n] {
-			continue
-		}
-		if x := waits[a.id]; x != nil {
-			return x
-		}
-		before[a.n] = true
-		left = append(left, a.before...)
-	}
-	return nil
-}
-
-var deliveredOnce = clause{"I38.once", "A staged act is delivered once.",
-	func(c *claim) judgement {
-		again := c.p.isDelivery(c.a) && (c.a.successes > 0 || c.a.outcome == completed)
-		return unless(!again, "action %s was delivered", c.a.id)
-	}}
-
 // questionCall is the call that a question makes.
 func questionCall(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
 	if q == pb.Question_QUESTION_VERIFY {
 		return c.GetVerify().GetCall()
 	}
 	return c.GetProbe().GetCall()
+}
+
+// What someone has seen of the effect of an action, whatever its agent says of it.
+
+// isSeen: a probe has seen the effect of an action, and what it is called is known.
+func isSeen(b *book, a *action) bool {
+	seen := a.presence == pb.Presence_PRESENCE_PRESENT || a.presence == pb.Presence_PRESENCE_DUPLICATE
+	return seen && a.nameOf() != "" && b.rules >= ledger.SeenSince
+}
+
+// isThere: someone has found the effect of an action, and it was neither undone nor found gone
+// since. It is there, whatever its agent says.
+func isThere(b *book, a *action) bool {
+	seen := a.there || a.presence == pb.Presence_PRESENCE_PRESENT ||
+		a.presence == pb.Presence_PRESENCE_DUPLICATE
+	return seen && a.undo != compensated && a.undo != resolved && b.rules >= ledger.ThereSince
+}
+
+// sighted: the effect of an action was found there, or gone. What was found there has not failed.
+func (a *action) sighted(b *book, there bool) {
+	if a.there = there; isThere(b, a) && a.outcome == failed {
+		a.outcome = inDoubt
+	}
+}
+
+// saidOf is the outcome that a record tells of an action. though: a failure of what is there is a
+// doubt.
+func saidOf(b *book, a *action, r *pb.Record) (outcome, failure string, though bool) {
+	outcome, failure = outcomeOf(r)
+	if outcome == failed && isThere(b, a) {
+		return inDoubt, failure, true
+	}
+	return outcome, failure, false
+}
+
+// undoesSeen: the undo of an action, as far as it has come, is of an effect that a probe has seen,
+// by its name. What is said of that effect from now on adds nothing.
+func undoesSeen(b *book, p *plan, a *action) bool {
+	switch asksForCommit := p.phase == ledger.StateCommitting && !a.isSettled(); {
+	case !isSeen(b, a), a.late, asksForCommit, a.undo == skipped:
+		return false
+	case a.undo == compensated:
+		return !a.blindly
+	default:
+		return a.hasBegun() || a.isOwners()
+	}
+}
+
+// completesOther: a record completes another effect of an action than the one that its undo is of.
+// A provider that refuses what is late goes by the forward, whatever it calls it.
+func completesOther(b *book, p *plan, a *action, r *pb.Record) bool {
+	ref := r.GetForwardCompleted().GetExternalRef()
+	return ref != "" && ref != a.nameOf() && undoesSeen(b, p, a) && !a.barred()
+}
+
+// namedOtherwise is the name of an effect that a probe has seen, where a record completes another
+// one before the undo has begun.
+func namedOtherwise(b *book, p *plan, a *action, r *pb.Record) string {
+	ref := r.GetForwardCompleted().GetExternalRef()
+	if ref == "" || ref == a.nameOf() || !isThere(b, a) || a.late || a.isSettled() || a.barred() ||
+		undoesSeen(b, p, a) {
+		return ""
+	}
+	return a.foundRef
+}
+
+// owesOther owes what a forward says that it has done besides what is undone already.
+func owesOther(b *book, e ledger.Entry, p *plan, a *action) {
+	k, asks := e.Record.GetForwardCompleted(),
+		a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+	b.owedAgain(e, p, a, &action{outcome: completed, externalRef: k.ExternalRef, lifted: k.Lifted,
+		incomplete: k.OutputIncomplete, unnamed: k.ReferenceIncomplete,
+		output: e.Record.Payload.GetOutput(), late: true, approved: a.approved && !asks}, noteLate)
+}
+
+// The doubt of an open plan. The world is asked about it while the plan is open. What is not there
+// settles nothing: the agent may call the forward once more.
+
+// asksOpenly: a question is out that an open plan has asked about the effect of an action.
+func (a *action) asksOpenly() bool {
+	return a.undo == held && a.doubt == "" && a.asking == pb.Question_QUESTION_EFFECT
+}
+
+// endless: no one knows when a forward that is held can no longer land, for its caller may go on
+// for as long as nothing is undone.
+func (p *plan) endless(a *action) bool {
+	f := a.forward
+	return f.GetTimeoutNs() == 0 || f.GetReview() || a.atNs <= p.writerSinceNs
+}
+
+// asksFrom is the epoch from which on an open plan asks about an action; 0: it does not.
+func asksFrom(b *book, p *plan, a *action) int64 {
+	c, f := a.compensation, a.forward
+	if b.rules < ledger.AskedSince || p.phase != ledger.StateOpen || a.undo != held ||
+		c.GetProbe() == nil || !a.waitsForAnswer() {
+		return 0
+	}
+	after := span(c.AskAfterNs, int64(ledger.AskAfterDefault))
+	switch {
+	case a.outcome == inDoubt:
+		return sum(a.outcomeNs, after)
+	case f.GetReview():
+		return 0
+	case f.GetTimeoutNs() != 0:
+		after = max(after, f.GetTimeoutNs()+span(f.GetGraceNs(), int64(ledger.GraceDefault)))
+	}
+	return sum(max(a.atNs, p.writerSinceNs), after)
+}
+
+// askLater sets when an open plan asks about an action, as is known of it now.
+func askLater(b *book, p *plan, a *action) {
+	switch out := a.asksOpenly(); {
+	case out && !a.waitsForAnswer():
+		a.dropCall()
+		a.askNs = 0
+	case !out:
+		a.askNs = asksFrom(b, p, a)
+	}
+}
+
+// stopAsking ends the questions of an open plan: a commit or an unwind asks for itself. Nothing of
+// it waits for a verdict any more.
+func stopAsking(b *book, p *plan) {
+	for _, a := range p.actions {
+		delete(b.pages, page{p.id, a.n, api.PageVerdictWanted})
+		if a.askNs = 0; a.asksOpenly() {
+			a.dropCall()
+		}
+	}
+}
+
+func noteAskedOpenly(_ *book, c *claim) {
+	a, k := c.a, c.Record.GetProbeAsked()
+	a.asking, a.asked, a.askedNs, a.askNs = k.Question, k.Attempt, c.Record.EpochNs, 0
+	a.arguments = c.Record.Payload.GetArguments()
+}
+
+func noteAnsweredOpenly(b *book, c *claim) {
+	p, a, k := c.p, c.a, c.Record.GetProbeAnswered()
+	landed, early := p.landed(a), p.tooEarly(a, a.askedNs)
+	a.dropCall()
+	switch from := asksFrom(b, p, a); {
+	case k.Presence == pb.Presence_PRESENCE_ABSENT && early && from != 0 && landed < math.MaxInt64:
+		a.askNs, a.askedFrom = max(landed, min(c.Record.EpochNs, epochMax)), a.asked
+	case k.Presence == pb.Presence_PRESENCE_ABSENT && early,
+		k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		a.askNs = a.askAgain(b, c, from)
+	case k.Presence == pb.Presence_PRESENCE_ABSENT: // until the plan ends, it may be called again
+		a.there = false
+	default:
+		a.sighted(b, true)
+		a.presence = k.Presence
+		noteName(b, a, k)
+		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+			b.noteExtraRefs(p, a, k.Duplicates)
+		}
+		if p.holdsLeases() {
+			b.lookAction(p, a)
+		}
+	}
+}
+
+// askAgain is when an open plan asks once more after an answer that settled nothing; 0: it does
+// not.
+func (a *action) askAgain(b *book, c *claim, from int64) int64 {
+	call, k := a.compensation.Probe.GetCall(), c.Record.GetProbeAnswered()
+	tries, most := k.Attempt-a.askedFrom, cmp.Or(call.GetAttempts(), 3)
+	const least, longest = int64(15e9), int64(3600e9)
+	switch {
+	case from == 0:
+		return 0
+	case k.Unserved && b.rules >= ledger.AskedOnSince: // as if it had not been asked
+		a.askedFrom = k.Attempt
+		pause := max(span(a.compensation.UnservedAfterNs, longest), 4*least)
+		return min(c.Record.EpochNs, epochMax) + min(pause, longest)
+	case k.Unserved || tries >= most:
+		return 0
+	}
+	first := max(cmp.Or(call.GetBackoffNs(), int64(1e9)), least)
+	wait := first
+	for n := uint32(1); n < tries && wait < max(longest, first); n++ {
+		wait *= 2
+	}
+	return min(c.Record.EpochNs, epochMax) + min(wait, max(longest, first))
 }

@@ -225,20 +225,33 @@ var orderClause = clause{"I21.order",
 		if c.a.undo != owed {
 			return judgement{}
 		}
-		after := map[uint32]bool{c.a.n: true}
-		for _, later := range c.p.actions[c.a.n:] {
-			if !slices.ContainsFunc(later.before, func(n uint32) bool { return after[n] }) {
-				continue
-			}
-			after[later.n] = true
-			over := later.isSettled() || later.undo == quarantined && c.p.letsGo(later)
-			if !over && later.atUnwind(c.p) {
-				return breaks("action %s first, which came after it and is %s", later.id,
-					c.p.stateOf(later))
-			}
+		if later := c.p.notOver(c.a); later != nil {
+			return breaks("action %s first, which came after it and is %s", later.id,
+				c.p.stateOf(later))
 		}
 		return judgement{}
 	}}
+
+// notOver is the first of what came after an action, at any remove, that has a part in the unwind
+// and has not ended; nil: there is none.
+func (p *plan) notOver(a *action) (first *action) {
+	x, seen := p.indexed(), map[uint32]bool{}
+	for left := slices.Clone(x.after[a.n-1]); len(left) > 0; {
+		n := left[len(left)-1]
+		left = left[:len(left)-1]
+		later := p.actions[n-1]
+		if seen[n] || p.isClear(later) && x.clear[n-1] {
+			continue
+		}
+		seen[n] = true
+		left = append(left, x.after[n-1]...)
+		over := later.isSettled() || later.undo == quarantined && p.letsGo(later)
+		if !over && later.atUnwind(p) && (first == nil || n < first.n) {
+			first = later
+		}
+	}
+	return first
+}
 
 // atUnwind: the action has a part in the unwind that is under way.
 func (a *action) atUnwind(p *plan) bool { return a.undo != held || a.n > p.target }

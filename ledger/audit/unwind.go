@@ -64,24 +64,76 @@ func (p *plan) toOwner(entry *action) {
 		slices.ContainsFunc(entry.child.actions, func(a *action) bool { return a.undoneNow })
 }
 
-// missing counts for each action (by its index) how many that came after it are not clear:
-// clear is what has passed with nothing after it that is not (I21).
-func (p *plan) missing() []int {
-	missing := make([]int, len(p.actions))
-	for i := len(p.actions) - 1; i >= 0; i-- { // what came after has a higher number
-		a := p.actions[i]
-		if !p.letsGo(a) || missing[i] > 0 {
-			for _, n := range a.before {
-				missing[n-1]++
-			}
+// index leads through the actions of a plan, so that one record costs what it is about, and not
+// what the plan has. It follows from the actions, and grows with them.
+type index struct {
+	size    int // actions that it knows
+	names   map[string]uint32
+	after   [][]uint32 // of each action, by its index: what came right after it
+	entries []uint32   // of child plans
+	clear   []bool     // settled, as all that came after it: so until one joins, or a child goes on
+	some    bool       // of them is
+}
+
+func (p *plan) indexed() *index {
+	x := p.paths
+	if x == nil {
+		x = &index{names: map[string]uint32{}}
+		p.paths = x
+	}
+	if x.size == len(p.actions) {
+		return x
+	}
+	for _, a := range p.actions[x.size:] {
+		x.size++
+		if x.names[a.id] == 0 {
+			x.names[a.id] = uint32(x.size)
+		}
+		x.after, x.clear = append(x.after, nil), append(x.clear, false)
+		for _, n := range a.before {
+			x.after[n-1] = append(x.after[n-1], uint32(x.size))
+		}
+		if a.child != nil {
+			x.entries = append(x.entries, uint32(x.size))
 		}
 	}
-	return missing
+	if x.some {
+		clear(x.clear)
+		x.some = false
+	}
+	return x
+}
+
+// isClear: an action has passed, and nothing that came after it is not clear (I21).
+func (p *plan) isClear(a *action) bool {
+	x := p.indexed()
+	if x.clear[a.n-1] || !p.letsGo(a) {
+		return x.clear[a.n-1]
+	}
+	stays := a.isSettled()
+	for _, n := range x.after[a.n-1] {
+		if !p.isClear(p.actions[n-1]) {
+			return false
+		}
+		stays = stays && x.clear[n-1]
+	}
+	x.clear[a.n-1], x.some = stays, x.some || stays
+	return true
+}
+
+// missing counts what came right after an action and is not clear.
+func (p *plan) missing(a *action) (count int) {
+	for _, n := range p.indexed().after[a.n-1] {
+		if !p.isClear(p.actions[n-1]) {
+			count++
+		}
+	}
+	return count
 }
 
 // isReady: the undo of an action may begin.
 func (p *plan) isReady(a *action) bool {
-	return p.unwound() && a.undo == owed && p.missing()[a.n-1] == 0
+	return p.unwound() && a.undo == owed && p.missing(a) == 0
 }
 
 // count counts the actions whose undo is in one of these states.
@@ -106,10 +158,9 @@ func (p *plan) countScoped() (count int) {
 
 // nothingGoesOn: nothing of the unwind is under way or can begin.
 func (p *plan) nothingGoesOn() bool {
-	missing := p.missing()
-	for i, a := range p.actions {
+	for _, a := range p.actions {
 		if a.isOut() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed &&
-			missing[i] == 0 {
+			p.missing(a) == 0 {
 			return false
 		}
 	}
@@ -216,6 +267,7 @@ func noteUnwind(b *book, c *claim) {
 			a.undo = owed
 		}
 	}
+	owesFound(b, p, c.Address)
 }
 
 // back is what a plan is asked to undo of itself; the zero value: all of it.
