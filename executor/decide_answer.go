@@ -88,7 +88,7 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
 		Attempt: in.Attempt, Code: clip(reply.Code), Message: clip(joinText(clip(reply.Message), note)),
 		Final: final || changed, Changed: changed, Worker: clip(reply.Worker), Timing: timing,
-		InDoubt: delivers(a) && in.Reached,
+		InDoubt: reply.Status == api.StatusInDoubt || delivers(a) && in.Reached,
 	}}
 	if kept := output(reply); changed && len(kept) > 0 { // what is there
 		r.Payload = &pb.Payload{Output: kept}

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -38,7 +39,7 @@ func (d *decider) unwindStep(p *plan) bool {
 		return d.report(p, d.state.action(p.id, p.row.Reported[0]))
 	case len(p.row.Parked) > 0:
 		a := d.state.action(p.id, p.row.Parked[len(p.row.Parked)-1])
-		return !newborn(a) && d.quarantine(p, a, quarantineReason(a))
+		return !newborn(a) && d.quarantine(p, a, d.quarantineReason(a))
 	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
 	case rewound(p.row):
@@ -50,8 +51,8 @@ func (d *decider) unwindStep(p *plan) bool {
 	}
 }
 
-func quarantineReason(a *action) string {
-	why := a.row.Note
+func (d *decider) quarantineReason(a *action) string {
+	why := d.inWords(a, a.row.Note)
 	told := a.row.Late || a.row.Unserved || isChanged(a) || delivers(a) && a.row.Unsure != 0
 	if a.row.Attempt == 0 || told {
 		return clip(why)
@@ -60,6 +61,29 @@ func quarantineReason(a *action) string {
 		why = "the worker gave no reason"
 	}
 	return clip(a.fixed.Compensation.Capability + " failed: " + why)
+}
+
+// inWords is why a delivery is its owner's, with the words of a worker that had some: in this turn,
+// or before.
+func (d *decider) inWords(a *action, why string) string {
+	if why != noteUnsure {
+		return why
+	}
+	said := &pb.CompensationFailed{}
+	tried := rows.Attempt{Action: a.id, Attempt: a.row.Unsure}
+	if row := rows.Attempts.Find(a.plan.s.tx, tried); row != nil {
+		said.Worker, said.Code, said.Message = row.Worker, row.Code, row.Message
+	}
+	for _, r := range d.records {
+		if k := r.GetCompensationFailed(); k != nil && r.Plan == a.plan.id && r.Action == a.fixed.Id {
+			said = k
+		}
+	}
+	if said.Worker == "" {
+		return why
+	}
+	return "in doubt: nothing says whether it was done; its worker said " +
+		joinText(said.Code, said.Message)
 }
 
 // report records what was said of an attempt by other means than a reply: by its

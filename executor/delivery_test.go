@@ -89,6 +89,12 @@ func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
 			"p~0 owner: m=owner []"},
 		{"a stop is not", "open m:staged n:staged commit m=stop turn @5s",
 			"p~0 owner: n=owed m=owner []"},
+		{"its worker does not know", "open m:staged n:staged commit m=doubt,done turn @5s",
+			"p~0 owner: n=owed m=owner []"},
+		{"its worker does not know, and the key is known", "open m:staged+kept=1h commit m=doubt,done turn @5s",
+			"p~0 done: m=done [m]"},
+		{"its worker does not know, and a probe finds nothing", "open m:staged+found commit m=doubt,done " +
+			"m.probe=absent turn @40s @80s @160s", "p~0 done: m=done [m]"},
 		{"no answer", "open m:staged n:staged commit m=lost turn @60s",
 			"p~0 owner: n=owed m=owner []"},
 		{"no answer, and its owner goes on", "open m:staged n:staged commit m=lost turn @60s p~0/resolve:m turn",
@@ -165,6 +171,17 @@ func TestWhatWasDeliveredTwiceIsItsOwners(t *testing.T) {
 		{"after it was taken up", "open:last a:for=1h a+ m:staged" + again + "undo turn p~0/tell:m#1=done turn",
 			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [m a]"},
 	})
+}
+
+// TestAWorkersDoubtIsSaidInItsWords, to the owner of a delivery. An undo is tried again.
+func TestAWorkersDoubtIsSaidInItsWords(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open m:staged commit m=doubt turn")
+	if a := s.show("p~0").Actions[0]; a.Undo != "quarantined" || !strings.Contains(a.Note, "bad_gateway: 502") {
+		t.Errorf("the delivery is %s: %s", a.Undo, a.Note)
+	}
+	s.wantRefolded()
+	playAll(t, []scheduled{{"an undo", "open a a+ a=doubt,done fail turn @2s @5s", "compensated: a=compensated [a]"}})
 }
 
 // TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade: what is stopped after that is not dropped.

@@ -144,6 +144,8 @@ func (s *schedule) answer(c Command) *api.Reply {
 		return &api.Reply{Status: api.StatusWorking}
 	case nobody, nobodyMore:
 		return &api.Reply{Status: word}
+	case "doubt":
+		return &api.Reply{Status: api.StatusInDoubt, Code: "bad_gateway", Message: "502", Worker: "w1"}
 	case "lost":
 		return nil
 	}

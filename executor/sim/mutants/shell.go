@@ -102,6 +102,8 @@ var shell = map[string][]mutant{
 			"\ta.row.Unsure = 0\n\tif k.InDoubt {\n\t\ta.row.Unsure = k.Attempt\n"},
 		{"a reported failure of a delivery is one of its copies", "executor/decide_unwind.go",
 			"InDoubt: delivers(a) && a.fixed.Compensation.DedupeNs > 0}", "InDoubt: false}"},
+		{"what a worker does not know has failed", "executor/decide_answer.go",
+			"InDoubt: reply.Status == api.StatusInDoubt || ", "InDoubt: "},
 		{"what its owner has left fires again", "executor/cascade.go",
 			"return l.Fired && p.s.meta.HolderFold >=", "return l == nil && p.s.meta.HolderFold >="},
 	},
