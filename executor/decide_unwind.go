@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -61,29 +60,6 @@ func (d *decider) quarantineReason(a *action) string {
 		why = "the worker gave no reason"
 	}
 	return clip(a.fixed.Compensation.Capability + " failed: " + why)
-}
-
-// inWords is why a delivery is its owner's, with the words of a worker that had some: in this turn,
-// or before.
-func (d *decider) inWords(a *action, why string) string {
-	if why != noteUnsure {
-		return why
-	}
-	said := &pb.CompensationFailed{}
-	tried := rows.Attempt{Action: a.id, Attempt: a.row.Unsure}
-	if row := rows.Attempts.Find(a.plan.s.tx, tried); row != nil {
-		said.Worker, said.Code, said.Message = row.Worker, row.Code, row.Message
-	}
-	for _, r := range d.records {
-		if k := r.GetCompensationFailed(); k != nil && r.Plan == a.plan.id && r.Action == a.fixed.Id {
-			said = k
-		}
-	}
-	if said.Worker == "" {
-		return why
-	}
-	return "in doubt: nothing says whether it was done; its worker said " +
-		joinText(said.Code, said.Message)
 }
 
 // report records what was said of an attempt by other means than a reply: by its
