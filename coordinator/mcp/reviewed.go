@@ -165,9 +165,10 @@ func (g *Gateway) stagedResult(t *tracked, r request, e *effect) *sdk.CallToolRe
 	result := marked(&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(
 		"%[1]s was NOT made: it cannot be undone, so it is staged, as action %[2]s of plan %[3]s. It is "+
 			"made once the plan is committed (%[4]s), after what was staged before it, with these "+
-			"arguments: %[5]s. Until then %[6]sundo_last drops it, and so does whatever undoes the plan, "+
-			"as its deadline does; then it is never made. Do not call it again, and do not say that it has happened: the answer of %[6]splan_commit, or "+
-			"%[6]splan_status with plan %[3]s, says whether it has.",
+			"arguments: %[5]s. Until then %[6]sundo_last drops it, and so does whatever undoes the "+
+			"plan, as its deadline does; then it is never made. Do not call it again, and do not say "+
+			"that it has happened: the answer of %[6]splan_commit, or %[6]splan_status with plan "+
+			"%[3]s, says whether it has.",
 		r.shown, e.Action, plan, when, with, g.prefix)}}}, plan, e.Action)
 	result.Meta[stagedMeta] = true
 	return result
@@ -240,8 +241,8 @@ func (t *tracked) unmade(past coordinator.Past) error {
 		return nil
 	}
 	return fmt.Errorf("plan %s of a client that has gone is committed, and these calls that were "+
-		"staged are not known to be made: %s. 'sagenbaum mcp worker' makes what no gateway does", past.Plan,
-		strings.Join(left, ", "))
+		"staged are not known to be made: %s. 'sagenbaum mcp worker' makes what no gateway does",
+		past.Plan, strings.Join(left, ", "))
 }
 
 // asStaged is a tool whose calls are staged as clients see it: what it answers is not what it says
