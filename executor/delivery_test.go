@@ -9,6 +9,8 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -71,6 +73,47 @@ func TestWhatIsStagedIsDelivered(t *testing.T) {
 		{"in a tree of three", "open q/open^ q/m:staged q/n:staged q/commit x:staged commit turn",
 			"p~0 done: x=done plan:q~0=done, q~0 done: n=done m=done [m n x]"},
 	})
+}
+
+// TestEachDeliveryHasTheInputOfItsAct, where others are staged beside it, some were dropped, and some
+// are of a part under the same id.
+func TestEachDeliveryHasTheInputOfItsAct(t *testing.T) {
+	for words, want := range map[string]string{
+		"open m:staged+reads commit turn": `m{"id":"m"}`,
+		"open a a+ m:staged+reads b b+ n:staged+reads x:staged+reads commit turn": `m{"id":"m"} n{"id":"n"} ` +
+			`x{"id":"x"}`,
+		"open m:staged+reads n:staged+reads undo:!m turn x:staged+reads commit:1 turn": `x{"id":"x"}`,
+		"open x:staged+reads q/open^ q/m:staged+reads q/n:staged+reads q/commit m:staged+reads commit turn": `x{"id":"x"} ` +
+			`m{"id":"m"} n{"id":"n"} m{"id":"m"}`,
+	} {
+		s := newSchedule(t)
+		answers, sent := s.worker, []string{}
+		s.worker = func(c Command) *api.Reply {
+			if c.Delivers {
+				sent = append(sent, c.Action+string(c.Arguments))
+			}
+			return answers(c)
+		}
+		s.play(words)
+		if got := strings.Join(sent, " "); got != want {
+			t.Errorf("%s\nsends %s\nwant  %s", words, got, want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestNothingOfADeliveryIsUnsureOnceItIsMade: the doubt of an attempt before is over with it.
+func TestNothingOfADeliveryIsUnsureOnceItIsMade(t *testing.T) {
+	for _, words := range []string{"open m:staged+kept=1h commit m=lost,done turn @40s @80s",
+		"open m:staged commit m=lost,done turn @60s p~0/retry:m turn",
+		"open m:staged+found commit m=lost m.probe=present turn @40s @80s"} {
+		s := newSchedule(t)
+		s.play(words)
+		row := rows.Actions.Find(rows.Over(s.kv), rows.Action{Plan: "p~0", N: 1})
+		if row == nil || row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || row.Unsure != 0 {
+			t.Errorf("%s: %+v", words, row)
+		}
+	}
 }
 
 // TestABlockDropsAtOnceWhatAPartHasStaged: the part was committed as a whole, and its parent goes on.

@@ -355,7 +355,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	switch name {
 	case "irr":
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
-	case "staged", "kept", "found", "secret":
+	case "staged", "kept", "found", "secret", "reads":
 		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
@@ -420,6 +420,8 @@ func markDelivery(name string, ns int64, probe *pb.Probe, f *pb.ForwardRegistere
 		f.Deliver.DedupeNs, f.Deliver.Attempts = ns, 4
 	case "found":
 		f.Deliver.Probe = probe
+	case "reads":
+		f.Deliver.Bindings = []*pb.Binding{{Name: "id", Expression: "input.id"}}
 	case "secret":
 		f.Deliver.Sealed, f.Deliver.Page = true, "mail"
 	}
