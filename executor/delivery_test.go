@@ -535,6 +535,13 @@ func TestWhatAsksForADeliveryFindsIt(t *testing.T) {
 		strings.Join(d.Owner, " ") != "q/o" {
 		t.Errorf("%+v", d)
 	}
+	halted := newSchedule(t)
+	halted.play("open x:staged q/open^ q/m:staged q/n:staged q/commit y:staged commit m=stop turn q~0/halt:m turn")
+	d = view.NewReaderWith(halted.kv, "t", halted, halted.programs).Delivery("p")
+	if d.State != ledger.StateResolved || strings.Join(d.Delivered, " ") != "x y" ||
+		strings.Join(d.Owner, " ") != "q/m" || strings.Join(d.Dropped, " ") != "q/n" || d.Waiting != nil {
+		t.Errorf("after a halt: %+v", d)
+	}
 	for plan, want := range map[string]string{"p": "p~0", "p~0": ""} {
 		why, err := reader().Why(api.WhyQuery{Plan: plan})
 		if err != nil || why.DeliveredAs != want || why.Delivers != (want == "") {

@@ -203,7 +203,27 @@ func undoWord(a api.Action) string {
 	if delivers(a) && (a.Undo == "owed" || a.Undo == "ready") {
 		return "to be delivered"
 	}
+	if delivers(a) && a.Undo == "dispatched" {
+		return "delivering"
+	}
 	return word(a.Undo)
+}
+
+// inOrder says in which order the actions of a plan are listed, and settled.
+func (b Plan) inOrder() string {
+	if b.Plan.Delivers {
+		return fmt.Sprintf("%d, of which the last is delivered first", b.Plan.ActionCount)
+	}
+	return fmt.Sprintf("%d in order of registration; an unwind goes from the last to the first",
+		b.Plan.ActionCount)
+}
+
+// halt is what an answer that halts leaves.
+func (b Obligation) halt() string {
+	if toDeliver(b.Action) {
+		return "Make nothing of what is staged after it"
+	}
+	return "Leave what it came after as it is"
 }
 
 // then begins what an answer lets go on.
