@@ -54,7 +54,7 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 		"later": {Preview{Preview: api.Preview{Plan: "p", State: "committed", Deliveries: []string{"m"}}},
 			"To be delivered, if it is not undone: ", "A commit", ""},
 		"an overview": {Overview{Delivering: []api.Plan{{Plan: "p~0", State: "delivering"}}},
-			"Delivering now", "Unwinding now",
+			"Delivering now|Under way", "Unwinding",
 			"/plans/p~0"},
 	} {
 		page := read(t, string((&Page{Tenant: "default", Operator: "ana", Acts: true, Confirmed: true}).Render(c.body)))

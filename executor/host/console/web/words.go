@@ -209,6 +209,22 @@ func undoWord(a api.Action) string {
 	return word(a.Undo)
 }
 
+// underWay is what plans are that are unwinding, or are counted with those, as they deliver.
+func (b Overview) underWay() string {
+	if len(b.Delivering) > 0 {
+		return "Under way"
+	}
+	return "Unwinding"
+}
+
+// called is what is in flight of them.
+func (b Overview) called() string {
+	if len(b.Delivering) > 0 {
+		return "call"
+	}
+	return "undo"
+}
+
 // inOrder says in which order the actions of a plan are listed, and settled.
 func (b Plan) inOrder() string {
 	if b.Plan.Delivers {
