@@ -257,3 +257,31 @@ func TestAPackSaysOfStagedCallsWhatMeansSomething(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Another gateway goes on with the plan: it knows what is staged, stages no equal call, and drops it.
+func TestAnotherGatewayKnowsWhatIsStaged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.stages(t, map[string]string{"send": ""})
+	plan := planOf(w.gateway(mcp.Config{}, nil, config).call("send", map[string]any{"text": "m"}))
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	with := map[string]any{"plan": plan}
+	if r := c.reports("plan_status", with); len(r.Can) != 1 || r.Can[0].Tool != "send" ||
+		!strings.Contains(r.Can[0].How, "not made yet") {
+		t.Errorf("the other one knows %+v", r)
+	}
+	same := c.call("send", map[string]any{"text": "m"}, "sagenbaum/plan", plan)
+	if !same.IsError || !strings.Contains(said(same), "staged already") {
+		t.Errorf("the same call says %s", said(same))
+	}
+	if other := c.call("send", map[string]any{"text": "n"}, "sagenbaum/plan", plan); other.IsError {
+		t.Errorf("another call says %s", said(other))
+	}
+	if r := c.reports("undo_last", with); len(r.Undone) != 1 {
+		t.Errorf("undo_last says %+v", r)
+	}
+	c.does("plan_commit", with)
+	if got := lines(file); !slices.Equal(got, []string{"m"}) {
+		t.Errorf("the notes are %v", got)
+	}
+}

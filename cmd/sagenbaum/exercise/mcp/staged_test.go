@@ -165,3 +165,46 @@ func stateOf(t *testing.T, s *cmdtest.Served, plan string) string {
 	}
 	return shown.State
 }
+
+// Before anything is called a person sees which calls are staged, of which a lost answer goes to the
+// owner, and what is missing; a worker says what it makes.
+func TestCheckDoctorAndDraftTellOfStagedCalls(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, sent := t.TempDir(), filepath.Join(t.TempDir(), "sent")
+	pack := filepath.Join(t.TempDir(), "pack.yaml")
+	if err := os.WriteFile(pack, []byte(`
+apiVersion: sagenbaum/v1
+kind: MCPPack
+server: post
+tools:
+  list_sent: {class: effectless}
+  send_letter: {class: irreversible, stage: commit}
+  send_parcel: {class: irreversible, stage: commit}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{"--state", state, "--pack", pack, "--", self, asPost, sent}
+	check := cmdtest.Run(t, append([]string{"mcp", "check"}, command...)...)
+	check.Wants(t, "mcp check", cli.ExitGood)
+	if !strings.Contains(check.Stdout, "irreversible, staged") {
+		t.Errorf("mcp check says %s", check.Stdout)
+	}
+	s := cmdtest.ServeFor(t, t.TempDir())
+	look := cmdtest.Run(t, append([]string{"mcp", "doctor", "--server", s.URL}, command...)...)
+	look.Wants(t, "mcp doctor", cli.ExitLook)
+	for _, part := range []string{"calls of send_letter are staged", "after a call of send_letter that has no answer",
+		"calls are staged of tools that the server does not have: send_parcel", "nothing that is staged is made"} {
+		if !strings.Contains(look.Stdout, part) {
+			t.Errorf("mcp doctor does not say %q: %s", part, look.Stdout)
+		}
+	}
+	draft := cmdtest.Run(t, "contract", "init", "--from-mcp", "--", self, asPost, sent)
+	draft.Wants(t, "contract init", cli.ExitGood)
+	if !strings.Contains(draft.Stdout, "stage: commit") || !strings.Contains(draft.Stdout, "draft: true") {
+		t.Errorf("the draft is %s", draft.Stdout)
+	}
+}
