@@ -218,10 +218,12 @@ type Past struct {
 type PastUndo struct {
 	Recorded        // without what it has returned
 	DutyOf   string // it is no call: the undo of this action is owed once more
+	Staged   bool   // it is made once the plan is committed
 
 	// Undo is held, retired (its plan is committed), owed, ahead, ready, dispatched, waiting,
-	// exhausted or settling (under way), compensated, skipped, quarantined or resolved. Empty: the
-	// host has an earlier version, which says no more than Undone.
+	// exhausted or settling (under way), compensated, skipped, quarantined or resolved. Of a staged
+	// act: staged, delivering, delivered, dropped, quarantined or resolved. Empty: the host has an
+	// earlier version, which says no more than Undone.
 	Undo string
 	Note string // why it is skipped or quarantined
 
@@ -260,7 +262,8 @@ func (c *Coordinator) Past(ctx context.Context, plan string, sequence uint64) (P
 		}
 		past.Actions = append(past.Actions, PastUndo{Recorded: Recorded{Action: a.Action,
 			Capability: registered.Capability, Outcome: a.Outcome, Code: a.Code, Message: a.Message,
-			Input: a.Input, Undone: a.Undone}, DutyOf: a.DutyOf, Undo: a.Undo, Note: a.Note,
+			Input: a.Input, Undone: a.Undone}, DutyOf: a.DutyOf, Staged: registered.Deliver != nil,
+			Undo: a.Undo, Note: a.Note,
 			Resolution: a.Resolution, ResolvedBy: a.ResolvedBy, ResolvedReason: a.ResolvedReason})
 		before[a.Number] = len(past.Actions)
 	}

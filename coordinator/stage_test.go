@@ -426,3 +426,121 @@ func TestAnActThatTheLedgerDoesNotTakeIsNotStaged(t *testing.T) {
 	}
 	l.ends(q, ledger.StateCompensated)
 }
+
+// TestADroppedActIsNotStagedAgainUnderItsID, in this process or the next: with the same input it is
+// said to be dropped, with another one it is another act.
+func TestADroppedActIsNotStagedAgainUnderItsID(t *testing.T) {
+	l := newMailer(t)
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	l.do(p, "a")
+	if err := p.Savepoint(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stage(t.Context(), mailTo("m", "ann")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.UnwindTo(t.Context(), "s", "another way"); err != nil {
+		t.Fatal(err)
+	}
+	again := func(p *coordinator.Plan, who string) {
+		t.Helper()
+		if err := p.Stage(t.Context(), mailTo("m", "bob")); !isRefused(err, "action.id") {
+			t.Errorf("%s, with another input: %v", who, err)
+		}
+		for range 2 {
+			var recorded *coordinator.Recorded
+			err := p.Stage(t.Context(), mailTo("m", "ann"))
+			if !errors.Is(err, coordinator.ErrPartUndone) || !errors.As(err, &recorded) || !recorded.Undone {
+				t.Errorf("%s, with the same input: %v", who, err)
+			}
+		}
+	}
+	again(p, "here")
+	second, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1",
+		Contracts: mails()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close(context.WithoutCancel(t.Context()))
+	q, err := second.Resume(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again(q, "resumed")
+	if err := q.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.delivered(q, "")
+	if got := l.mails(); got != "" {
+		t.Errorf("sent %s", got)
+	}
+}
+
+// TestWhatAnExecutorSaysOfAStagedAct is what Stage returns.
+func TestWhatAnExecutorSaysOfAStagedAct(t *testing.T) {
+	l := newMailer(t)
+	p := l.begin(coordinator.PlanSpec{})
+	if err := p.Stage(t.Context(), mailTo("m", "ann")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		state, undo string
+		whole       bool
+		want        error
+	}{
+		{ledger.StateOpen, "staged", false, nil},
+		{ledger.StateCommitting, "staged", true, nil},
+		{ledger.StateCommitted, "delivering", true, nil},
+		{ledger.StateCommitted, "dropped", true, nil}, // Delivered says so
+		{ledger.StateOpen, "dropped", false, coordinator.ErrPartUndone},
+		{ledger.StateUnwinding, "staged", true, coordinator.ErrUnwinding},
+		{ledger.StateUnwinding, "staged", false, nil}, // a part that it is not in
+		{ledger.StateUnwinding, "dropped", false, coordinator.ErrUnwound},
+		{ledger.StateFailed, "dropped", true, coordinator.ErrUnwinding},
+	} {
+		err := coordinator.StagedAs(p, "m", api.OutcomeAnswer{State: c.state, Undo: c.undo, Whole: c.whole})
+		if c.want == nil && err != nil || !errors.Is(err, c.want) {
+			t.Errorf("%s, %s, whole %t: %v, want %v", c.state, c.undo, c.whole, err, c.want)
+		}
+	}
+}
+
+// TestWhatAStagedActComesAfter: what is staged comes after the last of both kinds, and all else
+// after the last act that is not. So it is in the process that goes on.
+func TestWhatAStagedActComesAfter(t *testing.T) {
+	l := newMailer(t)
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	for _, id := range []string{"a", "m", "b", "n", "c", "o", "x"} {
+		if strings.Contains("mnox", id) {
+			if err := p.Stage(t.Context(), mailTo(id, "ann")); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			l.do(p, id)
+		}
+	}
+	comes := func(p *coordinator.Plan, who string) {
+		t.Helper()
+		for id, want := range map[string]string{"a": "", "m": "a", "b": "a", "n": "b m", "c": "b", "o": "c n", "x": "o c"} {
+			got := coordinator.After(p, id)
+			slices.Sort(got)
+			wanted := strings.Fields(want)
+			slices.Sort(wanted)
+			if !slices.Equal(got, wanted) {
+				t.Errorf("%s, %s comes after %q, want %q", who, id, got, wanted)
+			}
+		}
+	}
+	comes(p, "here")
+	second, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1",
+		Contracts: mails()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close(context.WithoutCancel(t.Context()))
+	q, err := second.Resume(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comes(q, "resumed")
+}

@@ -415,7 +415,7 @@ func (d *decider) commitStep(p *plan) bool {
 	switch {
 	case len(p.row.Parked) > 0:
 		a := d.state.action(p.id, p.row.Parked[len(p.row.Parked)-1])
-		return d.quarantine(p, a, quarantineReason(a))
+		return d.quarantine(p, a, d.quarantineReason(a))
 	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
 	case child(p.row) || p.uncommitted() != "":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -88,12 +89,35 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
 		Attempt: in.Attempt, Code: clip(reply.Code), Message: clip(joinText(clip(reply.Message), note)),
 		Final: final || changed, Changed: changed, Worker: clip(reply.Worker), Timing: timing,
-		InDoubt: delivers(a) && in.Reached,
+		InDoubt: reply.Status == api.StatusInDoubt || delivers(a) && in.Reached,
 	}}
 	if kept := output(reply); changed && len(kept) > 0 { // what is there
 		r.Payload = &pb.Payload{Output: kept}
 	}
 	return d.propose(r)
+}
+
+// inWords is why a delivery is its owner's, with the words of a worker that had some: in this turn,
+// or before.
+func (d *decider) inWords(a *action, why string) string {
+	if why != noteUnsure {
+		return why
+	}
+	said := &pb.CompensationFailed{}
+	tried := rows.Attempt{Action: a.id, Attempt: a.row.Unsure}
+	if row := rows.Attempts.Find(a.plan.s.tx, tried); row != nil {
+		said.Worker, said.Code, said.Message = row.Worker, row.Code, row.Message
+	}
+	for _, r := range d.records {
+		if k := r.GetCompensationFailed(); k != nil && r.Plan == a.plan.id && r.Action == a.fixed.Id {
+			said = k
+		}
+	}
+	if said.Worker == "" {
+		return why
+	}
+	return "in doubt: nothing says whether it was done; its worker said " +
+		joinText(said.Code, said.Message)
 }
 
 // codeUnserved is the code of an attempt that no worker has taken.

@@ -38,7 +38,7 @@ func (d *decider) unwindStep(p *plan) bool {
 		return d.report(p, d.state.action(p.id, p.row.Reported[0]))
 	case len(p.row.Parked) > 0:
 		a := d.state.action(p.id, p.row.Parked[len(p.row.Parked)-1])
-		return !newborn(a) && d.quarantine(p, a, quarantineReason(a))
+		return !newborn(a) && d.quarantine(p, a, d.quarantineReason(a))
 	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
 	case rewound(p.row):
@@ -50,8 +50,8 @@ func (d *decider) unwindStep(p *plan) bool {
 	}
 }
 
-func quarantineReason(a *action) string {
-	why := a.row.Note
+func (d *decider) quarantineReason(a *action) string {
+	why := d.inWords(a, a.row.Note)
 	told := a.row.Late || a.row.Unserved || isChanged(a) || delivers(a) && a.row.Unsure != 0
 	if a.row.Attempt == 0 || told {
 		return clip(why)

@@ -9,6 +9,8 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -80,6 +82,47 @@ func TestWhatIsStagedIsDelivered(t *testing.T) {
 	})
 }
 
+// TestEachDeliveryHasTheInputOfItsAct, where others are staged beside it, some were dropped, and some
+// are of a part under the same id.
+func TestEachDeliveryHasTheInputOfItsAct(t *testing.T) {
+	for words, want := range map[string]string{
+		"open m:staged+reads commit turn": `m{"id":"m"}`,
+		"open a a+ m:staged+reads b b+ n:staged+reads x:staged+reads commit turn": `m{"id":"m"} n{"id":"n"} ` +
+			`x{"id":"x"}`,
+		"open m:staged+reads n:staged+reads undo:!m turn x:staged+reads commit:1 turn": `x{"id":"x"}`,
+		"open x:staged+reads q/open^ q/m:staged+reads q/n:staged+reads q/commit m:staged+reads commit turn": `x{"id":"x"} ` +
+			`m{"id":"m"} n{"id":"n"} m{"id":"m"}`,
+	} {
+		s := newSchedule(t)
+		answers, sent := s.worker, []string{}
+		s.worker = func(c Command) *api.Reply {
+			if c.Delivers {
+				sent = append(sent, c.Action+string(c.Arguments))
+			}
+			return answers(c)
+		}
+		s.play(words)
+		if got := strings.Join(sent, " "); got != want {
+			t.Errorf("%s\nsends %s\nwant  %s", words, got, want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestNothingOfADeliveryIsUnsureOnceItIsMade: the doubt of an attempt before is over with it.
+func TestNothingOfADeliveryIsUnsureOnceItIsMade(t *testing.T) {
+	for _, words := range []string{"open m:staged+kept=1h commit m=lost,done turn @40s @80s",
+		"open m:staged commit m=lost,done turn @60s p~0/retry:m turn",
+		"open m:staged+found commit m=lost m.probe=present turn @40s @80s"} {
+		s := newSchedule(t)
+		s.play(words)
+		row := rows.Actions.Find(rows.Over(s.kv), rows.Action{Plan: "p~0", N: 1})
+		if row == nil || row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || row.Unsure != 0 {
+			t.Errorf("%s: %+v", words, row)
+		}
+	}
+}
+
 // TestABlockDropsAtOnceWhatAPartHasStaged: the part was committed as a whole, and its parent goes on.
 func TestABlockDropsAtOnceWhatAPartHasStaged(t *testing.T) {
 	playAll(t, []scheduled{{"", "open a a+ q/open^ q/m:staged q/commit q/judge:m=block turn",
@@ -96,6 +139,12 @@ func TestWhatMayHaveBeenDeliveredIsNotRepeated(t *testing.T) {
 			"p~0 owner: m=owner []"},
 		{"a stop is not", "open m:staged n:staged commit m=stop turn @5s",
 			"p~0 owner: n=owed m=owner []"},
+		{"its worker does not know", "open m:staged n:staged commit m=doubt,done turn @5s",
+			"p~0 owner: n=owed m=owner []"},
+		{"its worker does not know, and the key is known", "open m:staged+kept=1h commit m=doubt,done turn @5s",
+			"p~0 done: m=done [m]"},
+		{"its worker does not know, and a probe finds nothing", "open m:staged+found commit m=doubt,done " +
+			"m.probe=absent turn @40s @80s @160s", "p~0 done: m=done [m]"},
 		{"no answer", "open m:staged n:staged commit m=lost turn @60s",
 			"p~0 owner: n=owed m=owner []"},
 		{"no answer, and its owner goes on", "open m:staged n:staged commit m=lost turn @60s p~0/resolve:m turn",
@@ -172,6 +221,17 @@ func TestWhatWasDeliveredTwiceIsItsOwners(t *testing.T) {
 		{"after it was taken up", "open:last a:for=1h a+ m:staged" + again + "undo turn p~0/tell:m#1=done turn",
 			"p~0 owner: m=owner, p~1 owner: a=done m=skipped plan:p~0=owner [m a]"},
 	})
+}
+
+// TestAWorkersDoubtIsSaidInItsWords, to the owner of a delivery. An undo is tried again.
+func TestAWorkersDoubtIsSaidInItsWords(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open m:staged commit m=doubt turn")
+	if a := s.show("p~0").Actions[0]; a.Undo != "quarantined" || !strings.Contains(a.Note, "bad_gateway: 502") {
+		t.Errorf("the delivery is %s: %s", a.Undo, a.Note)
+	}
+	s.wantRefolded()
+	playAll(t, []scheduled{{"an undo", "open a a+ a=doubt,done fail turn @2s @5s", "compensated: a=compensated [a]"}})
 }
 
 // TestAnAttemptThatItsOwnerGivesUpMayHaveBeenMade: what is stopped after that is not dropped.
@@ -481,6 +541,13 @@ func TestWhatAsksForADeliveryFindsIt(t *testing.T) {
 	if d := reader().Delivery("p"); d.State != ledger.StateResolved || strings.Join(d.Delivered, " ") != "m q/n x" ||
 		strings.Join(d.Owner, " ") != "q/o" {
 		t.Errorf("%+v", d)
+	}
+	halted := newSchedule(t)
+	halted.play("open x:staged q/open^ q/m:staged q/n:staged q/commit y:staged commit m=stop turn q~0/halt:m turn")
+	d = view.NewReaderWith(halted.kv, "t", halted, halted.programs).Delivery("p")
+	if d.State != ledger.StateResolved || strings.Join(d.Delivered, " ") != "x y" ||
+		strings.Join(d.Owner, " ") != "q/m" || strings.Join(d.Dropped, " ") != "q/n" || d.Waiting != nil {
+		t.Errorf("after a halt: %+v", d)
 	}
 	for plan, want := range map[string]string{"p": "p~0", "p~0": ""} {
 		why, err := reader().Why(api.WhyQuery{Plan: plan})

@@ -139,6 +139,8 @@ func (s *schedule) answer(c Command) *api.Reply {
 		return &api.Reply{Status: api.StatusWorking}
 	case nobody, nobodyMore:
 		return &api.Reply{Status: word}
+	case "doubt":
+		return &api.Reply{Status: api.StatusInDoubt, Code: "bad_gateway", Message: "502", Worker: "w1"}
 	case "lost":
 		return nil
 	}
@@ -348,7 +350,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	switch name {
 	case "irr":
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
-	case "staged", "kept", "found", "secret":
+	case "staged", "kept", "found", "secret", "reads":
 		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
@@ -413,6 +415,8 @@ func markDelivery(name string, ns int64, probe *pb.Probe, f *pb.ForwardRegistere
 		f.Deliver.DedupeNs, f.Deliver.Attempts = ns, 4
 	case "found":
 		f.Deliver.Probe = probe
+	case "reads":
+		f.Deliver.Bindings = []*pb.Binding{{Name: "id", Expression: "input.id"}}
 	case "secret":
 		f.Deliver.Sealed, f.Deliver.Page = true, "mail"
 	}

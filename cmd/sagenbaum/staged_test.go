@@ -116,6 +116,20 @@ func TestWhatIsStagedIsToldInWordsOfItsOwn(t *testing.T) {
 	says(t, s.run(t, cli.ExitLook, "plan preview q -o json"), `"deliveries":`, `"cy"`)
 }
 
+// TestUndoDropsWhatIsStaged also where nothing else is in the plan, and says so.
+func TestUndoDropsWhatIsStaged(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	agent, _ := newPost(t, s)
+	defer agent.Close(context.WithoutCancel(t.Context()))
+	staged(t, agent, "p", "ann", "bob")
+	says(t, s.run(t, cli.ExitGood, "undo --last 1 --dry-run"), "would: 2 staged and dropped", "ends failed",
+		"drops what is staged, which is then never made: ann, bob")
+	s.run(t, cli.ExitGood, "undo --last 1 --yes --reason wrong")
+	says(t, s.run(t, cli.ExitGood, "plan tree p"), "dropped")
+}
+
 // TestADeliveryIsStoppedByACancel: what was not sent is dropped, and why tells who has stopped it.
 func TestADeliveryIsStoppedByACancel(t *testing.T) {
 	t.Parallel()

@@ -272,7 +272,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if err := t.ended(); err != nil {
 		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
 	}
-	capability := r.server.Capability(r.tool)
+	capability := r.contract.capability(r.server, r.tool)
 	if !r.known && !g.listed(r.server, r.tool) {
 		capability = r.server.Capability(unlisted)
 	}
@@ -295,6 +295,10 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return problem("%v. Nothing was done.", err), nil
 	}
 	t.markAgain(ctx) // before the lock, for which others wait
+	if r.contract.staged() {
+		return g.stage(ctx, t, r, &effect{Action: action, print: print,
+			past: pastPrint(capability, digest[:])}, input)
+	}
 	run := &run{g: g, r: r, turn: turn{guard: r.server.guard}}
 	if !r.contract.Review {
 		if err := run.turn.take(ctx); err != nil {
@@ -334,7 +338,7 @@ func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
 // the roots in which an undo works.
 func (r request) recorded() (json.RawMessage, error) {
 	input, err := r.shortened()
-	if err != nil || r.contract.Class != contract.Compensable {
+	if err != nil || r.contract.Class != contract.Compensable && !r.contract.staged() {
 		return input, err
 	}
 	return withRoots(input, r.roots)

@@ -29,6 +29,27 @@ var opposites = map[string][]string{
 var reading = []string{"get", "list", "read", "search", "find", "show", "describe", "count",
 	"fetch", "query", "view", "status", "info", "check"}
 
+// outward are words for what cannot be taken back once others have seen it.
+var outward = []string{"send", "mail", "email", "message", "notify", "post", "publish", "tweet",
+	"reply", "invite", "announce", "submit", "pay", "charge", "transfer", "order", "print", "fax"}
+
+// telling is the word of a name that says that others are told; empty: there is none.
+func telling(name string) string {
+	for _, word := range parts(name) {
+		if slices.Contains(outward, word) {
+			return word
+		}
+	}
+	return ""
+}
+
+// draftStage proposes that calls are staged.
+const draftStage = `    stage: commit
+    # What makes a call without an answer safe to make again, if the tool has it:
+    # key: an argument for an idempotency key, with dedupe: 24h, for how long it knows one again;
+    # or probe: {tool: what lists such effects}, with done: CEL that is true where it was made
+`
+
 // Draft proposes a pack for the tools of a server, as a file that a person reads, corrects, and
 // confirms by removing its draft: true. It goes by names, schemas and hints, each of which may be
 // wrong; the comment of each tool says which.
@@ -51,7 +72,15 @@ func Draft(server string, tools []*sdk.Tool) string {
 		case slices.ContainsFunc(parts(t.Name), reads):
 			draftTool(&out, t.Name, contract.Effectless, "only its name says that it reads")
 		default:
-			draftTool(&out, t.Name, contract.Irreversible, "nothing was found that undoes it")
+			word := telling(t.Name)
+			if word == "" {
+				draftTool(&out, t.Name, contract.Irreversible, "nothing was found that undoes it")
+				break
+			}
+			draftTool(&out, t.Name, contract.Irreversible, fmt.Sprintf("nothing was found that undoes it, "+
+				"and its name says that others are told (%s):\n  # staged, it is called once its plan is "+
+				"committed, and its caller gets no other answer", word))
+			out.WriteString(draftStage)
 		}
 	}
 	return out.String()

@@ -47,6 +47,12 @@ func TestADraftIsReadAndRefusedUntilItIsConfirmed(t *testing.T) {
 			t.Errorf("%s is %q, want %s", name, got, class)
 		}
 	}
+	for name, stage := range map[string]contract.Stage{"send \"mail\"": contract.StageCommit, "removeUser": "",
+		"create_note": ""} {
+		if got := pack.Tools[name].Stage; got != stage {
+			t.Errorf("calls of %s have stage %q, want %q", name, got, stage)
+		}
+	}
 	undo := pack.Tools["create_note"].Undo[0]
 	if undo.Tool != "delete_note" || undo.With["folder"] != "=input.folder" || undo.With["id"] != "=output.result.id" ||
 		!strings.Contains(draft, `"tag": =output.result.tag # a guess`) {

@@ -45,19 +45,31 @@ const (
 	stateUndone  = "undone"
 	stateOwner   = "needs_owner" // its undo is quarantined
 	stateStays   = "stays"       // for good: it is committed, or its owner said so
+
+	// Of a call that is staged, before it is done, dropped or its owner's:
+	stateStaged = "staged"     // it is made once the plan is committed
+	stateMaking = "being_made" // the plan is committed
 )
+
+// notMadeYet reports whether a call is staged, and not known to be made.
+func (e *effect) notMadeYet() bool { return e.State == stateStaged || e.State == stateMaking }
 
 // there reports whether the effect is there, as far as is known.
 func (e *effect) there() bool { return e.State != stateUndone }
 
 // undoable reports whether an undo of an open plan undoes it.
 func (e *effect) undoable() bool {
-	return e.State == stateDone || e.State == stateInDoubt || e.State == stateUndoing
+	return e.State == stateDone || e.State == stateInDoubt || e.State == stateUndoing ||
+		e.State == stateStaged
 }
 
 // judge takes what the ledger says of the effect. What was undone stays so: an answer may be older.
 func (e *effect) judge(a coordinator.PastUndo) {
 	if e.State == stateUndone && a.DutyOf == "" {
+		return
+	}
+	if a.Staged {
+		e.judgeStaged(a)
 		return
 	}
 	switch a.Undo {
@@ -83,6 +95,27 @@ func (e *effect) judge(a coordinator.PastUndo) {
 		e.why += a.Resolution + said(" by ", a.ResolvedBy) + said(", ", a.ResolvedReason)
 	default:
 		e.State, e.why = stateUndoing, ""
+	}
+}
+
+// judgeStaged is judge for a call that is staged, or was.
+func (e *effect) judgeStaged(a coordinator.PastUndo) {
+	switch a.Undo {
+	case "staged":
+		e.State, e.why = stateStaged, ""
+	case "dropped":
+		e.State, e.why = stateUndone, "it was staged, and dropped: it was never made"
+	case ledger.StateDelivered:
+		e.State, e.why = stateStays, "it was made, as its plan is committed"
+	case "quarantined":
+		e.State, e.why = stateOwner, a.Note
+	case "resolved":
+		e.State, e.why = stateStays, "its owner has answered for it: "+a.Resolution+
+			said(" by ", a.ResolvedBy)+said(", ", a.ResolvedReason)
+	case "owed", "retired":
+		e.State, e.why = stateUndone, "its owner has ended the plan without it: it was not made"
+	default:
+		e.State, e.why = stateMaking, ""
 	}
 }
 
@@ -117,7 +150,7 @@ func (t *tracked) learn(past coordinator.Past) {
 		}
 	case ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined:
 	default:
-		t.settled = true
+		t.settled = !slices.ContainsFunc(t.effects, (*effect).notMadeYet)
 	}
 }
 
@@ -138,9 +171,32 @@ func (g *Gateway) look(ctx context.Context, t *tracked) (coordinator.Past, error
 	if err == nil {
 		t.meet(g, past)
 		t.learn(past)
+		g.ask(ctx, t)
 		t.unmark(past, mark)
 	}
 	return past, err
+}
+
+// ask finds out why calls that were staged are their owner's: the plan that makes them says so.
+func (g *Gateway) ask(ctx context.Context, t *tracked) {
+	owned := t.those(func(e *effect) bool { return e.wasStaged() && e.State == stateOwner })
+	if len(owned) == 0 {
+		return
+	}
+	making, err := g.agent.Past(ctx, t.plan.ID()+deliverySuffix, 0)
+	if err != nil {
+		g.logger.Debug("why a call needs its owner is not known", "plan", t.plan.ID(), "error", err)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range making.Actions {
+		for _, e := range owned {
+			if e.Action == a.Action {
+				e.why = a.Note
+			}
+		}
+	}
 }
 
 // unmark takes back the savepoint before the next effect where the ledger does not have it any
@@ -189,7 +245,7 @@ func (g *Gateway) recollect(past coordinator.Past) (effects []*effect, marks int
 		if a.DutyOf != "" || a.Outcome == api.OutcomeFailed {
 			continue
 		}
-		e := g.effectOf(a.Recorded)
+		e := g.effectOf(a)
 		if !a.Undone { // else an undo to the savepoint before it is one of the next call
 			e.mark, mark = mark, ""
 		}
@@ -204,11 +260,14 @@ func (g *Gateway) recollect(past coordinator.Past) (effects []*effect, marks int
 }
 
 // effectOf is the effect of an action of an earlier process.
-func (g *Gateway) effectOf(r coordinator.Recorded) *effect {
+func (g *Gateway) effectOf(r coordinator.PastUndo) *effect {
 	e := &effect{Action: r.Action, Tool: r.Capability, Class: contract.Irreversible,
 		known: stateDone, past: pastPrint(r.Capability, r.Input)}
 	if r.Outcome != api.OutcomeCompleted {
 		e.known = stateInDoubt
+	}
+	if r.Staged {
+		e.known = stateStaged
 	}
 	e.State = e.known
 	for _, s := range g.config.Servers {
@@ -218,8 +277,8 @@ func (g *Gateway) effectOf(r coordinator.Recorded) *effect {
 			}
 		}
 		for _, name := range sortedKeys(s.pack.Tools) {
-			if s.Capability(name) == r.Capability {
-				tool := s.pack.Tools[name]
+			tool := s.pack.Tools[name]
+			if tool.capability(s, name) == r.Capability {
 				e.Tool, e.Class, e.Fidelity = g.shown(s, name), tool.Class, tool.Fidelity
 			}
 		}
@@ -264,8 +323,8 @@ func (t *tracked) report(past coordinator.Past, of func(*effect) bool) report {
 		case !of(e):
 		case !e.there():
 			out.Undone = append(out.Undone, told{*e, e.why})
-		case past.State == ledger.StateOpen && e.undoable() && e.Class != contract.Irreversible &&
-			e.State != stateUndoing:
+		case past.State == ledger.StateOpen && e.undoable() && e.State != stateUndoing &&
+			(e.Class != contract.Irreversible || e.State == stateStaged):
 			out.Can = append(out.Can, told{*e, t.can(i)})
 		default:
 			out.Stands = append(out.Stands, told{*e, e.whyThere(past)})
@@ -286,6 +345,14 @@ func ended(past coordinator.Past) string {
 // whyThere says why an effect is still there.
 func (e *effect) whyThere(past coordinator.Past) string {
 	switch {
+	case e.State == stateStaged:
+		return "it is not made: it is staged, and its plan is " + past.State
+	case e.State == stateMaking:
+		return "it is being made, as its plan is committed: plan " + past.Plan + deliverySuffix +
+			" does that, and nothing says yet that it was"
+	case e.State == stateOwner && e.known == stateStaged:
+		return "it needs the plan's owner" + said(": ", e.why) +
+			" (sagenbaum quarantine show " + past.Plan + deliverySuffix + " " + e.Action + ")"
 	case e.State == stateOwner:
 		return "its undo needs the plan's owner" + said(": ", e.why) + " (sagenbaum quarantine show " +
 			past.Plan + " " + e.Action + ")"
@@ -307,6 +374,9 @@ func (e *effect) whyThere(past coordinator.Past) string {
 func (t *tracked) can(i int) string {
 	e := t.effects[i]
 	how := cmp.Or(string(e.Fidelity), "as its contract says")
+	if e.State == stateStaged {
+		how = "it is not made yet: an undo drops it, and a commit of the plan has it made"
+	}
 	if e.State == stateInDoubt {
 		how = "no one knows whether it has happened; its undo finds out"
 	}
@@ -319,7 +389,7 @@ func (t *tracked) can(i int) string {
 	} else {
 		together += ": plan_fail"
 	}
-	if e.State == stateInDoubt {
+	if e.State == stateInDoubt || e.State == stateStaged {
 		return how + ", " + together
 	}
 	return together

@@ -59,6 +59,7 @@ const (
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server
 	lookTime     = 5 * time.Second      // that an executor may take to say what was undone
+	deliverWait  = 20 * time.Second     // that a commit waits until what was staged is made
 	undoWait     = 2 * time.Minute      // that an undo tool waits
 	leaveWait    = 30 * time.Second     // likewise, a gateway whose client has gone
 	progressLate = 5 * time.Second      // that progress may come after its call has ended

@@ -72,6 +72,15 @@ type Tool struct {
 	Stop  []Guard `json:"stop,omitempty"`
 	Undo  []Step  `json:"undo,omitempty"`
 
+	// Stage is commit for a tool of class irreversible whose calls are staged: each is made once its
+	// plan is committed, by whatever undoes what the server has done. Probe and Done are of the call
+	// itself then: Done says that it was made. NotTaken says that it was not.
+	Stage contract.Stage `json:"stage,omitempty"`
+
+	// Dedupe is how long the tool promises to know a value of its argument Key again. So long a call
+	// that is staged is repeated where it had no answer.
+	Dedupe time.Duration `json:"dedupe,omitempty"`
+
 	// Says is for people, as in the table of docs/guide/mcp.md.
 	Says Says `json:"says,omitzero"`
 
@@ -223,8 +232,8 @@ func ParsePack(name string, data []byte) (Pack, error) {
 func (x *expressions) tool(field string, t Tool, files bool) error {
 	switch t.Class {
 	case contract.Effectless, contract.Irreversible:
-		if t.Before != nil || t.After != nil || len(t.Undo) > 0 || t.Probe != nil || t.Done != "" ||
-			len(t.Stop) > 0 {
+		if t.Before != nil || t.After != nil || len(t.Undo) > 0 || len(t.Stop) > 0 ||
+			(t.Probe != nil || t.Done != "") && !t.staged() {
 			return ledger.Refuse(field+".undo", "given for class "+string(t.Class), "class compensable")
 		}
 	case contract.Compensable:
@@ -234,6 +243,9 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 	default:
 		return ledger.Refuse(field+".class", fmt.Sprintf("%q", t.Class),
 			"compensable, irreversible or effectless")
+	}
+	if err := t.checkStage(field); err != nil {
+		return err
 	}
 	for part, ask := range map[string]*Ask{"before": t.Before, "after": t.After, "probe": t.Probe} {
 		if ask == nil {
@@ -267,6 +279,37 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 			fmt.Sprintf("at most %d bytes: a registration freezes it", recipeMax))
 	}
 	return nil
+}
+
+// staged reports whether calls of the tool are.
+func (t Tool) staged() bool { return t.Stage == contract.StageCommit }
+
+// checkStage checks what says that calls are staged, and how they are made.
+func (t Tool) checkStage(field string) error {
+	switch {
+	case t.Stage != "" && !t.staged():
+		return ledger.Refuse(field+".stage", fmt.Sprintf("%q", t.Stage), "commit, or none")
+	case t.staged() && t.Class != contract.Irreversible:
+		return ledger.Refuse(field+".stage", "given for class "+string(t.Class),
+			"class irreversible: what has an undo need not wait for the commit")
+	case t.Dedupe != 0 && !t.staged():
+		return ledger.Refuse(field+".dedupe", "given for a tool that is not staged", "stage: commit")
+	case t.Dedupe != 0 && t.Key == "":
+		return ledger.Refuse(field+".dedupe", "given without key",
+			"key, the argument in which the tool takes an idempotency key")
+	case !t.staged():
+		return nil
+	case t.Review:
+		return ledger.Refuse(field+".review", "given for a tool that is staged",
+			"none: a verdict on a call drops it until its plan is committed")
+	case len(t.Digest) > 0:
+		return ledger.Refuse(field+".digest", "given for a tool that is staged",
+			"none: the call is made with what is recorded of it")
+	case (t.Probe == nil) != (t.Done == ""):
+		return ledger.Refuse(field+".done", "probe and done, of which one is missing",
+			"both, or neither: done is CEL over input and probe, and true where the call was made")
+	}
+	return ledger.CheckSpan(field+".dedupe", t.Dedupe, ledger.DurationMax)
 }
 
 func (x *expressions) ask(field string, a Ask, files bool) error {
@@ -357,7 +400,10 @@ func (t Tool) contract(server *Server, name string) (contract.Contract, error) {
 		c.Before = &contract.Before{Call: server.question(name),
 			With: map[string]any{"input": "=input"}, Attempts: 1}
 	}
-	if t.Class != contract.Compensable {
+	switch {
+	case t.staged():
+		return t.stagedContract(server, name, c)
+	case t.Class != contract.Compensable:
 		return c, nil
 	}
 	recipe, err := encode(t.recipe(name))
@@ -381,8 +427,15 @@ func (t Tool) reads(what string) bool {
 	return err != nil || strings.Contains(string(recipe), what)
 }
 
-// fits refuses a call whose undo would have more arguments than a command carries.
+// fits refuses a call of which a command, of its undo or of itself, would carry too much.
 func (t Tool) fits(name string, input, before json.RawMessage) error {
+	if t.staged() {
+		if over := argumentsBeside + len(name) + len(input) - ledger.ArgumentsMax; over > 0 {
+			return ledger.Refuse("arguments", fmt.Sprintf("%d bytes", len(input)),
+				fmt.Sprintf("at most %d bytes of a call that is made later", len(input)-over))
+		}
+		return nil
+	}
 	if t.Class != contract.Compensable {
 		return nil
 	}
@@ -409,6 +462,44 @@ func (t Tool) room(name string, input, before json.RawMessage) (int, error) {
 		recipe, err = encode(string(recipe)) // as it is an argument
 	}
 	return ledger.ArgumentsMax - argumentsBeside - len(recipe) - len(input) - len(before), err
+}
+
+// stagedContract is c for a tool whose calls are staged.
+func (t Tool) stagedContract(server *Server, name string, c contract.Contract) (contract.Contract,
+	error) {
+	c.Capability, c.Stage = server.Delivery(name), t.Stage
+	c.Deliver = &contract.Deliver{With: map[string]any{"tool": name, "input": "=input"},
+		Attempts: undoAttempts, Timeout: c.Timeout, Dedupe: t.Dedupe}
+	c.Timeout, c.Settle, c.UnservedAfter = 0, server.config.Settle, undoUnserved
+	if t.Probe == nil {
+		return c, nil
+	}
+	recipe, err := encode(t.recipe(name))
+	c.Probe = &contract.Probe{Call: c.Capability,
+		With: map[string]any{"recipe": string(recipe), "input": "=input"}}
+	return c, err
+}
+
+// capability is that of a call of a tool.
+func (t Tool) capability(server *Server, name string) string {
+	if t.staged() {
+		return server.Delivery(name)
+	}
+	return server.Capability(name)
+}
+
+// deliveries are the names of tools whose calls are staged by any of the packs that may be a
+// server's.
+func deliveries(packs []Pack) []string {
+	names := map[string]bool{}
+	for _, pack := range packs {
+		for name, t := range pack.Tools {
+			if t.staged() && !pack.Draft {
+				names[name] = true
+			}
+		}
+	}
+	return sortedKeys(names)
 }
 
 // Calls lists the tools of a server that the pack calls for undos and for what they have to know.

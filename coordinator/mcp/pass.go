@@ -225,6 +225,9 @@ func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
 			if err == nil && isPlain(ctx) && s.pack.Tools[t.Name].Class != contract.Effectless {
 				text, err = planned(text)
 			}
+			if err == nil && s.pack.Tools[t.Name].staged() {
+				text, err = asStaged(text)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -271,12 +271,12 @@ func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	var undoing []*tracked
+	var ending []*tracked
 	var errs []error
 	for _, t := range begun {
 		switch waits, err := p.leave(ctx, t); {
 		case waits:
-			undoing = append(undoing, t)
+			ending = append(ending, t)
 		case err != nil && p.g.config.OnDisconnect != LeavePlan:
 			stand = append(stand, t)
 			errs = append(errs, fmt.Errorf("plan %s of a client that has gone is not ended: %w",
@@ -285,11 +285,15 @@ func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	}
 	late, done := context.WithTimeout(context.Background(), leaveWait)
 	defer done()
-	for _, t := range undoing {
+	for _, t := range ending {
 		if p.g.work == nil {
 			break // a worker elsewhere undoes them
 		}
-		if err := p.g.undone(late, t); err != nil {
+		wait := p.g.undone
+		if t.delivers() {
+			wait = p.g.ended
+		}
+		if err := wait(late, t); err != nil {
 			stand, errs = append(stand, t), append(errs, err)
 		}
 	}
@@ -335,7 +339,7 @@ func (p *plans) stand() error {
 func (g *Gateway) ended(ctx context.Context, t *tracked) error {
 	past, err := g.look(ctx, t)
 	if err == nil && past.State == ledger.StateCommitted {
-		return nil
+		return g.isMade(ctx, t)
 	}
 	return g.undone(ctx, t)
 }
@@ -344,13 +348,14 @@ func (g *Gateway) ended(ctx context.Context, t *tracked) error {
 func (p *plans) leave(ctx context.Context, t *tracked) (waits bool, err error) {
 	onDisconnect := p.g.config.OnDisconnect
 	if t.ended() != nil { // its client or its deadline began what undoes it
-		return onDisconnect == FailPlan && p.g.unwinds(ctx, t), nil
+		return onDisconnect == FailPlan && p.g.unwinds(ctx, t) || p.g.makes(ctx, t), nil
 	}
 	switch onDisconnect {
 	case CommitPlan:
 		if err = t.plan.Commit(ctx); undoneInstead(err) {
 			err = nil // someone else was faster
 		}
+		waits = err == nil && t.delivers()
 	case FailPlan:
 		if err = t.plan.Fail(ctx, "its client has gone"); undoneInstead(err) {
 			err = nil // someone else was faster
@@ -370,6 +375,15 @@ func (p *plans) leave(ctx context.Context, t *tracked) (waits bool, err error) {
 func (g *Gateway) unwinds(ctx context.Context, t *tracked) bool {
 	past, err := g.look(ctx, t)
 	return err == nil && past.State == ledger.StateUnwinding
+}
+
+// makes reports whether calls that were staged in a plan, which is committed, are not made yet.
+func (g *Gateway) makes(ctx context.Context, t *tracked) bool {
+	if !t.delivers() {
+		return false
+	}
+	past, err := g.look(ctx, t)
+	return err == nil && past.State == ledger.StateCommitted && t.delivers()
 }
 
 // undone waits until a plan that was failed is undone. Errors: what is not undone.

@@ -2,12 +2,18 @@ package mcp
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -101,3 +107,173 @@ func (u *run) begin(ctx context.Context, before json.RawMessage) error {
 }
 
 func alike(x, y files.Image) (bool, error) { return files.Alike(x, y), nil }
+
+// A call that is staged is not made now: it is recorded, and made once its plan is committed, by
+// whatever undoes what the server has done, also when this gateway is gone.
+
+// deliverySuffix is what the id of the plan ends with that makes what is staged in a committed one.
+const deliverySuffix = "~0"
+
+// stagedMeta says in a result that the call was not made, but is staged.
+const stagedMeta = "sagenbaum/staged"
+
+// stage has the ledger take a call that is made once its plan is committed, and says so. Of e it is
+// known which call it is.
+func (g *Gateway) stage(ctx context.Context, t *tracked, r request, e *effect,
+	input json.RawMessage) (*sdk.CallToolResult, error) {
+	if same := t.staged(e.print, e.past); same != nil && r.key == "" {
+		return problem("the same call is staged already, as action %s of plan %s, and is made once that "+
+			"is committed. Nothing was done now, and nothing more is staged; a call with a key of its own "+
+			"(_meta %s) is staged in any case.", same.Action, t.plan.ID(), keyMeta), nil
+	}
+	if e.Action == "" {
+		e.Action = "staged-" + strings.ToLower(rand.Text()[:10])
+	}
+	e.Tool, e.About, e.Class = r.shown, about(r.arguments), r.contract.Class
+	e.State, e.known = stateStaged, stateStaged
+	err := g.explained(ctx, t, t.plan.Stage(ctx, coordinator.Action{ID: e.Action,
+		Capability: r.server.Delivery(r.tool), Input: input}))
+	var recorded *coordinator.Recorded
+	switch {
+	case err == nil:
+		t.note(e)
+		t.markLater(g.life)
+		return g.stagedResult(t, r, e), nil
+	case errors.As(err, &recorded):
+		return problem("%s is not staged: %v. It was not called, and is not made.", r.shown, err), nil
+	case errors.Is(err, coordinator.ErrUnconfirmed), errors.Is(err, coordinator.ErrInDoubt):
+		return problem("whether %s is staged is not known: %v. It was not called. %splan_status says "+
+			"whether it is, as action %s of plan %s; if so, it is made once that is committed.",
+			r.shown, err, g.prefix, e.Action, t.plan.ID()), nil
+	case t.overs(err):
+		g.plans.drop(t, err)
+		return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
+	}
+	return problem("%v. Nothing was done.", err), nil
+}
+
+// stagedResult tells the model that its call was not made, and when it is.
+func (g *Gateway) stagedResult(t *tracked, r request, e *effect) *sdk.CallToolResult {
+	plan, with := t.plan.ID(), string(object(r.arguments))
+	if len(with) > errorMax {
+		with = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(with[:errorMax], ""), len(with))
+	}
+	when := g.prefix + "plan_commit does that"
+	if g.config.OnDisconnect == CommitPlan && !r.plain {
+		when += ", and so does the end of this connection"
+	}
+	result := marked(&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(
+		"%[1]s was NOT made: it cannot be undone, so it is staged, as action %[2]s of plan %[3]s. It is "+
+			"made once the plan is committed (%[4]s), after what was staged before it, with these "+
+			"arguments: %[5]s. Until then %[6]sundo_last drops it, and so does whatever undoes the "+
+			"plan, as its deadline does; then it is never made. Do not call it again, and do not say "+
+			"that it has happened: the answer of %[6]splan_commit, or %[6]splan_status with plan "+
+			"%[3]s, says whether it has.",
+		r.shown, e.Action, plan, when, with, g.prefix)}}}, plan, e.Action)
+	result.Meta[stagedMeta] = true
+	return result
+}
+
+// kept says of a plan that was committed now what stays, as the ledger has it, and what became of
+// the calls that were staged: it waits a while until they are made.
+func (g *Gateway) kept(ctx context.Context, t *tracked) report {
+	out := report{Plan: t.plan.ID(), State: ledger.StateCommitted}
+	if t.delivers() {
+		waiting, cancel := context.WithTimeout(ctx, deliverWait)
+		defer cancel()
+		_, _ = t.plan.Delivered(waiting) // the ledger says below what is known
+	}
+	past, err := g.look(context.WithoutCancel(ctx), t)
+	if err != nil {
+		out.Message = "which of its calls stay, and which that were staged are made, is not known: " +
+			err.Error()
+		return out
+	}
+	stay := t.those(func(e *effect) bool { return e.there() && e.known != stateStaged })
+	out = t.report(past, (*effect).wasStaged)
+	out.Message = fmt.Sprintf("%d calls stay as they are", len(stay))
+	if made := t.made(); made != "" {
+		out.Message += ". Of the calls that were staged: " + made
+	}
+	return out
+}
+
+func (e *effect) wasStaged() bool { return e.known == stateStaged }
+
+// delivers reports whether calls of the plan are staged that are not known to be made, or dropped.
+func (t *tracked) delivers() bool { return len(t.those((*effect).notMadeYet)) > 0 }
+
+// made says how many of the calls that were staged are made; empty: none was staged.
+func (t *tracked) made() string {
+	names := map[string]string{stateStays: "made, or answered for by the owner",
+		stateMaking: "not known to be made yet", stateStaged: "not known to be made yet",
+		stateOwner: "its owner's to look at", stateUndone: "dropped, and not made"}
+	var parts []string
+	for _, state := range []string{stateStays, stateMaking, stateStaged, stateOwner, stateUndone} {
+		n := len(t.those(func(e *effect) bool { return e.wasStaged() && e.State == state }))
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, names[state]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// isMade waits until what is staged in a committed plan is made. Errors: what is not.
+func (g *Gateway) isMade(ctx context.Context, t *tracked) error {
+	_, waits := t.plan.Delivered(ctx)
+	past, err := g.look(context.WithoutCancel(ctx), t)
+	if err != nil {
+		return fmt.Errorf("plan %s of a client that has gone is committed, and whether the calls that "+
+			"were staged in it are made is not known: %w", t.plan.ID(), errors.Join(waits, err))
+	}
+	return t.unmade(past)
+}
+
+// unmade says which calls that were staged in a committed plan are not known to be made.
+func (t *tracked) unmade(past coordinator.Past) error {
+	var left []string
+	for _, e := range t.report(past, func(e *effect) bool {
+		return e.wasStaged() && (e.notMadeYet() || e.State == stateOwner)
+	}).Stands {
+		left = append(left, fmt.Sprintf("%s as action %s (%s)", e.Tool, e.Action, e.How))
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("plan %s of a client that has gone is committed, and these calls that were "+
+		"staged are not known to be made: %s. 'sagenbaum mcp worker' makes what no gateway does",
+		past.Plan, strings.Join(left, ", "))
+}
+
+// asStaged is a tool whose calls are staged as clients see it: what it answers is not what it says
+// that it answers.
+func asStaged(tool json.RawMessage) (json.RawMessage, error) {
+	var about string
+	if said := memberOf(tool, "description"); len(said) > 0 {
+		if err := json.Unmarshal(said, &about); err != nil {
+			return nil, err
+		}
+	}
+	const staged = "A call is staged, as it cannot be undone: it is made once the plan is " +
+		"committed, and its answer says only that."
+	text, err := encode(strings.TrimSpace(about + "\n\n" + staged))
+	if err == nil {
+		tool, err = withValue(tool, "description", text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return withoutMembers(tool, func(name string) bool { return name == "outputSchema" })
+}
+
+// staged finds an equal call that is staged.
+func (t *tracked) staged(print, past string) *effect {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.effects {
+		if e.State == stateStaged && (e.print == print || e.past == past) {
+			return e
+		}
+	}
+	return nil
+}

@@ -249,6 +249,23 @@ func (s *Server) Capability(
 	return bounded(s.config.Name + "." + token(tool))
 }
 
+// Delivery is the capability under which calls of one of its tools are staged, and made once their
+// plan is committed.
+func (s *Server) Delivery(tool string) string { return s.question(tool) }
+
+// Deliveries are the capabilities under which calls are staged, as far as is known: of the pack of
+// a server that was started, of any pack that may be that of another one.
+func (s *Server) Deliveries() (list []string) {
+	packs := s.packs
+	if s.pack.Server != "" {
+		packs = []Pack{s.pack}
+	}
+	for _, name := range deliveries(packs) {
+		list = append(list, s.Delivery(name))
+	}
+	return list
+}
+
 // question is the capability of what is asked before a call of a tool.
 func (s *Server) question(tool string) string {
 	return bounded(s.Undo() + "." + token(tool))

@@ -162,8 +162,12 @@ func failed(said string) *sdk.CallToolResult {
 }
 
 func (s *notesServer) tool(name string, hint bool, do does) {
-	s.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(notesSchema), Description: "the tool " + name,
-		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: hint}},
+	tool := &sdk.Tool{Name: name, InputSchema: json.RawMessage(notesSchema), Description: "the tool " + name,
+		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: hint}}
+	if name == "send" {
+		tool.OutputSchema = json.RawMessage(`{"type":"object","required":["id"]}`)
+	}
+	s.AddTool(tool,
 		func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			var n note
 			if len(req.Params.Arguments) > 0 {

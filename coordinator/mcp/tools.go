@@ -65,7 +65,7 @@ var ownTools = []ownTool{
 	{
 		name: "plan_commit",
 		about: "Keep what the plan has done: nothing of it can be undone by undo_last or plan_fail " +
-			"any more.",
+			"any more. Calls that are staged are made now, and the answer says which are.",
 		schema: `{"type":"object","properties":{` + planProperty + `}}`,
 		call:   (*Gateway).planCommit,
 	},
@@ -101,7 +101,7 @@ var ownTools = []ownTool{
 	{
 		name: "what_can_be_undone",
 		about: "List what the plan has done, latest first, and how exactly each call can be " +
-			"undone.",
+			"undone. One that is staged was not made yet, and an undo drops it.",
 		schema:   `{"type":"object","properties":{` + planProperty + `}}`,
 		readOnly: true, call: (*Gateway).planStatus,
 	},
@@ -264,17 +264,6 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 
 // errCommitted says why a plan takes nothing more.
 var errCommitted = errors.New("it is committed")
-
-// kept says of a plan that was committed now what stays, as the ledger has it.
-func (g *Gateway) kept(ctx context.Context, t *tracked) report {
-	out := report{Plan: t.plan.ID(), State: ledger.StateCommitted}
-	if _, err := g.look(context.WithoutCancel(ctx), t); err != nil {
-		out.Message = "which of its calls stay is not known: " + err.Error()
-		return out
-	}
-	out.Message = fmt.Sprintf("%d calls stay as they are", len(t.standing()))
-	return out
-}
 
 // notCommitted is closed for plan_commit: that another has committed the plan is as well.
 func (r report) notCommitted() report {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
@@ -15,8 +16,145 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// Serve has a worker carry out the undos of a server from now on. Errors as of worker.Handle.
-func (s *Server) Serve(w *worker.Worker) error { return w.Handle(s.Undo(), s.undo) }
+// Serve has a worker carry out the undos of a server, and make the calls that are staged, from now
+// on. Errors as of worker.Handle.
+func (s *Server) Serve(w *worker.Worker) error {
+	err := w.Handle(s.Undo(), s.undo)
+	for _, capability := range s.Deliveries() {
+		if err == nil {
+			err = w.Handle(capability, s.deliver)
+		}
+		if err == nil {
+			err = w.Answer(capability, s.delivered)
+		}
+	}
+	return err
+}
+
+// deliveryArguments are those of a call that was staged, and of the question whether it was made.
+type deliveryArguments struct {
+	Tool   string          `json:"tool"`
+	Recipe string          `json:"recipe"`
+	Input  json.RawMessage `json:"input"`
+}
+
+// deliver makes a call that was staged, under its key. An error says that it was not made, unless
+// it is one of doubt.
+func (s *Server) deliver(ctx context.Context, c api.Command) (worker.Result, error) {
+	var in deliveryArguments
+	if err := json.Unmarshal(c.Arguments, &in); err != nil {
+		return worker.Result{}, worker.Stop(&stopped{"arguments", err.Error()})
+	}
+	at, input, leave, err := s.place(ctx, in.Input, Recipe{Undo: []Step{{Tool: in.Tool}}})
+	if err != nil {
+		return worker.Result{}, notMade(err)
+	}
+	defer leave()
+	tool := s.pack.Tools[in.Tool]
+	if !tool.staged() || s.Delivery(in.Tool) != c.Capability {
+		return worker.Result{}, worker.Stop(&stopped{"tool", fmt.Sprintf("the contracts of %s do not "+
+			"say that calls of %q are staged", s.config.Name, in.Tool)})
+	}
+	call, err := calling(in.Tool, input)
+	if err == nil && tool.Key != "" {
+		call.params, err = withKey(call.params, tool.Key, c.Key)
+	}
+	if err != nil {
+		return worker.Result{}, worker.Stop(&stopped{"arguments", err.Error()})
+	}
+	result, settled, err := at.act(ctx, call)
+	<-settled // the next call, or attempt, must not meet it
+	if err == nil && !result.IsError {
+		return worker.Result{Output: map[string]json.RawMessage{"result": structured(result)}}, nil
+	}
+	return worker.Result{}, s.unmade(tool, input, result, err)
+}
+
+// unmade is what it means that a call which was staged has ended with an error.
+func (s *Server) unmade(tool Tool, input json.RawMessage, result *sdk.CallToolResult,
+	err error) error {
+	var wire *jsonrpc.Error
+	switch {
+	case errors.Is(err, errNotReached):
+		return notMade(err)
+	case errors.As(err, &wire) && (wire.Code == jsonrpc.CodeMethodNotFound ||
+		wire.Code == jsonrpc.CodeInvalidParams):
+		return worker.Stop(&stopped{"refused", err.Error()})
+	case err != nil:
+		return worker.InDoubt(err)
+	}
+	err = errors.New(value(text(result)))
+	if tool.NotTaken != "" {
+		not, failed := s.x.holds(tool.NotTaken, triggers.BindingVars{Input: input,
+			Result: structured(result)})
+		if failed == nil && not {
+			return err
+		}
+	}
+	return worker.InDoubt(err)
+}
+
+// notMade is an error before a call: its time may be over, and yet it is known not to be made.
+func notMade(err error) error {
+	if err = final(err); errors.Is(err, worker.ErrStop) {
+		return err
+	}
+	return errors.New(err.Error())
+}
+
+// delivered answers whether a call that was staged was made.
+func (s *Server) delivered(ctx context.Context, c api.Command) (worker.Answer, error) {
+	var in deliveryArguments
+	var recipe Recipe
+	err := json.Unmarshal(c.Arguments, &in)
+	if err == nil {
+		err = json.Unmarshal([]byte(in.Recipe), &recipe)
+	}
+	if err != nil {
+		return worker.Answer{}, worker.Stop(&stopped{"arguments", err.Error()})
+	}
+	at, input, leave, err := s.place(ctx, in.Input, recipe)
+	if err != nil {
+		return worker.Answer{}, final(err)
+	}
+	defer leave()
+	if err := s.allowed(recipe); err != nil {
+		return worker.Answer{}, worker.Stop(&stopped{"arguments", err.Error()})
+	}
+	made, err := at.look(ctx, recipe, &triggers.BindingVars{Input: input})
+	switch {
+	case err != nil:
+		return worker.Answer{}, final(err)
+	case made:
+		return worker.Present(""), nil
+	}
+	return worker.Absent(), nil
+}
+
+// place is the server in the roots that a call was recorded with, with no other call under way, and
+// the arguments of the call. leave ends that.
+func (s *Server) place(ctx context.Context, recorded json.RawMessage, recipe Recipe) (at *Server,
+	input json.RawMessage, leave func(), err error) {
+	rest, err := s.needed(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	release, err := s.guard.take(ctx)
+	if err != nil {
+		rest()
+		return nil, nil, nil, err
+	}
+	end := func() { release(); rest() }
+	input, uris, err := withoutRoots(recorded)
+	if err == nil {
+		var out func()
+		if at, out, err = s.in(uris, recipe); err == nil {
+			return at, input, func() { out(); end() }, nil
+		}
+	}
+	end()
+	return nil, nil, nil, err
+}
 
 // undoArguments are those of the inverse of every tool, as a registration froze them.
 type undoArguments struct {
@@ -38,7 +176,7 @@ func (e *stopped) Code() string { return e.code }
 func (s *Server) undo(ctx context.Context, c api.Command) (worker.Result, error) {
 	var in undoArguments
 	var recipe Recipe
-	rest, err := s.needed(ctx)
+	rest, err := s.needed(ctx) // which finds the pack
 	if err != nil {
 		return worker.Result{}, err
 	}
@@ -53,16 +191,7 @@ func (s *Server) undo(ctx context.Context, c api.Command) (worker.Result, error)
 	if err != nil {
 		return worker.Result{}, worker.Stop(&stopped{"arguments", err.Error()})
 	}
-	release, err := s.guard.take(ctx)
-	if err != nil {
-		return worker.Result{}, err
-	}
-	defer release()
-	input, uris, err := withoutRoots(in.Input)
-	if err != nil {
-		return worker.Result{}, worker.Stop(err)
-	}
-	at, leave, err := s.in(uris, recipe)
+	at, input, leave, err := s.place(ctx, in.Input, recipe)
 	if err != nil {
 		return worker.Result{}, final(err)
 	}

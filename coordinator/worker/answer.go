@@ -85,6 +85,21 @@ type changed struct {
 func (e *changed) Error() string { return e.cause.Error() }
 func (e *changed) Unwrap() error { return e.cause }
 
+// InDoubt marks an error as doubt: no one knows whether it was done, as after a call of a provider
+// that had no answer. What delivers a staged act must say so, or be silent: what has failed is
+// tried again. An undo is tried again in either case. Nil stays nil.
+func InDoubt(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &inDoubt{err}
+}
+
+type inDoubt struct{ cause error }
+
+func (e *inDoubt) Error() string { return e.cause.Error() }
+func (e *inDoubt) Unwrap() error { return e.cause }
+
 // Working says that the undo takes longer than an attempt may: Report will tell
 // its end, and the executor asks again after until if it has not.
 func Working(until time.Time) error { return &working{until} }
@@ -169,9 +184,16 @@ func reply(result Result, err error) api.Reply {
 func ended(result Result, err error) api.Reply {
 	var still *working
 	var foreign *changed
+	var unknown *inDoubt
 	switch {
 	case err == nil:
 		return done(result)
+	case errors.As(err, &unknown):
+		code := CodeError
+		if errors.Is(err, context.DeadlineExceeded) {
+			code = CodeTimeout
+		}
+		return problem(api.StatusInDoubt, codeOf(err, code), err.Error())
 	case errors.As(err, &foreign):
 		r := done(Result{Output: foreign.found})
 		r.Status, r.Code, r.Message = api.StatusChanged, codeOf(err, CodeChanged), err.Error()
@@ -209,6 +231,24 @@ func done(result Result) api.Reply {
 		r.Output = output
 	}
 	return r
+}
+
+// handled is the answer of a handler. One that was to deliver a staged act, and was stopped in the
+// middle, does not know whether it was made.
+func handled(c api.Command, result Result, err error) api.Reply {
+	stopped := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if c.Delivers && stopped && !errors.Is(err, ErrStop) {
+		err = InDoubt(err)
+	}
+	return reply(result, err)
+}
+
+// panicked is the answer where a handler has ended with a panic.
+func panicked(c api.Command, p any) api.Reply {
+	if c.Delivers {
+		return problem(api.StatusInDoubt, CodePanic, fmt.Sprint(p))
+	}
+	return problem(api.StatusFailed, CodePanic, fmt.Sprint(p))
 }
 
 func problem(status, code, message string) api.Reply {

@@ -115,7 +115,8 @@ func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Reco
 	case api.StatusChanged:
 		report.Answer = pb.Answer_ANSWER_CHANGED
 	default:
-		return nil, ledger.Refuse("problem", r.Status, "an end: nil, Stop(err) or another error")
+		return nil, ledger.Refuse("problem", r.Status, "an end: nil, Stop(err) or another error; a "+
+			"doubt is reported by no one, and ends with the time of the attempt")
 	}
 	record := &pb.Record{Plan: c.Plan, Action: c.Action,
 		Kind: &pb.Record_CompensationReported{CompensationReported: report}}

@@ -193,7 +193,10 @@ func (w *Worker) Handle(capability string, handler Handler) error {
 			ledger.Refuse("handler", "missing", "a function"))
 	}
 	return w.serve(api.UndoSubject(w.tenant, capability), capability, []string{ledger.PurposeUndo},
-		func(ctx context.Context, c api.Command) api.Reply { return reply(handler(ctx, c)) })
+		func(ctx context.Context, c api.Command) api.Reply {
+			result, err := handler(ctx, c)
+			return handled(c, result, err)
+		})
 }
 
 // Answer answers questions of a capability from now on: probes, checks after an
@@ -419,7 +422,7 @@ func (w *Worker) admit(c api.Command, capability string, purposes []string) (ref
 // takes over its place.
 func (w *Worker) fly(f *flight) {
 	defer w.handlers.Done()
-	answer := problem(api.StatusFailed, CodePanic, "the handler ended its goroutine")
+	answer := panicked(f.command, "the handler ended its goroutine")
 	defer func() {
 		if next := w.land(f); next != nil {
 			w.handlers.Add(1)
@@ -457,7 +460,7 @@ func (w *Worker) run(f *flight) (answer api.Reply) {
 		if p := recover(); p != nil {
 			w.logger.Error("handler panicked", "tenant", w.tenant, "plan", c.Plan, "action", c.Action,
 				"panic", p, "stack", string(debug.Stack()))
-			answer = problem(api.StatusFailed, CodePanic, fmt.Sprint(p))
+			answer = panicked(c, p)
 		}
 		answer = spoken(answer, c)
 		answer.Worker, answer.WorkNs = w.name, time.Since(started).Nanoseconds()

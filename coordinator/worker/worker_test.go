@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,6 +178,51 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 			}
 			if got := <-w.send(command("k1")); got.Status != c.want.Status {
 				t.Errorf("the next attempt is answered with %+v", got)
+			}
+		})
+	}
+}
+
+// What delivers a staged act and is stopped in the middle has not failed: that would be tried again.
+func TestADeliveryThatIsStoppedInTheMiddleIsInDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler Handler
+		want    string // of a delivery; an undo has failed, or stops
+	}{
+		"in doubt": {func(context.Context, api.Command) (Result, error) {
+			return Result{}, fmt.Errorf("cannot send: %w", InDoubt(errors.New("502")))
+		}, "in_doubt error cannot send: 502"},
+		"out of time": {func(ctx context.Context, _ api.Command) (Result, error) {
+			<-ctx.Done()
+			return Result{}, fmt.Errorf("post: %w", ctx.Err())
+		}, "in_doubt timeout post: context deadline exceeded"},
+		"cancelled": {func(context.Context, api.Command) (Result, error) { return Result{}, context.Canceled },
+			"in_doubt error context canceled"},
+		"panic": {func(context.Context, api.Command) (Result, error) { panic("boom") },
+			"in_doubt panic boom"},
+		"ended goroutine": {func(context.Context, api.Command) (Result, error) {
+			runtime.Goexit()
+			return Result{}, nil
+		}, "in_doubt panic the handler ended its goroutine"},
+		"failed": {func(context.Context, api.Command) (Result, error) { return Result{}, errors.New("refused") },
+			"failed error refused"},
+		"never": {func(context.Context, api.Command) (Result, error) {
+			return Result{}, Stop(context.DeadlineExceeded)
+		}, "stop stop context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wire(t, nil)
+			w.handle("file.delete", c.handler)
+			delivery := command("k1")
+			delivery.Delivers, delivery.TimeoutMs = true, 50
+			if r := <-w.send(delivery); strings.Join([]string{r.Status, r.Code, r.Message}, " ") != c.want {
+				t.Errorf("a delivery is answered %+v, want %s", r, c.want)
+			}
+			undo := command("k2")
+			undo.TimeoutMs = 50
+			want := map[string]string{"in doubt": api.StatusInDoubt, "never": api.StatusStop}[name]
+			if r := <-w.send(undo); r.Status != cmp.Or(want, api.StatusFailed) {
+				t.Errorf("an undo is answered %+v", r)
 			}
 		})
 	}

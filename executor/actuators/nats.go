@@ -250,11 +250,11 @@ func read(data []byte, c api.Command) (api.Reply, []*api.Mismatch, *Refusal) {
 		return reply, nil, &Refusal{Reason: RefusedUnreadable, Command: c, Worker: reply.Worker,
 			Err: err}
 	}
-	want := "done, failed, stop or working"
+	want := "done, failed, stop, in_doubt or working"
 	switch reply.Status {
 	case api.StatusDone, api.StatusFailed, api.StatusStop, api.StatusChanged:
 		return reply, unread, nil
-	case api.StatusWorking:
+	case api.StatusWorking, api.StatusInDoubt:
 		if c.Purpose == ledger.PurposeUndo {
 			return reply, unread, nil
 		}

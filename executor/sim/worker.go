@@ -207,7 +207,7 @@ func (x *workers) undo(c api.Command, spec *actionSpec, refused *bool, answer fu
 
 func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
 	if c.Delivers {
-		return x.w.provider.deliver(c, spec)
+		return x.delivered(c, spec)
 	}
 	if e, refused := x.w.provider.refuses(c); refused {
 		x.w.say("worker", "the undo of %s %s is refused: %s is version %d", c.Plan, c.Action, e.ref,
@@ -222,6 +222,23 @@ func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
 	}
 	return &api.Reply{Status: api.StatusDone, Worker: "w1", Output: json.RawMessage(`{"ok":true}`),
 		WorkNs: 1e6}
+}
+
+// delivered is the answer of a worker that was to deliver; at times it does not know what its
+// provider has done.
+func (x *workers) delivered(c api.Command, spec *actionSpec) *api.Reply {
+	w, doubt := x.w, &api.Reply{Status: api.StatusInDoubt, Code: "bad_gateway", Worker: "w1"}
+	lost := w.chance(w.deliveries.r, FaultFailing, 10)
+	if lost && w.deliveries.r.percent(50) {
+		w.sayFault(FaultFailing, "worker", "does not reach the provider of %s %s", c.Plan, c.Action)
+		return doubt
+	}
+	made := w.provider.deliver(c, spec)
+	if lost && made.Status == api.StatusDone {
+		w.sayFault(FaultFailing, "worker", "does not hear of %s %s, which is made", c.Plan, c.Action)
+		return doubt
+	}
+	return made
 }
 
 // long is an undo of which the worker reports later, by a record of its own.

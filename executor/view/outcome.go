@@ -172,14 +172,14 @@ func (r *Reader) delivery(d *api.Delivery, u *executor.Plan, under string) {
 			r.delivery(d, c, c.Row.Origin+"/")
 			continue
 		}
-		list := &d.Waiting
-		switch a.Row.Undo {
-		case rowspb.Undo_UNDO_COMPENSATED:
+		list, ended := &d.Waiting, u.Row.Phase == rowspb.Phase_PHASE_RESOLVED || u.Row.Retired
+		switch undo := a.Row.Undo; {
+		case undo == rowspb.Undo_UNDO_COMPENSATED:
 			list = &d.Delivered
-		case rowspb.Undo_UNDO_SKIPPED:
-			list = &d.Dropped
-		case rowspb.Undo_UNDO_QUARANTINED, rowspb.Undo_UNDO_RESOLVED:
+		case undo == rowspb.Undo_UNDO_QUARANTINED, undo == rowspb.Undo_UNDO_RESOLVED:
 			list = &d.Owner
+		case undo == rowspb.Undo_UNDO_SKIPPED, ended: // its owner has left it as it is
+			list = &d.Dropped
 		}
 		if len(*list) < deliveryMax {
 			*list = append(*list, under+a.Fixed.Id)

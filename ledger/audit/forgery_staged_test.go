@@ -1,6 +1,9 @@
 package audit_test
 
 import (
+	"slices"
+	"testing"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -104,6 +107,7 @@ var stagedForgeries = []forgery{
 		s.unanswered("m", 1)
 		asked := s.asked("m", 1)
 		asked.Plan, asked.GetProbeAsked().Key = "p~0", ledger.Key("t", "p", "m", ledger.PurposeDo)
+		asked.GetProbeAsked().Capability = "look.do.m"
 		asked.GetProbeAsked().Question = pb.Question_QUESTION_DELIVERED
 		s.forge(asked)
 		absent := s.absent("m", 1)
@@ -182,4 +186,44 @@ func (s *scribe) delivers(plan, id string, attempt uint32, cause *pb.Address) *p
 		Attempt: attempt, Capability: "do." + id, Key: ledger.Key("t", "p", id, ledger.PurposeDo),
 		TimeoutNs: 30 * second}}
 	return r
+}
+
+// TestAnAbsentThatCameTooEarlyIsNotBelieved: until then nothing is wrong, and then only that the act
+// is sent again. An answer to a question that was asked late enough has it sent.
+func TestAnAbsentThatCameTooEarlyIsNotBelieved(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		pause   int64 // from the end of the attempt until the question
+		accused []string
+	}{
+		{"too early", 29 * second, []string{"I19.waits"}},
+		{"late enough", 30 * second, nil},
+	} {
+		s := newScribe(t)
+		s.finds = true
+		s.committed("a", "m")
+		s.unanswered("m", 1)
+		s.now += c.pause
+		asked := s.about("m", s.at("compensation_dispatched", "m"))
+		asked.Plan, asked.Kind = "p~0", &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: 1,
+			Capability: "look.do.m", Key: ledger.Key("t", "p", "m", ledger.PurposeDo),
+			Question: pb.Question_QUESTION_DELIVERED, TimeoutNs: 30 * second}}
+		s.forge(asked)
+		absent := s.absent("m", 1)
+		absent.Plan, absent.GetProbeAnswered().Question = "p~0", pb.Question_QUESTION_DELIVERED
+		s.forge(absent)
+		if _, found := s.audited(); len(found) > 0 {
+			t.Errorf("%s: before it is sent: %+v", c.name, found)
+		}
+		s.now += 60 * second
+		s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+		var accused []string
+		_, found := s.audited()
+		for _, v := range found {
+			accused = append(accused, v.Clause)
+		}
+		if !slices.Equal(accused, c.accused) {
+			t.Errorf("%s: found %+v, want %v", c.name, found, c.accused)
+		}
+	}
 }

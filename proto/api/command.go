@@ -67,11 +67,12 @@ type AgentTask struct {
 
 // Statuses of a Reply.
 const (
-	StatusDone    = "done"    // undone, or was undone already under this key
-	StatusFailed  = "failed"  // not undone; may be tried again
-	StatusStop    = "stop"    // never will be undone by trying again
-	StatusChanged = "changed" // not undone: someone else has changed what the forward left
-	StatusWorking = "working" // a CompensationReported record will follow
+	StatusDone    = "done"     // undone, or was undone already under this key
+	StatusFailed  = "failed"   // not undone; may be tried again
+	StatusStop    = "stop"     // never will be undone by trying again
+	StatusChanged = "changed"  // not undone: someone else has changed what the forward left
+	StatusInDoubt = "in_doubt" // not known, and known to be so now: as if it had not answered in time
+	StatusWorking = "working"  // a CompensationReported record will follow
 )
 
 // Reply is a worker's answer to a Command. It counts only when it repeats the key and

@@ -119,7 +119,7 @@ type Delivery struct {
 	// State is delivering, delivered, failed (all were dropped), quarantined or resolved.
 	State     string   `json:"state"`
 	Delivered []string `json:"delivered,omitempty"`
-	Dropped   []string `json:"dropped,omitempty"`
-	Waiting   []string `json:"waiting,omitempty"` // not made yet, or left to be
+	Dropped   []string `json:"dropped,omitempty"` // also what an owner's halt has left
+	Waiting   []string `json:"waiting,omitempty"` // not made yet
 	Owner     []string `json:"owner,omitempty"`   // for their owner's word, or answered by it
 }

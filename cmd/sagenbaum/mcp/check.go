@@ -3,6 +3,7 @@ package mcp
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -17,7 +18,8 @@ type CheckView struct {
 type CheckedTool struct {
 	Server   string `json:"server"`
 	Tool     string `json:"tool"`
-	Contract string `json:"contract"` // its class; none: it has no contract
+	Contract string `json:"contract"`         // its class; none: it has no contract
+	Staged   bool   `json:"staged,omitempty"` // each call is made once its plan is committed
 	Fidelity string `json:"fidelity,omitempty"`
 	Hint     string `json:"hint,omitempty"` // what the tool says of itself
 }
@@ -28,7 +30,8 @@ func newCheck(s *cli.Settings) *cobra.Command {
 		Use:   "check -- COMMAND [ARGUMENT...]",
 		Short: "List the tools of a server and what undoes them (exit code 1 when one has no contract)",
 		Long: `List the tools of a server and what undoes them. It starts the server and asks it; nothing
-is called, and no Sagenbaum server is needed. The hints are what the tools say of themselves:
+is called, and no Sagenbaum server is needed. A call of a tool that is staged is made once
+its plan is committed, and dropped by an undo before. The hints are what the tools say of themselves:
 they decide nothing.`,
 		Example: `  sagenbaum mcp check -- npx -y @modelcontextprotocol/server-filesystem /srv/files
   sagenbaum mcp check --config mcp.json -o json`,
@@ -69,7 +72,11 @@ func (o *options) check(cmd *cobra.Command, s *cli.Settings, args []string) erro
 	}
 	table := cli.Table{Head: []string{"SERVER", "TOOL", "CONTRACT", "FIDELITY", "HINT"}}
 	for _, t := range shown.Tools {
-		table.Add(t.Server, t.Tool, t.Contract, cli.Dash(t.Fidelity), cli.Dash(t.Hint))
+		what := t.Contract
+		if t.Staged {
+			what += ", staged"
+		}
+		table.Add(t.Server, t.Tool, what, cli.Dash(t.Fidelity), cli.Dash(t.Hint))
 	}
 	table.Write(cmd.OutOrStdout())
 	return cli.Look(nil, unknown > 0)
@@ -93,6 +100,7 @@ func checked(cmd *cobra.Command, server *mcp.Server) (list []CheckedTool, err er
 		}
 		if known {
 			one.Contract = string(class)
+			one.Staged = server.Pack().Tools[t.Name].Stage == contract.StageCommit
 		}
 		if a := t.Annotations; a != nil {
 			switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -88,6 +89,7 @@ type patient struct {
 	o        *options
 	settings *cli.Settings // of the doctor
 	findings []Finding
+	staged   []string // capabilities under which calls are staged
 }
 
 func (p *patient) say(state, check, next, format string, args ...any) *Finding {
@@ -217,6 +219,7 @@ func (p *patient) examineServer(ctx context.Context) (undo string) {
 		cli.CountOf(len(names), "tool"), cli.Span(took))
 	p.examinePack(server)
 	p.examineTools(server, names)
+	p.examineStaged(server, names)
 	return server.Undo()
 }
 
@@ -257,6 +260,41 @@ func (p *patient) examinePack(server *mcp.Server) {
 	default:
 		p.say("ok", "pack", "", "contracts of %s, tested with this version (%s)", pack.Server,
 			version)
+	}
+}
+
+// examineStaged says which calls are staged, and where a lost answer would go to the owner.
+func (p *patient) examineStaged(server *mcp.Server, there map[string]bool) {
+	var staged, gone, blind []string
+	for name, t := range server.Pack().Tools {
+		switch {
+		case t.Stage != contract.StageCommit:
+		case !there[name]:
+			gone = append(gone, name)
+		case t.Dedupe == 0 && t.Probe == nil:
+			blind = append(blind, name)
+			fallthrough
+		default:
+			staged = append(staged, name)
+		}
+	}
+	for _, list := range [][]string{staged, gone, blind} {
+		slices.Sort(list)
+	}
+	p.staged = server.Deliveries()
+	if len(gone) > 0 {
+		p.say("FAIL", "staged", "the version that the contracts were written for",
+			"calls are staged of tools that the server does not have: %s", strings.Join(gone, ", "))
+	}
+	if len(staged) > 0 {
+		p.say("ok", "staged", "", "calls of %s are staged: they are made once their plan is "+
+			"committed, and an undo before drops them", strings.Join(staged, ", "))
+	}
+	if len(blind) > 0 {
+		p.say("warn", "staged", "key with dedupe, or probe with done, in the file for --pack "+
+			"(docs/guide/mcp.md, Calls that are staged)",
+			"after a call of %s that has no answer nothing says whether it was made: each is its "+
+				"owner's to look at", strings.Join(blind, ", "))
 	}
 }
 

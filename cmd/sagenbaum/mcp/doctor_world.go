@@ -119,6 +119,9 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	}
 	var answer api.ServedAnswer
 	question := api.ServedQuery{Calls: []api.ServedCall{{Capability: undo, Undo: true}}}
+	for _, capability := range p.staged {
+		question.Calls = append(question.Calls, api.ServedCall{Capability: capability, Undo: true})
+	}
 	ask := func(c *cli.Client) (err error) {
 		answer, err = cli.Ask(cmd.Context(), c, api.WorkerServed, question)
 		return err
@@ -128,6 +131,12 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 		own := *p.settings
 		own.Tenant = c.Tenant
 		err = own.With(ask)
+	}
+	for i := 1; err == nil && i < len(answer.Calls); i++ {
+		if answer.Calls[i].Served == api.ServedNo && answer.Calls[0].Served != api.ServedNo {
+			p.say("warn", "worker", next, "nothing makes calls under %s, which are staged: what "+
+				"serves %s was started without their pack", answer.Calls[i].Capability, undo)
+		}
 	}
 	switch {
 	case err != nil || len(answer.Calls) == 0:
@@ -142,7 +151,8 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 		p.say("skip", "worker", next, "whether something serves %s the server does not tell", undo)
 	default:
 		p.say("warn", "worker", next,
-			"nothing serves %s now: while no gateway runs, nothing is undone", undo)
+			"nothing serves %s now: while no gateway runs, nothing is undone, and nothing that is "+
+				"staged is made", undo)
 	}
 }
 

@@ -193,6 +193,9 @@ func (o *options) worker(cmd *cobra.Command, s *cli.Settings, args []string) err
 	}
 	for _, server := range servers {
 		cmd.Printf("serving the undos of %s as %s\n", server.Name(), server.Undo())
+		for _, capability := range server.Deliveries() {
+			cmd.Printf("making the calls of %s that are staged as %s\n", server.Name(), capability)
+		}
 	}
 	select {
 	case <-cmd.Context().Done():

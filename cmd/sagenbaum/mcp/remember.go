@@ -85,9 +85,9 @@ func sayUnserved(ctx context.Context, s *cli.Settings, servers []*mcp.Server, lo
 		}
 	}
 	for _, w := range answer.Workers {
-		if line := lines[w.Capability]; line != "" && w.Due > 0 && w.Served == api.ServedNo {
-			log.Warn("undos wait, and nothing serves them", "capability", w.Capability, "undos", w.Due,
-				"plan", w.Plan, "next", line)
+		if line := lines[started.Of(w.Capability)]; line != "" && w.Due > 0 && w.Served == api.ServedNo {
+			log.Warn("undos, or calls that are staged, wait, and nothing serves them",
+				"capability", w.Capability, "undos", w.Due, "plan", w.Plan, "next", line)
 		}
 	}
 }

@@ -237,6 +237,9 @@ func Would(p cli.Pen, v api.Preview) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, kind.text))
 		}
 	}
+	if n := len(v.Deliveries); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d staged and dropped", n))
+	}
 	if n := kinds[stepQuarantine]; n > 0 {
 		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%d to its owner %s", n, v.Owner)))
 	}

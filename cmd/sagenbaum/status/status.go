@@ -114,7 +114,7 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	if v.Folding != nil {
 		line("folding", "%s", render.FoldingText(*v.Folding))
 	}
-	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding,
+	line("plans", "%d open, %d unwinding or delivering, %s, %d ended", v.Open, v.Unwinding,
 		quarantinedText(p, v.Quarantined), v.Ended)
 	if uses := usesText(v.May); uses != "" {
 		line("uses", "%s", uses)

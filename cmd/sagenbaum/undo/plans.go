@@ -222,11 +222,10 @@ func (answer *Answer) consider(ctx context.Context, c *cli.Client, p api.Plan, n
 	return nil
 }
 
-// touches reports whether an unwind would do anything for an effect.
+// touches reports whether an unwind would do anything for an effect, or drop one that is staged.
 func touches(v api.Preview) bool {
-	return v.Omitted > 0 || slices.ContainsFunc(v.Steps, func(s api.PreviewStep) bool {
-		return s.Step != plan.StepSkip
-	})
+	return v.Omitted > 0 || len(v.Deliveries) > 0 ||
+		slices.ContainsFunc(v.Steps, func(s api.PreviewStep) bool { return s.Step != plan.StepSkip })
 }
 
 // run is the command: find, show, ask, undo.
@@ -269,6 +268,10 @@ func (q *request) show(cmd *cobra.Command, pen cli.Pen, answer Answer) {
 			line += ": " + cli.Clip(p.Label, 60)
 		}
 		fmt.Fprintf(out, "%s\n  %s\n", line, plan.Would(pen, p.Preview))
+		if staged := p.Preview.Deliveries; len(staged) > 0 {
+			fmt.Fprintf(out, "  drops what is staged, which is then never made: %s\n",
+				cli.Clip(strings.Join(staged, ", "), 200))
+		}
 	}
 	past := cli.ForPeople(answer.Past)
 	for _, p := range past[:min(len(past), pastShown)] {

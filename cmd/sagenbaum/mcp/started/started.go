@@ -108,13 +108,25 @@ func read(file string) (g Gateway, ok bool) {
 	return g, err == nil && json.Unmarshal(raw, &g) == nil && len(g.Worker) > 0
 }
 
+// Of is the capability that undoes the effects of a server, whose calls are staged, and made, under
+// names below it.
+func Of(capability string) string {
+	rest, ok := strings.CutPrefix(capability, prefix)
+	if !ok {
+		return capability
+	}
+	server, _, _ := strings.Cut(rest, ".")
+	return prefix + server
+}
+
 // Next says what to start where nothing serves a capability; empty: it undoes no MCP server.
 func Next(capability string) string {
 	if !strings.HasPrefix(capability, prefix) {
 		return ""
 	}
 	if state, err := Dir(""); err == nil {
-		if g, ok := read(filepath.Join(state, capability+suffix)); ok && g.Undo == capability {
+		undo := Of(capability)
+		if g, ok := read(filepath.Join(state, undo+suffix)); ok && g.Undo == undo {
 			return g.Line()
 		}
 	}

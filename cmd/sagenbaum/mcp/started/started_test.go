@@ -47,7 +47,8 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 		"mcp.files-1": `sagenbaum mcp worker -- node /x.js '/my files'`,
 		"mcp.notes-1": "cd " + folder + " && sagenbaum mcp worker -- node serve.js # with the env of its " +
 			"client's configuration",
-		"room.free": "",
+		"mcp.files-1.send": `sagenbaum mcp worker -- node /x.js '/my files'`,
+		"room.free":        "",
 	} {
 		if got := Next(capability); got != want {
 			t.Errorf("%s: %s, want %s", capability, got, want)

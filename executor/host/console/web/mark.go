@@ -21,6 +21,12 @@ var marks = map[string]struct{ shape, tone, word string }{
 	"resolved":    {"answer", "good", "resolved"},
 	"exhausted":   {"stop", "bad", "attempts spent"},
 
+	// of staged acts, and of plans that deliver them
+	"staged":     {"ring", "held", "staged"},
+	"delivering": {"play", "work", "delivering"},
+	"delivered":  {"check", "good", "delivered"},
+	"dropped":    {"slash", "quiet", "dropped"},
+
 	// of outcomes
 	"completed": {"check", "quiet", "completed"},
 	"failed":    {"cross", "bad", "failed"},

@@ -260,7 +260,7 @@ func (b Obligation) form(p *Page) component {
 		out.markup("<label class=\"field\"><span>Evidence <small class=\"quiet\">")
 		escaped(out, "for done, lost and accepted")
 		out.markup("</small></span> <input name=\"evidence\" maxlength=\"500\" placeholder=\"ticket:OPS-91\" autocomplete=\"off\"></label>")
-		tick("halt", "Leave what it came after as it is")(out)
+		tick("halt", b.halt())(out)
 		if b.Forced {
 			tick("force", "Retry although "+b.NoRetry)(out)
 		}

@@ -25,8 +25,8 @@ func (b Plan) body(p *Page) component {
 			out.markup("</section>")
 		}
 		out.markup("<section class=\"panel\" aria-label=\"Actions\" id=\"actions\"><div class=\"phead\"><h2>Actions</h2><span class=\"note\">")
-		escaped(out, b.Plan.ActionCount)
-		out.markup(" in order of registration; an unwind goes from the last to the first</span></div>")
+		escaped(out, b.inOrder())
+		out.markup("</span></div>")
 		if len(b.Rows) > 0 {
 			b.Tree.tree(p)(out)
 		} else {
@@ -38,7 +38,7 @@ func (b Plan) body(p *Page) component {
 		}
 		out.markup("</section>")
 		if t := newTimeline(b.Plan, b.Undos, p.NowNs); t != nil {
-			t.picture(p)(out)
+			t.picture(p, b.Plan.Delivers)(out)
 		}
 		out.markup("<section class=\"panel\" id=\"why\" aria-label=\"Why\">")
 		heading("Why", "")(out)

@@ -20,7 +20,8 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 		return a
 	}
 	committed := api.Plan{Plan: "p", State: "committed", DeliveredAs: "p~0"}
-	delivers := api.Plan{Plan: "p~0", State: "quarantined", Origin: "p", Delivers: true, Stopped: "9.0-ab"}
+	delivers := api.Plan{Plan: "p~0", State: "quarantined", Origin: "p", Delivers: true, Stopped: "9.0-ab",
+		ActionCount: 1}
 	with := func(p api.Plan, a api.Action) Plan {
 		p.Actions = []api.Action{a}
 		return Plan{Tree: *NewTree(p, 0)}
@@ -41,8 +42,11 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 		"in turn": {with(delivers, in("owed", "unknown")),
 			"Delivers what is staged in|Deliveries stopped|to be delivered|made by",
 			"undone by|owed|Preview an unwind", "/plans/p"},
+		"under way": {with(delivers, in("dispatched", "unknown")),
+			"delivering|1, of which the last is delivered first", "undoing|in order of registration", ""},
 		"to be answered": {Obligation{Plan: delivers, Action: in("quarantined", "unknown"), Waiting: []api.Action{act}},
-			"Its delivery|it needs no delivery any more|Then is delivered: ", "undone|Its undo", ""},
+			"Its delivery|it needs no delivery any more|Then is delivered: |Make nothing of what is staged after it",
+			"undone|Its undo|came after", ""},
 		"to be undone": {Obligation{Plan: delivers, Action: in("quarantined", "completed"), NoRetry: "it was delivered"},
 			"it was undone by other means|it was delivered", "needs no delivery", ""},
 		"a preview": {Preview{Preview: api.Preview{Plan: "p", State: "open", Deliveries: []string{"m", "q/n"}}},
@@ -50,7 +54,7 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 		"later": {Preview{Preview: api.Preview{Plan: "p", State: "committed", Deliveries: []string{"m"}}},
 			"To be delivered, if it is not undone: ", "A commit", ""},
 		"an overview": {Overview{Delivering: []api.Plan{{Plan: "p~0", State: "delivering"}}},
-			"Delivering now", "Unwinding now",
+			"Delivering now|Under way", "Unwinding",
 			"/plans/p~0"},
 	} {
 		page := read(t, string((&Page{Tenant: "default", Operator: "ana", Acts: true, Confirmed: true}).Render(c.body)))
@@ -67,6 +71,16 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 		}
 		if links := strings.Join(page.links, " ") + " "; c.links != "" && !strings.Contains(links, c.links+" ") {
 			t.Errorf("%s: no link to %s: %s", name, c.links, links)
+		}
+	}
+}
+
+// TestEachStateOfADeliveryHasAMark of its own: it is none that no one knows.
+func TestEachStateOfADeliveryHasAMark(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{"staged", "delivering", "delivered", "dropped"} {
+		if shape(state) == shape("no such state") || known(state) == "other" || word(state) != state {
+			t.Errorf("%s is shown as %s, %s, %q", state, shape(state), known(state), word(state))
 		}
 	}
 }

@@ -5,9 +5,15 @@ package web
 import "strconv"
 
 //go:noinline
-func (t *timeline) picture(p *Page) component {
+func (t *timeline) picture(p *Page, delivers bool) component {
 	return func(out *out) {
-		out.markup("<section class=\"panel\" aria-label=\"Timeline of the unwind\" id=\"timeline\"><div class=\"phead\"><h2>Unwind in time</h2><span class=\"legend\">")
+		out.markup("<section class=\"panel\" aria-label=\"Timeline of the unwind\" id=\"timeline\"><div class=\"phead\">")
+		if delivers {
+			out.markup("<h2>Delivery in time</h2>")
+		} else {
+			out.markup("<h2>Unwind in time</h2>")
+		}
+		out.markup("<span class=\"legend\">")
 		legend("wait", "waits", 4, 2)(out)
 		legend("queue", "on its way", 1, 8)(out)
 		legend("good", "work, done", 1, 8)(out)

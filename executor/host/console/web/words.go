@@ -203,7 +203,43 @@ func undoWord(a api.Action) string {
 	if delivers(a) && (a.Undo == "owed" || a.Undo == "ready") {
 		return "to be delivered"
 	}
+	if delivers(a) && a.Undo == "dispatched" {
+		return "delivering"
+	}
 	return word(a.Undo)
+}
+
+// underWay is what plans are that are unwinding, or are counted with those, as they deliver.
+func (b Overview) underWay() string {
+	if len(b.Delivering) > 0 {
+		return "Under way"
+	}
+	return "Unwinding"
+}
+
+// called is what is in flight of them.
+func (b Overview) called() string {
+	if len(b.Delivering) > 0 {
+		return "call"
+	}
+	return "undo"
+}
+
+// inOrder says in which order the actions of a plan are listed, and settled.
+func (b Plan) inOrder() string {
+	if b.Plan.Delivers {
+		return fmt.Sprintf("%d, of which the last is delivered first", b.Plan.ActionCount)
+	}
+	return fmt.Sprintf("%d in order of registration; an unwind goes from the last to the first",
+		b.Plan.ActionCount)
+}
+
+// halt is what an answer that halts leaves.
+func (b Obligation) halt() string {
+	if toDeliver(b.Action) {
+		return "Make nothing of what is staged after it"
+	}
+	return "Leave what it came after as it is"
 }
 
 // then begins what an answer lets go on.
