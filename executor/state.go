@@ -13,6 +13,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -344,12 +345,7 @@ func (a *action) payload() *pb.Payload {
 	if a.sent != nil {
 		return a.sent
 	}
-	payload := rows.Payloads.Find(a.plan.s.tx, a.id)
-	if payload == nil {
-		payload = noPayload
-	}
-	a.keep(payload)
-	return payload
+	return a.keep(cmp.Or(rows.Payloads.Find(a.plan.s.tx, a.id), noPayload))
 }
 
 func (a *action) setPayload(payload *pb.Payload) {
@@ -357,11 +353,12 @@ func (a *action) setPayload(payload *pb.Payload) {
 	a.keep(payload)
 }
 
-// keep has a payload at hand that is not large.
-func (a *action) keep(payload *pb.Payload) {
+// keep has a payload at hand that is not large, and returns it.
+func (a *action) keep(payload *pb.Payload) *pb.Payload {
 	if a.sent = payload; payload.SizeVT() >= largeRow {
 		a.sent = nil
 	}
+	return payload
 }
 
 var noPayload = new(pb.Payload)
