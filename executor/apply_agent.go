@@ -62,6 +62,8 @@ func (s *fold) applyAgent() Result {
 		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, back{})
 	case *pb.Record_UnwindRequested:
 		return s.unwindRequested(p, k.UnwindRequested)
+	case *pb.Record_DeadlineMoved:
+		return deadlineMoved(s, p, k.DeadlineMoved)
 	default:
 		panic("executor: unknown agent record " + ledger.KindOf(r).Name)
 	}

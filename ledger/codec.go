@@ -108,11 +108,16 @@ const readerOfThere = 14
 // committed, and not by their caller.
 const readerOfStaged = 15
 
+// readerOfMoved is the first reader that knows of deadlines which are moved.
+const readerOfMoved = 16
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:
+			version = max(version, readerOfMoved)
 		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):
 			version = max(version, readerOfStaged)
 		case r.GetTermStarted().GetFoldVersion() >= ThereSince:
