@@ -19,6 +19,17 @@ func Of(p *rowspb.PlanRow) int64 {
 	return p.Declared.GetDeadlineNs()
 }
 
+// Default is the deadline that a tenant gives to a plan which is opened now and names none; nil:
+// it gives none. A child plan ends with its root, at the latest.
+func Default(declared *pb.PlanOpened, m *rowspb.Meta) *rowspb.Deadline {
+	seconds := m.Tenant.GetLimits().GetDefaultDeadline()
+	if seconds == 0 || declared.DeadlineNs != 0 || declared.ParentPlan != "" ||
+		m.HolderFold < ledger.MovedSince {
+		return nil
+	}
+	return &rowspb.Deadline{Ns: m.TimeNs + int64(seconds)*int64(time.Second)}
+}
+
 // SetAt is the record that has set it.
 func SetAt(p *rowspb.PlanRow) *pb.Address {
 	if p.Moved.GetAt() != nil {
@@ -56,7 +67,7 @@ func Refuses(plan string, p *rowspb.PlanRow, k *pb.DeadlineMoved, nowNs int64, a
 }
 
 func by(d *rowspb.Deadline) string {
-	if d == nil {
+	if d.GetAt() == nil {
 		return ""
 	}
 	return ", by " + d.By

@@ -56,6 +56,9 @@ func (g *governance) change(w *world) {
 		is.Limits.HeldConditions = uint64(1 + r.below(6))
 	}
 	is.RequireNames = r.percent(20)
+	if due := newRandom(w.options.Seed, streamMoves+g.count); due.percent(40) {
+		is.Limits.DefaultDeadline = uint64(5 + due.below(60))
+	}
 	g.last = is
 	w.say("control", "revision %d: suspended %v, %v", is.Revision, is.Suspended, is.Limits)
 	for _, h := range w.hosts {

@@ -181,10 +181,11 @@ func planView(p *executor.Plan) api.Plan {
 		Delivers: row.Delivers, DeliveredAs: row.DeliveredAs,
 		HeldConditions: int(row.HeldOn), HeldUntilNs: row.EndsNs,
 	}
-	if m := row.Moved; m != nil {
+	if m := row.Moved; m.GetAt() != nil {
 		seen.DeadlineMoved = &api.DeadlineMove{By: m.By, Reason: m.Reason,
 			At: ledger.FormatAddress(m.At)}
 	}
+	seen.DefaultDeadline = row.Moved != nil && row.Moved.At == nil
 	if row.Stopped != nil {
 		seen.Stopped = ledger.FormatAddress(row.Stopped)
 	}

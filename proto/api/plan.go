@@ -24,6 +24,8 @@ type Plan struct {
 	Reason     string            `json:"reason,omitempty"`
 	OpenedNs   int64             `json:"opened_ns"`
 	DeadlineNs int64             `json:"deadline_ns,omitempty"`
+	// DefaultDeadline: the tenant's default gives it, because the plan has named none.
+	DefaultDeadline bool `json:"default_deadline,omitempty"`
 	// DeadlineMoved says who has moved the deadline to what it is; none: it is as declared.
 	DeadlineMoved *DeadlineMove `json:"deadline_moved,omitempty"`
 	EndedNs       int64         `json:"ended_ns,omitempty"`

@@ -4657,13 +4657,14 @@ func (x *TenantChanged) GetRequireNames() bool {
 
 // TenantLimits bound what agents and sources add; 0: no limit. What is there stays.
 type TenantLimits struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	OpenPlans      uint64                 `protobuf:"varint,1,opt,name=open_plans,json=openPlans,proto3" json:"open_plans,omitempty"`                // open, or being committed
-	Facts          uint64                 `protobuf:"varint,2,opt,name=facts,proto3" json:"facts,omitempty"`                                         // that are not retracted, wherever their values are
-	Records        uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`                                     // of one agent or source in a second of logical time
-	HeldConditions uint64                 `protobuf:"varint,4,opt,name=held_conditions,json=heldConditions,proto3" json:"held_conditions,omitempty"` // that plans and actions have declared and hold as leases
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	OpenPlans       uint64                 `protobuf:"varint,1,opt,name=open_plans,json=openPlans,proto3" json:"open_plans,omitempty"`                   // open, or being committed
+	Facts           uint64                 `protobuf:"varint,2,opt,name=facts,proto3" json:"facts,omitempty"`                                            // that are not retracted, wherever their values are
+	Records         uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`                                        // of one agent or source in a second of logical time
+	HeldConditions  uint64                 `protobuf:"varint,4,opt,name=held_conditions,json=heldConditions,proto3" json:"held_conditions,omitempty"`    // that plans and actions have declared and hold as leases
+	DefaultDeadline uint64                 `protobuf:"varint,5,opt,name=default_deadline,json=defaultDeadline,proto3" json:"default_deadline,omitempty"` // seconds from its opening to the deadline of a root plan that names none
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TenantLimits) Reset() {
@@ -4720,6 +4721,13 @@ func (x *TenantLimits) GetRecords() uint64 {
 func (x *TenantLimits) GetHeldConditions() uint64 {
 	if x != nil {
 		return x.HeldConditions
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetDefaultDeadline() uint64 {
+	if x != nil {
+		return x.DefaultDeadline
 	}
 	return 0
 }
@@ -7079,13 +7087,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x122\n" +
 	"\x06limits\x18\x05 \x01(\v2\x1a.sagenbaum.v1.TenantLimitsR\x06limits\x12#\n" +
-	"\rrequire_names\x18\x06 \x01(\bR\frequireNames\"\x86\x01\n" +
+	"\rrequire_names\x18\x06 \x01(\bR\frequireNames\"\xb1\x01\n" +
 	"\fTenantLimits\x12\x1d\n" +
 	"\n" +
 	"open_plans\x18\x01 \x01(\x04R\topenPlans\x12\x14\n" +
 	"\x05facts\x18\x02 \x01(\x04R\x05facts\x12\x18\n" +
 	"\arecords\x18\x03 \x01(\x04R\arecords\x12'\n" +
-	"\x0fheld_conditions\x18\x04 \x01(\x04R\x0eheldConditions\"\xde\x01\n" +
+	"\x0fheld_conditions\x18\x04 \x01(\x04R\x0eheldConditions\x12)\n" +
+	"\x10default_deadline\x18\x05 \x01(\x04R\x0fdefaultDeadline\"\xde\x01\n" +
 	"\n" +
 	"LeaseFired\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12)\n" +

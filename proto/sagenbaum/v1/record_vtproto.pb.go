@@ -3900,6 +3900,11 @@ func (m *TenantLimits) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DefaultDeadline != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DefaultDeadline))
+		i--
+		dAtA[i] = 0x28
+	}
 	if m.HeldConditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HeldConditions))
 		i--
@@ -7525,6 +7530,9 @@ func (m *TenantLimits) SizeVT() (n int) {
 	}
 	if m.HeldConditions != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.HeldConditions))
+	}
+	if m.DefaultDeadline != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.DefaultDeadline))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -12402,6 +12410,16 @@ func (m *TenantLimits) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.HeldConditions = uint64(value)
+			iNdEx = next
+		case 5:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DefaultDeadline")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DefaultDeadline = uint64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
