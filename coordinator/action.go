@@ -115,6 +115,8 @@ type action struct {
 	// when an executor was asked last and said that the plan is open
 	open     time.Time
 	cancel   context.CancelCauseFunc // of the forward that runs
+	due      *time.Timer             // that ends it after the plan's deadline
+	overdue  bool                    // and has
 	finished chan struct{}           // closed when the forward's outcome is queued
 }
 
@@ -554,7 +556,7 @@ func (a *action) finishFailed(cause error) error {
 		switch {
 		case errors.Is(cause, ErrInterrupted):
 			code = codeInterrupted
-		case errors.Is(cause, context.DeadlineExceeded):
+		case errors.Is(cause, context.DeadlineExceeded), a.isOverdue():
 			code = codeDeadline
 		case errors.Is(cause, context.Canceled), errors.Is(cause, ErrUnheard):
 			code = codeCancelled
@@ -570,6 +572,12 @@ func (a *action) finishFailed(cause error) error {
 		return fmt.Errorf("%w: %w", unwound, cause)
 	}
 	return cause
+}
+
+func (a *action) isOverdue() bool {
+	a.plan.mu.Lock()
+	defer a.plan.mu.Unlock()
+	return a.overdue
 }
 
 func (a *action) finishCompleted(outcome Outcome) (json.RawMessage, error) {

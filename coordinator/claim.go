@@ -58,6 +58,8 @@ type Claim struct {
 	vault   *vault
 	parts   uint32 // of the plan that were undone before: Past says of what
 
+	deadlineNs int64 // of the plan; 0: none
+
 	life     context.Context // ends with Close, and when another Claim of the plan is begun
 	halt     context.CancelCauseFunc
 	lingers  bool          // its handlers are offered after Release; guarded by c.mu
@@ -348,7 +350,7 @@ func (cl *Claim) load(ctx context.Context, history, undone api.HistoryAnswer) er
 	if err := cl.vault.openPast(ctx, history.Actions); err != nil {
 		return err
 	}
-	cl.parts, cl.Owed = history.Parts, map[string]bool{}
+	cl.parts, cl.deadlineNs, cl.Owed = history.Parts, history.DueNs, map[string]bool{}
 	for _, past := range undone.Actions {
 		if past.Owed {
 			cl.Owed[cmp.Or(past.DutyOf, past.Action)] = true
@@ -373,6 +375,9 @@ func (cl *Claim) adopt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parts.known = cl.parts
+	if cl.deadlineNs != 0 {
+		p.deadline = time.Unix(0, cl.deadlineNs)
+	}
 	for i := range cl.Past {
 		past := &cl.Past[i]
 		p.count++

@@ -326,6 +326,7 @@ func (c *Coordinator) notice(body []byte) {
 		if n.Writer != "" {
 			p.resumedBy(n.Writer)
 		}
+		setDeadline(p, n.DueNs, n.At)
 	case ledger.StateCommitting, ledger.StateCommitted:
 		if n.Action == "" {
 			p.committedElsewhere()

@@ -324,6 +324,9 @@ func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnsw
 	if err == nil && answer.State == "" {
 		err = errors.New("executor: no state")
 	}
+	if err == nil {
+		setDeadline(p, answer.DueNs, answer.DueSet)
+	}
 	return answer, err
 }
 

@@ -78,8 +78,8 @@ func (a *action) grace() time.Duration { return cmp.Or(a.contract.Grace, ledger.
 // tooLate says why an action must not be started any more, or nil.
 func (a *action) tooLate(now time.Time) error {
 	p := a.plan
-	if !p.deadline.IsZero() && !now.Before(p.deadline) {
-		return fmt.Errorf("%w: its deadline has passed", ErrUnwinding)
+	if err := passed(p); err != nil {
+		return err
 	}
 	if until := a.givesUp(); !until.IsZero() && !now.Before(until) {
 		return fmt.Errorf("%w: its timeout of %v was over before its forward could be called",
@@ -89,25 +89,36 @@ func (a *action) tooLate(now time.Time) error {
 }
 
 // bounded is ctx with an end at the timeout of the forward, and at the end of its grace
-// after the plan's deadline: the notice of the unwind may be lost.
+// after the plan's deadline: the notice of the unwind may be lost. Called with mu held.
 func (a *action) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	p := a.plan
 	release := context.CancelFunc(func() {})
 	if until := a.givesUp(); !until.IsZero() {
 		ctx, release = context.WithDeadline(ctx, until)
 	}
-	if p.deadline.IsZero() {
-		return ctx, release
-	}
 	first := release
-	ctx, second := context.WithDeadline(ctx, p.deadline.Add(a.grace()))
-	return ctx, func() { second(); first() }
+	ctx, end := context.WithCancelCause(ctx)
+	left := time.Hour // of a deadline to come
+	if !p.deadline.IsZero() {
+		left = time.Until(p.deadline.Add(a.grace()))
+	}
+	a.due = time.AfterFunc(left, func() { // or later, where the deadline is moved
+		p.mu.Lock()
+		a.overdue = true
+		p.mu.Unlock()
+		end(context.DeadlineExceeded)
+	})
+	if p.deadline.IsZero() {
+		a.due.Stop()
+	}
+	return ctx, func() { a.due.Stop(); end(nil); first() }
 }
 
 // stillOpen asks an executor whether the pair of an action was taken, where that is not
 // known, and whether the plan is open, if its unwind may have begun and ended since.
 func (a *action) stillOpen(ctx context.Context) error {
 	p := a.plan
+	lookDue(ctx, p)
 	p.mu.Lock()
 	ask := time.Since(a.queued) > min(startSlack, a.grace()/2)
 	if a.waited() {

@@ -57,6 +57,26 @@ func TestNoForwardStartsAfterTheDeadlineOfItsPlan(t *testing.T) {
 	})
 }
 
+// TestADeadlineThatWasMovedIsAskedFor once it has passed as far as known: the notice of it was lost.
+func TestADeadlineThatWasMovedIsAskedFor(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
+		p := begin(t, startLimited(t, memory(), e, limited(0, 0)), PlanSpec{Deadline: time.Second})
+		ran := func(context.Context, Call) (Outcome, error) { return Outcome{}, nil }
+		if _, err := p.Do(t.Context(), write("a"), ran); err != nil {
+			t.Fatal(err)
+		}
+		elapse(2 * time.Second)
+		e.say(api.OutcomeAnswer{State: ledger.StateOpen, DueNs: time.Now().Add(time.Minute).UnixNano(), DueSet: 9})
+		if _, err := p.Do(t.Context(), write("b"), ran); err != nil {
+			t.Error(err)
+		}
+		elapse(2 * time.Minute)
+		_, err := p.Do(t.Context(), write("c"), never(t))
+		wantIs(t, err, ErrUnwinding)
+	})
+}
+
 func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		contract contract.Contract
@@ -72,6 +92,23 @@ func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 		"notice": {limited(0, 300*time.Millisecond), PlanSpec{}, func(p *Plan, e *executor) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 800 * time.Millisecond},
+		"deadline that is moved on": {limited(0, 300*time.Millisecond), PlanSpec{Deadline: time.Second},
+			func(p *Plan, e *executor) {
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, At: 9,
+					DueNs: time.Now().Add(2 * time.Second).UnixNano()})
+			}, 2800 * time.Millisecond},
+		"deadline that is moved here": {limited(0, 300*time.Millisecond), PlanSpec{Deadline: time.Minute},
+			func(p *Plan, e *executor) {
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, At: 9,
+					DueNs: time.Now().Add(time.Second).UnixNano()})
+			}, 1800 * time.Millisecond},
+		"first deadline": {limited(0, 300*time.Millisecond), PlanSpec{},
+			func(p *Plan, e *executor) {
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, At: 9,
+					DueNs: time.Now().Add(time.Second).UnixNano()})
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, At: 7, // late
+					DueNs: time.Now().Add(time.Millisecond).UnixNano()})
+			}, 1800 * time.Millisecond},
 		"default grace": {limited(0, 0), PlanSpec{}, func(p *Plan, e *executor) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 2500 * time.Millisecond},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -111,7 +113,8 @@ type Plan struct {
 	resumed   bool          // another process had begun it
 	heard     time.Time     // when that executor was asked which said last that the plan is open
 	lost      error         // another process has resumed the plan
-	deadline  time.Time     // as declared; zero: none
+	deadline  time.Time     // as declared, or moved, as far as known; zero: none
+	deadlines uint64        // sequence of the record that has set it; 0: not known
 	within    time.Duration // the deadline, where it was declared as a time from Begin
 	openedNs  int64         // when the ledger took the opening; of an earlier process
 	replays   bool          // a Run's: what a call returns must be what is recorded
@@ -471,5 +474,123 @@ func (p *Plan) committedElsewhere() {
 	p.mu.Unlock()
 	if !ours {
 		p.supersede("")
+	}
+}
+
+// MoveDeadline gives the plan another deadline, earlier or later, or its first one: an instant to
+// come. reason is for the record, and required. An executor says that the ledger has taken it; that
+// someone else has moved the deadline meanwhile is an error. A deadline that has come is not moved
+// any more, nor that of a plan that ends.
+//
+// Errors: *Refused, ErrUnwinding, ErrInDoubt (call again), ErrUnconfirmed, ErrClosed, as of Flush.
+func (p *Plan) MoveDeadline(ctx context.Context, to time.Time, reason string) error {
+	if err := moveDeadline(ctx, p, to, reason); err != nil {
+		return fmt.Errorf("cannot move the deadline of plan %q: %w", p.id, err)
+	}
+	return nil
+}
+
+func moveDeadline(ctx context.Context, p *Plan, to time.Time, reason string) error {
+	ns, err := ledger.InstantNs("deadline", to)
+	moved := &pb.DeadlineMoved{DeadlineNs: ns, Follows: 1, Reason: reason}
+	record := &pb.Record{Plan: p.id, Kind: &pb.Record_DeadlineMoved{DeadlineMoved: moved}}
+	if err == nil {
+		err = p.c.check(p.id, record)
+	}
+	switch {
+	case err != nil:
+		return err
+	case p.c.bus == nil:
+		return ledger.Refuse("config.conn", "missing",
+			"a connection to NATS: an executor says what deadline there is")
+	}
+	if err := p.flush(ctx, true); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
+	defer cancel()
+	answer, err := answered(ctx, p, p.Stored())
+	if err != nil {
+		return err
+	}
+	moved.Follows = answer.DueSet
+	b, err := queueMove(ctx, p, record)
+	if err != nil {
+		return err
+	}
+	seq, err := p.c.wait(ctx, b)
+	if err != nil {
+		return err
+	}
+	if answer, err = answered(ctx, p, seq); err != nil {
+		return err
+	}
+	if len(answer.Refused) > 0 {
+		return refusedBy(answer, "deadline", "an instant to come, of a plan that is open")
+	}
+	return nil
+}
+
+// queueMove queues the record of a deadline that is moved.
+func queueMove(ctx context.Context, p *Plan, record *pb.Record) (b *bundle, err error) {
+	if err := p.c.committer.enter(ctx, p.c.appendTimeout); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err = p.shut(); err == nil {
+		b, err = p.queueCall(record)
+	}
+	if err != nil {
+		p.c.committer.leave() // nothing was queued with the place
+	}
+	return b, err
+}
+
+// answered asks an executor until it has folded a record of the plan, or ctx ends.
+func answered(ctx context.Context, p *Plan, seq uint64) (api.OutcomeAnswer, error) {
+	last := errNobody
+	for ctx.Err() == nil {
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: seq})
+		if err == nil {
+			return answer, nil
+		}
+		if last = err; errors.Is(err, ErrConnectionClosed) {
+			break
+		}
+		pause.For(ctx, askDelay)
+	}
+	return api.OutcomeAnswer{}, unconfirmed(last)
+}
+
+// setDeadline notes the deadline that a record has set, unless a later one is known. What waits for
+// the deadline looks at it when it comes.
+func setDeadline(p *Plan, ns int64, set uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ns == 0 || set < p.deadlines {
+		return
+	}
+	if at := time.Unix(0, ns); !at.Equal(p.deadline) {
+		p.deadline = at
+		for _, a := range p.order {
+			if a.state == actionRunning {
+				a.due.Reset(time.Until(at.Add(a.grace())))
+			}
+		}
+	}
+	p.deadlines = set
+}
+
+// lookDue asks an executor for the deadline of the plan once it has passed, as far as known: it may
+// have been moved, and the notice of that been lost.
+func lookDue(ctx context.Context, p *Plan) {
+	p.mu.Lock()
+	due := passed(p) != nil && p.unwound == nil
+	p.mu.Unlock()
+	if due && p.c.bus != nil && p.Stored() != 0 {
+		ctx, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
+		defer cancel()
+		_, _ = answered(ctx, p, p.Stored()) // it is noted; where no one answers, the deadline stays
 	}
 }

@@ -162,7 +162,7 @@ func (p *Plan) Same(declared PlanSpec) error {
 		return err
 	}
 	now := record.GetPlanOpened()
-	if declared.Deadline > 0 && p.opened.DeadlineNs > 0 && p.isDeadline(declared.Deadline) {
+	if declared.Deadline > 0 && p.opened.DeadlineNs > 0 && isDeadline(p, declared.Deadline) {
 		now.DeadlineNs = p.opened.DeadlineNs
 	}
 	if d, differs := opening.Compare(p.opened, now, "function"); differs {
@@ -173,7 +173,7 @@ func (p *Plan) Same(declared PlanSpec) error {
 }
 
 // isDeadline reports whether a time from Begin is the deadline of the plan, as far as known.
-func (p *Plan) isDeadline(deadline time.Duration) bool {
+func isDeadline(p *Plan, deadline time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

@@ -284,6 +284,9 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 		p.recallAction(past, registered)
 	}
 	p.openedNs = history.OpenedNs
+	if history.DueNs != 0 {
+		p.deadline, p.deadlines = time.Unix(0, history.DueNs), history.DueSet
+	}
 	p.savepointsSet, p.rewinds, p.parts.known = history.SavepointsSet, history.Rewinds, history.Parts
 	for _, s := range history.Savepoints {
 		p.savepoints = append(p.savepoints,

@@ -25,6 +25,7 @@ import (
 // executor has answered: call again).
 func (p *Plan) Stage(ctx context.Context, declared Action) error {
 	p.lookAgain(ctx)
+	lookDue(ctx, p)
 	declared.staged = true
 	a, err := p.register(ctx, declared, nil)
 	if err != nil {

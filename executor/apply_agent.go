@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor/deadlines"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -62,6 +63,8 @@ func (s *fold) applyAgent() Result {
 		return s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, back{})
 	case *pb.Record_UnwindRequested:
 		return s.unwindRequested(p, k.UnwindRequested)
+	case *pb.Record_DeadlineMoved:
+		return deadlineMoved(s, p, k.DeadlineMoved)
 	default:
 		panic("executor: unknown agent record " + ledger.KindOf(r).Name)
 	}
@@ -97,6 +100,7 @@ func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 		Writer: s.e.Record.Writer, Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
 	})
 	s.meta.Open++
+	p.row.Moved = deadlines.Default(declared, s.meta)
 	p.armPlan(s.e.Address)
 	if declared.ParentPlan != "" {
 		s.attach(p)

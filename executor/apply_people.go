@@ -48,6 +48,8 @@ func (s *fold) applyOperator() Result {
 		return s.cascadeAnswered(p, k.CascadeAnswered)
 	case *pb.Record_EffectReported:
 		return s.effectReported(p, k.EffectReported)
+	case *pb.Record_DeadlineMoved:
+		return deadlineMoved(s, p, k.DeadlineMoved)
 	default:
 		panic("executor: unknown operator record " + ledger.KindOf(r).Name)
 	}
@@ -372,15 +374,6 @@ func wantNoVerdicts(p *plan) {
 	for len(p.row.Reviews) > 0 {
 		wantNoVerdict(p.action(p.row.Reviews[len(p.row.Reviews)-1]))
 	}
-}
-
-// wantedText is what a page says of an action that waits for a verdict.
-func wantedText(p *plan) string {
-	text := "it waits for a verdict, and is not done without one"
-	if ns := p.row.Declared.GetDeadlineNs(); ns != 0 {
-		text += "; its plan's deadline is " + instant(ns)
-	}
-	return text
 }
 
 // WaitsForVerdict reports whether the forward of an action waits for a supervisor's verdict.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor/deadlines"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -364,4 +365,82 @@ func turnedLater(a, b *rowspb.Turned) bool {
 		return new
 	}
 	return laterThan(a.At, b.At)
+}
+
+// A deadline is a lease like any other. What it reads may be changed by operators and by the agent.
+
+// deadlineMoved gives an open plan another deadline, or its first one. What reads it is looked at
+// again, also what could not turn true with the one before.
+func deadlineMoved(s *fold, p *plan, k *pb.DeadlineMoved) Result {
+	above := notOpenAbove(p)
+	switch {
+	case deadlines.Says(p.row, k):
+		return repeated
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
+		return refused("plan %s is %s, and its deadline is not moved any more", p.id, statusName(p.row))
+	case p.row.Fired != nil:
+		return refused("plan %s unwinds already for %s, and its deadline is not moved any more", p.id,
+			ledger.FormatAddress(p.row.Fired))
+	case above != nil:
+		return refused("plan %s is %s, and plan %s is a part of it", above.id, stateName(above.row), p.id)
+	}
+	agent := s.e.Source.Class == ledger.ClassAgent
+	if why := deadlines.Refuses(p.id, p.row, k, s.meta.TimeNs, agent); why != "" {
+		return refused("%s", why)
+	}
+	first := deadlines.Of(p.row) == 0
+	p.row.Moved = &rowspb.Deadline{Ns: k.DeadlineNs, At: s.e.Address, Follows: k.Follows,
+		By: s.e.Source.Name, Reason: k.Reason}
+	p.touch()
+	if first {
+		p.row.Leases = append(p.row.Leases, &rowspb.LeaseRow{Name: LeaseDeadline,
+			ArmedNs: s.meta.TimeNs, Exact: s.readsExactly()})
+	}
+	lookDue(s, p)
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
+		DueNs: k.DeadlineNs, By: p.row.Moved.By, Reason: k.Reason, At: s.e.Address.Sequence})
+	return effective
+}
+
+// movedTo is what has moved a deadline to where it comes; nil: l is another lease, or as declared.
+func movedTo(p *plan, l *rowspb.LeaseRow) *pb.Address {
+	if l.Name != LeaseDeadline {
+		return nil
+	}
+	return p.row.Moved.GetAt()
+}
+
+// lookDue looks at every lease of a plan, and of its actions, that reads the deadline.
+func lookDue(s *fold, p *plan) {
+	look := func(a *action, list []*rowspb.LeaseRow) {
+		for _, l := range list {
+			if s.IsDue(conditionOf(p, a, l)) {
+				if l.Moot {
+					l.Moot = false
+					p.mark(a)
+				}
+				p.evaluate(a, l, s.e.Address)
+			}
+		}
+	}
+	look(nil, p.row.Leases)
+	for _, n := range p.row.Watchers {
+		a := p.action(n)
+		look(a, a.row.Leases)
+	}
+}
+
+// wantedText is what a page says of an action that waits for a verdict.
+func wantedText(p *plan) string {
+	text := "it waits for a verdict, and is not done without one"
+	if ns := deadlines.Of(p.row); ns != 0 {
+		text += "; its plan's deadline is " + instant(ns)
+	}
+	return text
+}
+
+// Deadline is that of a plan, in unix ns, as it was moved last, or declared; 0: it has none. set is
+// the record that has set it.
+func (p *Plan) Deadline() (ns int64, set *pb.Address) {
+	return deadlines.Of(p.Row), deadlines.SetAt(p.Row)
 }

@@ -435,3 +435,13 @@ func touchHeld(root *plan) {
 		})
 	})
 }
+
+// notOpenAbove is a plan that this one is a part of, and that is not open; nil: there is none.
+func notOpenAbove(p *plan) *plan {
+	for child(p.row) {
+		if p, _ = p.entry(); p.row.Phase != rowspb.Phase_PHASE_OPEN {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -405,7 +406,7 @@ func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	}
 	turned := turnedBy(p, ref)
 	if turned != nil && turned.Ns <= d.in.EpochNs {
-		return d.fireDue(p, a, l, turned.Readings, turned.At)
+		return d.fireDue(p, a, l, turned.Readings, cmp.Or(movedTo(p, l), turned.At))
 	}
 	held := p.hold(a, l)
 	if held == nil {
@@ -414,7 +415,8 @@ func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	result := d.state.answerAt(held, asOf(l, d.in.EpochNs), asOf(l, d.state.meta.TimeNs))
 	if result.Truth == triggers.True {
 		result = held.Evaluate(asOf(l, d.in.EpochNs), d.state.memory.View())
-		return d.fireDue(p, a, l, readingsOf(result.Readings), p.row.Opened)
+		return d.fireDue(p, a, l, readingsOf(result.Readings),
+			cmp.Or(movedTo(p, l), p.row.Opened))
 	}
 	again := int64(0) // only a fact can change it now, and facts wake it themselves
 	if result.WakeNs > d.in.EpochNs && asOf(l, result.WakeNs) == result.WakeNs {

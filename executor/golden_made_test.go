@@ -33,6 +33,15 @@ var madeLedgers = []struct {
 	{"ahead", goldenOfRuns},
 	{"numbers", goldenOfNumbers},
 	{"reported", goldenOfReports},
+	{"moved", goldenOfMoves},
+}
+
+// goldenOfMoves has deadlines that are moved, earlier, later and too late, and what reads them.
+func goldenOfMoves(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open:due=5s a:due=1s a+ @9s move:30s moves:40s !moves:20s#2 moves:20s =again !move:1s @14s @15s turn")
+	s.play("q/open@30s q/a q/a+ q/save:s q/b q/b+ q/back:s turn turn q/moves:50s @50s !q/move:60s turn")
+	return s.log
 }
 
 // goldenOfReports has effects that operators report: in doubt, failed, one too many, undone blindly,

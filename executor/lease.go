@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/deadlines"
 	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -79,7 +80,7 @@ func (p *plan) armPlan(at *pb.Address) {
 	}
 	add(leaseFailed)
 	add(leaseCancelled)
-	if p.row.Declared.DeadlineNs > 0 {
+	if deadlines.Of(p.row) > 0 {
 		add(LeaseDeadline)
 	}
 	for _, t := range p.row.Declared.Triggers {

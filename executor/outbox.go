@@ -62,8 +62,9 @@ type Notice struct {
 	FromAction                 string // that it is undone from on, or was, and goes on
 	Parts                      uint32 // how often it went on so
 	Asked                      uint64 // sequence of the request that had it rewound; 0: a lease
-	At                         uint64 // sequence of what rewound it: later records are not undone
+	At                         uint64 // sequence of what rewound it, or moved its deadline
 	Writer                     string // the process that has resumed the plan
+	DueNs                      int64  // that the plan has now, in unix ns: it was moved
 }
 
 func (a *action) command(row *rowspb.CommandRow) Command {

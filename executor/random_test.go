@@ -224,7 +224,7 @@ func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
 // randomMarks are those that a pair may have.
 var randomMarks = []string{"probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h",
 	"approve", "review", "lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held",
-	"held*", "timer=5m", "later=5s", "idle=8m"}
+	"held*", "timer=5m", "later=5s", "idle=8m", "due=5m"}
 
 // randomWords is a schedule of plan p, its child q, the child r of that, and another plan s.
 func randomWords(r *rand.Rand) []string {
@@ -246,7 +246,7 @@ func randomWords(r *rand.Rand) []string {
 			continue
 		}
 		id := one("a", "b", "c", "d")
-		switch n := r.IntN(24); {
+		switch n := r.IntN(25); {
 		case n < 7:
 			mark := some(randomMarks...)
 			if strings.Contains(mark, "held") || strings.Contains(mark, "timer") {
@@ -286,6 +286,8 @@ func randomWords(r *rand.Rand) []string {
 			words = append(words, fmt.Sprintf("%ssave:s%d", plan, saved))
 		case n == 22 && saved > 0:
 			words = append(words, fmt.Sprintf("%s%ss%d", plan, one("back:", "undo:"), 1+r.IntN(saved)))
+		case n == 24:
+			words = append(words, fmt.Sprintf("%s%s:%dm", plan, one("move", "moves"), minutes+r.IntN(60)-5))
 		case n == 23:
 			words = append(words, one("reopen", "again", plan+"tell:"+id+"#1="+one("done", "fail", "stop")))
 		}

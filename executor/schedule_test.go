@@ -11,6 +11,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -61,6 +62,8 @@ import (
 //	a:held  a:held*               the same, held after the commit, too
 //	a:timer=1m                    a condition on the clock, held after the commit, too
 //	open:idle=1m  a:idle=1m       a condition on an agent that writes nothing, of the plan or of a, which undoes the plan
+//	open:due=5s  a:due=5s         a condition on the deadline being 5 s away, of the plan or of a, which undoes the plan
+//	move:1m  moves:1m  moves:1m#2 an operator, the agent moves the deadline to a minute; it follows that of record 2
 //	undo:!a                       an operator has a and what came after it undone
 //	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -231,8 +234,8 @@ func (s *schedule) word(word string) []Result {
 		})
 	case verb == "lone":
 		return s.agent(s.plan, pair(rest)[0])
-	case verb == "fact" || verb == "forget":
-		return s.fact(rest)
+	case verb == "fact" || verb == "forget" || verb == "move" || verb == "moves":
+		return s.moveOrFact(verb, rest)
 	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
 		"overwrite", "tell", "judge", "reply", "effect", "own"}, verb):
 		return s.about(verb, rest)
@@ -253,6 +256,37 @@ func (s *schedule) undo(what string) []Result {
 	}
 	return s.by("ops", "", &pb.Record{
 		Kind: &pb.Record_CompensationRequested{CompensationRequested: r}})
+}
+
+// moveOrFact is a fact, or a deadline that is moved.
+func (s *schedule) moveOrFact(verb, rest string) []Result {
+	s.t.Helper()
+	if verb == "move" || verb == "moves" {
+		return s.move(verb == "moves", rest)
+	}
+	return s.fact(rest)
+}
+
+// move gives the plan another deadline, which an agent says to follow the one that there is.
+func (s *schedule) move(agent bool, to string) []Result {
+	s.t.Helper()
+	to, follows, _ := strings.Cut(to, "#")
+	d, err := time.ParseDuration(to)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	k := &pb.DeadlineMoved{DeadlineNs: epoch0 + int64(d), Reason: "it takes longer"}
+	if n, err := strconv.ParseUint(follows, 10, 64); err == nil {
+		k.Follows = n
+	} else if agent {
+		_, k.Follows, _ = view.NewReader(s.kv, "t", nil).Deadline(s.plan)
+	}
+	r := &pb.Record{Kind: &pb.Record_DeadlineMoved{DeadlineMoved: k}}
+	if agent {
+		return s.agent(s.plan, r)
+	}
+	k.Actor = "ops"
+	return s.by("ops", "", r)
 }
 
 func (s *schedule) savepointsSet() uint32 {
@@ -300,6 +334,8 @@ func (s *schedule) open(word string) *pb.Record {
 				r.GetPlanOpened().SecondApprover = true
 			case mark == "accept":
 				accepting(r)
+			case strings.HasPrefix(mark, "due="):
+				r.GetPlanOpened().Triggers = append(r.GetPlanOpened().Triggers, due(mark[len("due="):]))
 			case strings.HasPrefix(mark, "idle="):
 				r.GetPlanOpened().Triggers = append(r.GetPlanOpened().Triggers, idle(mark[len("idle="):]))
 			case mark == "settle":
@@ -354,7 +390,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
-	case "own", "own*", "held", "held*", "timer", "idle":
+	case "own", "own*", "held", "held*", "timer", "idle", "due":
 		c.Triggers = append(c.Triggers, condition(name, value, id))
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
@@ -428,8 +464,11 @@ func condition(name, value, id string) *pb.Trigger {
 		return &pb.Trigger{Name: name, AfterCommit: true,
 			Condition: `elapsed(action.at, duration("` + value + `"))`}
 	}
-	if name == "idle" {
+	switch name {
+	case "idle":
 		return idle(value)
+	case "due":
+		return due(value)
 	}
 	t := when(strings.TrimSuffix(name, "*"), `"`+id+`" in facts`)
 	if t.Name == name {
@@ -442,6 +481,11 @@ func condition(name, value, id string) *pb.Trigger {
 // idle is a condition on an agent that writes nothing for so long.
 func idle(value string) *pb.Trigger {
 	return when("idle", `elapsed(plan.active_at, duration("`+value+`"))`)
+}
+
+// due is a condition on the deadline of the plan being less than that away.
+func due(value string) *pb.Trigger {
+	return when("due", `after(plan.deadline - duration("`+value+`"))`)
 }
 
 // by appends an operator's record about the plan of the word.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/deadlines"
 	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -125,7 +126,7 @@ func planScope(p *plan) triggers.Plan {
 	scope := triggers.Plan{
 		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
 		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, ActiveNs: p.row.ActiveNs,
-		DeadlineNs: p.row.Declared.DeadlineNs,
+		DeadlineNs: deadlines.Of(p.row),
 		Actions:    int(p.row.Actions),
 	}
 	if len(p.row.Declared.Labels) > 0 {

@@ -153,6 +153,8 @@ func checkRequest(r *pb.Record, s Source) error {
 			text("cascade_answered.lease", k.CascadeAnswered.Lease))
 	case *pb.Record_PlanErased:
 		return checkErased(k.PlanErased, s)
+	case *pb.Record_DeadlineMoved:
+		return checkMoved(k.DeadlineMoved, s)
 	case *pb.Record_CompensationReported:
 		return checkReported(k.CompensationReported)
 	case *pb.Record_LedgerRepaired:

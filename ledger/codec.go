@@ -108,17 +108,17 @@ const readerOfThere = 14
 // committed, and not by their caller.
 const readerOfStaged = 15
 
-// readerOfSurplus is the first reader that knows of holders under which what a commit has found more
-// than once is its owner's, whatever its agent says of it.
-const readerOfSurplus = 16
+// readerOfMoved is the first reader that knows of deadlines which are moved, and of holders under
+// which what a commit has found more than once is its owner's, whatever its agent says of it.
+const readerOfMoved = 16
 
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= SurplusSince:
-			version = max(version, readerOfSurplus)
+		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:
+			version = max(version, readerOfMoved)
 		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):
 			version = max(version, readerOfStaged)
 		case r.GetTermStarted().GetFoldVersion() >= ThereSince:

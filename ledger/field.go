@@ -68,6 +68,22 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
+// checkMoved holds the rules of a deadline that is moved: by an operator, or by the plan's agent.
+func checkMoved(k *pb.DeadlineMoved, s Source) error {
+	switch agent := s.Class == ClassAgent; {
+	case k.DeadlineNs == 0:
+		return Refuse("deadline_moved.deadline_ns", "missing", InstantWanted+", in unix ns")
+	case agent && k.Actor != "":
+		return Refuse("deadline_moved.actor", "given by an agent", "none: the subject names it")
+	case agent && k.Reason == "":
+		return Refuse("deadline_moved.reason", "empty", "why, in a few words")
+	case agent:
+		return instant("deadline_moved.deadline_ns", k.DeadlineNs)
+	}
+	return firstOf(instant("deadline_moved.deadline_ns", k.DeadlineNs),
+		owned("deadline_moved", k.Reason, k.Actor))
+}
+
 // cut keeps what a foreign program wrote short enough for a log.
 func cut(text string) string {
 	return TextTo(text, 64)

@@ -12,12 +12,12 @@ type Kind struct {
 
 // on is what a kind needs on a subject of this class. A fact that the holder
 // asserts or retracts is the compensation of an action; an erasure that it writes says
-// that the key is gone.
+// that the key is gone. Agents move the deadlines of their own plans.
 func (k Kind) on(c Class) Kind {
 	if k.Class == ClassFact && c == ClassExecutor {
 		return Kind{k.Name, c, true, true}
 	}
-	if k.Name == kindErased && c == ClassExecutor {
+	if k.Name == kindErased && c == ClassExecutor || k.Name == kindMoved && c == ClassAgent {
 		return Kind{k.Name, c, true, false}
 	}
 	return k
@@ -25,6 +25,9 @@ func (k Kind) on(c Class) Kind {
 
 // kindEffect is what an operator reports of an effect.
 const kindEffect = "effect_reported"
+
+// kindMoved is what operators and agents write of a plan's deadline.
+const kindMoved = "deadline_moved"
 
 // kindErased is asked for by an operator, and said to be done by the holder.
 const kindErased = "plan_erased"
@@ -88,6 +91,8 @@ func kindOfPeople(r *pb.Record) Kind {
 		return Kind{"cascade_answered", ClassOperator, true, false}
 	case *pb.Record_EffectReported:
 		return Kind{kindEffect, ClassOperator, true, true}
+	case *pb.Record_DeadlineMoved:
+		return Kind{kindMoved, ClassOperator, true, false}
 	case *pb.Record_PlanErased:
 		return Kind{kindErased, ClassOperator, true, false}
 	case *pb.Record_CompensationReported:

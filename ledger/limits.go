@@ -67,8 +67,9 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 16 if it begins the term of a holder that has
-// SurplusSince; 15 if it has a staged act, or begins the term of a holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
+// this. A commit asks for the lowest that folds it: 16 if it moves a deadline, or begins the term
+// of a holder that has MovedSince and SurplusSince; 15 if it has a staged act, or begins the term
+// of a holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
 // that has SeenSince; 12 if of one that has LeftOutSince, ReturnedSince and TakenBackSince; 11 if
 // it has a condition that is held after the commit, reports an effect, or begins the term of a
 // holder that has AfterCommitSince, EffectsSince, LastActSince, PartsSince and StillHeldSince; 10
@@ -211,6 +212,9 @@ const AnsweredSince = 22
 // the executor once its root has committed, and not by its caller.
 const StagedSince = 22
 
-// SurplusSince is the version of a holder's fold from which on an action of which a commit has found
-// more than one effect is its owner's, whatever its agent says of it.
+// SurplusSince is the version of a holder's fold from which on an action of which a commit has
+// found more than one effect is its owner's, whatever its agent says of it.
 const SurplusSince = 23
+
+// MovedSince is the version of a holder's fold from which on the deadline of a plan may be moved.
+const MovedSince = 23

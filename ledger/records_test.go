@@ -96,6 +96,7 @@ func good() []struct {
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Resume: true, Reason: "the loop ends here", Actor: "me"}}})},
 		{operatorSource, action(&pb.Record{Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{
 			ExternalRef: "ch_9", Duplicates: []string{"ch_10"}, Reason: "charged twice", Actor: "me"}}})},
+		{operatorSource, agent(deadlineMoved())},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Note: "half"}}})},
 		{termSource, holder(&pb.Record{Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})},
@@ -144,4 +145,9 @@ func contract() *pb.ContractPublished {
 	text := []byte(`{"capability":"git.branch.create"}`)
 	digest := ledger.ContractDigest(text)
 	return &pb.ContractPublished{Capability: "git.branch.create", Digest: digest[:], Contract: text}
+}
+
+func deadlineMoved() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_DeadlineMoved{DeadlineMoved: &pb.DeadlineMoved{
+		DeadlineNs: 1_796_083_200_000_000_000, Reason: "the agent is back then", Actor: "me"}}}
 }

@@ -162,6 +162,9 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 		return RolePlan, "the plan was committed"
 	case *pb.Record_PlanResumed:
 		return RolePlan, "another process of its agent resumed the plan"
+	case *pb.Record_DeadlineMoved:
+		return RolePlan, asked("its deadline was moved to "+storyMoment(k.DeadlineMoved.DeadlineNs),
+			k.DeadlineMoved.Reason, k.DeadlineMoved.Actor)
 	case *pb.Record_PlanFailed:
 		return RoleCause, storyText("the plan was declared failed", k.PlanFailed.Reason)
 	case *pb.Record_PlanCancelled:

@@ -93,6 +93,8 @@ func eachTextOfOperator(r *pb.Record, each func(field string, s *string)) {
 		each("reason", &k.CascadeAnswered.Reason)
 	case *pb.Record_EffectReported:
 		each("reason", &k.EffectReported.Reason)
+	case *pb.Record_DeadlineMoved:
+		each("reason", &k.DeadlineMoved.Reason)
 	case *pb.Record_LedgerRepaired:
 		each("problem", &k.LedgerRepaired.Problem)
 		each("reason", &k.LedgerRepaired.Reason)

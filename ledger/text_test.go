@@ -60,7 +60,8 @@ var exact = strings.Fields(`plan_opened.owner plan_opened.parent_plan plan_opene
 	clock_confirmed.actor evict_requested.actor restore_requested.actor cascade_answered.lease
 	cascade_answered.actor compensation_reported.key compensation_reported.external_ref
 	compensation_reported.token compensation_progressed.key compensation_progressed.token
-	plan_erased.actor effect_reported.external_ref effect_reported.actor`)
+	plan_erased.actor effect_reported.external_ref effect_reported.actor
+	deadline_moved.actor`)
 
 // TestEveryStringOfARecordIsExactOrATextForPeople: one that is too long and no UTF-8 is refused by
 // its name, or cut, in protobuf and in JSON. Kinds that only a holder writes have no strings of
@@ -130,6 +131,9 @@ func wantCut(t *testing.T, what string, e ledger.Entry, f protoreflect.FieldDesc
 	since := uint32(ledger.TextsSince)
 	if e.Record.GetEffectReported() != nil { // no holder before knows of the kind
 		since = ledger.EffectsSince
+	}
+	if e.Record.GetDeadlineMoved() != nil {
+		since = ledger.MovedSince
 	}
 	old := e.Under(since - 1)
 	if old.Err == nil || e.Under(since).Err != nil {

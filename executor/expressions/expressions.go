@@ -40,6 +40,9 @@ func (x *Compiler) Counts(condition string) bool {
 // Idles reports whether a condition reads when the agent of its plan last wrote.
 func (x *Compiler) Idles(condition string) bool { return x.reads(condition, "plan.active_at") }
 
+// IsDue reports whether a condition reads the deadline of its plan.
+func (x *Compiler) IsDue(condition string) bool { return x.reads(condition, "plan.deadline") }
+
 // reads reports whether a condition reads one of names. No name is written otherwise, so most
 // conditions need not be compiled.
 func (x *Compiler) reads(condition string, names ...string) bool {

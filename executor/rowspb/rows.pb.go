@@ -858,6 +858,7 @@ type PlanRow struct {
 	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
 	ActiveNs      int64                  `protobuf:"varint,160,opt,name=active_ns,json=activeNs,proto3" json:"active_ns,omitempty"`               // logical time of the latest effective record of its agent, or of that of a part of it
+	Moved         *Deadline              `protobuf:"bytes,162,opt,name=moved,proto3" json:"moved,omitempty"`                                      // the deadline that it has instead of the declared one; none: that
 	Idling        []uint32               `protobuf:"varint,161,rep,packed,name=idling,proto3" json:"idling,omitempty"`                            // actions with leases that read active_ns, ascending
 	Conditions    uint32                 `protobuf:"varint,98,opt,name=conditions,proto3" json:"conditions,omitempty"`                            // declared ones, of the plan and its unsettled actions, while it holds its leases
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
@@ -1314,6 +1315,13 @@ func (x *PlanRow) GetActiveNs() int64 {
 	return 0
 }
 
+func (x *PlanRow) GetMoved() *Deadline {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
+}
+
 func (x *PlanRow) GetIdling() []uint32 {
 	if x != nil {
 		return x.Idling
@@ -1524,6 +1532,83 @@ func (x *PlanRow) GetAsking() []uint32 {
 	return nil
 }
 
+// Deadline is that of a plan, as it was moved.
+type Deadline struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ns            int64                  `protobuf:"varint,1,opt,name=ns,proto3" json:"ns,omitempty"`           // unix ns
+	At            *v1.Address            `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`            // the deadline_moved
+	Follows       uint64                 `protobuf:"varint,3,opt,name=follows,proto3" json:"follows,omitempty"` // as it says
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`            // agent or operator
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Deadline) Reset() {
+	*x = Deadline{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Deadline) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Deadline) ProtoMessage() {}
+
+func (x *Deadline) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Deadline.ProtoReflect.Descriptor instead.
+func (*Deadline) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Deadline) GetNs() int64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
+}
+
+func (x *Deadline) GetAt() *v1.Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Deadline) GetFollows() uint64 {
+	if x != nil {
+		return x.Follows
+	}
+	return 0
+}
+
+func (x *Deadline) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Deadline) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Orphan is an act that an agent has claimed, by a record that was refused: it may have
 // happened, and nothing undoes it.
 type Orphan struct {
@@ -1544,7 +1629,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1641,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[5]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1654,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{5}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Orphan) GetName() string {
@@ -1658,7 +1743,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1755,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1768,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Word) GetSaid() string {
@@ -1750,7 +1835,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1847,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1860,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Read) GetKey() string {
@@ -1840,7 +1925,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1937,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1950,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Firing) GetPlan() string {
@@ -1961,7 +2046,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2058,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2071,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Made) GetKey() string {
@@ -2055,7 +2140,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2152,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2165,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -2155,7 +2240,7 @@ type Turned struct {
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2252,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2265,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -2244,7 +2329,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2341,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2354,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Savepoint) GetName() string {
@@ -2316,7 +2401,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2413,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2426,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -2447,7 +2532,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2544,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2557,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -2515,7 +2600,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2612,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2625,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -2693,7 +2778,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2790,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2803,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -3236,7 +3321,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3333,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3346,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Progress) GetNote() string {
@@ -3289,7 +3374,7 @@ type UndoKey struct {
 
 func (x *UndoKey) Reset() {
 	*x = UndoKey{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3386,7 @@ func (x *UndoKey) String() string {
 func (*UndoKey) ProtoMessage() {}
 
 func (x *UndoKey) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3399,7 @@ func (x *UndoKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoKey.ProtoReflect.Descriptor instead.
 func (*UndoKey) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UndoKey) GetAfter() uint32 {
@@ -3364,7 +3449,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3461,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3474,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -3581,7 +3666,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3678,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3691,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3664,7 +3749,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3761,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3774,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3736,7 +3821,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3833,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3846,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3827,7 +3912,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3839,7 +3924,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3852,7 +3937,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -3915,7 +4000,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4012,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4025,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -4069,7 +4154,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4166,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4179,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PageRow) GetKind() string {
@@ -4144,7 +4229,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4241,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4254,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -4205,7 +4290,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4302,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4315,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -4266,7 +4351,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4363,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4376,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{28}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -4371,7 +4456,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xcb\x17\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xfc\x17\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4437,7 +4522,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"duplicated\x18< \x03(\rR\n" +
 	"duplicated\x12\x1a\n" +
 	"\bcounting\x181 \x03(\rR\bcounting\x12\x1c\n" +
-	"\tactive_ns\x18\xa0\x01 \x01(\x03R\bactiveNs\x12\x17\n" +
+	"\tactive_ns\x18\xa0\x01 \x01(\x03R\bactiveNs\x12/\n" +
+	"\x05moved\x18\xa2\x01 \x01(\v2\x18.sagenbaum.rows.DeadlineR\x05moved\x12\x17\n" +
 	"\x06idling\x18\xa1\x01 \x03(\rR\x06idling\x12\x1e\n" +
 	"\n" +
 	"conditions\x18b \x01(\rR\n" +
@@ -4471,7 +4557,13 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\areviews\x18} \x03(\rR\areviews\x12\x18\n" +
 	"\aends_ns\x18\x82\x01 \x01(\x03R\x06endsNs\x12\x18\n" +
 	"\aheld_on\x18\x83\x01 \x01(\rR\x06heldOn\x12\x16\n" +
-	"\x06asking\x18x \x03(\rR\x06askingJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
+	"\x06asking\x18x \x03(\rR\x06askingJ\x04\b\x1e\x10\x1f\"\x83\x01\n" +
+	"\bDeadline\x12\x0e\n" +
+	"\x02ns\x18\x01 \x01(\x03R\x02ns\x12%\n" +
+	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x18\n" +
+	"\afollows\x18\x03 \x01(\x04R\afollows\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x99\x02\n" +
 	"\x06Orphan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -4829,7 +4921,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4841,150 +4933,153 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(*IdRow)(nil),                     // 7: sagenbaum.rows.IdRow
 	(*RateRow)(nil),                   // 8: sagenbaum.rows.RateRow
 	(*PlanRow)(nil),                   // 9: sagenbaum.rows.PlanRow
-	(*Orphan)(nil),                    // 10: sagenbaum.rows.Orphan
-	(*Word)(nil),                      // 11: sagenbaum.rows.Word
-	(*Read)(nil),                      // 12: sagenbaum.rows.Read
-	(*Firing)(nil),                    // 13: sagenbaum.rows.Firing
-	(*Made)(nil),                      // 14: sagenbaum.rows.Made
-	(*Cut)(nil),                       // 15: sagenbaum.rows.Cut
-	(*Turned)(nil),                    // 16: sagenbaum.rows.Turned
-	(*Savepoint)(nil),                 // 17: sagenbaum.rows.Savepoint
-	(*LeaseRow)(nil),                  // 18: sagenbaum.rows.LeaseRow
-	(*NodeRow)(nil),                   // 19: sagenbaum.rows.NodeRow
-	(*ActionStatic)(nil),              // 20: sagenbaum.rows.ActionStatic
-	(*ActionRow)(nil),                 // 21: sagenbaum.rows.ActionRow
-	(*Progress)(nil),                  // 22: sagenbaum.rows.Progress
-	(*UndoKey)(nil),                   // 23: sagenbaum.rows.UndoKey
-	(*FactRow)(nil),                   // 24: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 25: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 26: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 27: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 28: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 29: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 30: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 31: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 32: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 33: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 34: sagenbaum.v1.Address
-	(*v1.TenantChanged)(nil),          // 35: sagenbaum.v1.TenantChanged
-	(*v1.PlanOpened)(nil),             // 36: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 37: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 38: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 39: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 40: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 41: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 42: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 43: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 44: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 45: sagenbaum.v1.CompensationSucceeded
-	(v1.Change)(0),                    // 46: sagenbaum.v1.Change
-	(*v1.CompensationDispatched)(nil), // 47: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 48: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 49: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 50: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 51: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 52: sagenbaum.v1.KeyRotated
+	(*Deadline)(nil),                  // 10: sagenbaum.rows.Deadline
+	(*Orphan)(nil),                    // 11: sagenbaum.rows.Orphan
+	(*Word)(nil),                      // 12: sagenbaum.rows.Word
+	(*Read)(nil),                      // 13: sagenbaum.rows.Read
+	(*Firing)(nil),                    // 14: sagenbaum.rows.Firing
+	(*Made)(nil),                      // 15: sagenbaum.rows.Made
+	(*Cut)(nil),                       // 16: sagenbaum.rows.Cut
+	(*Turned)(nil),                    // 17: sagenbaum.rows.Turned
+	(*Savepoint)(nil),                 // 18: sagenbaum.rows.Savepoint
+	(*LeaseRow)(nil),                  // 19: sagenbaum.rows.LeaseRow
+	(*NodeRow)(nil),                   // 20: sagenbaum.rows.NodeRow
+	(*ActionStatic)(nil),              // 21: sagenbaum.rows.ActionStatic
+	(*ActionRow)(nil),                 // 22: sagenbaum.rows.ActionRow
+	(*Progress)(nil),                  // 23: sagenbaum.rows.Progress
+	(*UndoKey)(nil),                   // 24: sagenbaum.rows.UndoKey
+	(*FactRow)(nil),                   // 25: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 26: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 27: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 28: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 29: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 30: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 31: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 32: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 33: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 34: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 35: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 36: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 37: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 38: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 39: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 40: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 41: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 42: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 43: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 44: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 45: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 46: sagenbaum.v1.CompensationSucceeded
+	(v1.Change)(0),                    // 47: sagenbaum.v1.Change
+	(*v1.CompensationDispatched)(nil), // 48: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 49: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 50: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 51: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 52: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 53: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	34, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	35, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
-	34, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	36, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	35, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	36, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	35, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	37, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
 	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	34, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	16, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	34, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	34, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	34, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	34, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	10, // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
-	18, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	34, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	17, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
-	11, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
-	27, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
-	16, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
-	13, // 19: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
-	15, // 20: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
-	13, // 21: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
-	11, // 22: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
-	11, // 23: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	34, // 24: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
-	11, // 25: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	34, // 26: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
-	15, // 27: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	34, // 28: sagenbaum.rows.PlanRow.stopped:type_name -> sagenbaum.v1.Address
-	34, // 29: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	34, // 30: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	34, // 31: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	34, // 32: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
-	14, // 33: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	34, // 34: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
-	11, // 35: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
-	12, // 36: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
-	11, // 37: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	34, // 38: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	34, // 39: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	34, // 40: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
-	13, // 41: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	27, // 42: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
-	11, // 43: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	34, // 44: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	37, // 45: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
-	13, // 46: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	34, // 47: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 48: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	34, // 49: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	38, // 50: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	39, // 51: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 52: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	34, // 53: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 54: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	34, // 55: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	34, // 56: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	40, // 57: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	41, // 58: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	18, // 59: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	42, // 60: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	34, // 61: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	43, // 62: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	44, // 63: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	45, // 64: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	27, // 65: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	34, // 66: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	23, // 67: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
-	34, // 68: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	46, // 69: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
-	22, // 70: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
-	34, // 71: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	34, // 72: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	34, // 73: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	34, // 74: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	34, // 75: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	34, // 76: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	34, // 77: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	34, // 78: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	34, // 79: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	47, // 80: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	48, // 81: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	34, // 82: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	34, // 83: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	34, // 84: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	34, // 85: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	49, // 86: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	34, // 87: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	50, // 88: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	34, // 89: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	51, // 90: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	34, // 91: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	52, // 92: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	34, // 93: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	94, // [94:94] is the sub-list for method output_type
-	94, // [94:94] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	35, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	17, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
+	35, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	35, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	35, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	35, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	11, // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
+	19, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	35, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	18, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
+	12, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
+	28, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	17, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
+	10, // 19: sagenbaum.rows.PlanRow.moved:type_name -> sagenbaum.rows.Deadline
+	14, // 20: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
+	16, // 21: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
+	14, // 22: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
+	12, // 23: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
+	12, // 24: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
+	35, // 25: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	12, // 26: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
+	35, // 27: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	16, // 28: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
+	35, // 29: sagenbaum.rows.PlanRow.stopped:type_name -> sagenbaum.v1.Address
+	35, // 30: sagenbaum.rows.Deadline.at:type_name -> sagenbaum.v1.Address
+	35, // 31: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	35, // 32: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	35, // 33: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	35, // 34: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	15, // 35: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
+	35, // 36: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	12, // 37: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
+	13, // 38: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
+	12, // 39: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
+	35, // 40: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	35, // 41: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	35, // 42: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	14, // 43: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
+	28, // 44: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	12, // 45: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
+	35, // 46: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	38, // 47: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	14, // 48: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
+	35, // 49: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 50: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
+	35, // 51: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	39, // 52: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	40, // 53: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 54: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
+	35, // 55: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 56: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
+	35, // 57: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	35, // 58: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	41, // 59: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	42, // 60: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	19, // 61: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	43, // 62: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	35, // 63: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	44, // 64: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	45, // 65: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	46, // 66: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	28, // 67: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	35, // 68: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	24, // 69: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
+	35, // 70: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	47, // 71: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
+	23, // 72: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
+	35, // 73: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	35, // 74: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	35, // 75: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	35, // 76: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	35, // 77: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	35, // 78: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	35, // 79: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	35, // 80: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	35, // 81: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	48, // 82: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	49, // 83: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	35, // 84: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	35, // 85: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	35, // 86: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	35, // 87: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	50, // 88: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	35, // 89: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	51, // 90: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	35, // 91: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	52, // 92: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	35, // 93: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	53, // 94: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	35, // 95: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }
@@ -4998,7 +5093,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

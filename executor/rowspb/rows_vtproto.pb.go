@@ -440,6 +440,18 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Moved != nil {
+		size, err := m.Moved.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0xa
+		i--
+		dAtA[i] = 0x92
+	}
 	if len(m.Idling) > 0 {
 		var pksize2 int
 		for _, num := range m.Idling {
@@ -1396,6 +1408,73 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Agent)))
 		i--
 		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *Deadline) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Deadline) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Deadline) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Reason) > 0 {
+		i -= len(m.Reason)
+		copy(dAtA[i:], m.Reason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
+		i--
+		dAtA[i] = 0x2a
+	}
+	if len(m.By) > 0 {
+		i -= len(m.By)
+		copy(dAtA[i:], m.By)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.By)))
+		i--
+		dAtA[i] = 0x22
+	}
+	if m.Follows != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Follows))
+		i--
+		dAtA[i] = 0x18
+	}
+	if m.At != nil {
+		size, err := m.At.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.Ns != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ns))
+		i--
+		dAtA[i] = 0x8
 	}
 	return len(dAtA) - i, nil
 }
@@ -4719,6 +4798,38 @@ func (m *PlanRow) SizeVT() (n int) {
 		}
 		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
+	if m.Moved != nil {
+		l = m.Moved.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *Deadline) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Ns != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Ns))
+	}
+	if m.At != nil {
+		l = m.At.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Follows != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Follows))
+	}
+	l = len(m.By)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Reason)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7660,6 +7771,100 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return wrongWireType(wireType, "Idling")
 			}
+		case 162:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Moved")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.Moved == nil {
+				m.Moved = &Deadline{}
+			}
+			if err := m.Moved.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *Deadline) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Deadline")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Ns")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Ns = int64(value)
+			iNdEx = next
+		case 2:
+			if wireType != 2 {
+				return wrongWireType(wireType, "At")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.At == nil {
+				m.At = &v1.Address{}
+			}
+			if err := m.At.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 3:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Follows")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Follows = uint64(value)
+			iNdEx = next
+		case 4:
+			if wireType != 2 {
+				return wrongWireType(wireType, "By")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.By = string(part)
+			iNdEx = postIndex
+		case 5:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Reason")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reason = string(part)
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

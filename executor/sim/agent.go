@@ -11,24 +11,25 @@ import (
 // agent is the coordinator of one plan, as package coordinator behaves: a pair is
 // acknowledged before its forward is called.
 type agent struct {
-	w        *world
-	p        *planSpec
-	at       int
-	began    bool
-	gone     bool
-	writer   string // in its records; empty: the process that opened the plan
-	replaced bool   // it has heard that another process has resumed the plan
-	resumed  bool   // it is that process
-	stubborn bool   // it goes on although its plan has ended
-	told     string
-	parts    uint32 // of its plan, that were undone, as far as it has heard
-	stalled  bool   // it would go on if its plan did
-	out      int    // forwards under way
-	calls    []*call
-	stored   uint64 // its last commit that is known to be stored
-	idle     func()
-	carried  []*pb.Record // outcomes that go with the next commit
-	cutUntil int64        // it does not reach the server until then
+	w          *world
+	p          *planSpec
+	at         int
+	began      bool
+	gone       bool
+	writer     string // in its records; empty: the process that opened the plan
+	replaced   bool   // it has heard that another process has resumed the plan
+	resumed    bool   // it is that process
+	stubborn   bool   // it goes on although its plan has ended
+	told       string
+	parts      uint32 // of its plan, that were undone, as far as it has heard
+	stalled    bool   // it would go on if its plan did
+	out        int    // forwards under way
+	calls      []*call
+	stored     uint64 // its last commit that is known to be stored
+	idle       func()
+	carried    []*pb.Record // outcomes that go with the next commit
+	cutUntil   int64        // it does not reach the server until then
+	deadlineNs int64        // of its plan, as it has heard last; 0: as declared
 	// actions that wait for a verdict; "": there is none in time
 	waiting map[string]func(verdict string)
 }
@@ -304,6 +305,9 @@ func (a *agent) judged(n executor.Notice) {
 func (a *agent) hears(n executor.Notice) {
 	switch {
 	case a.cut():
+		return
+	case n.DueNs != 0:
+		a.deadlineNs = n.DueNs
 		return
 	case n.Writer != "":
 		a.replaced = a.replaced || n.Writer != a.writer

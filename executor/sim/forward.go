@@ -28,8 +28,7 @@ const startSlack = second
 // and its time is not over.
 func (a *agent) mayStart(s *actionSpec, queuedNs int64) bool {
 	w, timeout := a.w, s.pair.forward.TimeoutNs
-	if deadline := a.p.opened.DeadlineNs; deadline > 0 && w.now >= deadline ||
-		timeout > 0 && w.now >= queuedNs+timeout {
+	if a.due() || timeout > 0 && w.now >= queuedNs+timeout {
 		return false
 	}
 	if w.now-queuedNs <= startSlack {
@@ -37,6 +36,20 @@ func (a *agent) mayStart(s *actionSpec, queuedNs int64) bool {
 	}
 	state, writer, _, ok := a.asks()
 	return ok && state == ledger.StateOpen && writer == a.writer
+}
+
+// due reports whether the deadline of the plan has passed. It may have been moved, which the agent
+// asks when it would stop for it.
+func (a *agent) due() bool {
+	ns := cmp.Or(a.deadlineNs, a.p.opened.DeadlineNs)
+	if ns == 0 || a.w.now < ns {
+		return false
+	}
+	if now, _, ok := a.deadline(); ok {
+		a.deadlineNs = now
+		return a.w.now >= now
+	}
+	return true
 }
 
 // ask asks the executor for the state of the plan, as of all that the agent has stored.

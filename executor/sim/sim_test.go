@@ -204,6 +204,7 @@ func TestEverythingHappens(t *testing.T) {
 		"retry_requested effective", "resolved effective", "contract_published effective", "clock_confirmed effective",
 		"evict_requested effective",
 		"restore_requested effective", "cascade_answered effective", "effect_reported effective",
+		"deadline_moved effective", "deadline_moved refused", "deadline_moved repeated",
 		"effect_reported repeated", "compensation_reported effective",
 		"compensation_progressed effective", "term_started effective",
 		"lease_fired effective", "unwind_started effective", "compensation_dispatched effective",

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -55,6 +56,9 @@ func (g *governance) change(w *world) {
 		is.Limits.HeldConditions = uint64(1 + r.below(6))
 	}
 	is.RequireNames = r.percent(20)
+	if due := newRandom(w.options.Seed, streamMoves+g.count); due.percent(40) {
+		is.Limits.DefaultDeadline = uint64(5 + due.below(60))
+	}
 	g.last = is
 	w.say("control", "revision %d: suspended %v, %v", is.Revision, is.Suspended, is.Limits)
 	for _, h := range w.hosts {
@@ -69,4 +73,63 @@ func (h *host) govern(is *pb.TenantChanged) {
 		h.session.Govern(is)
 		h.turn()
 	}
+}
+
+// beginMoves has deadlines moved in one world of three: by operators, and by agents, of whose
+// records a copy may come late.
+func beginMoves(w *world) {
+	r := newRandom(w.options.Seed, streamMoves)
+	if !r.percent(33) {
+		return
+	}
+	for range 3 + r.below(12) {
+		w.after(r.between(second, loadNs+40*second), func() { move(w, r) })
+	}
+}
+
+// move gives a plan another deadline, which may have passed by then.
+func move(w *world, r *random) {
+	if w.healed || len(w.agents) == 0 {
+		return
+	}
+	a := w.agents[r.below(len(w.agents))]
+	_, set, ok := a.deadline()
+	k := &pb.DeadlineMoved{DeadlineNs: w.now + r.between(-second, 60*second), Follows: set,
+		Reason: "it takes another while"}
+	record := func() *pb.Record {
+		return &pb.Record{Plan: a.p.id, Kind: &pb.Record_DeadlineMoved{DeadlineMoved: k}}
+	}
+	if r.percent(40) {
+		if k.Actor = "ann"; r.percent(50) {
+			k.Follows = 0
+		}
+		w.tell(operator("ann"), record())
+		return
+	}
+	if a.gone || !a.began || !ok {
+		return
+	}
+	a.append(nil, record())
+	if r.percent(40) {
+		w.after(r.between(millisecond, 20*second), func() {
+			if !a.gone && !w.healed {
+				a.append(nil, record())
+			}
+		})
+	}
+}
+
+// deadline is that of the agent's plan, 0 for none, and the sequence of what has set it, as an
+// executor says.
+func (a *agent) deadline() (ns int64, set uint64, ok bool) {
+	if a.cut() {
+		return 0, 0, false
+	}
+	for _, h := range a.w.hosts {
+		if h.holding() && h.cursor() >= a.stored {
+			ns, set, _ = view.Live(h.state, h.kv, tenant).Deadline(a.p.id)
+			return ns, set, set != 0
+		}
+	}
+	return 0, 0, false
 }

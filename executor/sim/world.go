@@ -39,6 +39,7 @@ const (
 	streamRun    = 700
 	streamLast   = 800
 	streamStaged = 900
+	streamMoves  = 950
 	streamPlan   = 1000
 	streamReview = 1 << 18 // and 16 times the number of the plan
 	streamScope  = 1 << 19 // and 16 times the number of the plan
@@ -187,6 +188,7 @@ func newWorld(o Options) *world {
 func (w *world) populate() {
 	w.openPlans()
 	w.control.begin(w)
+	beginMoves(w)
 	for _, h := range w.hosts {
 		h.start()
 	}

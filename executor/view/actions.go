@@ -135,7 +135,7 @@ func deliveredBefore(a *executor.Action) string {
 // verdictWait says of an action that waits for a verdict since when, who wants it, and until when.
 func verdictWait(p *executor.Plan, a *executor.Action) string {
 	text := "a verdict since " + instant(a.Fixed.AtNs) + ", which agent " + p.Row.Agent + " wants"
-	if ns := p.Row.Declared.DeadlineNs; ns != 0 {
+	if ns, _ := p.Deadline(); ns != 0 {
 		text += " before its plan's deadline at " + instant(ns)
 	}
 	return text

@@ -30,6 +30,7 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 		SavepointsSet: p.Row.SavepointsSet, Rewinds: p.Row.Rewinds,
 		Parts: p.Row.Parts,
 	}
+	answer.DueNs, answer.DueSet, _ = r.Deadline(p.ID)
 	for _, s := range p.Row.Savepoints {
 		answer.Savepoints = append(answer.Savepoints, api.PastSavepoint{Name: s.Name, Actions: s.Actions})
 	}

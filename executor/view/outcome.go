@@ -64,6 +64,17 @@ func (r *Reader) WriterAt(id string) uint64 {
 	return 0
 }
 
+// Deadline returns the deadline of a plan, in unix ns, or 0, the sequence of the record that has
+// set it, and, where it was moved, who has moved it.
+func (r *Reader) Deadline(id string) (ns int64, set uint64, moved *rowspb.Deadline) {
+	p := r.core.Plan(id)
+	if p == nil {
+		return 0, 0, nil
+	}
+	ns, at := p.Deadline()
+	return ns, at.GetSequence(), p.Row.Moved
+}
+
 // Parts returns how often an action of a plan and what came after it were undone, and the
 // plan went on; and the action of the unwind that is under way, if it is such a one, else of
 // the last, and why.

@@ -164,10 +164,11 @@ func (r *Reader) Quarantined(q api.ListQuery) (views []api.Plan, next string) {
 
 func planView(p *executor.Plan) api.Plan {
 	row := p.Row
+	deadline, _ := p.Deadline()
 	seen := api.Plan{
 		Plan: p.ID, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner,
 		State: p.State(), Reason: row.Reason,
-		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs,
+		OpenedNs: row.OpenedNs, DeadlineNs: deadline, EndedNs: row.EndedNs,
 		LastNs:      row.LastNs,
 		NoWriter:    row.Writer == "" && row.Origin == "",
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped),
@@ -180,6 +181,11 @@ func planView(p *executor.Plan) api.Plan {
 		Delivers: row.Delivers, DeliveredAs: row.DeliveredAs,
 		HeldConditions: int(row.HeldOn), HeldUntilNs: row.EndsNs,
 	}
+	if m := row.Moved; m.GetAt() != nil {
+		seen.DeadlineMoved = &api.DeadlineMove{By: m.By, Reason: m.Reason,
+			At: ledger.FormatAddress(m.At)}
+	}
+	seen.DefaultDeadline = row.Moved != nil && row.Moved.At == nil
 	if row.Stopped != nil {
 		seen.Stopped = ledger.FormatAddress(row.Stopped)
 	}

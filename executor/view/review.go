@@ -60,9 +60,10 @@ func selects(q api.ReviewQuery, p *executor.Plan, a *executor.Action) bool {
 // reviewOf is an action that waits for a verdict.
 func (r *Reader) reviewOf(p *executor.Plan, a *executor.Action) api.Review {
 	f := a.Fixed.Forward
+	deadline, _ := p.Deadline()
 	v := api.Review{Plan: p.ID, Action: a.Fixed.Id, Number: int(a.N), Capability: f.GetCapability(),
 		Class: className(f.GetClass()), Agent: p.Row.Agent, Label: p.Row.Declared.Label,
-		Owner: p.Owner(), SinceNs: a.Fixed.AtNs, DeadlineNs: p.Row.Declared.DeadlineNs,
+		Owner: p.Owner(), SinceNs: a.Fixed.AtNs, DeadlineNs: deadline,
 		Input: r.payload(rows.Action{Plan: p.ID, N: a.N}).Input}
 	if len(v.Input) > reviewInputMax {
 		v.Input, v.Omitted = nil, true

@@ -148,7 +148,8 @@ func (r *Reader) whyStep(f *rowspb.Firing) api.WhyStep {
 		return step
 	}
 	if f.Lease == executor.LeaseDeadline {
-		step.DeadlineNs, step.At = p.Row.Declared.GetDeadlineNs(), ledger.FormatAddress(p.Row.Opened)
+		ns, set := p.Deadline()
+		step.DeadlineNs, step.At = ns, ledger.FormatAddress(set)
 	}
 	n := uint32(0)
 	if a := p.Named(f.Action); a != nil {

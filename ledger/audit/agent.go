@@ -37,6 +37,7 @@ func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := &plan{
 		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now, activeNs: b.now,
 		declared: declared, phase: ledger.StateOpen,
+		deadlineNs: dueAt(b, declared), deadlineAt: e.Address,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 		lastGoes: declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST ||
 			declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE &&

@@ -79,8 +79,11 @@ type plan struct {
 	id, agent     string
 	opened        *pb.Address
 	openedNs      int64
-	idles         bool  // a lease of it, or of an action, reads activeNs
-	activeNs      int64 // of the latest record of its agent that counts, or of that of a part of it
+	idles         bool        // a lease of it, or of an action, reads activeNs
+	deadlineNs    int64       // as declared, or moved; 0: none
+	deadlineAt    *pb.Address // of the record that has set it
+	movedFrom     uint64      // what the last move says that it follows
+	activeNs      int64       // of the latest record of its agent that counts, or that of a part
 	declared      *pb.PlanOpened
 	phase         string // a state of package ledger
 	signal        string // failed, cancelled or nothing

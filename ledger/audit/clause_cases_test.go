@@ -282,6 +282,19 @@ var clauseCases = []struct {
 		s.a.outcome, s.a.externalRef, s.record.Payload = completed, "x", &pb.Payload{Output: []byte(`{"n":1}`)}
 	}},
 	{"I5.effect", reportsEffect, func(s *scene) { s.a.outcome, s.a.externalRef = completed, "x" }},
+	{"I5.moved", movesDeadline, func(s *scene) {
+		s.p.movedFrom, s.p.deadlineNs, s.record.GetDeadlineMoved().Follows = 3, 50, 3
+	}},
+	{"I15.moved", movesDeadline, func(s *scene) { s.p.phase = ledger.StateUnwinding }},
+	{"I15.moved", movesDeadline, func(s *scene) { s.p.signal = signalFailed }},
+	{"I15.moved", movesDeadline, func(s *scene) { s.p.fired = &pb.Address{Sequence: 4} }},
+	{"I15.moved", movesDeadline, func(s *scene) { s.p.parent = &plan{phase: ledger.StateUnwinding} }},
+	{"I16.moved", movesDeadline, func(s *scene) { s.l.book.now = 20 }},
+	{"I6.moved", movesDeadline, func(s *scene) { s.record.GetDeadlineMoved().Follows = 4 }},
+	{"I6.moved", agentMovesDeadline, func(s *scene) { s.record.GetDeadlineMoved().Follows = 0 }},
+	{"I4.agent", agentMovesDeadline, func(s *scene) { s.source.Name = "bob" }},
+	{"I31.writer", agentMovesDeadline, func(s *scene) { s.record.Writer = "w2" }},
+	{"I16.to", movesDeadline, func(s *scene) { s.record.GetDeadlineMoved().DeadlineNs = 10 }},
 	{"I19.report", reports, func(s *scene) { s.record.GetCompensationReported().Key = "k" }},
 	{"I19.token", reports, func(s *scene) { s.a.secrets = []secret{{attempt: 1, digest: []byte("d")}} }},
 	{"I19.token", reports, func(s *scene) {
@@ -536,7 +549,7 @@ var clauseCases = []struct {
 	{"L1.ends", nothingLeft, func(s *scene) { s.a.doubt = doubtDue }},
 	{"L1.ends", nothingLeft, func(s *scene) { s.p.phase = ledger.StateQuarantined }},
 	{"L2.deadline", nothingLeft, func(s *scene) {
-		s.p.phase, s.p.declared.DeadlineNs, s.l.book.now = ledger.StateOpen, 5, 5
+		s.p.phase, s.p.deadlineNs, s.l.book.now = ledger.StateOpen, 5, 5
 	}},
 	{"I13.fires", nothingLeft, func(s *scene) {
 		s.p.phase, s.p.leases = ledger.StateOpen, []*lease{{name: leaseDeadline}}

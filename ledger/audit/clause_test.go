@@ -243,6 +243,18 @@ func reportsEffect(s *scene) {
 	s.a.outcome = inDoubt
 }
 
+func movesDeadline(s *scene) {
+	s.says(ledger.ClassOperator, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_DeadlineMoved{
+		DeadlineMoved: &pb.DeadlineMoved{DeadlineNs: 50}}})
+	s.p.deadlineNs, s.p.deadlineAt, s.l.book.now = 20, &pb.Address{Sequence: 3}, 10
+}
+
+func agentMovesDeadline(s *scene) {
+	s.says(ledger.ClassAgent, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_DeadlineMoved{
+		DeadlineMoved: &pb.DeadlineMoved{DeadlineNs: 50, Follows: 3}}})
+	s.p.deadlineNs, s.p.deadlineAt, s.l.book.now = 20, &pb.Address{Sequence: 3}, 10
+}
+
 func reports(s *scene) {
 	s.says(ledger.ClassWorker, ledger.StateUnwinding, dispatched, &pb.Record{Kind: &pb.Record_CompensationReported{
 		CompensationReported: &pb.CompensationReported{Attempt: 1, Answer: pb.Answer_ANSWER_DONE,

@@ -167,12 +167,19 @@ func codeLink[T comparable](c *coder, to **plan, from T, of map[T]string) {
 	}
 }
 
+func codeDeadline(c *coder, p *plan) {
+	number(c, &p.openedNs)
+	number(c, &p.activeNs)
+	number(c, &p.deadlineNs)
+	record(c, &p.deadlineAt)
+	number(c, &p.movedFrom)
+}
+
 func codePlan(c *coder, p *plan) {
 	c.text(&p.id)
 	c.text(&p.agent)
 	record(c, &p.opened)
-	number(c, &p.openedNs)
-	number(c, &p.activeNs)
+	codeDeadline(c, p)
 	c.flag(&p.idles)
 	record(c, &p.declared)
 	c.text(&p.phase)

@@ -173,7 +173,7 @@ func (p *plan) scope(a *action, l *lease) triggers.Scope {
 	s := triggers.Scope{ArmedNs: l.armedNs, Inexact: !l.exact, Plan: triggers.Plan{
 		ID: p.id, Status: p.status(), Label: p.declared.Label, Owner: p.declared.Owner,
 		Agent:    p.agent,
-		OpenedNs: p.openedNs, ActiveNs: p.activeNs, DeadlineNs: p.declared.DeadlineNs,
+		OpenedNs: p.openedNs, ActiveNs: p.activeNs, DeadlineNs: p.deadlineNs,
 		Actions: len(p.actions),
 	}}
 	for _, label := range p.declared.Labels {

@@ -56,4 +56,26 @@ var tenantForgeries = []forgery{
 		s.forge(&pb.Record{Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{
 			Sequence: uint64(len(s.log))}}})
 	}, false},
+	{"a default deadline that never fires", "L2", func(s *scribe) {
+		s.rules = ledger.MovedSince
+		s.begin(2)
+		s.forge(defaultsTo(5))
+		s.plan("a")
+		s.now += 6 * second
+		s.write(sensor, asserted("k", `1`))
+	}, true},
+	{"a default deadline that fires early", "I16", func(s *scribe) {
+		s.rules = ledger.MovedSince
+		s.begin(2)
+		s.forge(defaultsTo(5))
+		s.plan("a")
+		s.now += 4 * second
+		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
+	}, false},
+}
+
+// defaultsTo has plans that name no deadline end after so many seconds.
+func defaultsTo(seconds uint64) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_TenantChanged{TenantChanged: &pb.TenantChanged{Revision: 2, By: "ana",
+		Limits: &pb.TenantLimits{DefaultDeadline: seconds}}}}
 }

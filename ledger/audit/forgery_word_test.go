@@ -64,6 +64,29 @@ var wordForgeries = []forgery{
 		s.forge(&pb.Record{Cause: s.at("unwind_started", ""), Kind: &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
 			End: pb.PlanEnd_PLAN_END_COMPENSATED, Compensated: 1}}})
 	}, false},
+	{"a deadline that fires before it was moved to", "I16", func(s *scribe) {
+		s.dueAt10()
+		s.movesDeadline(20*second, s.at("plan_opened", "").Sequence)
+		s.forge(checkpointOf(1, 32)) // the holder has read on
+		s.now += 2 * second
+		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
+	}, false},
+	{"a deadline that fires by a move which came too late", "I16", func(s *scribe) {
+		s.dueAt10()
+		first := s.at("plan_opened", "").Sequence
+		s.movesDeadline(20*second, first)
+		s.movesDeadline(11*second, first) // another one has moved it since
+		s.forge(checkpointOf(1, 32))      // the holder has read on
+		s.now += 2 * second
+		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
+	}, false},
+	{"a deadline that never fires where it was moved to", "L2", func(s *scribe) {
+		s.dueAt10()
+		s.movesDeadline(20*second, s.at("plan_opened", "").Sequence)
+		s.now += 12 * second
+		s.lazy = true
+		s.write(sensor, asserted("k", `1`))
+	}, true},
 }
 
 // doubled has a commit find the effect of an action twice, under the rules of a version. It returns the
@@ -81,4 +104,19 @@ func (s *scribe) doubled(rules uint32) (term int) {
 	s.forge(found)
 	s.turns(1)
 	return term
+}
+
+// dueAt10 is a plan with a deadline 10 s after the start, 9 s after it.
+func (s *scribe) dueAt10() {
+	s.rules = ledger.MovedSince
+	s.begin(2)
+	s.agent(opened(start + 10*second))
+	s.now = start + 9*second
+}
+
+// movesDeadline has an operator move the deadline to so long after the start.
+func (s *scribe) movesDeadline(after int64, follows uint64) {
+	s.write(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, &pb.Record{Plan: "p",
+		Kind: &pb.Record_DeadlineMoved{DeadlineMoved: &pb.DeadlineMoved{DeadlineNs: start + after, Follows: follows,
+			Reason: "it takes longer", Actor: "ops"}}})
 }

@@ -82,7 +82,7 @@ func (b *book) holdLeases(p *plan) {
 	}
 	add(leaseFailed, "", false)
 	add(leaseCancelled, "", false)
-	if p.declared.DeadlineNs > 0 {
+	if p.deadlineNs > 0 {
 		add(leaseDeadline, "", false)
 	}
 	for _, t := range p.declared.Triggers {
@@ -236,7 +236,7 @@ func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth
 	case leaseCancelled:
 		is = p.status() == signalCancelled
 	case leaseDeadline:
-		is, clocked = b.now >= p.declared.DeadlineNs, true
+		is, clocked = b.now >= p.deadlineNs, true
 	case leaseVerdict:
 		is = a != nil && a.blocked() && (a.isStaged() || a.outcome == completed || a.outcome == inDoubt)
 	case leaseUnheard:

@@ -339,7 +339,7 @@ var atEnd = []clause{deliveredWhole,
 			return unless(why == "", "%s", why)
 		}},
 	{"L2.deadline", "Every deadline that has passed has fired.", func(c *claim) judgement {
-		p, at := c.p, c.p.declared.DeadlineNs
+		p, at := c.p, c.p.deadlineNs
 		passed := p.phase == ledger.StateOpen && p.fired == nil && at > 0 && c.b.now >= at
 		return unless(!passed, "a firing of plan.deadline, which has passed")
 	}},

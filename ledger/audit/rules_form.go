@@ -29,10 +29,11 @@ var formClauses = []clause{
 }
 
 // mayWrite reports whether a kind may be written on the record's subject. A holder also
-// writes the facts of undos and confirms erasures.
+// writes the facts of undos and confirms erasures, and an agent moves deadlines as operators do.
 func (c *claim) mayWrite(kind ledger.Kind) bool {
 	holder := c.Source.Class == ledger.ClassExecutor
-	return kind.Name != "" && (kind.Class == c.Source.Class ||
+	moves := c.Source.Class == ledger.ClassAgent && c.Record.GetDeadlineMoved() != nil
+	return kind.Name != "" && (kind.Class == c.Source.Class || moves ||
 		holder && (kind.Class == ledger.ClassFact || c.Record.GetPlanErased() != nil))
 }
 

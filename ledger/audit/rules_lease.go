@@ -140,6 +140,7 @@ func (c *claim) firesForItsTurn(t *turn) judgement {
 }
 
 var leaseChapters = map[string]*chapter{
+	"deadline_moved": {counts: movedClauses, collect: noteMoved},
 	"lease_fired": {
 		counts: append(firingClauses,
 			clause{"I11.duplicate",
@@ -311,3 +312,70 @@ func (c *claim) key() string {
 }
 
 func (c *claim) factNamed() *fact { return c.b.fact(c.key()) }
+
+// ofAgent makes a clause of an agent's records one that is asked of its moves of a deadline.
+func ofAgent(of clause) clause {
+	return clause{of.id, of.says, func(c *claim) judgement {
+		if c.Source.Class != ledger.ClassAgent {
+			return judgement{}
+		}
+		return of.judge(c)
+	}}
+}
+
+var movedClauses = []clause{openedPlan, ofAgent(ofItsWriter[1]), ofAgent(ofItsWriter[2]),
+	{"I5.moved", "The deadline that one record has set is moved once.", func(c *claim) judgement {
+		k := c.Record.GetDeadlineMoved()
+		return copyIf(k.Follows != 0 && c.p.movedFrom == k.Follows && c.p.deadlineNs == k.DeadlineNs)
+	}},
+	{"I15.moved", "A deadline is moved of an open plan, and before anything has asked for its end.",
+		func(c *claim) judgement {
+			for up := c.p.parent; up != nil; up = up.parent {
+				if up.phase != ledger.StateOpen {
+					return breaks("plan %s, a part of plan %s, which is %s", c.p.id, up.id, up.phase)
+				}
+			}
+			return unless(c.p.phase == ledger.StateOpen && c.p.signal == "" && c.p.fired == nil,
+				"plan %s is %s", c.p.id, c.p.status())
+		}},
+	{"I16.moved", "A deadline is moved before it has come.", func(c *claim) judgement {
+		return unless(c.p.deadlineNs == 0 || c.p.deadlineNs > c.b.now,
+			"the deadline of plan %s has come", c.p.id)
+	}},
+	{"I6.moved", "Who moves a deadline names what has set it; an operator need not.",
+		func(c *claim) judgement {
+			follows := c.Record.GetDeadlineMoved().Follows
+			if follows == 0 && c.Source.Class == ledger.ClassOperator {
+				return judgement{}
+			}
+			return unless(follows == c.p.deadlineAt.GetSequence(),
+				"deadline_moved.follows: that of plan %s was set by %s", c.p.id,
+				reference{c.p.deadlineAt})
+		}},
+	{"I16.to", "A deadline is moved to an instant to come.", func(c *claim) judgement {
+		return unless(c.Record.GetDeadlineMoved().DeadlineNs > c.b.now,
+			"deadline_moved.deadline_ns: an instant to come")
+	}},
+}
+
+// noteMoved gives a plan another deadline, or its first one, and looks at what reads it.
+func noteMoved(b *book, c *claim) {
+	k, p := c.Record.GetDeadlineMoved(), c.p
+	if p.deadlineNs == 0 {
+		p.leases = append(p.leases, &lease{name: leaseDeadline, armedNs: b.now,
+			exact: readsExactly(b.rules)})
+	}
+	p.deadlineNs, p.deadlineAt, p.movedFrom = k.DeadlineNs, c.Address, k.Follows
+	due := func(a *action, list []*lease) {
+		for _, l := range list {
+			if reads(b.programs, l.conditionText(), "plan.deadline") {
+				b.look(p, a, l, "")
+			}
+		}
+	}
+	due(nil, p.leases)
+	for _, a := range p.actions {
+		due(a, a.leases)
+	}
+	b.noteAsking(p)
+}

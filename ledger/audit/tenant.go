@@ -172,6 +172,16 @@ func (b *book) failsAway(p *plan, why error) {
 	}
 }
 
+// dueAt is the deadline of a plan that is opened now: as it is declared, or its tenant's default.
+func dueAt(b *book, declared *pb.PlanOpened) int64 {
+	seconds := int64(b.may.GetLimits().GetDefaultDeadline())
+	if declared.DeadlineNs != 0 || seconds == 0 || declared.ParentPlan != "" ||
+		b.rules < ledger.MovedSince {
+		return declared.DeadlineNs
+	}
+	return b.now + seconds*int64(1e9)
+}
+
 var newPlan = clause{"I4.begins", "A plan is opened in a tenant that may open one.",
 	func(c *claim) judgement { return allowed(c.beginsPlan()) }}
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -27,6 +28,9 @@ func (l Limit) Of(limits *api.TenantLimits) *uint64 { return l.of(limits) }
 // Flag is how the command line names it.
 func (l Limit) Flag() string { return "--" + strings.ReplaceAll(l.Name, "_", "-") }
 
+// IsSpan reports whether the limit is a time, in seconds.
+func (l Limit) IsSpan() bool { return l.Name == "default_deadline" }
+
 // Limits are all limits, in the order in which people read them.
 func Limits() []Limit { return slices.Clone(limits) }
 
@@ -42,6 +46,9 @@ var limits = []Limit{
 		func(l *api.TenantLimits) *uint64 { return &l.Records }},
 	{"bytes", 0, 16 << 20, 1 << 50, "bytes of its ledger",
 		func(l *api.TenantLimits) *uint64 { return &l.Bytes }},
+	{"default_deadline", 0, 1, uint64(ledger.DurationMax / time.Second),
+		"seconds that a plan which names no deadline is open",
+		func(l *api.TenantLimits) *uint64 { return &l.DefaultDeadline }},
 	{"connections", 10_000, 1, 1_000_000,
 		"connections of the tenant, over which no agent or source gets into the embedded server",
 		func(l *api.TenantLimits) *uint64 { return &l.Connections }},
@@ -150,7 +157,7 @@ func Record(e api.TenantEntry) *pb.TenantChanged {
 	l := Effective(e.Limits)
 	r := &pb.TenantChanged{Revision: e.Revision, By: e.By, RequireNames: e.RequireNames,
 		Limits: &pb.TenantLimits{OpenPlans: l.OpenPlans, Facts: l.Facts, Records: l.Records,
-			HeldConditions: l.HeldConditions}}
+			HeldConditions: l.HeldConditions, DefaultDeadline: l.DefaultDeadline}}
 	if e.State == api.TenantSuspended {
 		r.Suspended, r.Reason = true, e.Reason
 	}

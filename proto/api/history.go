@@ -35,6 +35,9 @@ type HistoryAnswer struct {
 	// WriterAt is the sequence at which it became that; 0: the host has an earlier version.
 	WriterAt uint64 `json:"writer_at,omitempty"`
 	OpenedNs int64  `json:"opened_ns,omitempty"` // when the ledger took Opened
+	// DueNs and DueSet are as in OutcomeAnswer.
+	DueNs  int64  `json:"deadline_ns,omitempty"`
+	DueSet uint64 `json:"deadline_set,omitempty"`
 
 	// that an unwind can go back to, in order
 	Savepoints    []PastSavepoint `json:"savepoints,omitempty"`

@@ -25,11 +25,14 @@ type Notice struct {
 	// not known.
 	Asked uint64 `json:"asked,omitempty"`
 	// At is the sequence of the record that opened the plan again: what was stored after it was
-	// not undone.
+	// not undone. Of a deadline it is that of the record that has moved it.
 	At uint64 `json:"at,omitempty"`
 	// Writer is set when the plan was resumed: the process that its records are taken
 	// from now on.
 	Writer string `json:"writer,omitempty"`
+	// DueNs is set when the deadline of the plan was moved: it is this one now, in unix ns. By
+	// and Reason say who has moved it, and why.
+	DueNs int64 `json:"deadline_ns,omitempty"`
 }
 
 // OutcomeQuery asks, on QuerySubject(tenant, "plan.outcome"), what became of a
@@ -76,6 +79,10 @@ type OutcomeAnswer struct {
 	Applied uint64 `json:"applied"`
 	// Writer is the process whose records the plan takes.
 	Writer string `json:"writer,omitempty"`
+	// DueNs is the deadline of the plan, in unix ns, and DueSet the sequence of the record
+	// that has set it: what a deadline_moved follows. 0: it has none.
+	DueNs  int64  `json:"deadline_ns,omitempty"`
+	DueSet uint64 `json:"deadline_set,omitempty"`
 	// Parts is how often an action and what came after it were undone, and the plan went on;
 	// FromAction and PartReason are of the last time.
 	Parts      uint32 `json:"parts,omitempty"`

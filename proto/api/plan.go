@@ -15,18 +15,22 @@ type PlanAnswer struct {
 
 // Plan is one plan. Actions, Leases and Refused are filled by Show only.
 type Plan struct {
-	Plan        string            `json:"plan"`
-	Agent       string            `json:"agent"`
-	Label       string            `json:"label,omitempty"`
-	Owner       string            `json:"owner,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	State       string            `json:"state"`
-	Reason      string            `json:"reason,omitempty"`
-	OpenedNs    int64             `json:"opened_ns"`
-	DeadlineNs  int64             `json:"deadline_ns,omitempty"`
-	EndedNs     int64             `json:"ended_ns,omitempty"`
-	LastNs      int64             `json:"last_ns"`
-	ActionCount int               `json:"action_count"`
+	Plan       string            `json:"plan"`
+	Agent      string            `json:"agent"`
+	Label      string            `json:"label,omitempty"`
+	Owner      string            `json:"owner,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	State      string            `json:"state"`
+	Reason     string            `json:"reason,omitempty"`
+	OpenedNs   int64             `json:"opened_ns"`
+	DeadlineNs int64             `json:"deadline_ns,omitempty"`
+	// DefaultDeadline: the tenant's default gives it, because the plan has named none.
+	DefaultDeadline bool `json:"default_deadline,omitempty"`
+	// DeadlineMoved says who has moved the deadline to what it is; none: it is as declared.
+	DeadlineMoved *DeadlineMove `json:"deadline_moved,omitempty"`
+	EndedNs       int64         `json:"ended_ns,omitempty"`
+	LastNs        int64         `json:"last_ns"`
+	ActionCount   int           `json:"action_count"`
 	// NoWriter is set where its agent's records name no writer: two processes under its id are
 	// taken for one.
 	NoWriter bool `json:"no_writer,omitempty"`
@@ -246,4 +250,11 @@ type Erasure struct {
 	Reason string `json:"reason"`
 	// Destroyed: address of the holder's record; empty: the key is about to be destroyed.
 	Destroyed string `json:"destroyed,omitempty"`
+}
+
+// DeadlineMove is the last move of a plan's deadline.
+type DeadlineMove struct {
+	By     string `json:"by"` // an operator, or the plan's agent
+	Reason string `json:"reason"`
+	At     string `json:"at"` // address of the record
 }

@@ -39,6 +39,8 @@ type TenantLimits struct {
 	Bytes     uint64 `json:"bytes,omitempty"`      // of its ledger on disk
 	// HeldConditions are what open plans and their actions have declared, at one time.
 	HeldConditions uint64 `json:"held_conditions,omitempty"`
+	// DefaultDeadline is, in seconds, how long a plan that names no deadline is open.
+	DefaultDeadline uint64 `json:"default_deadline,omitempty"`
 	// Connections of the tenant, over which no agent or source gets into the embedded server.
 	Connections uint64 `json:"connections,omitempty"`
 }

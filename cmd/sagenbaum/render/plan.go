@@ -21,6 +21,12 @@ func WritePlan(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 	fmt.Fprintf(w, "\nagent %s · opened %s %s", plan.Agent, cli.Moment(plan.OpenedNs), plan.Opened)
 	if plan.DeadlineNs != 0 {
 		fmt.Fprintf(w, " · deadline %s", cli.Moment(plan.DeadlineNs))
+		if plan.DefaultDeadline {
+			fmt.Fprint(w, ", the tenant's default")
+		}
+		if m := plan.DeadlineMoved; m != nil {
+			fmt.Fprintf(w, ", moved by %s %s (%s)", m.By, m.At, m.Reason)
+		}
 	}
 	if plan.Fired != "" {
 		fmt.Fprintf(w, " · fired %s", plan.Fired)

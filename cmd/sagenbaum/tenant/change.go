@@ -42,6 +42,9 @@ func (v *limitValue) Set(text string) error {
 		return nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
+	if d, span := time.ParseDuration(text); v.limit.IsSpan() && span == nil && d > 0 {
+		n, err = uint64(d/time.Second), nil
+	}
 	if err != nil || n < v.limit.Min || n > v.limit.Max {
 		return fmt.Errorf("want %d to %d %s, or %s", v.limit.Min, v.limit.Max, v.limit.What, limitDefault)
 	}
@@ -156,8 +159,12 @@ func writeChanged(out io.Writer, v changed) {
 func limitText(l tenancy.Limit, effective, set api.TenantLimits) string {
 	n := *l.Of(&effective)
 	switch {
+	case n == 0 && l.IsSpan():
+		return "none"
 	case n == 0:
 		return "no limit"
+	case l.IsSpan():
+		return (time.Duration(n) * time.Second).String()
 	case *l.Of(&set) == 0:
 		return fmt.Sprintf("%d (default)", n)
 	}

@@ -212,6 +212,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 		return answer, errors.New(r.NoPlan(q.Plan))
 	}
 	answer.Writer = r.Writer(q.Plan)
+	answer.DueNs, answer.DueSet, _ = r.Deadline(q.Plan)
 	answer.Parts, answer.FromAction, answer.PartReason = r.Parts(q.Plan)
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)
 	answer.Turned, answer.Whole = r.Turned(q.Plan), r.Whole(q.Plan)

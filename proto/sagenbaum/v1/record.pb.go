@@ -1011,6 +1011,7 @@ type Record struct {
 	//	*Record_RestoreRequested
 	//	*Record_CascadeAnswered
 	//	*Record_EffectReported
+	//	*Record_DeadlineMoved
 	//	*Record_CompensationReported
 	//	*Record_CompensationProgressed
 	//	*Record_TermStarted
@@ -1375,6 +1376,15 @@ func (x *Record) GetEffectReported() *EffectReported {
 	return nil
 }
 
+func (x *Record) GetDeadlineMoved() *DeadlineMoved {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_DeadlineMoved); ok {
+			return x.DeadlineMoved
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetCompensationReported() *CompensationReported {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_CompensationReported); ok {
@@ -1726,6 +1736,11 @@ type Record_EffectReported struct {
 	EffectReported *EffectReported `protobuf:"bytes,49,opt,name=effect_reported,json=effectReported,proto3,oneof"`
 }
 
+type Record_DeadlineMoved struct {
+	// an operator, or the agent of the plan
+	DeadlineMoved *DeadlineMoved `protobuf:"bytes,52,opt,name=deadline_moved,json=deadlineMoved,proto3,oneof"`
+}
+
 type Record_CompensationReported struct {
 	// workers
 	CompensationReported *CompensationReported `protobuf:"bytes,50,opt,name=compensation_reported,json=compensationReported,proto3,oneof"`
@@ -1887,6 +1902,8 @@ func (*Record_RestoreRequested) isRecord_Kind() {}
 func (*Record_CascadeAnswered) isRecord_Kind() {}
 
 func (*Record_EffectReported) isRecord_Kind() {}
+
+func (*Record_DeadlineMoved) isRecord_Kind() {}
 
 func (*Record_CompensationReported) isRecord_Kind() {}
 
@@ -4244,6 +4261,78 @@ func (x *EffectReported) GetActor() string {
 	return ""
 }
 
+// DeadlineMoved gives an open plan another deadline, earlier or later, or its first one. A deadline
+// that has come is not moved any more: the plan is being undone for it, or is about to be.
+type DeadlineMoved struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	DeadlineNs int64                  `protobuf:"varint,1,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // unix ns, an instant to come
+	// The sequence of what has set the deadline that it moves: of the plan_opened, or of the last
+	// deadline_moved. It is refused if there is another one since. 0: not said; an agent says it.
+	Follows       uint64 `protobuf:"varint,2,opt,name=follows,proto3" json:"follows,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"` // of an operator's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadlineMoved) Reset() {
+	*x = DeadlineMoved{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadlineMoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadlineMoved) ProtoMessage() {}
+
+func (x *DeadlineMoved) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadlineMoved.ProtoReflect.Descriptor instead.
+func (*DeadlineMoved) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *DeadlineMoved) GetDeadlineNs() int64 {
+	if x != nil {
+		return x.DeadlineNs
+	}
+	return 0
+}
+
+func (x *DeadlineMoved) GetFollows() uint64 {
+	if x != nil {
+		return x.Follows
+	}
+	return 0
+}
+
+func (x *DeadlineMoved) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeadlineMoved) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 type CompensationReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -4260,7 +4349,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4361,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4374,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -4357,7 +4446,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4458,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4471,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -4431,7 +4520,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4532,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4545,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -4496,7 +4585,7 @@ type TenantChanged struct {
 
 func (x *TenantChanged) Reset() {
 	*x = TenantChanged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4508,7 +4597,7 @@ func (x *TenantChanged) String() string {
 func (*TenantChanged) ProtoMessage() {}
 
 func (x *TenantChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4521,7 +4610,7 @@ func (x *TenantChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantChanged.ProtoReflect.Descriptor instead.
 func (*TenantChanged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TenantChanged) GetRevision() uint64 {
@@ -4568,18 +4657,19 @@ func (x *TenantChanged) GetRequireNames() bool {
 
 // TenantLimits bound what agents and sources add; 0: no limit. What is there stays.
 type TenantLimits struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	OpenPlans      uint64                 `protobuf:"varint,1,opt,name=open_plans,json=openPlans,proto3" json:"open_plans,omitempty"`                // open, or being committed
-	Facts          uint64                 `protobuf:"varint,2,opt,name=facts,proto3" json:"facts,omitempty"`                                         // that are not retracted, wherever their values are
-	Records        uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`                                     // of one agent or source in a second of logical time
-	HeldConditions uint64                 `protobuf:"varint,4,opt,name=held_conditions,json=heldConditions,proto3" json:"held_conditions,omitempty"` // that plans and actions have declared and hold as leases
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	OpenPlans       uint64                 `protobuf:"varint,1,opt,name=open_plans,json=openPlans,proto3" json:"open_plans,omitempty"`                   // open, or being committed
+	Facts           uint64                 `protobuf:"varint,2,opt,name=facts,proto3" json:"facts,omitempty"`                                            // that are not retracted, wherever their values are
+	Records         uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`                                        // of one agent or source in a second of logical time
+	HeldConditions  uint64                 `protobuf:"varint,4,opt,name=held_conditions,json=heldConditions,proto3" json:"held_conditions,omitempty"`    // that plans and actions have declared and hold as leases
+	DefaultDeadline uint64                 `protobuf:"varint,5,opt,name=default_deadline,json=defaultDeadline,proto3" json:"default_deadline,omitempty"` // seconds from its opening to the deadline of a root plan that names none
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TenantLimits) Reset() {
 	*x = TenantLimits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4681,7 @@ func (x *TenantLimits) String() string {
 func (*TenantLimits) ProtoMessage() {}
 
 func (x *TenantLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +4694,7 @@ func (x *TenantLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantLimits.ProtoReflect.Descriptor instead.
 func (*TenantLimits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TenantLimits) GetOpenPlans() uint64 {
@@ -4635,6 +4725,13 @@ func (x *TenantLimits) GetHeldConditions() uint64 {
 	return 0
 }
 
+func (x *TenantLimits) GetDefaultDeadline() uint64 {
+	if x != nil {
+		return x.DefaultDeadline
+	}
+	return 0
+}
+
 // LeaseFired says that a condition turned true; never that something was done.
 type LeaseFired struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -4650,7 +4747,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +4759,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +4772,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -4738,7 +4835,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4847,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +4860,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Link) GetPlan() string {
@@ -4844,7 +4941,7 @@ type CascadeCut struct {
 
 func (x *CascadeCut) Reset() {
 	*x = CascadeCut{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4953,7 @@ func (x *CascadeCut) String() string {
 func (*CascadeCut) ProtoMessage() {}
 
 func (x *CascadeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +4966,7 @@ func (x *CascadeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
 func (*CascadeCut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CascadeCut) GetLease() string {
@@ -4919,7 +5016,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5028,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5041,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Reading) GetName() string {
@@ -4980,7 +5077,7 @@ type UnwindStarted struct {
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5089,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5102,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -5057,7 +5154,7 @@ type CompensationDispatched struct {
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5069,7 +5166,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +5179,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -5176,7 +5273,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5285,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5298,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -5254,7 +5351,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5363,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5376,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -5348,7 +5445,7 @@ type CompensationFailed struct {
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5457,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5470,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -5448,7 +5545,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5557,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5570,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -5497,7 +5594,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5509,7 +5606,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5522,7 +5619,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -5584,7 +5681,7 @@ type ProbeAnswered struct {
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5693,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5706,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -5685,7 +5782,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5794,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5807,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -5737,7 +5834,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5749,7 +5846,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5762,7 +5859,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -5790,7 +5887,7 @@ type CommitWaits struct {
 
 func (x *CommitWaits) Reset() {
 	*x = CommitWaits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +5899,7 @@ func (x *CommitWaits) String() string {
 func (*CommitWaits) ProtoMessage() {}
 
 func (x *CommitWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +5912,7 @@ func (x *CommitWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWaits.ProtoReflect.Descriptor instead.
 func (*CommitWaits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommitWaits) GetReason() string {
@@ -5838,7 +5935,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5850,7 +5947,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5863,7 +5960,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -5915,7 +6012,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5927,7 +6024,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5940,7 +6037,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -5985,7 +6082,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5997,7 +6094,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6010,7 +6107,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -6052,7 +6149,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6064,7 +6161,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6077,7 +6174,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -6114,7 +6211,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6126,7 +6223,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6139,7 +6236,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -6182,7 +6279,7 @@ type PlanRewound struct {
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6194,7 +6291,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6207,7 +6304,7 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
@@ -6234,7 +6331,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6246,7 +6343,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6259,7 +6356,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -6280,7 +6377,7 @@ type OwnerPaged struct {
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6292,7 +6389,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6305,7 +6402,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -6345,7 +6442,7 @@ type LedgerRepaired struct {
 
 func (x *LedgerRepaired) Reset() {
 	*x = LedgerRepaired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6357,7 +6454,7 @@ func (x *LedgerRepaired) String() string {
 func (*LedgerRepaired) ProtoMessage() {}
 
 func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6370,7 +6467,7 @@ func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRepaired.ProtoReflect.Descriptor instead.
 func (*LedgerRepaired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LedgerRepaired) GetThrough() uint64 {
@@ -6467,7 +6564,7 @@ type SequenceRange struct {
 
 func (x *SequenceRange) Reset() {
 	*x = SequenceRange{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6479,7 +6576,7 @@ func (x *SequenceRange) String() string {
 func (*SequenceRange) ProtoMessage() {}
 
 func (x *SequenceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6492,7 +6589,7 @@ func (x *SequenceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequenceRange.ProtoReflect.Descriptor instead.
 func (*SequenceRange) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SequenceRange) GetFrom() uint64 {
@@ -6524,7 +6621,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6536,7 +6633,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6549,7 +6646,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KeyRotated) GetOldKey() string {
@@ -6608,7 +6705,7 @@ type PlanErased struct {
 
 func (x *PlanErased) Reset() {
 	*x = PlanErased{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6620,7 +6717,7 @@ func (x *PlanErased) String() string {
 func (*PlanErased) ProtoMessage() {}
 
 func (x *PlanErased) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6633,7 +6730,7 @@ func (x *PlanErased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanErased.ProtoReflect.Descriptor instead.
 func (*PlanErased) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{67}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PlanErased) GetReason() string {
@@ -6683,7 +6780,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
 	"\x06before\x18\x05 \x01(\fR\x06before\x12\x14\n" +
-	"\x05found\x18\x06 \x01(\fR\x05found\"\x92 \n" +
+	"\x05found\x18\x06 \x01(\fR\x05found\"\xd8 \n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -6722,7 +6819,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fevict_requested\x18. \x01(\v2\x1c.sagenbaum.v1.EvictRequestedH\x00R\x0eevictRequested\x12M\n" +
 	"\x11restore_requested\x18/ \x01(\v2\x1e.sagenbaum.v1.RestoreRequestedH\x00R\x10restoreRequested\x12J\n" +
 	"\x10cascade_answered\x180 \x01(\v2\x1d.sagenbaum.v1.CascadeAnsweredH\x00R\x0fcascadeAnswered\x12G\n" +
-	"\x0feffect_reported\x181 \x01(\v2\x1c.sagenbaum.v1.EffectReportedH\x00R\x0eeffectReported\x12Y\n" +
+	"\x0feffect_reported\x181 \x01(\v2\x1c.sagenbaum.v1.EffectReportedH\x00R\x0eeffectReported\x12D\n" +
+	"\x0edeadline_moved\x184 \x01(\v2\x1b.sagenbaum.v1.DeadlineMovedH\x00R\rdeadlineMoved\x12Y\n" +
 	"\x15compensation_reported\x182 \x01(\v2\".sagenbaum.v1.CompensationReportedH\x00R\x14compensationReported\x12_\n" +
 	"\x17compensation_progressed\x183 \x01(\v2$.sagenbaum.v1.CompensationProgressedH\x00R\x16compensationProgressed\x12>\n" +
 	"\fterm_started\x18< \x01(\v2\x19.sagenbaum.v1.TermStartedH\x00R\vtermStarted\x12;\n" +
@@ -6957,6 +7055,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"duplicates\x18\x02 \x03(\tR\n" +
 	"duplicates\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"x\n" +
+	"\rDeadlineMoved\x12\x1f\n" +
+	"\vdeadline_ns\x18\x01 \x01(\x03R\n" +
+	"deadlineNs\x12\x18\n" +
+	"\afollows\x18\x02 \x01(\x04R\afollows\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\"\x85\x02\n" +
 	"\x14CompensationReported\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x10\n" +
@@ -6983,13 +7087,14 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x122\n" +
 	"\x06limits\x18\x05 \x01(\v2\x1a.sagenbaum.v1.TenantLimitsR\x06limits\x12#\n" +
-	"\rrequire_names\x18\x06 \x01(\bR\frequireNames\"\x86\x01\n" +
+	"\rrequire_names\x18\x06 \x01(\bR\frequireNames\"\xb1\x01\n" +
 	"\fTenantLimits\x12\x1d\n" +
 	"\n" +
 	"open_plans\x18\x01 \x01(\x04R\topenPlans\x12\x14\n" +
 	"\x05facts\x18\x02 \x01(\x04R\x05facts\x12\x18\n" +
 	"\arecords\x18\x03 \x01(\x04R\arecords\x12'\n" +
-	"\x0fheld_conditions\x18\x04 \x01(\x04R\x0eheldConditions\"\xde\x01\n" +
+	"\x0fheld_conditions\x18\x04 \x01(\x04R\x0eheldConditions\x12)\n" +
+	"\x10default_deadline\x18\x05 \x01(\x04R\x0fdefaultDeadline\"\xde\x01\n" +
 	"\n" +
 	"LeaseFired\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12)\n" +
@@ -7254,7 +7359,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -7306,38 +7411,39 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*RestoreRequested)(nil),       // 47: sagenbaum.v1.RestoreRequested
 	(*CascadeAnswered)(nil),        // 48: sagenbaum.v1.CascadeAnswered
 	(*EffectReported)(nil),         // 49: sagenbaum.v1.EffectReported
-	(*CompensationReported)(nil),   // 50: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 51: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 52: sagenbaum.v1.TermStarted
-	(*TenantChanged)(nil),          // 53: sagenbaum.v1.TenantChanged
-	(*TenantLimits)(nil),           // 54: sagenbaum.v1.TenantLimits
-	(*LeaseFired)(nil),             // 55: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 56: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 57: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 58: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 59: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 60: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 61: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 62: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 63: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 64: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 65: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 66: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 67: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 68: sagenbaum.v1.HeldSetRetired
-	(*CommitWaits)(nil),            // 69: sagenbaum.v1.CommitWaits
-	(*PlanEnded)(nil),              // 70: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 71: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 72: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 73: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 74: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 75: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 76: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 77: sagenbaum.v1.OwnerPaged
-	(*LedgerRepaired)(nil),         // 78: sagenbaum.v1.LedgerRepaired
-	(*SequenceRange)(nil),          // 79: sagenbaum.v1.SequenceRange
-	(*KeyRotated)(nil),             // 80: sagenbaum.v1.KeyRotated
-	(*PlanErased)(nil),             // 81: sagenbaum.v1.PlanErased
+	(*DeadlineMoved)(nil),          // 50: sagenbaum.v1.DeadlineMoved
+	(*CompensationReported)(nil),   // 51: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 52: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 53: sagenbaum.v1.TermStarted
+	(*TenantChanged)(nil),          // 54: sagenbaum.v1.TenantChanged
+	(*TenantLimits)(nil),           // 55: sagenbaum.v1.TenantLimits
+	(*LeaseFired)(nil),             // 56: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 57: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 58: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 59: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 60: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 61: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 62: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 63: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 64: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 65: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 66: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 67: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 68: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 69: sagenbaum.v1.HeldSetRetired
+	(*CommitWaits)(nil),            // 70: sagenbaum.v1.CommitWaits
+	(*PlanEnded)(nil),              // 71: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 72: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 73: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 74: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 75: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 76: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 77: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 78: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 79: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 80: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 81: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 82: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	17,  // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -7369,83 +7475,84 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	47,  // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
 	48,  // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
 	49,  // 28: sagenbaum.v1.Record.effect_reported:type_name -> sagenbaum.v1.EffectReported
-	50,  // 29: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	51,  // 30: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	52,  // 31: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	55,  // 32: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	59,  // 33: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	60,  // 34: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	62,  // 35: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	63,  // 36: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	64,  // 37: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	65,  // 38: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	66,  // 39: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	67,  // 40: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	68,  // 41: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	70,  // 42: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	71,  // 43: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	72,  // 44: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	73,  // 45: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	74,  // 46: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	75,  // 47: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	76,  // 48: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	77,  // 49: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	57,  // 50: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	78,  // 51: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	80,  // 52: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	81,  // 53: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
-	69,  // 54: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
-	53,  // 55: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
-	6,   // 56: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
-	20,  // 57: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	21,  // 58: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	21,  // 59: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	18,  // 60: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	19,  // 61: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	4,   // 62: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	5,   // 63: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
-	0,   // 64: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	3,   // 65: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
-	28,  // 66: sagenbaum.v1.ForwardRegistered.deliver:type_name -> sagenbaum.v1.CompensationRegistered
-	20,  // 67: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,   // 68: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	18,  // 69: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	22,  // 70: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	23,  // 71: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,   // 72: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	24,  // 73: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	7,   // 74: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	6,   // 75: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
-	8,   // 76: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	9,   // 77: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	61,  // 78: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	53,  // 79: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
-	54,  // 80: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
-	58,  // 81: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	56,  // 82: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	15,  // 83: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	15,  // 84: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	56,  // 85: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	15,  // 86: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
-	61,  // 87: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	61,  // 88: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	10,  // 89: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	62,  // 90: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	11,  // 91: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	10,  // 92: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	12,  // 93: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
-	13,  // 94: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	15,  // 95: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	15,  // 96: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	15,  // 97: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	79,  // 98: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	79,  // 99: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	79,  // 100: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	101, // [101:101] is the sub-list for method output_type
-	101, // [101:101] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	50,  // 29: sagenbaum.v1.Record.deadline_moved:type_name -> sagenbaum.v1.DeadlineMoved
+	51,  // 30: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	52,  // 31: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	53,  // 32: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	56,  // 33: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	60,  // 34: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	61,  // 35: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	63,  // 36: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	64,  // 37: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	65,  // 38: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	66,  // 39: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	67,  // 40: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	68,  // 41: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	69,  // 42: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	71,  // 43: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	72,  // 44: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	73,  // 45: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	74,  // 46: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	75,  // 47: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	76,  // 48: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	77,  // 49: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	78,  // 50: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	58,  // 51: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	79,  // 52: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	81,  // 53: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	82,  // 54: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	70,  // 55: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
+	54,  // 56: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
+	6,   // 57: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
+	20,  // 58: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	21,  // 59: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	21,  // 60: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	18,  // 61: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	19,  // 62: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	4,   // 63: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	5,   // 64: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
+	0,   // 65: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	3,   // 66: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
+	28,  // 67: sagenbaum.v1.ForwardRegistered.deliver:type_name -> sagenbaum.v1.CompensationRegistered
+	20,  // 68: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,   // 69: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	18,  // 70: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	22,  // 71: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	23,  // 72: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,   // 73: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	24,  // 74: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	7,   // 75: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	6,   // 76: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
+	8,   // 77: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	9,   // 78: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	62,  // 79: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	54,  // 80: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
+	55,  // 81: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
+	59,  // 82: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	57,  // 83: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	15,  // 84: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	15,  // 85: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	57,  // 86: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	15,  // 87: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
+	62,  // 88: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	62,  // 89: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	10,  // 90: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	63,  // 91: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	11,  // 92: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	10,  // 93: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	12,  // 94: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
+	13,  // 95: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	15,  // 96: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	15,  // 97: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	15,  // 98: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	80,  // 99: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	80,  // 100: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	80,  // 101: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	102, // [102:102] is the sub-list for method output_type
+	102, // [102:102] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -7479,6 +7586,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_RestoreRequested)(nil),
 		(*Record_CascadeAnswered)(nil),
 		(*Record_EffectReported)(nil),
+		(*Record_DeadlineMoved)(nil),
 		(*Record_CompensationReported)(nil),
 		(*Record_CompensationProgressed)(nil),
 		(*Record_TermStarted)(nil),
@@ -7513,7 +7621,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -875,6 +875,27 @@ func (m *Record_CompensationProgressed) MarshalToSizedBufferVT(dAtA []byte) (int
 	}
 	return len(dAtA) - i, nil
 }
+func (m *Record_DeadlineMoved) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Record_DeadlineMoved) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	i := len(dAtA)
+	if m.DeadlineMoved != nil {
+		size, err := m.DeadlineMoved.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xa2
+	}
+	return len(dAtA) - i, nil
+}
 func (m *Record_TermStarted) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
@@ -3503,6 +3524,63 @@ func (m *EffectReported) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *DeadlineMoved) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *DeadlineMoved) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *DeadlineMoved) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Actor) > 0 {
+		i -= len(m.Actor)
+		copy(dAtA[i:], m.Actor)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Actor)))
+		i--
+		dAtA[i] = 0x22
+	}
+	if len(m.Reason) > 0 {
+		i -= len(m.Reason)
+		copy(dAtA[i:], m.Reason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if m.Follows != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Follows))
+		i--
+		dAtA[i] = 0x10
+	}
+	if m.DeadlineNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DeadlineNs))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *CompensationReported) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -3821,6 +3899,11 @@ func (m *TenantLimits) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.DefaultDeadline != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DefaultDeadline))
+		i--
+		dAtA[i] = 0x28
 	}
 	if m.HeldConditions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HeldConditions))
@@ -6120,6 +6203,18 @@ func (m *Record_CompensationProgressed) SizeVT() (n int) {
 	}
 	return n
 }
+func (m *Record_DeadlineMoved) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.DeadlineMoved != nil {
+		l = m.DeadlineMoved.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	return n
+}
 func (m *Record_TermStarted) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -7274,6 +7369,30 @@ func (m *EffectReported) SizeVT() (n int) {
 	return n
 }
 
+func (m *DeadlineMoved) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.DeadlineNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.DeadlineNs))
+	}
+	if m.Follows != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Follows))
+	}
+	l = len(m.Reason)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Actor)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
 func (m *CompensationReported) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -7411,6 +7530,9 @@ func (m *TenantLimits) SizeVT() (n int) {
 	}
 	if m.HeldConditions != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.HeldConditions))
+	}
+	if m.DefaultDeadline != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.DefaultDeadline))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9038,6 +9160,26 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 				m.Kind = &Record_CompensationProgressed{CompensationProgressed: v}
+			}
+			iNdEx = postIndex
+		case 52:
+			if wireType != 2 {
+				return wrongWireType(wireType, "DeadlineMoved")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if oneof, ok := m.Kind.(*Record_DeadlineMoved); ok {
+				if err := oneof.DeadlineMoved.UnmarshalVT(part); err != nil {
+					return err
+				}
+			} else {
+				v := &DeadlineMoved{}
+				if err := v.UnmarshalVT(part); err != nil {
+					return err
+				}
+				m.Kind = &Record_DeadlineMoved{DeadlineMoved: v}
 			}
 			iNdEx = postIndex
 		case 60:
@@ -11821,6 +11963,70 @@ func (m *EffectReported) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
+func (m *DeadlineMoved) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "DeadlineMoved")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DeadlineNs")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DeadlineNs = int64(value)
+			iNdEx = next
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Follows")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Follows = uint64(value)
+			iNdEx = next
+		case 3:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Reason")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reason = string(part)
+			iNdEx = postIndex
+		case 4:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Actor")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Actor = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
 func (m *CompensationReported) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -12204,6 +12410,16 @@ func (m *TenantLimits) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.HeldConditions = uint64(value)
+			iNdEx = next
+		case 5:
+			if wireType != 0 {
+				return wrongWireType(wireType, "DefaultDeadline")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.DefaultDeadline = uint64(value)
 			iNdEx = next
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

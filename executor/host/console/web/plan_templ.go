@@ -159,6 +159,13 @@ func (b Plan) meta(p *Page) component {
 		p.when("Opened", b.Plan.OpenedNs, b.Plan.Opened)(out)
 		if b.Plan.DeadlineNs != 0 {
 			p.when("Deadline", b.Plan.DeadlineNs, "")(out)
+			out.markup(" ")
+			if b.Plan.DeadlineMoved != nil {
+				out.markup("<div><dt>Moved</dt><dd class=\"v\">")
+				escaped(out, "by "+b.Plan.DeadlineMoved.By+": "+b.Plan.DeadlineMoved.Reason+" ")
+				p.addr(b.Plan.DeadlineMoved.At)(out)
+				out.markup("</dd></div>")
+			}
 		}
 		if b.Plan.Fired != "" {
 			out.markup("<div><dt>Turned</dt><dd>")
