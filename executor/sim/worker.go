@@ -265,8 +265,11 @@ func (x *workers) long(c api.Command, spec *actionSpec, refused *bool) {
 			report.Answer, report.Code = pick(r, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP), "locked"
 			*refused = c.Delivers
 		} else {
-			if x.undone(c, spec).Status == api.StatusChanged {
+			switch x.undone(c, spec).Status {
+			case api.StatusChanged:
 				report.Answer, report.Code = pb.Answer_ANSWER_CHANGED, "precondition_failed"
+			case api.StatusInDoubt:
+				return // no one reports that: it ends with the time of the attempt
 			}
 		}
 		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action,

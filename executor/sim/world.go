@@ -65,7 +65,7 @@ type world struct {
 	keys         *random             // of owners who ask for new keys
 	rekeyed      map[string]bool     // keys of forwards whose undo has got one
 	notices      *random             // of those who see effects and report them
-	confessions  *random             // of agents who tell late of what has happened twice; nil: none does
+	confessions  *random             // of agents who tell late of what happened twice; nil: none does
 	denials      *random             // of agents who take a silence for a failure; nil: there are none
 	others       *random             // of those who write to what forwards have made
 	overwritten  map[string]bool     // keys of forwards whose owner has had it undone all the same

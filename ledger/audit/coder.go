@@ -444,13 +444,3 @@ func codeDoubt(c *coder, a *action) {
 	number(c, &a.wordAt)
 	number(c, &a.doubtedAs)
 }
-
-func codeRetired(c *coder, p *plan) {
-	c.flag(&p.retired)
-	c.flag(&p.letBe)
-}
-
-func codeFound(c *coder, a *action) {
-	sequence(c, &a.duplicates, (*coder).text)
-	sequence(c, &a.surplus, (*coder).text)
-}

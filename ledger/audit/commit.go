@@ -31,8 +31,8 @@ func (a *action) retiresUnknown() bool {
 // waitsForAnswer: no one has answered for an action in doubt.
 func (a *action) waitsForAnswer() bool { return a.retiresUnknown() && a.resolution == nil }
 
-// hasSurplus: a commit has found more than one effect of an action, and its owner has yet to say what
-// becomes of them. That one of them is its agent's own is no answer to that.
+// hasSurplus: a commit has found more than one effect of an action, and its owner has yet to say
+// what becomes of them. That one of them is its agent's own is no answer to that.
 func hasSurplus(b *book, a *action) bool {
 	return len(a.surplus) > 0 && a.resolution == nil && !a.isSettled() &&
 		b.rules >= ledger.SurplusSince
@@ -43,7 +43,7 @@ func isOpenTo(b *book, a *action) bool { return a.waitsForAnswer() || hasSurplus
 
 // besides are, of the effects that were found of an action, those that are neither its own nor
 // owed.
-func (p *plan) besides(a *action, found []string) (refs []string) {
+func besides(p *plan, a *action, found []string) (refs []string) {
 	for _, ref := range found {
 		if ref != "" && ref != a.nameOf() && !slices.Contains(refs, ref) && !p.hasDutyFor(a, ref) {
 			refs = append(refs, ref)
@@ -246,7 +246,7 @@ func noteDoubtAnswered(b *book, c *claim) {
 func foundAtCommit(b *book, p *plan, a *action, k *pb.ProbeAnswered) {
 	known, refs := a.outcome == completed, k.Duplicates
 	if known && a.nameOf() != "" {
-		refs = p.besides(a, append([]string{k.ExternalRef}, refs...))
+		refs = besides(p, a, append([]string{k.ExternalRef}, refs...))
 	} else {
 		noteName(b, a, k)
 	}
@@ -269,7 +269,7 @@ func owesFound(b *book, p *plan, at *pb.Address) {
 		if a.undo == held || a.isSettled() || len(a.surplus) == 0 {
 			continue
 		}
-		refs := p.besides(a, a.surplus)
+		refs := besides(p, a, a.surplus)
 		a.surplus = nil
 		for _, ref := range refs {
 			oweExtraEffect(b, p, a, at, ref)
@@ -339,7 +339,7 @@ func extraOf(b *book, p *plan, a *action, at *pb.Address, ref string) *action {
 func owesBeside(b *book, p *plan, a *action, at *pb.Address, seen string) {
 	switch {
 	case hasSurplus(b, a) && p.isCommitting():
-		if refs := p.besides(a, append([]string{seen}, a.surplus...)); refs != nil {
+		if refs := besides(p, a, append([]string{seen}, a.surplus...)); refs != nil {
 			a.surplus = refs
 		}
 	case seen == "":
@@ -387,4 +387,14 @@ func (p *plan) closesFirst(part map[uint32]bool, now int64) (ns int64) {
 		}
 	}
 	return ns
+}
+
+func codeRetired(c *coder, p *plan) {
+	c.flag(&p.retired)
+	c.flag(&p.letBe)
+}
+
+func codeFound(c *coder, a *action) {
+	sequence(c, &a.duplicates, (*coder).text)
+	sequence(c, &a.surplus, (*coder).text)
 }

@@ -64,7 +64,7 @@ func (p *plan) landed(a *action) int64 {
 		return a.outcomeNs
 	case a.outcome == inDoubt:
 		return sum(a.outcomeNs, settle)
-	case a.undo == held && a.doubt == "" && p.endless(a):
+	case a.undo == held && a.doubt == "" && endless(p, a):
 		return math.MaxInt64
 	case local: // when that was, three clocks say
 		settle = int64(ledger.NeverSettles)

@@ -317,7 +317,7 @@ func (a *action) asksOpenly() bool {
 
 // endless: no one knows when a forward that is held can no longer land, for its caller may go on
 // for as long as nothing is undone.
-func (p *plan) endless(a *action) bool {
+func endless(p *plan, a *action) bool {
 	f := a.forward
 	return f.GetTimeoutNs() == 0 || f.GetReview() || a.atNs <= p.writerSinceNs
 }

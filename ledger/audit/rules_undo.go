@@ -225,7 +225,7 @@ var orderClause = clause{"I21.order",
 		if c.a.undo != owed {
 			return judgement{}
 		}
-		if later := c.p.notOver(c.a); later != nil {
+		if later := notOver(c.p, c.a); later != nil {
 			return breaks("action %s first, which came after it and is %s", later.id,
 				c.p.stateOf(later))
 		}
@@ -234,7 +234,7 @@ var orderClause = clause{"I21.order",
 
 // notOver is the first of what came after an action, at any remove, that has a part in the unwind
 // and has not ended; nil: there is none.
-func (p *plan) notOver(a *action) (first *action) {
+func notOver(p *plan, a *action) (first *action) {
 	x, seen := p.indexed(), map[uint32]bool{}
 	for left := slices.Clone(x.after[a.n-1]); len(left) > 0; {
 		n := left[len(left)-1]
