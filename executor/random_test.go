@@ -90,7 +90,7 @@ func playRandom(t *testing.T, programs *triggers.Cache, words []string) {
 type effects struct {
 	s    *schedule
 	here map[string][]string
-	told map[string]bool   // "plan/action=name" that a record has, or a probe has found
+	told map[string]bool   // "plan/action=name" that somebody has named; see found
 	by   map[string]string // "plan/action=name": the action whose undo had the name
 }
 
@@ -145,12 +145,8 @@ func (e *effects) work(c Command) *api.Reply {
 	switch {
 	case c.ExternalRef == "" && len(here) > 1:
 		found = map[string]any{"presence": "duplicate", "external_ref": here}
-		for _, ref := range here {
-			e.told[of+"="+ref] = true
-		}
 	case slices.Contains(here, name):
 		found = map[string]any{"presence": "present", "external_ref": name}
-		e.told[of+"="+name] = true
 	}
 	output, err := json.Marshal(found)
 	if err != nil {
@@ -176,8 +172,27 @@ func (e *effects) names(c Command, of string) {
 	e.by[named] = c.Action
 }
 
+// found adds what the records of answers name. An answer that came to no record is not known:
+// an unwind gives up what is asked, and a contract may have it ask no more.
+func (e *effects) found() {
+	for _, m := range e.s.log {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			continue // what no fold reads tells nothing
+		}
+		for _, entry := range entries {
+			k := entry.Record.GetProbeAnswered()
+			of, _, _ := strings.Cut(entry.Record.GetPlan()+"/"+entry.Record.GetAction(), "~")
+			for _, ref := range append(k.GetDuplicates(), k.GetExternalRef()) {
+				e.told[of+"="+ref] = true
+			}
+		}
+	}
+}
+
 // wantUndone wants nothing that a record names to stand where its plan says that all is undone.
 func (e *effects) wantUndone() {
+	e.found()
 	for of, names := range e.here {
 		plan, action, _ := strings.Cut(of, "/")
 		if e.s.planOf(plan) == nil {
@@ -214,6 +229,8 @@ func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
 		"open q/open^ q/a:probe there:q/a=x7,x8 q/commit commit turn q/own:a=x8 turn stop turn",
 		// A committed plan's forward completes after it was undone by its name: nothing more is owed of it.
 		"a:probe+never b:probe+for=2h there:p/b=x7 commit:1 @18m undo turn own:b= own:a=x9",
+		// The unwind gives up what the open plan has asked: it undoes blindly, as the contract says.
+		"a there:q/a=x7,x8 q/open^a q/a<:review+blind q/a? judge:a=block",
 	} {
 		t.Run(line, func(t *testing.T) {
 			playRandom(t, triggers.NewCache(ExpressionsMax), strings.Fields(line))
