@@ -115,7 +115,8 @@ type action struct {
 	// when an executor was asked last and said that the plan is open
 	open     time.Time
 	cancel   context.CancelCauseFunc // of the forward that runs
-	due      *time.Timer             // that ends it after the plan's deadline
+	due      *time.Timer             // that ends it after the plan's deadline; nil: it has none
+	expire   func()                  // what it does
 	overdue  bool                    // and has
 	finished chan struct{}           // closed when the forward's outcome is queued
 }

@@ -67,7 +67,11 @@ func (all *acts) interrupt(cause error, undone func(*action) bool, atOnce bool) 
 			continue
 		}
 		stop := a.cancel
-		time.AfterFunc(a.grace(), func() { stop(cause) }) // harmless when the forward has ended
+		time.AfterFunc(a.grace(), func() {
+			a.plan.mu.Lock()
+			defer a.plan.mu.Unlock()
+			stop(cause) // harmless when the forward has ended
+		})
 	}
 	return running
 }

@@ -45,10 +45,9 @@ func (a *action) start(ctx context.Context) (context.Context, error) {
 	if err := a.tooLate(time.Now()); err != nil {
 		return nil, errors.Join(err, a.giveUpFor(err, ledger.Text(err.Error())))
 	}
-	ctx, release := a.bounded(ctx)
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := a.bounded(ctx)
 	stop := a.watch()
-	a.cancel = func(cause error) { cancel(cause); release(); stop() }
+	a.cancel = func(cause error) { cancel(cause); stop() }
 	a.state = actionRunning
 	p.running++
 	p.noteStored(a.pair)
@@ -89,29 +88,38 @@ func (a *action) tooLate(now time.Time) error {
 }
 
 // bounded is ctx with an end at the timeout of the forward, and at the end of its grace
-// after the plan's deadline: the notice of the unwind may be lost. Called with mu held.
-func (a *action) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	p := a.plan
+// after the plan's deadline: the notice of the unwind may be lost. Called with mu held, and so is
+// what it returns.
+func (a *action) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	release := context.CancelFunc(func() {})
 	if until := a.givesUp(); !until.IsZero() {
 		ctx, release = context.WithDeadline(ctx, until)
 	}
-	first := release
-	ctx, end := context.WithCancelCause(ctx)
-	left := time.Hour // of a deadline to come
-	if !p.deadline.IsZero() {
-		left = time.Until(p.deadline.Add(a.grace()))
-	}
-	a.due = time.AfterFunc(left, func() { // or later, where the deadline is moved
-		p.mu.Lock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	a.due, a.expire = nil, func() {
+		a.plan.mu.Lock()
 		a.overdue = true
-		p.mu.Unlock()
-		end(context.DeadlineExceeded)
-	})
-	if p.deadline.IsZero() {
-		a.due.Stop()
+		a.plan.mu.Unlock()
+		cancel(context.DeadlineExceeded)
 	}
-	return ctx, func() { a.due.Stop(); end(nil); first() }
+	a.endBy(a.plan.deadline)
+	return ctx, func(cause error) {
+		if cancel(cause); a.due != nil {
+			a.due.Stop()
+		}
+		release()
+	}
+}
+
+// endBy has a forward that runs end a grace after its plan's deadline; the zero time: it has none.
+func (a *action) endBy(deadline time.Time) {
+	switch left := time.Until(deadline.Add(a.grace())); {
+	case deadline.IsZero():
+	case a.due == nil:
+		a.due = time.AfterFunc(left, a.expire)
+	default:
+		a.due.Reset(left)
+	}
 }
 
 // stillOpen asks an executor whether the pair of an action was taken, where that is not

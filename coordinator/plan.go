@@ -575,7 +575,7 @@ func setDeadline(p *Plan, ns int64, set uint64) {
 		p.deadline = at
 		for _, a := range p.order {
 			if a.state == actionRunning {
-				a.due.Reset(time.Until(at.Add(a.grace())))
+				a.endBy(at)
 			}
 		}
 	}
