@@ -37,6 +37,8 @@ func TestAnOperatorMovesTheDeadline(t *testing.T) {
 	move("--reason", "x", "--in", "1h", "--at", "2099-01-01T00:00:00Z").Wants(t, "two times", cli.ExitUsage,
 		"one of --in and --at")
 	move("--reason", "x", "--at", "tomorrow").Wants(t, "no time", cli.ExitUsage, "tomorrow")
+	move("--reason", "x", "--at", time.Now().Add(-25*time.Hour).Format(time.DateTime)).Wants(t, "yesterday",
+		cli.ExitUsage, "has passed")
 	move("--reason", "x", "--in", "-1h").Wants(t, "passed", cli.ExitUsage, "plan unwind")
 	r := move("--in", "2h", "--reason", "it takes longer")
 	if r.Wants(t, "move", cli.ExitGood); !strings.Contains(r.Stdout, "the deadline of p1 is ") ||

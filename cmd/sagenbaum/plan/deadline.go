@@ -46,7 +46,7 @@ means one of these.`,
 		},
 	}
 	cmd.Flags().DurationVar(&v.in, "in", 0, "so long from now")
-	cmd.Flags().StringVar(&v.at, "at", "", "at this `TIME`, as in 2026-05-01T14:00:00Z")
+	cmd.Flags().StringVar(&v.at, "at", "", "at this `TIME`: 18:00, 2026-05-01 18:00, or as RFC 3339 writes it")
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record and the agent (required)")
 	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who moves it")
 	return cmd
@@ -55,12 +55,13 @@ means one of these.`,
 // check is the instant that was asked for, in unix ns.
 func (v moving) check(now time.Time) (int64, error) {
 	to, given := now.Add(v.in), v.in != 0
-	switch at, err := time.Parse(time.RFC3339Nano, v.at); {
+	switch at, ok := cli.Instant(v.at, now); {
 	case given == (v.at != ""):
 		return 0, cli.Fail(cli.ExitUsage, "--in 2h, or --at 2026-05-01T14:00:00Z",
 			"one of --in and --at says when")
-	case v.at != "" && err != nil:
-		return 0, cli.Fail(cli.ExitUsage, "--at 2026-05-01T14:00:00Z", "--at %.80q is no time", v.at)
+	case v.at != "" && !ok:
+		return 0, cli.Fail(cli.ExitUsage, "--at 18:00, --at 2026-05-01T14:00:00Z",
+			"--at %.80q is no time", v.at)
 	case v.at != "":
 		to = at
 	}

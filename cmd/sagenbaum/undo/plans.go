@@ -64,7 +64,7 @@ func empty(cmd *cobra.Command) bool { return !slices.ContainsFunc(choosing, cmd.
 func (q *request) check(cmd *cobra.Command, data bool) (err error) {
 	q.now = time.Now()
 	if q.since != "" {
-		q.sinceNs, err = instant(q.since, q.now)
+		q.sinceNs, err = past(q.since, q.now)
 	}
 	given := cmd.Flags().Changed
 	switch last := given("last"); {
@@ -98,27 +98,14 @@ func isTerminal(in io.Reader) bool {
 	return ok && cli.IsTerminal(f)
 }
 
-// instant reads a time of the past (unix ns): of today, a day, how long ago, or in full. What names
-// no time zone is of the machine's.
-func instant(text string, now time.Time) (int64, error) {
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if d, bad := time.ParseDuration(text); bad == nil && d > 0 {
-		at, err = now.Add(-d), nil
-	}
-	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04",
-		time.DateTime} {
-		if t, bad := time.ParseInLocation(layout, text, now.Location()); bad == nil {
-			at, err = t, nil
-		}
-	}
-	for _, layout := range []string{"15:04", time.TimeOnly} {
-		if t, bad := time.ParseInLocation(layout, text, now.Location()); bad == nil {
-			at, err = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0,
-				now.Location()), nil
-		}
+// past is a time that has passed, in unix ns: an instant, or how long ago.
+func past(text string, now time.Time) (int64, error) {
+	at, ok := cli.Instant(text, now)
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		at, ok = now.Add(-d), true
 	}
 	switch {
-	case err != nil || at.Year() < 1970:
+	case !ok:
 		return 0, cli.Fail(cli.ExitUsage, "--since 14:00, --since 2h, --since 2026-05-01T14:00:00Z",
 			"--since %.80q is no time", text)
 	case at.After(now):
