@@ -128,6 +128,13 @@ func TestWhyTellsTheTimeOfADeadline(t *testing.T) {
 		step.TurnedNs < step.DeadlineNs {
 		t.Errorf("%+v", step)
 	}
+	s = newSchedule(t)
+	s.play("open@5s a a+ move:9s @9s turn")
+	step = s.why("p").Steps[0]
+	if step.Lease != LeaseDeadline || step.DeadlineNs != epoch0+9*second || s.kindAt(step.At) != "deadline_moved" ||
+		step.Said != "moved" || step.Actor == "" || step.Reason == "" {
+		t.Errorf("%+v", step)
+	}
 	s.must(s.agent("q", opened(0, when("late", `elapsed(plan.opened_at, duration("5s"))`))))
 	s.do("q", "b")
 	s.play("@20s turn")

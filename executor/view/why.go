@@ -150,6 +150,9 @@ func (r *Reader) whyStep(f *rowspb.Firing) api.WhyStep {
 	if f.Lease == executor.LeaseDeadline {
 		ns, set := p.Deadline()
 		step.DeadlineNs, step.At = ns, ledger.FormatAddress(set)
+		if m := p.Row.Moved; m != nil {
+			step.Said, step.Actor, step.Reason = "moved", m.By, m.Reason
+		}
 	}
 	n := uint32(0)
 	if a := p.Named(f.Action); a != nil {

@@ -230,8 +230,11 @@ func (s *WhyStep) began() Line {
 	case s.Lease == "plan.cancelled":
 		return s.said(plan.say(" was cancelled"))
 	case s.Lease == "plan.deadline":
-		return say("the deadline of ").plan(s.Plan).say(" passed: ").moment(s.DeadlineNs).
-			say(", set when it was opened").record(s.At)
+		l := say("the deadline of ").plan(s.Plan).say(" passed: ").moment(s.DeadlineNs)
+		if s.Said == "moved" {
+			return s.said(l.say(", moved"))
+		}
+		return l.say(", set when it was opened").record(s.At)
 	}
 	l := say("what it waits for became true")
 	if s.TurnedNs > 0 {

@@ -76,7 +76,8 @@ type WhyStep struct {
 	Value     string `json:"value,omitempty"`
 	Retracted bool   `json:"retracted,omitempty"`
 
-	// failed, cancelled, unwind, late, block, redirect: what turned it, if someone did
+	// failed, cancelled, unwind, late, block, redirect: what turned it, if someone did;
+	// moved: who moved the deadline that turned it
 	Said        string `json:"said,omitempty"`
 	SaidOf      string `json:"said_of,omitempty"`      // late, block, redirect: the action
 	ToSavepoint string `json:"to_savepoint,omitempty"` // unwind: back to here
@@ -84,7 +85,7 @@ type WhyStep struct {
 	FromAction string `json:"from_action,omitempty"`
 	Actor      string `json:"actor,omitempty"` // who did
 	Reason     string `json:"reason,omitempty"`
-	// address of what was said; of a deadline: where the plan was opened
+	// address of what was said; of a deadline: of the record that set it last
 	At         string `json:"at,omitempty"`
 	DeadlineNs int64  `json:"deadline_ns,omitempty"` // of the plan, where that has turned it
 	TurnedNs   int64  `json:"turned_ns,omitempty"`

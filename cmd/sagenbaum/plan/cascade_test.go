@@ -40,6 +40,10 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			s *api.WhyStep) {
 			s.Lease, s.DeadlineNs, s.At = "plan.deadline", 9e9, "2.0-cd"
 		})},
+		"the deadline of plan p passed: 1970-01-01 00:00:09Z, moved by ana: slow (5.0-cd)\n": {step(func(
+			s *api.WhyStep) {
+			s.Lease, s.Said, s.DeadlineNs, s.Actor, s.Reason, s.At = "plan.deadline", "moved", 9e9, "ana", "slow", "5.0-cd"
+		})},
 		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
 		})},
