@@ -28,11 +28,11 @@ type PartUndone struct {
 
 // UndonePart is what was undone of a plan that went on.
 type UndonePart struct {
-	Number uint32 // of the parts of the plan, from 1; 0: back to a savepoint
-	Action string // and what came after it; empty: what it was is no longer kept
+	Number uint32 // of the parts of the plan, from 1; 0: an executor of before does not count it
+	Action string // and what came after it; without Savepoint, too: what it was is no longer kept
 	Reason string
 
-	Savepoint string // all that came after it
+	Savepoint string // all that came after it, at an operator's word
 }
 
 // Error reads "a part of the plan was undone: action b and what came after it (why)".
@@ -64,7 +64,7 @@ type undoneParts struct {
 	known  uint32          // the agent knows of the first so many
 	told   map[uint32]bool // and of these after them
 	untold []UndonePart    // not yet of these, ascending
-	backs  []UndonePart    // nor of these, which the ledger does not count
+	backs  []UndonePart    // nor of these, which an executor of before does not count
 }
 
 // note takes word of a part; first: for the first time.
@@ -82,7 +82,11 @@ func (u *undoneParts) note(part UndonePart) (first bool) {
 // known. It drops the savepoints in it, as the ledger does. Called with mu held.
 func (p *Plan) notePart(part UndonePart, at uint64) {
 	from := p.actions[part.Action]
-	if !p.parts.note(part) || from == nil {
+	switch first := p.parts.note(part); {
+	case first && part.Savepoint != "":
+		p.dropAfter(part.Savepoint, at)
+		return
+	case !first || from == nil:
 		return
 	}
 	p.gone(p.reached(part.Action), at)
@@ -98,7 +102,7 @@ func (u *undoneParts) tell() (parts []UndonePart) {
 	parts = slices.Concat(counted, u.backs)
 	u.untold, u.backs = nil, nil
 	for _, part := range counted {
-		if part.Action == "" {
+		if part.Action == "" && part.Savepoint == "" {
 			u.known = max(u.known, part.Number)
 		}
 		if u.told == nil {
@@ -116,8 +120,12 @@ func (u *undoneParts) tell() (parts []UndonePart) {
 // noteParts takes what an executor says of the parts that were undone. Called with mu held.
 func (p *Plan) noteParts(answer api.OutcomeAnswer) {
 	for _, part := range undoneAfter(answer, p.parts.known) {
-		p.notePart(UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}, part.At)
+		p.notePart(undonePart(part), part.At)
 	}
+}
+
+func undonePart(of api.UndonePart) UndonePart {
+	return UndonePart{Number: of.Number, Action: of.Action, Savepoint: of.Savepoint, Reason: of.Reason}
 }
 
 // undoneAfter are the parts after the first so many; one without an action is of all before it that
@@ -149,11 +157,10 @@ func (p *Plan) tellAgain(ctx context.Context) error {
 	defer p.mu.Unlock()
 	p.parts.known = 0
 	for _, part := range undoneAfter(answer, 0) {
-		of := UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason}
 		if part.Number > known { // since the history was read
-			p.notePart(of, part.At)
+			p.notePart(undonePart(part), part.At)
 		} else {
-			p.parts.note(of)
+			p.parts.note(undonePart(part))
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func TestEachPartIsToldAndOnlyWhatWasToldCounts(t *testing.T) {
 		var actions []string
 		if part, ok := p.shut().(*PartUndone); ok {
 			for _, u := range part.Parts {
-				actions = append(actions, u.Action)
+				actions = append(actions, u.Savepoint+u.Action)
 			}
 		}
 		if !slices.Equal(actions, want) || p.parts.known != known {
@@ -137,4 +137,8 @@ func TestEachPartIsToldAndOnlyWhatWasToldCounts(t *testing.T) {
 	p.noteParts(api.OutcomeAnswer{Parts: 7, FromAction: "h", Undone: []api.UndonePart{
 		{Number: 6, Action: "g"}, {Number: 7, Action: "h"}}})
 	hears(7, "", "g", "h") // what came before is no longer kept
+	p.noteParts(api.OutcomeAnswer{Parts: 8, Undone: []api.UndonePart{{Number: 8, Savepoint: "s"}}})
+	p.reopened(api.Notice{Parts: 8, Counted: true, Savepoint: "s", Asked: 9})
+	hears(8, "s") // at an operator's word, and once
+	hears(8)
 }

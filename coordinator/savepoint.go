@@ -310,13 +310,17 @@ func (p *Plan) reopened(n api.Notice) {
 	defer p.mu.Unlock()
 	defer p.change()
 	r := p.rewinding
+	if n.Counted { // at an operator's word
+		p.notePart(UndonePart{Number: n.Parts, Savepoint: n.Savepoint, Reason: n.Reason}, n.At)
+	}
 	switch {
 	case r != nil && r.savepoint == n.Savepoint && r.calls > 0:
 		r.noticed = true // it may be of an earlier one: the calls that wait for this one ask
 		return
 	case r != nil && r.savepoint == n.Savepoint:
 		p.wentBack = append(p.wentBack, n.Asked)
-	case n.Asked == 0 || slices.Contains(p.wentBack, n.Asked) || p.savepoint(n.Savepoint) == nil:
+	case n.Counted, n.Asked == 0, slices.Contains(p.wentBack, n.Asked),
+		p.savepoint(n.Savepoint) == nil:
 	default:
 		p.wentBack = append(p.wentBack, n.Asked)
 		p.parts.backs = append(p.parts.backs, UndonePart{Savepoint: n.Savepoint, Reason: n.Reason})

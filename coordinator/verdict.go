@@ -137,12 +137,10 @@ func (a *action) wentWith(answer api.OutcomeAnswer) bool {
 		if !a.waited() {
 			break
 		}
-		from := p.actions[part.Action]
-		if from == nil || part.At == 0 || a.state != actionRegistered || !a.pair.before(part.At) ||
-			!p.reached(part.Action)(a) {
+		if part.At == 0 || a.state != actionRegistered || !a.pair.before(part.At) || !a.isIn(part) {
 			continue
 		}
-		a.wentWithPart(UndonePart{Number: part.Number, Action: part.Action, Reason: part.Reason})
+		a.wentWithPart(undonePart(part))
 		return true
 	}
 	// An executor of before answers nothing about the action itself.
@@ -152,6 +150,15 @@ func (a *action) wentWith(answer api.OutcomeAnswer) bool {
 		return true
 	}
 	return false
+}
+
+// isIn reports whether an action was undone with a part of its plan. Called with mu held.
+func (a *action) isIn(part api.UndonePart) bool {
+	if part.Savepoint != "" {
+		to := a.plan.savepoint(part.Savepoint)
+		return to != nil && a.number > to.at
+	}
+	return a.plan.actions[part.Action] != nil && a.plan.reached(part.Action)(a)
 }
 
 // undoHeld is how an executor calls the undo of an action that nothing has undone yet.

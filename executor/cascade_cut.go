@@ -236,7 +236,7 @@ func (s *fold) asked(signal rowspb.Signal, reason string) *rowspb.Word {
 		k2 := k.CompensationRequested
 		w.Said, w.By, w.Reason, w.Savepoint = SaidUnwind, byOperator(s.e, k2.Actor), k2.Reason,
 			k2.ToSavepoint
-		w.Action = k2.FromAction
+		w.Action, w.Counted = k2.FromAction, w.Savepoint != "" && s.meta.HolderFold >= ledger.RewindsSince
 	case *pb.Record_CancelRequested:
 		w.By, w.Reason = byOperator(s.e, k.CancelRequested.Actor), k.CancelRequested.Reason
 	case *pb.Record_VerdictGiven: // on an action of a committed plan

@@ -60,7 +60,8 @@ type Notice struct {
 	Presence                   string // of the effect of the action, as far as it is known by now
 	Savepoint                  string // that the plan was rewound to
 	FromAction                 string // that it is undone from on, or was, and goes on
-	Parts                      uint32 // how often it went on so
+	Parts                      uint32 // how often it went on so, or was rewound by an operator
+	Counted                    bool   // it is the last of Parts
 	Asked                      uint64 // sequence of the request that had it rewound; 0: a lease
 	At                         uint64 // sequence of what rewound it, or moved its deadline
 	Writer                     string // the process that has resumed the plan

@@ -162,22 +162,22 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 		return void("plan %s is %s and not back at %s", p.id, statusName(p.row),
 			cmp.Or(k.Savepoint, k.FromAction))
 	}
-	reason, widened, from := p.row.Reason, goesBack(p.row) == back{}, p.row.FromAction
-	asked := p.row.Signalled.GetSequence()
-	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed = false, nil, nil, nil
-	p.row.ToSavepoint, p.row.FromAction = "", ""
-	if from != "" {
+	reason, asked := p.row.Reason, p.row.Signalled.GetSequence()
+	widened, from := goesBack(p.row) == back{}, p.row.FromAction
+	p.row.Rewinding, p.row.ToSavepoint, p.row.FromAction = false, "", ""
+	p.row.Fired, p.row.Unwinding, p.row.Resumed = nil, nil, nil
+	counted := from != "" || !widened && p.row.Asked.GetCounted()
+	if counted {
 		p.row.Parts++
 		p.row.PartWords = lastOf(partWordsMax, append(p.row.PartWords, &rowspb.Word{Action: from,
-			Reason: reason, At: s.e.Address, AtNs: s.meta.TimeNs}))
+			Savepoint: k.Savepoint, Reason: reason, At: s.e.Address, AtNs: s.meta.TimeNs}))
 	}
 	if !widened {
-		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = rowspb.Signal_SIGNAL_NONE, nil, "",
-			nil
+		p.row.Signal, p.row.Signalled = rowspb.Signal_SIGNAL_NONE, nil
+		p.row.Reason, p.row.Passed = "", nil
 	}
-	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
-		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
-	}
+	p.row.Savepoints = slices.DeleteFunc(p.row.Savepoints,
+		func(sp *rowspb.Savepoint) bool { return sp.Actions > p.row.Target })
 	state, phase := ledger.StateOpen, rowspb.Phase_PHASE_OPEN
 	if p.row.Committed != nil { // for a late duty: its commit goes on
 		state, phase = ledger.StateCommitting, rowspb.Phase_PHASE_COMMITTING
@@ -200,7 +200,7 @@ func (s *fold) planRewound(p *plan, k *pb.PlanRewound) Result {
 	p.row.Target = 0
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state,
 		Savepoint: k.Savepoint, FromAction: from, Reason: reason, Parts: p.row.Parts,
-		Asked: asked, At: s.e.Address.GetSequence()})
+		Counted: counted, Asked: asked, At: s.e.Address.GetSequence()})
 	p.rearm(s.e.Address, stays, from != "")
 	if phase == rowspb.Phase_PHASE_COMMITTING {
 		p.settleDoubts()

@@ -115,7 +115,7 @@ func (s shell) notify(notices []executor.Notice) {
 		a.observer.Told(n)
 		body, err := json.Marshal(api.Notice{
 			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
-			FromAction: n.FromAction, Parts: n.Parts, Asked: n.Asked, At: n.At,
+			FromAction: n.FromAction, Parts: n.Parts, Counted: n.Counted, Asked: n.Asked, At: n.At,
 			Action: n.Action, Verdict: n.Verdict, By: n.By, UndoneAs: n.UndoneAs,
 			Presence: n.Presence, DueNs: n.DueNs,
 		})

@@ -1737,6 +1737,7 @@ type Word struct {
 	AtNs          int64                  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"` // logical time
 	Savepoint     string                 `protobuf:"bytes,6,opt,name=savepoint,proto3" json:"savepoint,omitempty"`    // unwind: back to it
 	Action        string                 `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`          // late, block, redirect: that it is about; unwind: it and what came after it
+	Counted       bool                   `protobuf:"varint,8,opt,name=counted,proto3" json:"counted,omitempty"`       // unwind: a commit of the agent's has to know of it, though it goes back to a savepoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1818,6 +1819,13 @@ func (x *Word) GetAction() string {
 		return x.Action
 	}
 	return ""
+}
+
+func (x *Word) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
 }
 
 // Read is the last of the facts that a condition read, as it was when that turned.
@@ -4577,7 +4585,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\bhappened\x18\b \x01(\bR\bhappened\x12\x1a\n" +
 	"\banswered\x18\t \x01(\bR\banswered\x12\x1c\n" +
 	"\twithdrawn\x18\n" +
-	" \x01(\bR\twithdrawn\"\xb4\x01\n" +
+	" \x01(\bR\twithdrawn\"\xce\x01\n" +
 	"\x04Word\x12\x12\n" +
 	"\x04said\x18\x01 \x01(\tR\x04said\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -4585,7 +4593,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x02at\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
 	"\x05at_ns\x18\x05 \x01(\x03R\x04atNs\x12\x1c\n" +
 	"\tsavepoint\x18\x06 \x01(\tR\tsavepoint\x12\x16\n" +
-	"\x06action\x18\a \x01(\tR\x06action\"\xa0\x01\n" +
+	"\x06action\x18\a \x01(\tR\x06action\x12\x18\n" +
+	"\acounted\x18\b \x01(\bR\acounted\"\xa0\x01\n" +
 	"\x04Read\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +

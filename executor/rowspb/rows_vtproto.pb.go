@@ -1624,6 +1624,16 @@ func (m *Word) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Counted {
+		i--
+		if m.Counted {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x40
+	}
 	if len(m.Action) > 0 {
 		i -= len(m.Action)
 		copy(dAtA[i:], m.Action)
@@ -4914,6 +4924,9 @@ func (m *Word) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Counted {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -8099,6 +8112,17 @@ func (m *Word) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Action = string(part)
 			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Counted")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Counted = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

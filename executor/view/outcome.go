@@ -104,8 +104,8 @@ func (r *Reader) PartsAfter(id string, known uint32) (list []api.UndonePart) {
 	first := p.Row.Parts - uint32(len(p.Row.PartWords)) + 1
 	for i, w := range p.Row.PartWords {
 		if n := first + uint32(i); n > known {
-			list = append(list, api.UndonePart{Number: n, Action: w.Action, Reason: w.Reason,
-				At: w.At.GetSequence()})
+			list = append(list, api.UndonePart{Number: n, Action: w.Action, Savepoint: w.Savepoint,
+				Reason: w.Reason, At: w.At.GetSequence()})
 		}
 	}
 	return list

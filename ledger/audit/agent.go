@@ -409,7 +409,7 @@ func (b *book) wants(p *plan, signal, reason string, to back) bool {
 		return false
 	}
 	p.signal, p.reason, p.signalled = signal, reason, true
-	p.toSavepoint, p.fromAction = to.savepoint, to.action
+	p.toSavepoint, p.fromAction, p.counted = to.savepoint, to.action, false
 	b.lookPlan(p)
 	return true
 }

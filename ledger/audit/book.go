@@ -90,7 +90,8 @@ type plan struct {
 	reason        string
 	signalled     bool
 	toSavepoint   string
-	parts         uint32  // unwinds from an action on, after which the plan went on
+	parts         uint32  // that were undone, not by its agent, after which the plan went on
+	counted       bool    // an operator has it go back to a savepoint: one of parts
 	fromAction    string  // or only this one, and what came after it, is to be undone
 	turned        *turn   // the first lease that turned true and has not fired
 	behind        []*turn // and those that did after it

@@ -189,6 +189,7 @@ func codePlan(c *coder, p *plan) {
 	c.text(&p.toSavepoint)
 	c.text(&p.fromAction)
 	number(c, &p.parts)
+	c.flag(&p.counted)
 	pointer(c, &p.turned, codeTurn)
 	sequence(c, &p.behind, codeTurnAt)
 	record(c, &p.fired)

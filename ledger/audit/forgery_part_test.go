@@ -30,6 +30,20 @@ var partForgeries = []forgery{
 		s.decide()
 		s.claims(term, ledger.LeftOutSince)
 	}, false},
+	{"a retirement by an agent that knows of no rewinding", "I24", func(s *scribe) {
+		s.rules = ledger.RewindsSince - 1
+		s.begin(2)
+		term := len(s.log) - 1
+		s.agent(opened(0))
+		s.agent(append(pair("a"), completed("a"))...)
+		s.agent(&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s", Number: 1}}})
+		s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{
+			CompensationRequested: &pb.CompensationRequested{ToSavepoint: "s", Reason: "wrong", Actor: "ops"}}})
+		s.decide()
+		s.agent(planCommitted())
+		s.decide()
+		s.claims(term, ledger.RewindsSince)
+	}, false},
 	{"an effect that is undone by its name is undone again for its caller's doubt", "I6", func(s *scribe) {
 		term := s.sees(ledger.SeenSince - 1)
 		s.turns(1)

@@ -366,7 +366,10 @@ func byActor(reason, actor string) string {
 
 func noteWish(b *book, c *claim) {
 	signal, reason, to := c.wish()
-	b.wants(c.p, signal, reason, to)
+	if b.wants(c.p, signal, reason, to) {
+		operators := c.Record.GetCompensationRequested() != nil
+		c.p.counted = operators && to.savepoint != "" && b.rules >= ledger.RewindsSince
+	}
 }
 
 var commitClauses = []clause{

@@ -303,7 +303,7 @@ func noteRewound(b *book, c *claim) {
 	whole, single := p.wanted() == back{}, p.fromAction != "" // whole: it was asked for meanwhile
 	p.rewinding, p.fired, p.unwinding, p.resumed = false, nil, nil, nil
 	p.toSavepoint, p.fromAction = "", ""
-	if single {
+	if single || !whole && p.counted {
 		p.parts++
 	}
 	if !whole {

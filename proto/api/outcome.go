@@ -19,8 +19,10 @@ type Notice struct {
 	// FromAction is set while this action and what came after it are undone, and when that is
 	// over and the plan goes on.
 	FromAction string `json:"from_action,omitempty"`
-	// Parts is how often it went on so.
-	Parts uint32 `json:"parts,omitempty"`
+	// Parts is how often it went on so, or was rewound as an operator had asked; Counted: this was
+	// the last time.
+	Parts   uint32 `json:"parts,omitempty"`
+	Counted bool   `json:"counted,omitempty"`
 	// Asked is the sequence of the request that had the plan rewound; 0: a lease had, or it is
 	// not known.
 	Asked uint64 `json:"asked,omitempty"`
@@ -83,7 +85,7 @@ type OutcomeAnswer struct {
 	// that has set it: what a deadline_moved follows. 0: it has none.
 	DueNs  int64  `json:"deadline_ns,omitempty"`
 	DueSet uint64 `json:"deadline_set,omitempty"`
-	// Parts is how often an action and what came after it were undone, and the plan went on;
+	// Parts is how often a part of the plan was undone, not by its agent, and the plan went on;
 	// FromAction and PartReason are of the last time.
 	Parts      uint32 `json:"parts,omitempty"`
 	FromAction string `json:"from_action,omitempty"`
@@ -103,8 +105,10 @@ type OutcomeAnswer struct {
 // UndonePart is what was undone of a plan that went on.
 type UndonePart struct {
 	Number uint32 `json:"number"` // of the parts of the plan, from 1
-	Action string `json:"action"` // and what came after it
-	Reason string `json:"reason,omitempty"`
+	Action string `json:"action"` // and what came after it; empty: what came after Savepoint
+	// Savepoint is what an operator has had the plan go back to.
+	Savepoint string `json:"savepoint,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 	// sequence of the record that opened the plan again: what was stored after it was not undone
 	At uint64 `json:"at,omitempty"`
 }

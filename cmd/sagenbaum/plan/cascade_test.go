@@ -11,16 +11,6 @@ import (
 // TestPlanWhyTellsEveryKindOfCause in plain words.
 func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 	t.Parallel()
-	told := func(why api.Why) string {
-		var out strings.Builder
-		writeWhy(&out, cli.Pen{}, why)
-		return out.String()
-	}
-	step := func(change func(*api.WhyStep)) api.WhyStep {
-		s := api.WhyStep{Plan: "p", Lease: "low", Condition: `facts["stock"] < 1`, Fired: "9.0-ab", Depth: 1}
-		change(&s)
-		return s
-	}
 	for want, steps := range map[string][]api.WhyStep{
 		"plan p was declared failed by agent: no card (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Said, s.Actor, s.Reason, s.At = "plan.failed", "failed", "agent", "no card", "8.0-cd"
@@ -81,6 +71,20 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 	if got := told(api.Why{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}
+}
+
+// told is what plan why prints.
+func told(why api.Why) string {
+	var out strings.Builder
+	writeWhy(&out, cli.Pen{}, why)
+	return out.String()
+}
+
+// step is one of a chain.
+func step(change func(*api.WhyStep)) api.WhyStep {
+	s := api.WhyStep{Plan: "p", Lease: "low", Condition: `facts["stock"] < 1`, Fired: "9.0-ab", Depth: 1}
+	change(&s)
+	return s
 }
 
 // saysAll wants a text, and the lines that a page of the console shows, too.

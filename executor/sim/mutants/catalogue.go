@@ -71,6 +71,8 @@ var catalogue = []mutant{
 	{"a deadline that had passed is taken", "executor/apply_agent.go",
 		"if err := pastDeadline(declared, min(s.e.StampNs, s.beforeNs)); err != nil {",
 		"if err := pastDeadline(declared, 0); err != nil {"},
+	{"an agent may commit what an operator has had undone", "executor/cascade_cut.go",
+		"w.Savepoint != \"\" && s.meta", "w.Savepoint == \"\" && s.meta"},
 	{"a deadline that is moved is not looked at", "executor/cascade_cut.go", "\tlookDue(s, p)\n", ""},
 	{"a late copy moves a deadline back", "executor/deadlines/deadlines.go",
 		"case k.Follows != 0 && k.Follows != set:", "case false:"},
