@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -148,8 +149,12 @@ func (w *world) operate() {
 			Actor: "ann"}}
 	case n < 55:
 		k := &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}
+		back := 25
+		if slices.ContainsFunc(a.p.steps, func(s step) bool { return s.kind == stepSave }) {
+			back = 75
+		}
 		switch {
-		case r.percent(25):
+		case r.percent(back):
 			k.ToSavepoint = "s1"
 		case r.percent(40) && len(a.p.actions) > 0:
 			k.FromAction = a.p.actions[r.below(len(a.p.actions))].id
