@@ -67,8 +67,9 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 16 if it moves a deadline, or begins the term
-// of a holder that has MovedSince and SurplusSince; 15 if it has a staged act, or begins the term
+// this. A commit asks for the lowest that folds it: 17 if it begins the term of a holder that has
+// PrefixSince; 16 if it moves a deadline, or begins the term of one that has MovedSince and
+// SurplusSince; 15 if it has a staged act, or begins the term
 // of a holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
 // that has SeenSince; 12 if of one that has LeftOutSince, ReturnedSince and TakenBackSince; 11 if
 // it has a condition that is held after the commit, reports an effect, or begins the term of a
@@ -81,7 +82,7 @@ func SettleNs(settle, timeout int64) int64 {
 // 4 if it says what a condition, a verdict or a request undoes, or begins the term of a holder that
 // has ScopedSince; 3 if it says what the tenant may do; 2 if it has a dispatch that goes behind
 // another one; else 1.
-const ReaderVersion = 16
+const ReaderVersion = 17
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -218,3 +219,7 @@ const SurplusSince = 23
 
 // MovedSince is the version of a holder's fold from which on the deadline of a plan may be moved.
 const MovedSince = 23
+
+// PrefixSince is the version of a holder's fold from which on a condition may ask about the facts
+// whose keys begin with a prefix.
+const PrefixSince = 24
