@@ -125,6 +125,9 @@ func checkFacts(s *State) error {
 				indexes[string(rows.Large.Key(rows.Numbered{N: memory.Size(key, row), Name: key}))] = true
 			}
 		}
+		if !row.Retracted {
+			indexes[string(rows.Names.Key(key))] = true
+		}
 		if (row.Evicted != nil || row.Retracted) != (len(row.Value) == 0) {
 			return fmt.Errorf("fact %q: evicted or retracted, and its value has %d bytes", key, len(row.Value))
 		}
@@ -141,7 +144,7 @@ func checkFacts(s *State) error {
 		return fmt.Errorf("working memory: have %v\nwant %v", m, want)
 	}
 	for _, prefix := range []string{string(rows.Residents.Prefix()), string(rows.Large.Prefix()),
-		string(rows.Todo.Prefix()) + todoEvict, string(rows.Todo.Prefix()) + todoRestore} {
+		string(rows.Names.Prefix()), string(rows.Todo.Prefix()) + todoEvict, string(rows.Todo.Prefix()) + todoRestore} {
 		for k := range s.tx.Scan([]byte(prefix), rows.After([]byte(prefix))) {
 			if !indexes[string(k)] {
 				return fmt.Errorf("left over: %q", k)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // checkWatches recounts who watches which fact, and the nodes.
@@ -76,6 +78,28 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 	}
 	if count != 0 {
 		return fmt.Errorf("%d rows of watchers are missing", count)
+	}
+	return checkLengths(s)
+}
+
+// checkLengths recounts the prefixes that are watched, by their length.
+func checkLengths(s *State) error {
+	lengths := map[int]uint64{}
+	for k := range s.tx.Scan(rows.Watchers.Prefix(), rows.After(rows.Watchers.Prefix())) {
+		if prefix, is := triggers.PrefixOf(string(k[1:])); is {
+			lengths[len(prefix)]++
+		}
+	}
+	row, _ := rows.Lengths.Get(s.tx, struct{}{})
+	for length := 0; len(row) > 0; length++ {
+		n, size := binary.Uvarint(row)
+		if row = row[size:]; n != lengths[length] {
+			return fmt.Errorf("%d prefixes of %d bytes are watched, counted %d", n, length, lengths[length])
+		}
+		delete(lengths, length)
+	}
+	if len(lengths) > 0 {
+		return fmt.Errorf("prefixes that are watched and not counted: %v", lengths)
 	}
 	return nil
 }

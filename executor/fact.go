@@ -445,6 +445,5 @@ func (d *decider) reingest(key string, row *rowspb.FactRow, cause *pb.Address) b
 
 // watched reports whether a held lease is indexed by a fact.
 func (s *State) watched(key string) bool {
-	few, many := s.watchers.Count(key)
-	return few > 0 || many > 0
+	return s.watchers.Any(key)
 }

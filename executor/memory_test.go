@@ -94,6 +94,8 @@ var overFacts = []string{
 	`seen("k4") && facts["k0"].n == 0`, `absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 0`,
 	`after(plan.opened_at + duration("80s")) && facts["k0"].n + facts["k1"].n > 2`,
 	`!has(facts["k0"].m) && count("k0", duration("30s")) > 1`,
+	`facts.exists("k", k, v, v.n == 9)`, `facts.count("k") > 4`, `!facts.all("k", k, v, v.n < 8) && "k2" in facts`,
+	`facts.count("k", k, v, v.n > 4 && v.n < 9) > 2`, `facts.exists("k" + plan.label, k, v, v.n == 3)`,
 }
 
 // deed is one step of a random life of facts and plans.

@@ -57,11 +57,7 @@ func (s *State) leaseBehind(id string) (p *plan, a *action, l *rowspb.LeaseRow) 
 
 // wakeReaders looks at every lease that reads a fact, and at no other.
 func (s *State) wakeReaders(key string, at *pb.Address) {
-	list := s.watchers.Of(key)
-	if len(list) > 1 {
-		list = slices.Clone(list) // what turns leaves it
-	}
-	for _, w := range list {
+	for w := range s.watchers.Readers(key) {
 		held := s.heldBy(w)
 		if held == nil {
 			continue // was compiled when it was armed

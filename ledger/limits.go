@@ -68,9 +68,9 @@ func SettleNs(settle, timeout int64) int64 {
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
 // this. A commit asks for the lowest that folds it: 17 if it begins the term of a holder that has
-// RewindsSince; 16 if it moves a deadline, or begins the term
-// of a holder that has MovedSince and SurplusSince; 15 if it has a staged act, or begins the term
-// of a holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
+// PrefixSince and RewindsSince; 16 if it moves a deadline, or begins the term of one that has
+// MovedSince and SurplusSince; 15 if it has a staged act, or begins the term of a holder that has
+// StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one
 // that has SeenSince; 12 if of one that has LeftOutSince, ReturnedSince and TakenBackSince; 11 if
 // it has a condition that is held after the commit, reports an effect, or begins the term of a
 // holder that has AfterCommitSince, EffectsSince, LastActSince, PartsSince and StillHeldSince; 10
@@ -223,3 +223,7 @@ const MovedSince = 23
 // RewindsSince is the version of a holder's fold from which on a plan that an operator has had go
 // back to a savepoint is committed only by an agent that knows of it.
 const RewindsSince = 24
+
+// PrefixSince is the version of a holder's fold from which on a condition may ask about the facts
+// whose keys begin with a prefix.
+const PrefixSince = 24

@@ -61,6 +61,9 @@ type View interface {
 	// Occurrences yields the times (unix ns, ascending) at which key was asserted
 	// in (fromNs, toNs].
 	Occurrences(key string, fromNs, toNs int64) iter.Seq[int64]
+	// Under yields the facts that there are now whose keys begin with prefix, ascending by key. One
+	// that asks for few costs no more for how many there are.
+	Under(prefix string) iter.Seq2[string, *Fact]
 }
 
 // Plan is what a condition may read of a plan.
@@ -129,9 +132,10 @@ type Result struct {
 	MootWhy  []string  // what ended that, sorted; empty where the expression alone says so
 	Readings []Reading // by name
 	Waits    []string  // what an unknown waits for, sorted: "fact shipped/o7", "time 2026-..."
-	// facts that were read, sorted; of Ask only where Keys of the condition are not all
-	Keys []string
-	Err  error // why the evaluation stopped; Truth is then Unknown
+	Keys     []string  // facts that were read, sorted; not of Ask
+	Err      error     // why the evaluation stopped; Truth is then Unknown
+	// what the answer depends on, sorted; of Ask only where Keys of the condition are not all
+	watched []string
 }
 
 // Condition is a checked expression with a boolean result. It does not change
@@ -156,12 +160,12 @@ func (c *Condition) Digest() [32]byte {
 
 const digestPrefix = "sagenbaum condition 1\n"
 
-// Keys returns the fact keys that are in the expression, sorted. computed says
-// that it also reads keys that only an evaluation knows: see Result.Keys.
+// Keys returns the fact keys that are in the expression, and a PrefixKey for each prefix, sorted.
+// computed says that it also reads keys that only an evaluation knows: see Watched.
 func (c *Condition) Keys() (constant []string, computed bool) { return c.keys, c.shape.computed }
 
 // Watched returns the facts that an answer depends on, sorted: those that are in
-// the expression, and those that the evaluation has read.
+// the expression, and those that the evaluation has read; of a prefix its PrefixKey.
 func (c *Condition) Watched(r Result) []string { return c.shape.watched(c.keys, r) }
 
 // watched is Watched of a condition with these constant keys.
@@ -170,9 +174,9 @@ func (s *shape) watched(keys []string, r Result) []string {
 		return keys
 	}
 	if len(keys) == 0 {
-		return r.Keys
+		return r.watched
 	}
-	all := slices.Concat(keys, r.Keys)
+	all := slices.Concat(keys, r.watched)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -191,6 +195,9 @@ func (c *Condition) ReadsPlan() bool { return c.shape.roots["plan"] }
 
 // ReadsAction reports whether the expression mentions action.
 func (c *Condition) ReadsAction() bool { return c.shape.roots["action"] }
+
+// ReadsPrefix reports whether the expression asks about facts by a prefix of their keys.
+func (c *Condition) ReadsPrefix() bool { return c.shape.roots[prefixRoot] }
 
 // ReadsClock reports whether the expression asks a function of time, so that
 // its truth depends on the instant at which it is asked.
@@ -258,7 +265,11 @@ func (s *shape) keysWith(params []any) []string {
 	keys := make([]string, 0, len(s.keys)+len(s.keyParams))
 	keys = append(keys, s.keys...)
 	for _, i := range s.keyParams {
-		keys = append(keys, string(params[i].(types.String)))
+		key := string(params[i].(types.String))
+		if s.params[i].prefix {
+			key = PrefixKey(key)
+		}
+		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -300,7 +311,7 @@ func (c *Condition) Stuck(s Scope) error {
 			"action.at") {
 		return nil
 	}
-	return c.Evaluate(s, Nothing{}).Err
+	return c.Evaluate(s, never{}).Err
 }
 
 // Nothing is a View in which nothing has happened.
@@ -314,10 +325,13 @@ func (Nothing) Occurrences(string, int64, int64) iter.Seq[int64] {
 	return func(func(int64) bool) {}
 }
 
+// Under implements View.
+func (Nothing) Under(string) iter.Seq2[string, *Fact] { return func(func(string, *Fact) bool) {} }
+
 // blankFunction answers for every function of time what is known before anything
 // has happened: nothing, but for what is wrong whatever happens.
 func (e *evaluation) blankFunction(name string) (functions.LateBoundOp, bool) {
-	if timeFunctionOf(name) == nil {
+	if timeFunctionOf(name) == nil && prefixFunctionOf(name) == nil {
 		return nil, false
 	}
 	return func(string, ...ref.Val) ref.Val { return e.unknown(wait{kind: waitText, name: name}) },

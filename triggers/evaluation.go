@@ -33,10 +33,12 @@ type evaluation struct {
 	leaf     int   // that is asked now; -1: none
 	term     *term // of a joined condition that is asked now; nil: it is not joined
 	ends     []end
-	bytes    int // of the values of facts
-	times    int // occurrences
-	parts    int // of what was compared
-	scanned  int // by regular expressions: bytes times instructions
+	prefixes []*prefixed // that were asked, where full
+	walked   int         // facts that were found by their prefix
+	bytes    int         // of the values of facts
+	times    int         // occurrences
+	parts    int         // of what was compared
+	scanned  int         // by regular expressions: bytes times instructions
 
 	// What most evaluations need, in one piece.
 	world      world
@@ -149,9 +151,10 @@ func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
 		}
 	}
 	if full || s.computed {
-		result.Keys = e.keysRead()
+		result.watched = e.keysRead()
 	}
 	if full {
+		result.Keys = e.factsRead(result.watched)
 		result.Readings = e.written()
 	}
 	return result
@@ -404,6 +407,9 @@ func (e *evaluation) keysRead() []string {
 
 // written returns the readings by name.
 func (e *evaluation) written() []Reading {
+	for _, u := range e.prefixes {
+		u.tell()
+	}
 	if len(e.readings)+len(e.facts) == 0 {
 		return nil
 	}

@@ -92,7 +92,7 @@ func (h *Held) Watched(r Result, nowNs int64, v View) []string {
 		}
 		nowNs = r.WakeNs
 		r = h.Ask(room, nowNs, v)
-		keys = slices.Concat(keys, r.Keys)
+		keys = slices.Concat(keys, r.watched)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)

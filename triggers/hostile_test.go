@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +45,19 @@ func newCrowd() *crowd {
 func (c *crowd) Fact(key string) *Fact {
 	c.read++
 	return c.facts[key]
+}
+
+func (c *crowd) Under(prefix string) iter.Seq2[string, *Fact] {
+	return func(yield func(string, *Fact) bool) {
+		for _, key := range slices.Sorted(maps.Keys(c.facts)) {
+			if !strings.HasPrefix(key, prefix) {
+				continue
+			}
+			if c.read++; !yield(key, c.facts[key]) {
+				return
+			}
+		}
+	}
 }
 
 func (c *crowd) Occurrences(_ string, fromNs, toNs int64) iter.Seq[int64] {
@@ -107,6 +122,11 @@ func TestNoEvaluationCostsMoreThanItsBound(t *testing.T) {
 			`["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, a + b + c in facts))) == []`, "more than 512 facts"},
 		{"times of computed keys",
 			`["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, seen(a + b + c) && false))) == []`, "more than 512 facts"},
+		{"many facts of a prefix", `facts.count("text") > 3`, "more than 512 facts"},
+		{"a prefix in a loop", `["1","2","3"].all(i, facts.count("deep") + facts.count("list9") > 300)`, ""},
+		{"long facts of a prefix", `facts.exists("text9", k, v, v == 1)`, "bytes of facts"},
+		{"loops in loops over a prefix",
+			`facts.exists("list99", a, x, facts.exists("list99", b, y, x.exists(n, y.exists(m, n != m))))`, "cancelled"},
 		{"count over a million", `count("a", duration("1h")) == 5`, ""},
 		{"counts over a million", tree("||", repeated(60, `count("a", duration("1h")) == 5`)), "more than 20000 occurrences"},
 		{"at_least over a million", `at_least(10000, "a", duration("1h")) && false`, ""},

@@ -174,6 +174,77 @@ func (i *inspector) call(e ast.Expr, selected bool) {
 		i.actionField(e, args[1], selected)
 	}
 	i.constants(e, name, args)
+	if prefixFunctionOf(name) != nil {
+		i.prefix(args[0])
+	}
+}
+
+// prefix refuses a prefix of facts that is not known when the trigger is registered.
+func (i *inspector) prefix(e ast.Expr) {
+	if text, ok := constantText(e); ok {
+		if text == "" || len(text) > keyMax {
+			i.refuse(e, fmt.Sprintf("a prefix of %d bytes", len(text)), fmt.Sprintf("1 to %d", keyMax))
+		}
+		return
+	}
+	if !isRegistered(e) {
+		i.refuse(e, "a prefix of facts that is not known at registration", "a text, or one made of the "+
+			"input, the names and the labels of action and plan, as in \"paid/\" + action.order")
+	}
+}
+
+// isRegistered reports whether a text is known when the trigger is registered.
+func isRegistered(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		return true
+	case ast.SelectKind:
+		return isRegisteredName(e)
+	case ast.CallKind:
+		call := e.AsCall()
+		args := call.Args()
+		switch {
+		case call.IsMemberFunction():
+			return false
+		case call.FunctionName() == operators.Add:
+			return isRegistered(args[0]) && isRegistered(args[1])
+		case call.FunctionName() == "string":
+			return len(args) == 1 && isRegistered(args[0])
+		}
+		return call.FunctionName() == operators.Index && isRegisteredName(e)
+	}
+	return false
+}
+
+// isRegisteredName is isRegistered of a chain of selections.
+func isRegisteredName(e ast.Expr) bool {
+	var path []string // from its end
+	for isLink(e) {
+		operand, step, _ := link(e)
+		name := ""
+		if step == nil {
+			name = e.AsSelect().FieldName()
+		} else if text, ok := constantText(step); ok {
+			name = text
+		}
+		path, e = append(path, name), operand
+	}
+	if e.Kind() != ast.IdentKind || len(path) == 0 {
+		return false
+	}
+	first := path[len(path)-1]
+	switch e.AsIdent() {
+	case "action":
+		switch first {
+		case "input", "labels":
+			return len(path) > 1
+		}
+		return !slices.Contains([]string{"output", "outcome", "presence", "at", ""}, first)
+	case "plan":
+		return slices.Contains([]string{"id", "label", "owner", "agent"}, first) ||
+			first == "labels" && len(path) == 2
+	}
+	return false
 }
 
 // actionField refuses action[key] where it could be input, output or labels as a

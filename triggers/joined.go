@@ -122,7 +122,7 @@ func (c *Cache) term(key, text string, literals []literal, as *termOf) *shape {
 func (s *shape) add(t *shape, literal int) term {
 	added := term{shape: t, params: len(s.params), slots: make([]int, len(t.slots))}
 	for _, p := range t.params {
-		s.params = append(s.params, param{p.literal + literal, p.convert, p.check})
+		s.params = append(s.params, param{p.literal + literal, p.convert, p.check, p.prefix})
 	}
 	for _, i := range t.keyParams {
 		s.keyParams = append(s.keyParams, added.params+i)

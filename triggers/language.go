@@ -24,6 +24,30 @@ type language struct {
 	unknowns   []*types.Unknown // unknowns[i] names the wait i, made once
 }
 
+// Limits on an expression, so that no text can cost a turn: what exceeds the
+// first five is refused at registration; what exceeds costMax, or one of the
+// four after keyMax, or makes a text of more than outputMax, stops and waits.
+// textMax, keyMax and outputMax are limits of the record format as well: a test
+// compares them with package ledger, which this one does not import.
+const (
+	textMax  = 4 << 10      // bytes, checked before the parser sees them
+	parseMax = 48           // nesting that the parser follows
+	depthMax = 32           // nesting of the parsed expression
+	nodesMax = 1000         // nodes after the macros are expanded
+	regexMax = 250          // instructions of a compiled regular expression
+	costMax  = 10_000       // steps of one evaluation, as cel-go counts them
+	keyMax   = 256          // bytes of a fact key
+	readMax  = 512          // facts that one evaluation reads, or asks the times of
+	bytesMax = 1 << 20      // bytes of their values
+	countMax = 10_000       // occurrences that at_least() and count() look at
+	timesMax = 2 * countMax // occurrences that one evaluation looks at
+	// instructions times bytes of text that regular expressions of one evaluation run over
+	scanMax   = 1 << 19
+	outputMax = 64 << 10 // bytes of the value of a binding
+	latestMax = 256      // occurrences that latest lists
+	jsonMax   = 256      // nesting of a JSON value that an expression reads
+)
+
 // dialect is what one kind of expression may read, and how its refusals help.
 type dialect struct {
 	env     *cel.Env
@@ -95,6 +119,11 @@ func newLanguage() *language {
 		options = append(options,
 			cel.Function(f.name, cel.Overload(f.name, f.args, f.result, cel.LateFunctionBinding())))
 	}
+	for _, f := range prefixFunctions {
+		options = append(options, cel.Function(f.name, cel.Overload(f.name, []*cel.Type{cel.StringType},
+			f.result, cel.LateFunctionBinding())))
+	}
+	options = append(options, cel.Macros(prefixMacros()...))
 	env := newEnvironment(options)
 	l.conditions = dialect{env: env, quick: newQuickParser(env), names: candidates(),
 		example: "write a condition, as in plan.status == \"failed\"", split: "split it into several " +
@@ -345,16 +374,23 @@ func mayCost(root ast.Expr) bool {
 	return found
 }
 
-// clockRoot is among the roots for the clock, which no variable names.
-const clockRoot = "@clock"
+// clockRoot is among the roots for the clock, which no variable names, and prefixRoot for facts
+// that are asked for by a prefix.
+const (
+	clockRoot  = "@clock"
+	prefixRoot = "@prefix"
+)
 
 // footprint returns the roots of the variables that the expression reads, the
 // fact keys that are in it, and whether it computes others.
 func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bool) {
 	roots = map[string]bool{}
 	seen := map[string]bool{}
-	add := func(key ast.Expr) {
+	add := func(key ast.Expr, prefix bool) {
 		if text, ok := constantText(key); ok {
+			if prefix {
+				text = PrefixKey(text)
+			}
 			if !seen[text] {
 				seen[text] = true
 				keys = append(keys, strings.Clone(text))
@@ -370,12 +406,16 @@ func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bo
 			roots[name] = true
 		case ast.SelectKind:
 			if isFacts(e.AsSelect().Operand()) {
-				add(literalText(e.AsSelect().FieldName()))
+				add(literalText(e.AsSelect().FieldName()), false)
 			}
 		case ast.CallKind:
 			call := e.AsCall()
 			if i := keyArgument(call); i >= 0 {
-				add(call.Args()[i])
+				prefix := prefixFunctionOf(call.FunctionName()) != nil
+				add(call.Args()[i], prefix)
+				if prefix {
+					roots["facts"], roots[prefixRoot] = true, true
+				}
 			}
 			if timeFunctionOf(call.FunctionName()) != nil {
 				roots[clockRoot] = true
@@ -397,6 +437,9 @@ func keyArgument(call ast.CallExpr) int {
 	}
 	if f := timeFunctionOf(call.FunctionName()); f != nil {
 		return f.key
+	}
+	if prefixFunctionOf(call.FunctionName()) != nil {
+		return 0
 	}
 	return -1
 }

@@ -281,6 +281,10 @@ func finalCall(call ast.CallExpr, now bool) bool {
 		return allFinal(args, true)
 	case hasFunction:
 		return allFinal(args, true)
+	default:
+		if prefixFunctionOf(name) != nil {
+			return false
+		}
 	}
 	if call.IsMemberFunction() && !isFinal(call.Target(), now) {
 		return false

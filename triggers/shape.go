@@ -59,6 +59,7 @@ type param struct {
 	// duration(...) and timestamp(...) are taken with their argument; nil: as it is
 	convert func(ref.Val) ref.Val
 	check   func(value ref.Val) bool // whether a condition may say so; nil: always
+	prefix  bool                     // of keys of facts
 }
 
 // slot is a name of the scope.
@@ -255,7 +256,7 @@ func (b *shaper) call(e ast.Expr) {
 	}
 	if key := keyArgument(call); key >= 0 {
 		if i := b.literalAt(args[key]); i >= 0 {
-			b.key(args[key], i, !isIndex(name) && name != operators.In)
+			b.key(args[key], i, !isIndex(name) && name != operators.In, prefixFunctionOf(name) != nil)
 		}
 	}
 	f := timeFunctionOf(name)
@@ -320,14 +321,17 @@ func (b *shaper) conversion(e ast.Expr) func(ref.Val) ref.Val {
 	return func(v ref.Val) ref.Val { return v.ConvertToType(to) }
 }
 
-// key makes a literal that is a fact key a parameter.
-func (b *shaper) key(e ast.Expr, i int, bounded bool) {
+// key makes a literal that is a fact key, or a prefix of some, a parameter.
+func (b *shaper) key(e ast.Expr, i int, bounded, prefix bool) {
 	text := string(e.AsLiteral().(types.String))
+	if prefix {
+		text = PrefixKey(text)
+	}
 	if at := slices.Index(b.shape.keys, text); at >= 0 {
 		b.shape.keys = slices.Delete(b.shape.keys, at, at+1)
 	}
 	b.shape.keyParams = append(b.shape.keyParams, len(b.shape.params))
-	p := param{literal: i}
+	p := param{literal: i, prefix: prefix}
 	if bounded {
 		p.check = func(v ref.Val) bool { s := v.(types.String); return s != "" && len(s) <= keyMax }
 	}

@@ -98,6 +98,9 @@ func (e *evaluation) ResolveFunction(name string) (op functions.LateBoundOp, fou
 	case "latest":
 		return e.latest, true
 	}
+	if f := prefixFunctionOf(name); f != nil {
+		return e.among(f), true
+	}
 	return nil, false
 }
 

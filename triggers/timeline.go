@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/triggers/exact"
 )
@@ -316,6 +318,17 @@ func (p *past) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for _, ns := range p.times[key] {
 			if ns > fromNs && ns <= toNs && !yield(ns) {
+				return
+			}
+		}
+	}
+}
+
+// Under yields the facts whose keys begin with prefix.
+func (p *past) Under(prefix string) iter.Seq2[string, *Fact] {
+	return func(yield func(string, *Fact) bool) {
+		for _, key := range slices.Sorted(maps.Keys(p.facts)) {
+			if strings.HasPrefix(key, prefix) && !yield(key, p.facts[key]) {
 				return
 			}
 		}

@@ -247,7 +247,8 @@ func TestAViewThatFailsIsNoAnswer(t *testing.T) {
 // brokenStore fails whatever it is asked.
 type brokenStore struct{}
 
-func (brokenStore) Fact(string) *Fact { panic("store") }
+func (brokenStore) Fact(string) *Fact                     { panic("store") }
+func (brokenStore) Under(string) iter.Seq2[string, *Fact] { panic("store") }
 func (brokenStore) Occurrences(_ string, _, to int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) { yield(to) }
 }

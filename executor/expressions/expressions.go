@@ -183,17 +183,18 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered, fold uint32) error
 // triggers looks at the triggers of the record that at names.
 func (x *Compiler) triggers(at string, list []*pb.Trigger, fold uint32) error {
 	for i, t := range list {
-		_, err := x.Condition(t.Condition)
-		early := err == nil && !ledger.Knows(fold, ledger.ActiveSince) && x.Idles(t.Condition)
-		if err == nil && !early {
-			continue
-		}
 		field := fmt.Sprintf("%s.triggers[%d].condition", at, i)
-		if early {
+		condition, err := x.Condition(t.Condition)
+		switch {
+		case err != nil:
+			return uncompiled(field, err, `a condition in CEL, as in plan.status == "failed"`)
+		case !ledger.Knows(fold, ledger.ActiveSince) && condition.Reads("plan.active_at"):
 			return ledger.Refuse(field, "does not compile: plan has no field active_at",
 				"what an executor of this version knows of a plan")
+		case !ledger.Knows(fold, ledger.PrefixSince) && condition.ReadsPrefix():
+			return ledger.Refuse(field, "does not compile: all facts at once",
+				"what an executor of this version knows of facts")
 		}
-		return uncompiled(field, err, `a condition in CEL, as in plan.status == "failed"`)
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ type Watchers struct {
 	tx     *rows.Tx
 	stored Stored
 	lists  *rows.Recent[*watchList] // by fact; nil in a fork
+	// how many prefixes of each length are watched; nil: not read yet
+	lengths []uint64
 }
 
 // WatchersOver are the readers of each fact by the rows in tx.
@@ -45,8 +47,8 @@ func (x *Watchers) Kept() []string {
 	return keys
 }
 
-// Count says how many watch a fact: those that its row names, or those that have rows of their
-// own.
+// Count says how many watch a fact, or a prefix, by its key: those that its row names, or those
+// that have rows of their own.
 func (x *Watchers) Count(key string) (few int, many uint64) {
 	row := x.row(key)
 	return len(row.few), row.many
@@ -134,9 +136,16 @@ func (x *Watchers) set(key, id string, on bool) {
 	case !on && had:
 		row.few = slices.Delete(row.few, at, at+1)
 	}
+	_, watched := rows.Watchers.Get(x.tx, key)
 	if len(row.few) == 0 && row.many == 0 {
+		if watched {
+			x.countPrefix(key, false)
+		}
 		rows.Watchers.Delete(x.tx, key)
 	} else {
+		if !watched {
+			x.countPrefix(key, true)
+		}
 		rows.Watchers.Put(x.tx, key, row.encode())
 	}
 	if !on {

@@ -44,6 +44,7 @@ type Memory struct {
 	viewedBytes int                     // of their values
 	misses      []string                // evicted facts that leases have read
 	occurred    []occurrence            // what a scratch fold has asserted
+	named       map[string]bool         // what a scratch fold has brought, or taken away
 }
 
 // Over is the memory whose rows are in tx, and whose counters are in meta.
@@ -57,7 +58,7 @@ func Over(tx *rows.Tx, meta *rowspb.Meta, archive Archive) Memory {
 // Fork is an overlay over m: what it writes leaves m as it is.
 func (m *Memory) Fork(tx *rows.Tx, meta *rowspb.Meta) Memory {
 	f := Over(tx, meta, m.archive)
-	f.base = m
+	f.base, f.named = m, map[string]bool{}
 	return f
 }
 
@@ -129,6 +130,9 @@ func (m *Memory) Assert(key string, row *rowspb.FactRow) (asked bool) {
 	if old != nil && m.unchanged(old, row.Value) {
 		row.ChangedNs = old.ChangedNs
 	}
+	if old == nil || old.Retracted {
+		m.name(key, true)
+	}
 	if old != nil && Resident(old) && old.Asked == nil && row.SinceNs-old.SinceNs < ResidentStep {
 		row.SinceNs = old.SinceNs
 		m.meta.FactBytes += Size(key, row) - Size(key, old)
@@ -155,6 +159,9 @@ func (m *Memory) Assert(key string, row *rowspb.FactRow) (asked bool) {
 func (m *Memory) Retract(key string, row *rowspb.FactRow, at *pb.Address,
 	nowNs int64) (asked bool) {
 	asked = m.leave(key, row)
+	if !row.Retracted && row.Source != nil {
+		m.name(key, false)
+	}
 	row.Value, row.Evicted, row.Reingested, row.Size, row.Digest, row.SinceNs = nil, nil, nil, 0, nil,
 		0
 	row.Same = nil

@@ -50,6 +50,7 @@ var (
 
 	// Working memory.
 	Facts     = table[string, rowspb.FactRow]('f', "key", named)
+	Names     = index('F', "key", "", named) // of the facts that there are now
 	Residents = index('e', "ns key", "", ofNumbered)
 	Large     = index('E', "^size key", "", ofLarge)
 	Occurred  = index('o', "length key ns sequence index", "", ofOccurred)
@@ -58,6 +59,7 @@ var (
 
 	// Leases.
 	Watchers = index('w', "key", "the watchers of a fact, or how many they are", named)
+	Lengths  = index('H', "", "how many prefixes of each length are watched", only)
 	Watches  = index('k', "length key watcher", "", ofWatch)
 	Nodes    = table[[]byte, rowspb.NodeRow]('n', "node", ofNode)
 	Members  = index('h', "node plan 00 n lease", "", ofMember)

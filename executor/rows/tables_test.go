@@ -46,12 +46,14 @@ func Example() {
 	// J  class of the writer, and its name         IdWindow
 	// v  class of the writer, and its name         RateRow
 	// f  key                                       FactRow
+	// F  key
 	// e  ns key
 	// E  ^size key
 	// o  length key ns sequence index
 	// O  length key sequence index                 kind of the record
 	// O  0000 sequence index                       key of the fact
 	// w  key                                       the watchers of a fact, or how many they are
+	// H                                            how many prefixes of each length are watched
 	// k  length key watcher
 	// n  node                                      NodeRow
 	// h  node plan 00 n lease

@@ -98,6 +98,8 @@ var conditions = []string{
 	`elapsed(plan.active_at, duration("15s")) && facts["k0"].n > 3`, `plan.actions > 6`,
 	`facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
 	`facts["no"].such > 1 + plan.actions`, `facts["k0"].n == facts["k2"].n`,
+	`facts.exists("k", k, v, v.n == 9)`, `facts.count("k", k, v, v.n > 6) >= 2`,
+	`facts.count("u") >= 2`,
 }
 
 func (w *world) openPlans() {

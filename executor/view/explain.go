@@ -157,7 +157,10 @@ func (r *Reader) lease(l *executor.Lease, whole bool) api.Lease {
 		keys, shown.Shared = node.Keys, node.Leases-1
 	}
 	if whole {
-		shown.Keys, shown.Readings = keys, readingViews(result.Readings)
+		for _, key := range keys {
+			shown.Keys = append(shown.Keys, triggers.ShownKey(key))
+		}
+		shown.Readings = readingViews(result.Readings)
 	}
 	return shown
 }

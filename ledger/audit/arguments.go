@@ -293,6 +293,11 @@ func (c *claim) wrong(list []expression) string {
 			reads(c.b.programs, e.text, activeName) {
 			why = "plan has no field active_at"
 		}
+		if why == "" && e.as == condition && !ledger.Knows(c.b.rules, ledger.PrefixSince) {
+			if read, err := c.b.programs.Condition(e.text); err == nil && read.ReadsPrefix() {
+				why = "all facts at once"
+			}
+		}
 		if why != "" {
 			return e.field + ": " + why
 		}

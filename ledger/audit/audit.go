@@ -105,9 +105,9 @@ func NewPart(tenant string, m Memory) *Ledger {
 	return l
 }
 
-// OnRead calls read with the facts that a condition of a plan has read, each time that
-// it is asked.
-func (l *Ledger) OnRead(read func(plan string, keys []string)) { l.book.onRead = read }
+// OnRead calls read with the facts that a condition of a plan has read, and the prefixes of others
+// that it depends on, each time that it is asked.
+func (l *Ledger) OnRead(read func(plan string, keys, prefixes []string)) { l.book.onRead = read }
 
 // Add folds the next message and returns what is wrong with it. It takes any bytes. A
 // message that only a newer reader may fold ends the audit: whatever follows is not

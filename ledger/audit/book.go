@@ -64,7 +64,7 @@ type book struct {
 	spent     spent
 	ids       *ids.ByWriter // of records that counted
 	programs  *triggers.Cache
-	onRead    func(plan string, keys []string) // may be nil
+	onRead    func(plan string, keys, prefixes []string) // may be nil
 }
 
 // page is a call to an owner that no hook has taken yet.

@@ -67,6 +67,9 @@ func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
 	b.notesCascade(e, f)
 	b.facts.put(key, f, len(key)+len(value)+8*len(f.times)+recordLen)
+	if old == nil || old.retracted {
+		b.comes(key)
+	}
 	b.lookFact(key)
 }
 
@@ -78,7 +81,9 @@ func (b *book) noteTombstone(e ledger.Entry, key string) {
 		b.facts.put(key, f, len(key)+recordLen)
 		f.retracted = true
 	}
-	b.spent.factTurned(!f.retracted, false)
+	if b.spent.factTurned(!f.retracted, false); !f.retracted {
+		b.goes(key)
+	}
 	f.value, f.evicted, f.asked, f.retracted, f.changedNs, f.tombstone = nil, nil, nil, true, b.now,
 		e.Address
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
@@ -239,6 +244,119 @@ func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	}
 }
 
+// among are the facts of a prefix that there are now, by key: the first ones, if cut.
+type among struct {
+	keys []string // not changed
+	cut  bool
+}
+
+// What is kept of the facts of a prefix: more than a condition reads, so that it is looked for
+// again only once many are gone; and of how many prefixes.
+const (
+	amongMax    = 1024
+	amongMin    = 600
+	prefixesMax = 4096
+)
+
+// factsUnder are the facts of a prefix.
+func (s *store) factsUnder(prefix string) among {
+	if had, ok := s.prefixes[prefix]; ok {
+		return had
+	}
+	var found among
+	for _, key := range s.facts.keysUnder(prefix) {
+		if f := s.fact(key); f == nil || f.retracted {
+			continue
+		}
+		if found.cut = len(found.keys) == amongMax; found.cut {
+			break
+		}
+		found.keys = append(found.keys, key)
+	}
+	if len(s.prefixes) >= prefixesMax {
+		clear(s.prefixes)
+	}
+	s.prefixes[prefix] = found
+	return found
+}
+
+// comes lists a fact that there was not before under each prefix that was asked for.
+func (s *store) comes(key string) {
+	if len(s.prefixes) == 0 {
+		return
+	}
+	for n := range len(key) + 1 {
+		had, ok := s.prefixes[key[:n]]
+		if !ok {
+			continue
+		}
+		at, _ := slices.BinarySearch(had.keys, key)
+		if at == len(had.keys) && had.cut {
+			continue
+		}
+		keys := slices.Insert(slices.Clone(had.keys), at, key)
+		if len(keys) > amongMax {
+			keys, had.cut = keys[:amongMax], true
+		}
+		s.prefixes[key[:n]] = among{keys, had.cut}
+	}
+}
+
+// goes takes a fact off.
+func (s *store) goes(key string) {
+	if len(s.prefixes) == 0 {
+		return
+	}
+	for n := range len(key) + 1 {
+		had, ok := s.prefixes[key[:n]]
+		at, is := slices.BinarySearch(had.keys, key)
+		switch {
+		case !ok, !is:
+		case had.cut && len(had.keys) <= amongMin:
+			delete(s.prefixes, key[:n])
+		default:
+			s.prefixes[key[:n]] = among{slices.Delete(slices.Clone(had.keys), at, at+1), had.cut}
+		}
+	}
+}
+
+// Under implements triggers.View.
+func (v factView) Under(prefix string) iter.Seq2[string, *triggers.Fact] {
+	return func(yield func(string, *triggers.Fact) bool) {
+		for _, key := range v.b.factsUnder(prefix).keys {
+			if !yield(key, v.Fact(key)) {
+				return
+			}
+		}
+	}
+}
+
+// watchers are the committed plans that wait for a fact, by its key or by a prefix of it.
+func (s *store) watchers(fact string) []string {
+	ids := slices.Clone(s.readers[fact])
+	for n := range len(fact) + 1 {
+		if s.byPrefix == 0 {
+			break
+		}
+		ids = append(ids, s.readers[triggers.PrefixKey(fact[:n])]...)
+	}
+	return ids
+}
+
+// haveRead tells who asks which facts a condition has read, and the prefixes of others.
+func (b *book) haveRead(p *plan, read, watched []string) {
+	if b.onRead == nil {
+		return
+	}
+	var prefixes []string
+	for _, key := range watched {
+		if prefix, is := triggers.PrefixOf(key); is {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	b.onRead(p.id, read, prefixes)
+}
+
 // noteReads lists a committed plan by the facts that could turn what it holds.
 func noteReads(b *book, p *plan) {
 	var keys []string
@@ -262,13 +380,24 @@ func noteReads(b *book, p *plan) {
 			func(id string) bool { return id == p.id })
 		if b.readers[key] = others; len(others) == 0 {
 			delete(b.readers, key)
+			b.countPrefix(key, -1)
 		}
 	}
 	for _, key := range keys {
+		if len(b.readers[key]) == 0 {
+			b.countPrefix(key, 1)
+		}
 		b.readers[key] = append(slices.Clip(b.readers[key]), p.id)
 	}
 	if b.reads[p.id] = keys; len(keys) == 0 {
 		delete(b.reads, p.id)
+	}
+}
+
+// countPrefix counts the prefixes that committed plans wait for.
+func (s *store) countPrefix(key string, by int) {
+	if _, is := triggers.PrefixOf(key); is {
+		s.byPrefix += by
 	}
 }
 

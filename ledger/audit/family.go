@@ -42,6 +42,8 @@ type store struct {
 	endings  endings          // the same in their order, and some that are no more
 	// of committed plans, by plan and by fact, what their conditions wait for; lists are not changed
 	reads, readers map[string][]string
+	byPrefix       int              // how many of these are prefixes
+	prefixes       map[string]among // of those that conditions have asked for
 	facts          shelved[*fact]   // by key
 	firings        shelved[*firing] // by place
 	shelf          Shelf            // nil: everything stays at hand
@@ -57,7 +59,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 		programs: programs, ids: new(ids.ByWriter),
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
 			ends: map[string]int64{}, reads: map[string][]string{}, readers: map[string][]string{},
-			name: name},
+			prefixes: map[string]among{}, name: name},
 	}
 	b.families = shelved[*family]{
 		shelf: m.Shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand,
@@ -86,6 +88,7 @@ func (b *book) trial() *book {
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
 	c.reads, c.readers = maps.Clone(b.reads), maps.Clone(b.readers)
+	c.prefixes = maps.Clone(b.prefixes)
 	c.ends, c.endings = maps.Clone(b.ends), slices.Clone(b.endings)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c

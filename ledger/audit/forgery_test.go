@@ -578,7 +578,7 @@ var forgeries = append([]forgery{
 		s.write(sensor, asserted("k", `1`))
 	}, true},
 }, slices.Concat(tenantForgeries, wordForgeries, heldForgeries, lastForgeries,
-	partForgeries, stagedForgeries)...)
+	partForgeries, stagedForgeries, prefixForgeries)...)
 
 // TestEveryForgeryIsFound: each ledger breaks one rule, and the audit names it and the
 // record, or the plan.

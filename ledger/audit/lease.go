@@ -153,7 +153,7 @@ func (b *book) noteAsking(p *plan) {
 
 // lookFact looks at every lease that may read a fact that has changed.
 func (b *book) lookFact(key string) {
-	ids := append(slices.Sorted(maps.Keys(b.asking)), b.readers[key]...)
+	ids := append(slices.Sorted(maps.Keys(b.asking)), b.watchers(key)...)
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		p := b.plan(id)
@@ -202,7 +202,7 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 		h := condition.Hold(p.scope(a, l))
 		_, shared := h.Shared()
 		switch {
-		case clocked && key != "" && !slices.Contains(l.watched, key):
+		case clocked && key != "" && !triggers.IsWatched(l.watched, key):
 			return
 		case key == "" && shared && l.joined:
 			return // no state of a plan or action is in it
@@ -210,7 +210,7 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 		l.joined = true
 		result := h.Evaluate(l.asOf(b.now), factView{b})
 		truth, read = result.Truth, result.Keys
-		b.haveRead(p, read)
+		b.haveRead(p, read, condition.Watched(result))
 		if clocked && truth != triggers.True {
 			l.watched = h.Watched(result, b.now, factView{b})
 		}
@@ -270,14 +270,8 @@ func truthAt(b *book, p *plan, a *action, l *lease, ns int64) (triggers.Truth, [
 		return triggers.Unknown, nil
 	}
 	result := condition.Hold(p.scope(a, l)).Evaluate(l.asOf(ns), factView{b})
-	b.haveRead(p, result.Keys)
+	b.haveRead(p, result.Keys, condition.Watched(result))
 	return result.Truth, result.Keys
-}
-
-func (b *book) haveRead(p *plan, keys []string) {
-	if b.onRead != nil {
-		b.onRead(p.id, keys)
-	}
 }
 
 func clocked(programs *triggers.Cache, l *lease) bool {

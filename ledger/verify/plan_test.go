@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // selected is a bundle of one plan of messages that somebody with the key has signed.
@@ -73,6 +74,36 @@ func TestABundleOfAPlanShowsNothingElse(t *testing.T) {
 				t.Errorf("%s: %+v", c.golden, d)
 			}
 		}
+	}
+}
+
+// TestABundleOfAPlanShowsTheFactsOfItsPrefixes: those too that its conditions have not come to read.
+func TestABundleOfAPlanShowsTheFactsOfItsPrefixes(t *testing.T) {
+	var log []ledger.Message
+	write := func(source ledger.Source, r *pb.Record) {
+		data, err := ledger.EncodeCommit([]*pb.Record{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := uint64(len(log) + 1)
+		source.Tenant = "t"
+		log = append(log, ledger.Message{Sequence: n, StampNs: int64(n) * 1e9, Subject: source.Subject(), Data: data})
+	}
+	write(ledger.Source{Class: ledger.ClassExecutor, Term: true}, &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{
+		TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: ledger.PrefixSince}}})
+	write(ledger.Source{Class: ledger.ClassAgent, Name: "a", Plan: "p"}, &pb.Record{Plan: "p",
+		Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Triggers: []*pb.Trigger{{Name: "jobs",
+			Condition: `plan.actions > 1 && facts.count("job/") > 1`}}}}})
+	for _, key := range []string{"job/a", "jobs", "job/b", "other"} {
+		write(ledger.Source{Class: ledger.ClassFact, Name: "s"}, &pb.Record{Kind: &pb.Record_FactAsserted{
+			FactAsserted: &pb.FactAsserted{Key: key, Value: []byte("1")}}})
+	}
+	data, s, _ := selected(t, log, "p")
+	if s.Shown != 4 { // the term, the plan, and two facts
+		t.Errorf("%+v", s)
+	}
+	if !bytes.Contains(data, []byte("job/b")) || bytes.Contains(data, []byte("other")) {
+		t.Errorf("it shows other facts: %q", data)
 	}
 }
 

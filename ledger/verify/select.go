@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -28,6 +29,8 @@ type family struct {
 	plans []string
 	in    map[string]bool
 	keys  map[string]bool
+
+	prefixes []string // of facts that they have asked for
 }
 
 func newFamily(plan string) *family {
@@ -49,6 +52,23 @@ func (f *family) meet(r *pb.Record) {
 	}
 }
 
+// read notes what a condition has read: facts, and prefixes of facts.
+func (f *family) read(keys, prefixes []string) {
+	for _, key := range keys {
+		f.keys[key] = true
+	}
+	for _, prefix := range prefixes {
+		if !slices.Contains(f.prefixes, prefix) {
+			f.prefixes = append(f.prefixes, prefix)
+		}
+	}
+}
+
+func (f *family) reads(fact string) bool {
+	return f.keys[fact] || slices.ContainsFunc(f.prefixes,
+		func(prefix string) bool { return strings.HasPrefix(fact, prefix) })
+}
+
 // shows reports whether an auditor of the family sees a record: what is about it, terms
 // of holders, what the tenant may do, the keys that sign, and the facts that its conditions have
 // read.
@@ -57,9 +77,9 @@ func (f *family) shows(r *pb.Record) bool {
 	case *pb.Record_TermStarted, *pb.Record_TenantChanged, *pb.Record_KeyRotated:
 		return true
 	case *pb.Record_FactAsserted:
-		return f.has(r.Plan) || f.keys[k.FactAsserted.Key]
+		return f.has(r.Plan) || f.reads(k.FactAsserted.Key)
 	case *pb.Record_FactRetracted:
-		return f.has(r.Plan) || f.keys[k.FactRetracted.Key]
+		return f.has(r.Plan) || f.reads(k.FactRetracted.Key)
 	default:
 		return f.has(r.Plan)
 	}
@@ -77,11 +97,9 @@ func Select(whole io.ReadSeeker, plan string, keep []uint64, out io.Writer) (Sel
 	err := eachMessage(whole, func(h bundle.Header, m ledger.Message, entries []ledger.Entry) {
 		if rules == nil {
 			tenant, rules = h.Tenant, audit.New(h.Tenant)
-			rules.OnRead(func(id string, keys []string) {
+			rules.OnRead(func(id string, keys, prefixes []string) {
 				if f.has(id) {
-					for _, key := range keys {
-						f.keys[key] = true
-					}
+					f.read(keys, prefixes)
 				}
 			})
 		}

@@ -61,13 +61,15 @@ func (g *Generator) Condition(depth int) Condition {
 }
 
 func (g *Generator) leaf() Condition {
-	switch g.Choose(6) {
+	switch g.Choose(7) {
 	case 0, 1:
 		return g.time()
 	case 2:
 		return g.closed()
 	case 3:
 		return g.loop()
+	case 4:
+		return g.under()
 	}
 	a, b := g.operand(), g.operand()
 	operator := []string{"==", "!=", "<", ">="}[g.Choose(4)]
@@ -78,7 +80,7 @@ func (g *Generator) leaf() Condition {
 }
 
 // Key is one of the facts that random conditions read and random events change.
-func (g *Generator) Key() string { return string(rune('a' + g.Literal(4))) }
+func (g *Generator) Key() string { return []string{"a", "b", "c", "d", "ab"}[g.Literal(5)] }
 
 // Fact is a random value of a fact, and its JSON.
 func (g *Generator) Fact() (any, string) {
@@ -364,6 +366,56 @@ func (g *Generator) closed() Condition {
 	}
 	return Condition{fmt.Sprintf("%q in facts", key), false,
 		func(m *Moment) Truth { return known(m.fact(key)) }}
+}
+
+// under is a leaf over the facts whose keys begin with a prefix, of which one begins with another.
+func (g *Generator) under() Condition {
+	prefix, n := g.Key(), g.Literal(3)
+	value := g.operand()
+	each := func(m *Moment) (all []Truth) {
+		v := value.value(m)
+		for _, key := range m.under(prefix) {
+			all = append(all, Compare("==", m.fact(key), v))
+		}
+		return all
+	}
+	loop := fmt.Sprintf("(%q, k, v, v == %s)", prefix, value.text)
+	switch g.Choose(5) {
+	case 0:
+		return Condition{fmt.Sprintf("facts.exists(%q)", prefix), false,
+			func(m *Moment) Truth { return TruthOf(len(m.under(prefix)) > 0) }}
+	case 1:
+		return Condition{fmt.Sprintf("facts.count(%q) == %d", prefix, n), false,
+			func(m *Moment) Truth { return TruthOf(len(m.under(prefix)) == n) }}
+	case 2:
+		return Condition{"facts.exists" + loop, value.clock, func(m *Moment) Truth {
+			truth := False
+			for _, t := range each(m) {
+				truth = Or(truth, t)
+			}
+			return truth
+		}}
+	case 3:
+		return Condition{"facts.all" + loop, value.clock, func(m *Moment) Truth {
+			truth := True
+			for _, t := range each(m) {
+				truth = And(truth, t)
+			}
+			return truth
+		}}
+	}
+	return Condition{fmt.Sprintf("facts.count%s == %d", loop, n), value.clock, func(m *Moment) Truth {
+		count := 0
+		for _, t := range each(m) {
+			switch t {
+			case Unknown:
+				return Unknown
+			case True:
+				count++
+			}
+		}
+		return TruthOf(count == n)
+	}}
 }
 
 // loop is a leaf over two facts.

@@ -7,6 +7,8 @@ package oracle
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Truth is the answer of a condition.
@@ -134,6 +136,17 @@ func (m *Moment) fact(key string) any {
 		}
 	}
 	return Absent{}
+}
+
+// under lists the keys of the facts that there are now and that begin with prefix.
+func (m *Moment) under(prefix string) (keys []string) {
+	for i, e := range m.Events {
+		later := slices.ContainsFunc(m.Events[i+1:], func(l Event) bool { return l.Key == e.Key })
+		if !later && !e.Retracted && strings.HasPrefix(e.Key, prefix) {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys
 }
 
 // times lists the occurrences of key in (fromNs, toNs].

@@ -111,6 +111,8 @@ func readingText(r api.Reading) string {
 		return fmt.Sprintf("%s: present %s", r.Name, from)
 	case fact:
 		return r.Name + ": no such fact"
+	case call && strings.HasPrefix(r.Name, "facts."):
+		return r.Name + ": decided by no fact"
 	case call:
 		return r.Name + ": no occurrence"
 	}

@@ -44,12 +44,14 @@ func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
 // What was not read is not called unknown.
 func TestAReadingSaysWhetherThereIsSuchAFact(t *testing.T) {
 	for want, r := range map[string]api.Reading{
-		`facts["k"] = 7  (record 14)`:     {Name: `facts["k"]`, Present: true, Value: "7", Sequence: 14},
-		`facts["k"]: present (record 14)`: {Name: `facts["k"]`, Present: true, Sequence: 14},
-		`facts["k"]: no such fact`:        {Name: `facts["k"]`},
-		`count("k") = 0`:                  {Name: `count("k")`, Present: true, Value: "0"},
-		`first_at("k"): no occurrence`:    {Name: `first_at("k")`},
-		`plan.status = "open"`:            {Name: "plan.status", Present: true, Value: `"open"`},
+		`facts["k"] = 7  (record 14)`:              {Name: `facts["k"]`, Present: true, Value: "7", Sequence: 14},
+		`facts["k"]: present (record 14)`:          {Name: `facts["k"]`, Present: true, Sequence: 14},
+		`facts["k"]: no such fact`:                 {Name: `facts["k"]`},
+		`facts.exists("job/"): decided by no fact`: {Name: `facts.exists("job/")`},
+		`facts.exists("job/") = "job/a"`:           {Name: `facts.exists("job/")`, Present: true, Value: `"job/a"`},
+		`count("k") = 0`:                           {Name: `count("k")`, Present: true, Value: "0"},
+		`first_at("k"): no occurrence`:             {Name: `first_at("k")`},
+		`plan.status = "open"`:                     {Name: "plan.status", Present: true, Value: `"open"`},
 	} {
 		if got := readingText(r); got != want {
 			t.Errorf("%+v reads %q, want %q", r, got, want)

@@ -160,7 +160,10 @@ func lintCondition(programs *triggers.Cache, text string) TriggerView {
 	v.OK, v.Digest = true, hex.EncodeToString(digest[:])
 	v.Normal, v.StepsMax = triggers.Normalise(text), condition.StepsMax()
 	constant, computed := condition.Keys()
-	v.Keys, v.Computed = append(v.Keys, constant...), computed
+	for _, key := range constant {
+		v.Keys = append(v.Keys, triggers.ShownKey(key))
+	}
+	v.Computed = computed
 	for _, root := range []struct {
 		name string
 		read bool

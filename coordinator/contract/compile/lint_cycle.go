@@ -59,11 +59,15 @@ func (k factKey) reads(c contract.Contract, programs *triggers.Cache) string {
 			continue
 		}
 		keys, computed := condition.Keys()
-		if k.key != "" && slices.Contains(keys, k.key) {
+		if k.key != "" && triggers.IsWatched(keys, k.key) {
 			return name
 		}
 		for _, part := range k.parts {
-			begins := func(key string) bool { return strings.HasPrefix(key, part) }
+			begins := func(key string) bool {
+				prefix, is := triggers.PrefixOf(key)
+				return strings.HasPrefix(key, part) ||
+					is && (strings.HasPrefix(part, prefix) || strings.HasPrefix(prefix, part))
+			}
 			if slices.ContainsFunc(keys, begins) || computed && strings.Contains(c.Triggers[name], part) {
 				return name
 			}

@@ -21,6 +21,10 @@ func TestLintWarnsOfUndosThatTurnEachOther(t *testing.T) {
 		"built": {one("a.b", `'="undone/" + string(input.id)'`, `facts["undone/7"] > 0`), `a cycle of 1: a.b -> a.b`},
 		"computed": {one("a.b", `'="undone/" + string(input.id)'`, `facts["undone/" + action.id] > 0`),
 			`a cycle of 1: a.b -> a.b`},
+		"a prefix": {one("a.b", "undone/a", `facts.exists("undone/", k, v, v > 0)`), `a cycle of 1: a.b -> a.b`},
+		"a prefix of one that is built": {one("a.b", `'="undone/" + string(input.id)'`, `facts.count("undone/x") > 1`),
+			`a cycle of 1: a.b -> a.b`},
+		"another prefix": {one("a.b", "undone/a", `facts.count("done/") > 0`), ``},
 		"a chain": {one("a.b", "undone/a", `facts["other"] > 0`) + "---\n" +
 			one("c.d", "undone/c", `"undone/a" in facts`), ``},
 		"no key":      {one("a.b", "=input.key", `facts["undone/7"] > 0`), ``},
