@@ -424,7 +424,7 @@ func (a *action) metaOf() metaVars {
 		ForwardKey: a.forwardKey(), ForwardAtMs: a.fixed.AtNs / 1e6,
 		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: a.key(),
 		ExternalRef:  a.name(),
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
+		BlindCleanup: blind(a), DirtyFailure: dirty(a), HasForwardOutput: hasOutput(a),
 	}
 }
 

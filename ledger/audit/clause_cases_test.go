@@ -439,6 +439,10 @@ var clauseCases = []struct {
 		s.record.GetCompensationDispatched().HasForwardOutput = !s.a.hasOutput()
 		s.l.book.rules = ledger.EffectsSince
 	}},
+	{"I20.dirty", dispatches, func(s *scene) { dirties(s, true) }},
+	{"I20.dirty", dispatches, func(s *scene) { dirties(s, false); s.a.told = true }},
+	{"I20.dirty", dispatches, func(s *scene) { dirties(s, false); s.a.outcome = inDoubt }},
+	{"I20.dirty", dispatchesAhead, func(s *scene) { dirties(s, true) }},
 	{"I17.registered", dispatches, func(s *scene) { s.a.compensation = nil }},
 	{"I17.frozen", dispatches, func(s *scene) { s.record.GetCompensationDispatched().TimeoutNs++ }},
 	{"I17.frozen", dispatches, func(s *scene) { s.a.output = nil }},

@@ -415,6 +415,10 @@ func dispatches(s *scene) {
 			HasForwardOutput: true, Key: ledger.Key("t", "p", "a", ledger.PurposeUndo)}}})
 }
 
+func dirties(s *scene, dirty bool) {
+	s.record.GetCompensationDispatched().DirtyFailure, s.l.book.rules = dirty, ledger.DirtySince
+}
+
 // dispatchesAhead: the undo of a goes behind that of b, which is out.
 func dispatchesAhead(s *scene) {
 	dispatches(s)

@@ -64,6 +64,12 @@ var wordForgeries = []forgery{
 		s.forge(&pb.Record{Cause: s.at("unwind_started", ""), Kind: &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
 			End: pb.PlanEnd_PLAN_END_COMPENSATED, Compensated: 1}}})
 	}, false},
+	{"an undo after a report, as if its agent had said that all is done", "I20", func(s *scribe) {
+		s.dispatchesReported(ledger.DirtySince, false)
+	}, false},
+	{"an undo after a report, under an earlier holder, as after a dirty failure", "I17", func(s *scribe) {
+		s.dispatchesReported(ledger.DirtySince-1, true)
+	}, false},
 	{"a deadline that fires before it was moved to", "I16", func(s *scribe) {
 		s.dueAt10()
 		s.movesDeadline(20*second, s.at("plan_opened", "").Sequence)
@@ -104,6 +110,21 @@ func (s *scribe) doubled(rules uint32) (term int) {
 	s.forge(found)
 	s.turns(1)
 	return term
+}
+
+// dispatchesReported sends the undo of an action whose effect an operator has reported.
+func (s *scribe) dispatchesReported(rules uint32, dirty bool) {
+	s.rules = rules
+	s.begin(2)
+	s.plan("b")
+	s.agent(pair("a")...)
+	s.write(ops, &pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Output: []byte(`{"ref":"x7"}`)},
+		Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: "x7", Reason: "seen", Actor: "ops"}}})
+	s.agent(planFailed())
+	s.decideTo("unwind_started")
+	r := s.dispatch("a", keyOf("a"), 1)
+	r.GetCompensationDispatched().DirtyFailure = dirty
+	s.forge(r)
 }
 
 // dueAt10 is a plan with a deadline 10 s after the start, 9 s after it.

@@ -5139,7 +5139,7 @@ type CompensationDispatched struct {
 	Capability       string                 `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
 	Key              string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	BlindCleanup     bool                   `protobuf:"varint,4,opt,name=blind_cleanup,json=blindCleanup,proto3" json:"blind_cleanup,omitempty"` // the forward left no usable output
-	DirtyFailure     bool                   `protobuf:"varint,5,opt,name=dirty_failure,json=dirtyFailure,proto3" json:"dirty_failure,omitempty"` // the forward timed out or its agent vanished
+	DirtyFailure     bool                   `protobuf:"varint,5,opt,name=dirty_failure,json=dirtyFailure,proto3" json:"dirty_failure,omitempty"` // the forward timed out or its agent vanished: the agent has not said that it is completed
 	HasForwardOutput bool                   `protobuf:"varint,6,opt,name=has_forward_output,json=hasForwardOutput,proto3" json:"has_forward_output,omitempty"`
 	TimeoutNs        int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	WorkerVersion    string                 `protobuf:"bytes,8,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
