@@ -65,6 +65,7 @@ type Notice struct {
 	At                         uint64 // sequence of what rewound it, or moved its deadline
 	Writer                     string // the process that has resumed the plan
 	DueNs                      int64  // that the plan has now, in unix ns: it was moved
+	HandedTo                   string // the agent that has the plan from now on
 }
 
 func (a *action) command(row *rowspb.CommandRow) Command {

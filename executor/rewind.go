@@ -395,7 +395,7 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 	u := s.addPlan(id, &rowspb.PlanRow{
 		Agent: p.row.Agent, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
 		Declared: d,
-		Origin:   p.id,
+		Origin:   p.id, Adoptions: p.row.Adoptions,
 		Phase:    rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs,
 		Depth: p.row.Depth, Actions: p.row.Actions,
 		// no one knows what they did

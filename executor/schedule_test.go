@@ -64,6 +64,9 @@ import (
 //	open:idle=1m  a:idle=1m       a condition on an agent that writes nothing, of the plan or of a, which undoes the plan
 //	open:due=5s  a:due=5s         a condition on the deadline being 5 s away, of the plan or of a, which undoes the plan
 //	move:1m  moves:1m  moves:1m#2 an operator, the agent moves the deadline to a minute; it follows that of record 2
+//	adopt:bob  adopt:bob#2        an operator hands the plan to agent bob; it follows what is so since record 2
+//	as:bob  as:                   the words from here on are of a process of agent bob; of the first agent's again
+//	resume                        a process of the agent resumes the plan
 //	undo:!a                       an operator has a and what came after it undone
 //	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -73,6 +76,28 @@ type schedule struct {
 	answers map[string][]string
 	last    ledger.Message
 	plan    string // that the word is about
+	who     string // the agent that writes; empty: the first
+}
+
+// agent appends a commit of the agent that writes now.
+func (s *schedule) agent(plan string, records ...*pb.Record) []Result {
+	s.t.Helper()
+	if s.who == "" {
+		return s.world.agent(plan, records...)
+	}
+	for _, r := range records {
+		r.Plan, r.Writer = plan, "of-"+s.who
+	}
+	return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: s.who, Plan: plan}, records...)
+}
+
+// adopt has an operator hand the plan to another agent.
+func (s *schedule) adopt(to string) []Result {
+	s.t.Helper()
+	agent, follows, _ := strings.Cut(to, "#")
+	k := &pb.PlanAdopted{Agent: agent, Reason: "its agent is gone", Actor: "ops"}
+	k.Follows, _ = strconv.ParseUint(follows, 10, 64)
+	return s.by("ops", "", &pb.Record{Kind: &pb.Record_PlanAdopted{PlanAdopted: k}})
 }
 
 // scheduled is a schedule, and what becomes of plan p.
@@ -211,6 +236,13 @@ func (s *schedule) word(word string) []Result {
 				Reason: "another way", Number: s.rewinds() + 1}}})
 	case verb == "undo":
 		return s.undo(rest)
+	case verb == "adopt":
+		return s.adopt(rest)
+	case verb == "as":
+		s.who = rest
+		return nil
+	case word == "resume":
+		return s.agent(s.plan, resumed())
 	case word == "fail":
 		return s.agent(s.plan, planFailed())
 	case word == "cancel":

@@ -112,8 +112,8 @@ const readerOfStaged = 15
 // which what a commit has found more than once is its owner's, whatever its agent says of it.
 const readerOfMoved = 16
 
-// readerOfAdopted is the first reader that knows of holders under which a dirty failure is told
-// apart from what is undone blindly.
+// readerOfAdopted is the first reader that knows of plans which are handed to another agent, and of
+// holders under which a dirty failure is told apart from what is undone blindly.
 const readerOfAdopted = 17
 
 // readerOf is the version of the reader that a commit needs.
@@ -121,7 +121,7 @@ func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= DirtySince:
+		case r.GetTermStarted().GetFoldVersion() >= AdoptedSince, r.GetPlanAdopted() != nil:
 			version = max(version, readerOfAdopted)
 		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:
 			version = max(version, readerOfMoved)

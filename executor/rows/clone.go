@@ -26,7 +26,7 @@ func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked),
 		Reported: slices.Clone(r.Reported),
 		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting),
-		ActiveNs: r.ActiveNs, Moved: r.Moved, Idling: slices.Clone(r.Idling),
+		ActiveNs: r.ActiveNs, Moved: r.Moved, Adoptions: slices.Clone(r.Adoptions), Idling: slices.Clone(r.Idling),
 		Duplicated: slices.Clone(r.Duplicated), Orphans: CloneOrphans(r), Writer: r.Writer,
 		Opener: r.Opener, ResumedNs: r.ResumedNs, ResumedAt: r.ResumedAt, Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint,

@@ -135,6 +135,12 @@ func resumes(s *scene) {
 	s.record.Writer = "w2"
 }
 
+func adopts(s *scene) {
+	s.says(ledger.ClassOperator, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_PlanAdopted{
+		PlanAdopted: &pb.PlanAdopted{Agent: "bob", Follows: 2}}})
+	s.p.opened = &pb.Address{Sequence: 2}
+}
+
 func commits(s *scene) {
 	s.says(ledger.ClassAgent, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_PlanCommitted{
 		PlanCommitted: &pb.PlanCommitted{}}})
