@@ -314,7 +314,7 @@ func (c *Coordinator) notice(body []byte) {
 		return
 	}
 	if n.HandedTo != "" {
-		p.handedOver(n)
+		handedOver(p, n)
 	}
 	if n.Action != "" && n.Verdict != "" {
 		p.rule(Verdict{Action: n.Action, Outcome: n.Verdict, Reason: n.Reason, By: n.By})

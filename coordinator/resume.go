@@ -235,19 +235,19 @@ func (p *Plan) askWriter() {
 // here and not called never will be; what runs may end.
 func (p *Plan) supersede(writer string) {
 	if writer != p.c.writer {
-		p.lose(ErrSuperseded)
+		lose(p, ErrSuperseded)
 	}
 }
 
 // handedOver takes a notice that an operator has handed the plan to another agent, or back to this
 // one: a process of that has to resume it. As in resumedBy the notice may be an older one.
-func (p *Plan) handedOver(n api.Notice) {
+func handedOver(p *Plan, n api.Notice) {
 	p.mu.Lock()
 	resumed := p.resumed
 	p.mu.Unlock()
 	switch {
 	case !resumed:
-		p.lose(fmt.Errorf("%w: operator %s has handed it to agent %s%s", ErrSuperseded, n.By,
+		lose(p, fmt.Errorf("%w: operator %s has handed it to agent %s%s", ErrSuperseded, n.By,
 			n.HandedTo, because(n.Reason)))
 	case p.Stored() > 0:
 		go p.askWriter() // ends within confirmTimeout
@@ -255,7 +255,7 @@ func (p *Plan) handedOver(n api.Notice) {
 }
 
 // lose ends what this process has to say of a plan, but for what its forwards have done.
-func (p *Plan) lose(why error) {
+func lose(p *Plan, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lost != nil {

@@ -230,7 +230,7 @@ func (s *fold) compensationRegistered(p *plan,
 func (s *fold) outcome(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
 	if a == nil {
-		if _, failed := s.e.Record.Kind.(*pb.Record_ForwardFailed); failed && p.withdraw(s.e.Record, nameOf(s, p)) {
+		if s.e.Record.GetForwardFailed() != nil && p.withdraw(s.e.Record, nameOf(s, p)) {
 			return effective
 		}
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)

@@ -236,13 +236,6 @@ func (s *schedule) word(word string) []Result {
 				Reason: "another way", Number: s.rewinds() + 1}}})
 	case verb == "undo":
 		return s.undo(rest)
-	case verb == "adopt":
-		return s.adopt(rest)
-	case verb == "as":
-		s.who = rest
-		return nil
-	case word == "resume":
-		return s.agent(s.plan, resumed())
 	case word == "fail":
 		return s.agent(s.plan, planFailed())
 	case word == "cancel":
@@ -266,7 +259,7 @@ func (s *schedule) word(word string) []Result {
 		})
 	case verb == "lone":
 		return s.agent(s.plan, pair(rest)[0])
-	case verb == "fact" || verb == "forget" || verb == "move" || verb == "moves":
+	case slices.Contains([]string{"fact", "forget", "move", "moves", "adopt", "as", "resume"}, verb):
 		return s.moveOrFact(verb, rest)
 	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
 		"overwrite", "tell", "judge", "reply", "effect", "own"}, verb):
@@ -290,9 +283,18 @@ func (s *schedule) undo(what string) []Result {
 		Kind: &pb.Record_CompensationRequested{CompensationRequested: r}})
 }
 
-// moveOrFact is a fact, or a deadline that is moved.
+// moveOrFact is a fact, a deadline that is moved, or a plan that is handed over.
 func (s *schedule) moveOrFact(verb, rest string) []Result {
 	s.t.Helper()
+	switch verb {
+	case "adopt":
+		return s.adopt(rest)
+	case "as":
+		s.who = rest
+		return nil
+	case "resume":
+		return s.agent(s.plan, resumed())
+	}
 	if verb == "move" || verb == "moves" {
 		return s.move(verb == "moves", rest)
 	}

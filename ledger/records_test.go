@@ -97,8 +97,7 @@ func good() []struct {
 		{operatorSource, action(&pb.Record{Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{
 			ExternalRef: "ch_9", Duplicates: []string{"ch_10"}, Reason: "charged twice", Actor: "me"}}})},
 		{operatorSource, agent(deadlineMoved())},
-		{operatorSource, agent(&pb.Record{Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{
-			Agent: "writer-2", Reason: "its machine is gone", Actor: "me"}}})},
+		{operatorSource, agent(planAdopted())},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Note: "half"}}})},
 		{termSource, holder(&pb.Record{Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})},
@@ -147,6 +146,11 @@ func contract() *pb.ContractPublished {
 	text := []byte(`{"capability":"git.branch.create"}`)
 	digest := ledger.ContractDigest(text)
 	return &pb.ContractPublished{Capability: "git.branch.create", Digest: digest[:], Contract: text}
+}
+
+func planAdopted() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{
+		Agent: "writer-2", Reason: "its machine is gone", Actor: "me"}}}
 }
 
 func deadlineMoved() *pb.Record {

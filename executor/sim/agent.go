@@ -55,7 +55,8 @@ func (a *agent) append(then func(), records ...*pb.Record) {
 	for _, r := range records {
 		r.Plan, r.Writer = a.p.id, a.writer
 	}
-	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: cmp.Or(a.as, a.p.agent), Plan: a.p.id}
+	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Plan: a.p.id,
+		Name: cmp.Or(a.as, a.p.agent)}
 	data, err := ledger.EncodeCommit(records)
 	if err != nil {
 		panic("sim: " + err.Error())
@@ -106,7 +107,8 @@ func (a *agent) next() {
 				Number: s.number}}})
 	case stepBack:
 		a.append(func() { a.w.after(a.p.r.between(second, 10*second), a.next) },
-			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: s.name, Reason: "another way", Number: s.number}}})
+			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{
+				ToSavepoint: s.name, Reason: "another way", Number: s.number}}})
 	case stepChild:
 		a.child(s.child)
 	case stepVanish:

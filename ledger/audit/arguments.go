@@ -77,7 +77,7 @@ func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error)
 
 // planOf is what a binding reads as plan.
 func planOf(p *plan) json.RawMessage {
-	vars := map[string]any{"id": p.id, "agent": p.openedBy()}
+	vars := map[string]any{"id": p.id, "agent": openedBy(p)}
 	d := p.declared
 	for _, f := range [...][2]string{{"label", d.GetLabel()}, {"owner", d.GetOwner()},
 		{"reason", p.reason}} {

@@ -34,17 +34,17 @@ func (o orphan) isOpen() bool { return !o.answered && !o.withdrawn }
 // orphansMax is how many of them a plan keeps; the last one is for all others.
 const orphansMax = 64
 
-// process is a process as its plan knows it: one of another agent than the first goes by both
+// processOf is a process as its plan knows it: one of another agent than the first goes by both
 // names, of which none has a blank.
-func (p *plan) process(agent, writer string) string {
-	if agent == p.openedBy() {
+func processOf(p *plan, agent, writer string) string {
+	if agent == openedBy(p) {
 		return writer
 	}
 	return agent + " " + writer
 }
 
 // process is the one that has written a record, as its plan knows it.
-func (c *claim) process() string { return c.p.process(c.Source.Name, c.Record.Writer) }
+func (c *claim) process() string { return processOf(c.p, c.Source.Name, c.Record.Writer) }
 
 // tells: a process says that an action which it has registered has happened, or may have.
 func (c *claim) tells() bool {
@@ -54,7 +54,7 @@ func (c *claim) tells() bool {
 }
 
 // openedBy is the agent that opened a plan, whoever has it by now.
-func (p *plan) openedBy() string {
+func openedBy(p *plan) string {
 	if len(p.earlier) > 0 {
 		return p.earlier[0]
 	}
@@ -62,7 +62,7 @@ func (p *plan) openedBy() string {
 }
 
 // hasHad: an agent has a plan, or had it before an operator handed it to another one.
-func (p *plan) hasHad(agent string) bool {
+func hasHad(p *plan, agent string) bool {
 	return p.agent == agent || slices.Contains(p.earlier, agent)
 }
 
@@ -115,7 +115,7 @@ var adoptedClauses = []clause{openedPlan,
 func noteAdopted(b *book, c *claim) {
 	k, p := c.Record.GetPlanAdopted(), c.p
 	p.earlier, p.agent, p.adoptedFrom = append(slices.Clip(p.earlier), p.agent), k.Agent, k.Follows
-	p.writer, p.writerSinceNs = p.process(k.Agent, ""), b.now
+	p.writer, p.writerSinceNs = processOf(p, k.Agent, ""), b.now
 	p.resumedAt, p.awaited = c.Address.GetSequence(), true
 }
 
@@ -148,10 +148,10 @@ func (b *book) noteClaim(e ledger.Entry) {
 		return
 	}
 	p := b.plan(r.Plan)
-	if p == nil || !p.hasHad(e.Source.Name) {
+	if p == nil || !hasHad(p, e.Source.Name) {
 		return
 	}
-	process := p.process(e.Source.Name, r.Writer)
+	process := processOf(p, e.Source.Name, r.Writer)
 	if !p.claimed(r, process) {
 		return
 	}
@@ -293,7 +293,7 @@ func (p *plan) takenBack(r *pb.Record, process string) int {
 
 // takeBack takes back an act that was claimed.
 func (b *book) takeBack(p *plan, e ledger.Entry) {
-	p.orphans[p.takenBack(e.Record, p.process(e.Source.Name, e.Record.Writer))].withdrawn = true
+	p.orphans[p.takenBack(e.Record, processOf(p, e.Source.Name, e.Record.Writer))].withdrawn = true
 	b.dropClaimPage(p)
 	if p.count(quarantined) == 0 && len(p.openClaims()) == 0 {
 		b.goOn(p)

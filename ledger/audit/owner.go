@@ -361,7 +361,7 @@ func alsoBecomes(b *book, e ledger.Entry, p *plan, a *action) {
 	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)
-		} else if u.takenBack(e.Record, u.process(e.Source.Name, e.Record.Writer)) >= 0 {
+		} else if u.takenBack(e.Record, processOf(u, e.Source.Name, e.Record.Writer)) >= 0 {
 			b.takeBack(u, e)
 		}
 	}

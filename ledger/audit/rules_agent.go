@@ -24,7 +24,7 @@ var registeredAction = clause{"I6.action",
 var ofItsAgent = []clause{openedPlan,
 	{"I4.agent", "A plan takes the records of the agent that opened it, or got it by an operator.",
 		func(c *claim) judgement {
-			word := c.p.hasHad(c.Source.Name) && (c.tells() || c.takesBack())
+			word := hasHad(c.p, c.Source.Name) && (c.tells() || c.takesBack())
 			return unless(c.p.agent == c.Source.Name || word, "plan %s is one of agent %s", c.p.id,
 				c.p.agent)
 		}},
@@ -136,11 +136,11 @@ var openingClauses = []clause{
 		if c.p == nil {
 			return judgement{}
 		}
-		if c.p.openedBy() == c.Source.Name && c.p.opener == c.Record.Writer &&
+		if openedBy(c.p) == c.Source.Name && c.p.opener == c.Record.Writer &&
 			same(c.p.declared, c.Record.GetPlanOpened()) {
 			return judgement{is: copied}
 		}
-		return breaks("another id: plan %s was opened by agent %s, or otherwise", c.p.id, c.p.openedBy())
+		return breaks("another id: plan %s was opened by agent %s, or otherwise", c.p.id, openedBy(c.p))
 	}},
 	newPlan, newConditions,
 }

@@ -72,7 +72,7 @@ var layers = map[string][]string{
 	"executor/memory":           {"proto/sagenbaum/v1", "ledger", "triggers", "executor/rows", "executor/rowspb"},
 	"executor/rows":             {"proto/sagenbaum/v1", "executor/rowspb"},
 	"executor/rowspb":           {"proto/sagenbaum/v1"},
-	"executor/view": {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor", "executor/memory",
+	"executor/view": {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor", "executor/memory", "executor/writers",
 		"executor/rows", "executor/rowspb"},
 	"executor/turn":           {"proto/sagenbaum/v1", "proto/api", "ledger", "executor", "executor/rowspb"},
 	"executor/actuators":      {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers", "executor", "executor/turn"},
