@@ -45,7 +45,6 @@ var (
 		"executor/host/store/manifest.go":     1,
 		"executor/host/tree_test.go":          1,
 		"executor/oracle_test.go":             1,
-		"executor/sim/agent.go":               1,
 		"executor/sim/people.go":              2,
 		"ledger/audit/audit.go":               1,
 		"ledger/audit/forgery_test.go":        1,
