@@ -306,8 +306,15 @@ func (c *Coordinator) notice(body []byte) {
 		c.logger.Warn("a committed plan is undone", "tenant", c.tenant, "plan", n.Plan, "undone_as",
 			n.UndoneAs, "reason", n.Reason)
 		return
-	case p == nil:
+	case n.HandedTo == c.agent:
+		c.logger.Info("a plan was handed to this agent: it goes on where a process resumes it", "tenant",
+			c.tenant, "plan", n.Plan, "by", n.By, "reason", n.Reason)
+	}
+	if p == nil {
 		return
+	}
+	if n.HandedTo != "" {
+		handedOver(p, n)
 	}
 	if n.Action != "" && n.Verdict != "" {
 		p.rule(Verdict{Action: n.Action, Outcome: n.Verdict, Reason: n.Reason, By: n.By})

@@ -98,7 +98,8 @@ var (
 	ErrPlanExists = errors.New("the plan exists already")
 
 	// ErrSuperseded means that another process has resumed the plan, or claimed that of a
-	// Run. This one registers nothing under it any more, and starts no forward.
+	// Run, or that an operator has handed the plan to another agent. This one registers
+	// nothing under it any more, and starts no forward.
 	ErrSuperseded = errors.New("another process has taken over the plan")
 
 	// ErrRunning means that another process runs the plan now, or one that does not

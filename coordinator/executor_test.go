@@ -63,6 +63,7 @@ func newLive(t testing.TB, config coordinator.Config, adjust ...func(*host.Confi
 	t.Helper()
 	users := testenv.Users(t,
 		access.User{Name: "a1", Role: access.Agent, Tenant: "default", Run: true, Capabilities: []string{">"}},
+		access.User{Name: "a2", Role: access.Agent, Tenant: "default", Capabilities: []string{">"}},
 		access.User{Name: "w1", Role: access.Worker, Tenant: "default", Capabilities: []string{">"}})
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory})
 	if err != nil {

@@ -234,18 +234,40 @@ func (p *Plan) askWriter() {
 // supersede takes notice that another process has resumed the plan. What was registered
 // here and not called never will be; what runs may end.
 func (p *Plan) supersede(writer string) {
+	if writer != p.c.writer {
+		lose(p, ErrSuperseded)
+	}
+}
+
+// handedOver takes a notice that an operator has handed the plan to another agent, or back to this
+// one: a process of that has to resume it. As in resumedBy the notice may be an older one.
+func handedOver(p *Plan, n api.Notice) {
+	p.mu.Lock()
+	resumed := p.resumed
+	p.mu.Unlock()
+	switch {
+	case !resumed:
+		lose(p, fmt.Errorf("%w: operator %s has handed it to agent %s%s", ErrSuperseded, n.By,
+			n.HandedTo, because(n.Reason)))
+	case p.Stored() > 0:
+		go p.askWriter() // ends within confirmTimeout
+	}
+}
+
+// lose ends what this process has to say of a plan, but for what its forwards have done.
+func lose(p *Plan, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if writer == p.c.writer || p.lost != nil {
+	if p.lost != nil {
 		return
 	}
-	p.lost = ErrSuperseded
+	p.lost = why
 	for _, a := range p.order {
 		if a.state != actionRegistered || a.pair.failed() {
 			continue
 		}
 		if err := a.giveUpFor(ErrSuperseded,
-			"its plan was resumed by another process before it was called"); err != nil {
+			"its plan went to another process before it was called"); err != nil {
 			p.c.logger.Warn("what was never called is not recorded", "tenant", p.c.tenant, "plan", p.id,
 				"action", a.call.Action, "error", err)
 		}

@@ -281,6 +281,7 @@ func TestAForgedDispatchAheadIsVoid(t *testing.T) {
 		"another key":              func(r *pb.Record) { r.GetCompensationDispatched().Key = "k" },
 		"another capability":       func(r *pb.Record) { r.GetCompensationDispatched().Capability = "x" },
 		"blind":                    func(r *pb.Record) { r.GetCompensationDispatched().BlindCleanup = true },
+		"after a dirty failure":    func(r *pb.Record) { r.GetCompensationDispatched().DirtyFailure = true },
 		"no turn, and none before": func(r *pb.Record) { r.GetCompensationDispatched().Behind = nil },
 		"twice":                    func(r *pb.Record) {},
 	} {

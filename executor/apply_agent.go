@@ -7,6 +7,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/deadlines"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -32,17 +33,17 @@ func (s *fold) applyAgent() Result {
 			s.failAway(p, away)
 		}
 	}
-	if p.row.Agent != s.e.Source.Name {
+	if !writers.Had(p.row, s.e.Source.Name) {
 		return refused("plan %s belongs to agent %s", p.id, p.row.Agent)
 	}
-	if _, ok := r.Kind.(*pb.Record_PlanResumed); ok {
-		return s.planResumed(p)
+	if r.GetPlanResumed() != nil && p.row.Agent == s.e.Source.Name {
+		return planResumed(s, p)
 	}
-	if result := p.mayWrite(r); result.Verdict != Effective {
-		if _, failed := r.Kind.(*pb.Record_ForwardFailed); failed && p.withdraw(r) {
+	if why := mayNotWrite(s, p); why != "" {
+		if r.GetForwardFailed() != nil && p.withdraw(r, nameOf(s, p)) {
 			return effective
 		}
-		return result
+		return refused("%s", why)
 	}
 	p.row.LastNs = max(p.row.LastNs, s.e.StampNs)
 	p.touch()
@@ -76,11 +77,12 @@ func (s *fold) planOpened(declared *pb.PlanOpened) Result {
 			return refused("plan %s has failed: its opening was refused at %s; want another ID", p.id,
 				ledger.FormatAddress(p.row.Opened))
 		}
-		if p.row.Agent == s.e.Source.Name && p.row.Opener == s.e.Record.Writer &&
+		if writers.First(p.row) == s.e.Source.Name && p.row.Opener == s.e.Record.Writer &&
 			bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) {
 			return repeated
 		}
-		return refused("plan %s was opened before, by agent %s at %s", p.id, p.row.Agent,
+		return refused("plan %s was opened before, by agent %s at %s", p.id,
+			writers.First(p.row),
 			ledger.FormatAddress(p.row.Opened))
 	}
 	if err := pastDeadline(declared, min(s.e.StampNs, s.beforeNs)); err != nil {
@@ -131,8 +133,8 @@ func (s *fold) forwardRegistered(p *plan, f *pb.ForwardRegistered, away error) R
 	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: s.e.Address, AtNs: s.meta.TimeNs,
 		Forward: f,
 		Before:  before}
-	if r.Writer != p.row.Opener {
-		fixed.Writer = r.Writer
+	if name := nameOf(s, p); name != p.row.Opener {
+		fixed.Writer = name
 	}
 	a := p.enlist(fixed, &rowspb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
@@ -228,7 +230,7 @@ func (s *fold) compensationRegistered(p *plan,
 func (s *fold) outcome(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
 	if a == nil {
-		if _, failed := s.e.Record.Kind.(*pb.Record_ForwardFailed); failed && p.withdraw(s.e.Record) {
+		if s.e.Record.GetForwardFailed() != nil && p.withdraw(s.e.Record, nameOf(s, p)) {
 			return effective
 		}
 		return refused("action %s is not registered in plan %s", s.e.Record.Action, p.id)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -405,7 +406,7 @@ func (a *action) read(expression string,
 
 func (p *plan) planJSON() []byte {
 	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
-		Agent: p.row.Agent, Reason: p.row.Reason}
+		Agent: writers.First(p.row), Reason: p.row.Reason}
 	for _, l := range p.row.Declared.Labels {
 		if vars.Labels == nil {
 			vars.Labels = map[string]string{}
@@ -424,7 +425,7 @@ func (a *action) metaOf() metaVars {
 		ForwardKey: a.forwardKey(), ForwardAtMs: a.fixed.AtNs / 1e6,
 		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: a.key(),
 		ExternalRef:  a.name(),
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
+		BlindCleanup: blind(a), DirtyFailure: dirty(a), HasForwardOutput: hasOutput(a),
 	}
 }
 

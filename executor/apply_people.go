@@ -50,6 +50,8 @@ func (s *fold) applyOperator() Result {
 		return s.effectReported(p, k.EffectReported)
 	case *pb.Record_DeadlineMoved:
 		return deadlineMoved(s, p, k.DeadlineMoved)
+	case *pb.Record_PlanAdopted:
+		return planAdopted(s, p, k.PlanAdopted)
 	default:
 		panic("executor: unknown operator record " + ledger.KindOf(r).Name)
 	}

@@ -61,6 +61,41 @@ func TestWhatACompensationReceives(t *testing.T) {
 	}
 }
 
+// TestS19ADirtyFailureIsToldApartFromABlindUndo: an effect that an operator has reported is known, and
+// its agent has not said that all of it is done (S19).
+func TestADirtyFailureIsToldApartFromABlindUndo(t *testing.T) {
+	for _, c := range []struct {
+		what, setup, action string
+		fold                uint32
+		blind, dirty        bool
+	}{
+		{"completed", "a a+", "a", FoldVersion, false, false},
+		{"in doubt", "a a?", "a", FoldVersion, true, true},
+		{"its agent vanished", "a", "a", FoldVersion, true, true},
+		{"in doubt, and completed", "a a? a+", "a", FoldVersion, false, false},
+		{"reported", "a a? effect:a=x7", "a", FoldVersion, false, true},
+		{"reported, its agent vanished", "a effect:a=x7", "a", FoldVersion, false, true},
+		{"reported, and completed", "a a? effect:a=x7 own:a=x7", "a", FoldVersion, false, false},
+		{"reported of another effect, which is owed", "a:probe a? effect:a=x7 own:a=x8", "a~1", FoldVersion, true, true},
+		{"and its own", "a:probe a? effect:a=x7 own:a=x8", "a", FoldVersion, false, false},
+		{"reported, under an earlier holder", "a effect:a=x7", "a", ledger.DirtySince - 1, false, false},
+	} {
+		s := newSchedule(t)
+		if c.fold != FoldVersion {
+			s.underHolder(c.fold)
+		}
+		got := map[string]Command{}
+		s.worker = func(c Command) *api.Reply { got[c.Action] = c; return &api.Reply{Status: api.StatusDone} }
+		s.play("open " + c.setup + " fail turn turn")
+		k := got[c.action]
+		if k.BlindCleanup != c.blind || k.DirtyFailure != c.dirty || k.Key == "" {
+			t.Errorf("%s: blind %v, dirty %v, want %v, %v; sent: %v", c.what, k.BlindCleanup, k.DirtyFailure, c.blind,
+				c.dirty, got)
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestACallThatCannotBeBuiltIsItsOwners, at once and on a later attempt: a plan
 // never sits unwinding with no command out (S26).
 func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -287,6 +288,16 @@ func isSeen(a *action) bool {
 	seen := a.row.Presence == pb.Presence_PRESENCE_PRESENT ||
 		a.row.Presence == pb.Presence_PRESENCE_DUPLICATE
 	return seen && a.name() != "" && a.plan.s.meta.HolderFold >= ledger.SeenSince
+}
+
+// dirty reports whether the forward of an action has failed dirty; holders of before DirtySince
+// said so of what is undone blindly.
+func dirty(a *action) bool {
+	if staged(a) || a.plan.s.meta.HolderFold < ledger.DirtySince {
+		return blind(a)
+	}
+	of := a.origin()
+	return attempts.FailedDirty(a.row, of.row.Told && (a.id == of.id || toldAs(of).id == a.id))
 }
 
 // undoesSeen reports whether the undo of an action, as far as it has come, is of an effect that a

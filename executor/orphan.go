@@ -2,14 +2,15 @@ package executor
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -29,18 +30,18 @@ const orphansMax = 64
 const manyOrphans = "others"
 
 // claims reports whether a refused record claims an act other than the one that is
-// registered under its name. An action that completes twice, with two results, has
+// registered under its name, by its process. An action that completes twice, with two results, has
 // happened twice.
-func (p *plan) claims(r *pb.Record) bool {
+func (p *plan) claims(r *pb.Record, name string) bool {
 	a := p.s.byName(p.id, r.Action)
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
-		return a == nil || staged(a) || writerOf(p, a) != r.Writer ||
+		return a == nil || staged(a) || writers.Of(p.row, a.fixed) != name ||
 			!bytes.Equal(a.actDigest(), actDigest(k.ForwardRegistered, r.Payload.GetInput()))
 	case *pb.Record_CompensationRegistered:
-		return a == nil || writerOf(p, a) != r.Writer
+		return a == nil || writers.Of(p.row, a.fixed) != name
 	case *pb.Record_ForwardInDoubt:
-		return a == nil || staged(a) || !hasWord(p, a, r.Writer)
+		return a == nil || staged(a) || !writers.HasWord(p.row, a.fixed, name)
 	case *pb.Record_ForwardCompleted:
 		return true
 	}
@@ -55,14 +56,14 @@ func (s *fold) noteOrphan(reason string) {
 		return
 	}
 	p := s.plan(r.Plan)
-	if p == nil || p.row.Agent != s.e.Source.Name || !p.claims(r) {
+	if p == nil || !writers.Had(p.row, s.e.Source.Name) || !p.claims(r, nameOf(s, p)) {
 		return
 	}
 	if r.GetForwardRegistered().GetDeliver() != nil { // no call, of either half
 		s.refusedForward = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
 		return
 	}
-	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: s.e.Address, Reason: clip(reason)}
+	o := &rowspb.Orphan{Action: r.Action, Writer: nameOf(s, p), At: s.e.Address, Reason: clip(reason)}
 	if f := r.GetForwardRegistered(); f != nil {
 		o.Capability, o.Digest = f.Capability, actDigest(f, r.Payload.GetInput())
 		s.refusedForward = orphanPlace(r.Action, &pb.Address{Sequence: s.e.Address.GetSequence()})
@@ -170,10 +171,10 @@ func (a *action) actDigest() []byte {
 }
 
 // withdraw takes back the one act that its process says never happened.
-func (p *plan) withdraw(r *pb.Record) bool {
+func (p *plan) withdraw(r *pb.Record, name string) bool {
 	at := -1
 	for i, o := range p.row.Orphans {
-		if o.Action != r.Action || o.Writer != r.Writer || o.Answered {
+		if o.Action != r.Action || o.Writer != name || o.Answered {
 			continue
 		}
 		if o.Happened || o.Withdrawn || at >= 0 {
@@ -198,9 +199,9 @@ func (s *fold) adopt(p *plan, f *pb.ForwardRegistered) {
 	if len(p.row.Orphans) == 0 {
 		return
 	}
-	digest := actDigest(f, s.e.Record.Payload.GetInput())
+	digest, name := actDigest(f, s.e.Record.Payload.GetInput()), nameOf(s, p)
 	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(o *rowspb.Orphan) bool {
-		same := o.Action == s.e.Record.Action && o.Writer == s.e.Record.Writer
+		same := o.Action == s.e.Record.Action && o.Writer == name
 		return same && f.Deliver == nil && (len(o.Digest) == 0 || bytes.Equal(o.Digest, digest))
 	})
 	for _, o := range p.row.Orphans {
@@ -307,70 +308,65 @@ func (s *fold) orphanSeconded(p *plan, answer *rowspb.Proposal) bool {
 	return false
 }
 
-// The writer of a plan. An agent may run in several processes, and one that was thought
-// dead may go on. A plan takes new actions, savepoints and its end from one process at a
-// time: the one that opened it, or the last one that resumed it. That a forward has happened, or
-// may have, is taken from the process that registered it too; that it has not, only from the
-// plan's (ADR 0024).
-
-// writerOf is the process that registered an action.
-func writerOf(p *plan, a *action) string { return cmp.Or(a.fixed.Writer, p.row.Opener) }
-
-// hasWord reports whether a process may say what became of the forward of an action.
-func hasWord(p *plan, a *action, writer string) bool {
-	return writer == p.row.Writer || writer == writerOf(p, a)
+// nameOf is the process that has written a record, as a plan calls it.
+func nameOf(s *fold, p *plan) string {
+	return writers.Name(p.row, s.e.Source.Name, s.e.Record.Writer)
 }
 
-// mayWrite refuses what another process than the plan's writer says.
-func (p *plan) mayWrite(r *pb.Record) Result {
-	if r.Writer == p.row.Writer {
-		return effective
+// mayNotWrite says why a plan does not take a record of its agent, or of one that had it, or "".
+func mayNotWrite(s *fold, p *plan) string {
+	var fixed *rowspb.ActionStatic
+	if a := s.byName(p.id, s.e.Record.Action); a != nil {
+		fixed = a.fixed
 	}
-	switch r.Kind.(type) {
-	case *pb.Record_ForwardFailed:
-		// The process that has resumed the plan may have called the forward once more: that one
-		// call of it has failed, or was never made, says nothing of the other.
-		if a := p.s.byName(p.id, r.Action); a != nil && writerOf(p, a) == r.Writer &&
-			p.s.meta.HolderFold < ledger.AskedSince {
-			return effective
-		}
-	case *pb.Record_ForwardCompleted, *pb.Record_ForwardInDoubt:
-		if a := p.s.byName(p.id, r.Action); a != nil && writerOf(p, a) == r.Writer {
-			return effective
-		}
-	}
-	if p.row.ResumedNs != 0 {
-		return refused("writer: plan %s takes the records of the process that resumed it at %s, and no "+
-			"other's", p.id, instant(p.row.ResumedNs))
-	}
-	return refused("writer: plan %s takes the records of the process that opened it; another one "+
-		"resumes it first", p.id)
+	return writers.Refuses(p.id, p.row, fixed, s.e.Record, s.e.Source.Name, s.meta.HolderFold)
 }
 
-// writerFrom is the sequence at which the present writer of a plan became that.
-func writerFrom(r *rowspb.PlanRow) uint64 {
-	return cmp.Or(r.ResumedAt, r.Opened.GetSequence())
-}
-
-// planResumed makes another process the writer of an open plan. One that names the writer it
-// follows comes too late once that is another: a copy of it, or one that was long on its way,
-// would take the plan back from the one that has it since.
-func (s *fold) planResumed(p *plan) Result {
-	follows := s.e.Record.GetPlanResumed().Follows
-	switch {
-	case s.e.Record.Writer == p.row.Writer:
+// planResumed makes another process the writer of an open plan.
+func planResumed(s *fold, p *plan) Result {
+	name := nameOf(s, p)
+	switch why := writers.RefusesResume(p.id, p.row, s.e.Record.GetPlanResumed(), s.meta.HolderFold); {
+	case name == p.row.Writer && !writers.Awaited(p.row):
 		return repeated
 	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
 		return refused("plan %s is %s and is not resumed", p.id, statusName(p.row))
-	case follows != 0 && follows != writerFrom(p.row) && s.meta.HolderFold >= ledger.FollowsSince:
-		return refused("plan_resumed.follows: %d, and the writer of plan %s is another one since %d",
-			follows, p.id, writerFrom(p.row))
+	case why != "":
+		return refused("%s", why)
 	}
-	p.row.Writer, p.row.ResumedNs = s.e.Record.Writer, s.meta.TimeNs
+	p.row.Writer, p.row.ResumedNs = name, s.meta.TimeNs
 	p.row.ResumedAt = s.e.Address.GetSequence()
 	p.touch()
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen,
-		Writer: p.row.Writer})
+		Writer: s.e.Record.Writer})
+	return effective
+}
+
+// planAdopted hands an open plan to another agent. Both are told.
+func planAdopted(s *fold, p *plan, k *pb.PlanAdopted) Result {
+	above := notOpenAbove(p)
+	switch {
+	case writers.Says(p.row, k):
+		return repeated
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
+		return refused("plan %s is %s, and is not handed to another agent", p.id, statusName(p.row))
+	case p.row.Fired != nil:
+		return refused("plan %s unwinds already for %s, and is not handed to another agent", p.id,
+			ledger.FormatAddress(p.row.Fired))
+	case above != nil:
+		return refused("plan %s is %s, and plan %s is a part of it", above.id, stateName(above.row), p.id)
+	}
+	if why := writers.RefusesAdoption(p.id, p.row, k); why != "" {
+		return refused("%s", why)
+	}
+	before := p.row.Agent
+	rows.Orders.Delete(s.tx, p.entryIn(rows.ListAgent, before))
+	writers.Adopt(p.row, k, s.e.Address, s.meta.TimeNs, s.e.Source.Name)
+	p.listIn(rows.ListAgent, p.row.Agent)
+	p.touch()
+	for _, agent := range []string{before, p.row.Agent} {
+		s.notices = append(s.notices, Notice{Plan: p.id, Agent: agent, State: ledger.StateOpen,
+			HandedTo: p.row.Agent, By: s.e.Source.Name, Reason: k.Reason, At: s.e.Address.Sequence})
+	}
 	return effective
 }
 

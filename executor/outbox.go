@@ -66,6 +66,7 @@ type Notice struct {
 	At                         uint64 // sequence of what rewound it, or moved its deadline
 	Writer                     string // the process that has resumed the plan
 	DueNs                      int64  // that the plan has now, in unix ns: it was moved
+	HandedTo                   string // the agent that has the plan from now on
 }
 
 func (a *action) command(row *rowspb.CommandRow) Command {
@@ -83,7 +84,7 @@ func (a *action) command(row *rowspb.CommandRow) Command {
 			Address:   ledger.FormatFullAddress(a.fixed.Registered),
 			Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
 			Forward: a.fixed.Forward.Capability, ExternalRef: a.name(),
-			BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
+			BlindCleanup: blind(a), DirtyFailure: dirty(a), HasForwardOutput: hasOutput(a),
 		}}
 	if k := row.Asked; k != nil {
 		command.Purpose = api.PurposeProbe
@@ -223,7 +224,7 @@ func (a *action) dispatchOf(attempt uint32) *pb.CompensationDispatched {
 	c := a.fixed.Compensation
 	return &pb.CompensationDispatched{
 		Attempt: attempt, Capability: c.Capability, Key: a.key(),
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
+		BlindCleanup: blind(a), DirtyFailure: dirty(a), HasForwardOutput: hasOutput(a),
 		TimeoutNs: timeoutOf(c), WorkerVersion: c.WorkerVersion,
 		WaitedNs: max(a.plan.s.meta.TimeNs-max(a.row.ReadyNs, a.row.DueNs), 0),
 	}
@@ -238,7 +239,9 @@ func hasOutput(a *action) bool { return !blind(a) && a.row.HasOutput }
 func (s about) unheard(k *pb.CompensationDispatched) string {
 	a, folded := s.a, s.e.Record.Folded
 	said := folded != 0 && folded < a.row.WordAt
-	if s.meta.HolderFold < ledger.EffectsSince || !said && k.HasForwardOutput == hasOutput(a) {
+	same := k.HasForwardOutput == hasOutput(a) &&
+		(k.DirtyFailure == dirty(a) || s.meta.HolderFold < ledger.DirtySince)
+	if s.meta.HolderFold < ledger.EffectsSince || !said && same {
 		return ""
 	}
 	return "what is known of the effect of action " + a.fixed.Id +

@@ -263,7 +263,7 @@ func randomWords(r *rand.Rand) []string {
 			continue
 		}
 		id := one("a", "b", "c", "d")
-		switch n := r.IntN(25); {
+		switch n := r.IntN(26); {
 		case n < 7:
 			mark := some(randomMarks...)
 			if strings.Contains(mark, "held") || strings.Contains(mark, "timer") {
@@ -305,6 +305,8 @@ func randomWords(r *rand.Rand) []string {
 			words = append(words, fmt.Sprintf("%s%ss%d", plan, one("back:", "undo:"), 1+r.IntN(saved)))
 		case n == 24:
 			words = append(words, fmt.Sprintf("%s%s:%dm", plan, one("move", "moves"), minutes+r.IntN(60)-5))
+		case n == 25:
+			words = append(words, one(plan+"adopt:bob", plan+"adopt:bob", plan+"adopt:a1", "as:bob", "as:", plan+"resume"))
 		case n == 23:
 			words = append(words, one("reopen", "again", plan+"tell:"+id+"#1="+one("done", "fail", "stop")))
 		}

@@ -395,8 +395,8 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 	u := s.addPlan(id, &rowspb.PlanRow{
 		Agent: p.row.Agent, Opened: s.e.Address, OpenedNs: s.meta.TimeNs, LastNs: s.e.StampNs,
 		Declared: d,
-		Origin:   p.id,
-		Phase:    rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs,
+		Origin:   p.id, Adoptions: p.row.Adoptions,
+		Phase: rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs,
 		Depth: p.row.Depth, Actions: p.row.Actions,
 		// no one knows what they did
 		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener,

@@ -64,6 +64,9 @@ import (
 //	open:idle=1m  a:idle=1m       a condition on an agent that writes nothing, of the plan or of a, which undoes the plan
 //	open:due=5s  a:due=5s         a condition on the deadline being 5 s away, of the plan or of a, which undoes the plan
 //	move:1m  moves:1m  moves:1m#2 an operator, the agent moves the deadline to a minute; it follows that of record 2
+//	adopt:bob  adopt:bob#2        an operator hands the plan to agent bob; it follows what is so since record 2
+//	as:bob  as:                   the words from here on are of a process of agent bob; of the first agent's again
+//	resume                        a process of the agent resumes the plan
 //	undo:!a                       an operator has a and what came after it undone
 //	commit:1                      the agent ends the plan, and knows of one part that was undone
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -73,6 +76,28 @@ type schedule struct {
 	answers map[string][]string
 	last    ledger.Message
 	plan    string // that the word is about
+	who     string // the agent that writes; empty: the first
+}
+
+// agent appends a commit of the agent that writes now.
+func (s *schedule) agent(plan string, records ...*pb.Record) []Result {
+	s.t.Helper()
+	if s.who == "" {
+		return s.world.agent(plan, records...)
+	}
+	for _, r := range records {
+		r.Plan, r.Writer = plan, "of-"+s.who
+	}
+	return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: s.who, Plan: plan}, records...)
+}
+
+// adopt has an operator hand the plan to another agent.
+func (s *schedule) adopt(to string) []Result {
+	s.t.Helper()
+	agent, follows, _ := strings.Cut(to, "#")
+	k := &pb.PlanAdopted{Agent: agent, Reason: "its agent is gone", Actor: "ops"}
+	k.Follows, _ = strconv.ParseUint(follows, 10, 64)
+	return s.by("ops", "", &pb.Record{Kind: &pb.Record_PlanAdopted{PlanAdopted: k}})
 }
 
 // scheduled is a schedule, and what becomes of plan p.
@@ -234,7 +259,7 @@ func (s *schedule) word(word string) []Result {
 		})
 	case verb == "lone":
 		return s.agent(s.plan, pair(rest)[0])
-	case verb == "fact" || verb == "forget" || verb == "move" || verb == "moves":
+	case slices.Contains([]string{"fact", "forget", "move", "moves", "adopt", "as", "resume"}, verb):
 		return s.moveOrFact(verb, rest)
 	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "newkey", "newkey!",
 		"overwrite", "tell", "judge", "reply", "effect", "own"}, verb):
@@ -258,9 +283,18 @@ func (s *schedule) undo(what string) []Result {
 		Kind: &pb.Record_CompensationRequested{CompensationRequested: r}})
 }
 
-// moveOrFact is a fact, or a deadline that is moved.
+// moveOrFact is a fact, a deadline that is moved, or a plan that is handed over.
 func (s *schedule) moveOrFact(verb, rest string) []Result {
 	s.t.Helper()
+	switch verb {
+	case "adopt":
+		return s.adopt(rest)
+	case "as":
+		s.who = rest
+		return nil
+	case "resume":
+		return s.agent(s.plan, resumed())
+	}
 	if verb == "move" || verb == "moves" {
 		return s.move(verb == "moves", rest)
 	}

@@ -164,6 +164,7 @@ func pageLine(p Page) string {
 func noticeLine(n Notice) string {
 	out := n.Agent + ": " + n.Plan + " is " + n.State
 	for _, f := range [...]struct{ name, value string }{{"action", n.Action}, {"verdict", n.Verdict}, {"by", n.By},
+		{"handed_to", n.HandedTo},
 		{"savepoint", n.Savepoint}, {"reason", n.Reason}} {
 		if f.value != "" {
 			out += " " + f.name + ":" + strconv.Quote(f.value)

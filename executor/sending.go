@@ -299,7 +299,8 @@ func deliveryOf(p *plan, parent string, parts map[string]bool, at *pb.Address) *
 	declared.DeadlineNs, declared.Triggers, declared.ParentPlan, declared.ParentAction = 0, nil,
 		parent, ""
 	u := s.addPlan(id, &rowspb.PlanRow{
-		Agent: p.row.Agent, Opened: at, OpenedNs: s.meta.TimeNs, LastNs: p.row.LastNs,
+		Agent: p.row.Agent, Adoptions: p.row.Adoptions,
+		Opened: at, OpenedNs: s.meta.TimeNs, LastNs: p.row.LastNs,
 		Declared: declared, Origin: p.id, Phase: rowspb.Phase_PHASE_COMMITTED,
 		EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Writer: p.row.Writer, Opener: p.row.Opener,
 		Delivers: true, Reason: "plan " + p.id + " was committed",

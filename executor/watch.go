@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/leases"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -121,7 +122,7 @@ func scopeOf(p *plan, a *action, l *rowspb.LeaseRow) triggers.Scope {
 func planScope(p *plan) triggers.Plan {
 	scope := triggers.Plan{
 		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
-		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, ActiveNs: p.row.ActiveNs,
+		Agent: writers.First(p.row), OpenedNs: p.row.OpenedNs, ActiveNs: p.row.ActiveNs,
 		DeadlineNs: deadlines.Of(p.row),
 		Actions:    int(p.row.Actions),
 	}

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -424,5 +425,74 @@ func TestExtraEffectsOfACommitWaitForNoLease(t *testing.T) {
 			LeaseFired: &pb.LeaseFired{Lease: "action.duplicate", Depth: 1, Condition: "x"}}})
 	if got[0].Verdict != Void {
 		t.Fatalf("%+v", got)
+	}
+}
+
+func TestTheStoryOfAnAdoptedPlan(t *testing.T) {
+	runScript(t, filepath.Join("testdata", "acceptance", "adopted.txt"), nil)
+}
+
+// TestAnAdoptedPlanIsItsNewAgents: both agents are told, it is listed as the other one's, conditions
+// and arguments read the first one, and what undoes it after its commit takes late words of both.
+func TestAnAdoptedPlanIsItsNewAgents(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:for=1h b:for=1h adopt:bob")
+	told := map[string]string{}
+	for _, n := range s.state.Notices() {
+		told[n.Agent] = n.HandedTo + " by " + n.By + ": " + n.Reason
+	}
+	if want := "bob by ops: its agent is gone"; len(told) != 2 || told["a1"] != want || told["bob"] != want {
+		t.Errorf("told %v", told)
+	}
+	reader := view.NewReader(s.kv, "t", s)
+	for agent, want := range map[string]int{"a1": 0, "bob": 1} {
+		if found, err := reader.Find(api.FindQuery{Agent: agent}); err != nil || len(found.Plans) != want {
+			t.Errorf("%d plans of agent %s, %v", len(found.Plans), agent, err)
+		}
+	}
+	shown := s.show("p")
+	if len(shown.Adopted) != 1 || shown.Adopted[0].From != "a1" || shown.Adopted[0].By != "ops" || !shown.Awaited ||
+		shown.NoWriter || shown.Agent != "bob" {
+		t.Errorf("%+v", shown)
+	}
+	if w := reader.Writer("p"); w != "bob/" || reader.WriterAt("p") != 5 {
+		t.Errorf("its writer is %q since %d", w, reader.WriterAt("p"))
+	}
+	s.play("as:bob resume c:for=1h c+ as: a+ b+ as:bob commit turn")
+	if w := view.NewReader(s.kv, "t", s).Writer("p"); w != "of-bob" {
+		t.Errorf("its writer is %q", w)
+	}
+	s.play("undo turn turn turn")
+	s.wantState("p~1", ledger.StateCompensated, "a=compensated b=compensated c=compensated")
+	s.wantRefolded()
+}
+
+// TestWhichPlansAreNotHandedOver: what ends, or has, is no one's to go on with; nor a part of that.
+func TestWhichPlansAreNotHandedOver(t *testing.T) {
+	for play, why := range map[string]string{
+		"open a a+ fail":                   "is failed, and is not handed",
+		"open a a+ commit turn":            "is committed, and is not handed",
+		"open a a+ undo turn turn":         "is compensated, and is not handed",
+		"open adopt:bob adopt:a1":          "",
+		"open adopt:bob as:bob resume as:": "plan_adopted.agent: plan p is agent bob's",
+	} {
+		s := newSchedule(t)
+		s.play(play)
+		got := s.adopt("bob")
+		if why == "" != (got[0].Verdict == Effective) || !strings.Contains(got[0].Reason, why) {
+			t.Errorf("%s: %+v, want %q", play, got, why)
+		}
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.play("open a a+ q/open^ q/b q/b+ fail turn")
+	if s.plan = "q"; s.adopt("bob")[0].Verdict != Refused {
+		t.Error("a part of a plan that unwinds is handed over")
+	}
+	old := newSchedule(t)
+	old.underHolder(ledger.AdoptedSince - 1)
+	old.play("open")
+	if got := old.adopt("bob")[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "does not know of it") {
+		t.Errorf("under an earlier holder: %+v", got)
 	}
 }

@@ -27,7 +27,7 @@ func checkForm(r *pb.Record, s Source) error {
 }
 
 func wellFormed(r *pb.Record, s Source) error {
-	kind := KindOf(r).on(s.Class)
+	kind := KindOf(r).On(s.Class)
 	if kind.Name == "" {
 		return Refuse("kind", "the record has none", "one of the kinds of sagenbaum.v1.Record")
 	}
@@ -155,6 +155,8 @@ func checkRequest(r *pb.Record, s Source) error {
 		return checkErased(k.PlanErased, s)
 	case *pb.Record_DeadlineMoved:
 		return checkMoved(k.DeadlineMoved, s)
+	case *pb.Record_PlanAdopted:
+		return checkAdopted(k.PlanAdopted)
 	case *pb.Record_CompensationReported:
 		return checkReported(k.CompensationReported)
 	case *pb.Record_LedgerRepaired:

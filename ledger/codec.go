@@ -112,18 +112,18 @@ const readerOfStaged = 15
 // which what a commit has found more than once is its owner's, whatever its agent says of it.
 const readerOfMoved = 16
 
-// readerOfPrefixes is the first reader that knows of conditions about the facts whose keys begin
-// with a prefix, and of holders under which a commit counts what an operator has had a plan go back
-// to.
-const readerOfPrefixes = 17
+// readerOfAdopted is the first reader that knows of plans which are handed to another agent, of
+// conditions about the facts whose keys begin with a prefix, and of holders under which a commit
+// counts what an operator has had a plan go back to.
+const readerOfAdopted = 17
 
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
-		case r.GetTermStarted().GetFoldVersion() >= PrefixSince:
-			version = max(version, readerOfPrefixes)
+		case r.GetTermStarted().GetFoldVersion() >= AdoptedSince, r.GetPlanAdopted() != nil:
+			version = max(version, readerOfAdopted)
 		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:
 			version = max(version, readerOfMoved)
 		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):

@@ -84,6 +84,12 @@ func checkMoved(k *pb.DeadlineMoved, s Source) error {
 		owned("deadline_moved", k.Reason, k.Actor))
 }
 
+// checkAdopted holds the rules of a plan that is handed to another agent.
+func checkAdopted(k *pb.PlanAdopted) error {
+	return firstOf(token("plan_adopted.agent", k.Agent),
+		owned("plan_adopted", k.Reason, k.Actor))
+}
+
 // cut keeps what a foreign program wrote short enough for a log.
 func cut(text string) string {
 	return TextTo(text, 64)

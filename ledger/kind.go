@@ -10,10 +10,10 @@ type Kind struct {
 	NeedsAction bool
 }
 
-// on is what a kind needs on a subject of this class. A fact that the holder
+// On is what a kind needs on a subject of this class. A fact that the holder
 // asserts or retracts is the compensation of an action; an erasure that it writes says
 // that the key is gone. Agents move the deadlines of their own plans.
-func (k Kind) on(c Class) Kind {
+func (k Kind) On(c Class) Kind {
 	if k.Class == ClassFact && c == ClassExecutor {
 		return Kind{k.Name, c, true, true}
 	}
@@ -93,6 +93,8 @@ func kindOfPeople(r *pb.Record) Kind {
 		return Kind{kindEffect, ClassOperator, true, true}
 	case *pb.Record_DeadlineMoved:
 		return Kind{kindMoved, ClassOperator, true, false}
+	case *pb.Record_PlanAdopted:
+		return Kind{"plan_adopted", ClassOperator, true, false}
 	case *pb.Record_PlanErased:
 		return Kind{kindErased, ClassOperator, true, false}
 	case *pb.Record_CompensationReported:

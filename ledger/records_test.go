@@ -94,9 +94,9 @@ func good() []struct {
 		{operatorSource, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a", "b"}, Reason: "r", Actor: "root"}}}},
 		{operatorSource, &pb.Record{Kind: &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{"a"}, Actor: "root"}}}},
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Resume: true, Reason: "the loop ends here", Actor: "me"}}})},
-		{operatorSource, action(&pb.Record{Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{
-			ExternalRef: "ch_9", Duplicates: []string{"ch_10"}, Reason: "charged twice", Actor: "me"}}})},
+		{operatorSource, action(effectReported())},
 		{operatorSource, agent(deadlineMoved())},
+		{operatorSource, agent(planAdopted())},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Note: "half"}}})},
 		{termSource, holder(&pb.Record{Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})},
@@ -145,6 +145,16 @@ func contract() *pb.ContractPublished {
 	text := []byte(`{"capability":"git.branch.create"}`)
 	digest := ledger.ContractDigest(text)
 	return &pb.ContractPublished{Capability: "git.branch.create", Digest: digest[:], Contract: text}
+}
+
+func effectReported() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{
+		ExternalRef: "ch_9", Duplicates: []string{"ch_10"}, Reason: "charged twice", Actor: "me"}}}
+}
+
+func planAdopted() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{
+		Agent: "writer-2", Reason: "its machine is gone", Actor: "me"}}}
 }
 
 func deadlineMoved() *pb.Record {

@@ -165,6 +165,9 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 	case *pb.Record_DeadlineMoved:
 		return RolePlan, asked("its deadline was moved to "+storyMoment(k.DeadlineMoved.DeadlineNs),
 			k.DeadlineMoved.Reason, k.DeadlineMoved.Actor)
+	case *pb.Record_PlanAdopted:
+		return RoleOwner, asked("the plan was handed to agent "+k.PlanAdopted.Agent,
+			k.PlanAdopted.Reason, k.PlanAdopted.Actor)
 	case *pb.Record_PlanFailed:
 		return RoleCause, storyText("the plan was declared failed", k.PlanFailed.Reason)
 	case *pb.Record_PlanCancelled:

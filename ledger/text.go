@@ -95,6 +95,8 @@ func eachTextOfOperator(r *pb.Record, each func(field string, s *string)) {
 		each("reason", &k.EffectReported.Reason)
 	case *pb.Record_DeadlineMoved:
 		each("reason", &k.DeadlineMoved.Reason)
+	case *pb.Record_PlanAdopted:
+		each("reason", &k.PlanAdopted.Reason)
 	case *pb.Record_LedgerRepaired:
 		each("problem", &k.LedgerRepaired.Problem)
 		each("reason", &k.LedgerRepaired.Reason)

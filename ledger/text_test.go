@@ -61,7 +61,7 @@ var exact = strings.Fields(`plan_opened.owner plan_opened.parent_plan plan_opene
 	cascade_answered.actor compensation_reported.key compensation_reported.external_ref
 	compensation_reported.token compensation_progressed.key compensation_progressed.token
 	plan_erased.actor effect_reported.external_ref effect_reported.actor
-	deadline_moved.actor`)
+	deadline_moved.actor plan_adopted.agent plan_adopted.actor`)
 
 // TestEveryStringOfARecordIsExactOrATextForPeople: one that is too long and no UTF-8 is refused by
 // its name, or cut, in protobuf and in JSON. Kinds that only a holder writes have no strings of
@@ -134,6 +134,9 @@ func wantCut(t *testing.T, what string, e ledger.Entry, f protoreflect.FieldDesc
 	}
 	if e.Record.GetDeadlineMoved() != nil {
 		since = ledger.MovedSince
+	}
+	if e.Record.GetPlanAdopted() != nil {
+		since = ledger.AdoptedSince
 	}
 	old := e.Under(since - 1)
 	if old.Err == nil || e.Under(since).Err != nil {

@@ -15,14 +15,15 @@ import (
 // refused, or taken, stays so.
 
 // Under returns the entries of a message as a holder with this version of the fold reads them:
-// those of before TextsSince refused a record for a text that people read, and took a value that
-// is not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of no
-// ids, those of before UnchangedSince of no undo that is asked whether someone else has changed
+// those of before TextsSince refused a record for a text that people read, and took a value that is
+// not exact; those of before NewKeySince knew of no new key, those of before CopiesSince of no ids,
+// those of before UnchangedSince of no undo that is asked whether someone else has changed
 // something, those of before AfterCommitSince of no condition that is held after the commit, those
 // of before EffectsSince of no effect that operators report, those of before LastActSince of no
 // plan that halts unless it is at its last act, those of before StagedSince of no act that is
-// staged, and those of before MovedSince of no deadline that is moved. What is stored under them
-// stays as it was. Fold 0 is for what comes before a tenant's first holder; see Knows.
+// staged, those of before MovedSince of no deadline that is moved, and those of before AdoptedSince
+// of no plan that is handed to another agent. What is stored under them stays as it was. Fold 0 is
+// for what comes before a tenant's first holder; see Knows.
 func Under(entries []Entry, fold uint32) []Entry {
 	if !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.strict != nil && fold < TextsSince ||
@@ -95,7 +96,8 @@ func Knows(fold, since uint32) bool { return fold == 0 || fold >= since }
 // isNewKind reports whether a record is of a kind that a holder with this version does not know.
 func (e Entry) isNewKind(fold uint32) bool {
 	return !Knows(fold, EffectsSince) && e.Record.GetEffectReported() != nil ||
-		!Knows(fold, MovedSince) && e.Record.GetDeadlineMoved() != nil
+		!Knows(fold, MovedSince) && e.Record.GetDeadlineMoved() != nil ||
+		!Knows(fold, AdoptedSince) && e.Record.GetPlanAdopted() != nil
 }
 
 // saysLast reports whether a plan opens in a way of which a holder with this version does not know.

@@ -34,6 +34,13 @@ func (o Of) LandsIn() int64 {
 	return o.TimeoutNs
 }
 
+// FailedDirty reports whether a forward timed out, or its agent vanished, so that it may have
+// happened in part: the agent has not said that it is completed, whatever else is known of its
+// effect by now. reported: that it is completed is the word of an operator.
+func FailedDirty(row *rowspb.ActionRow, reported bool) bool {
+	return row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || reported
+}
+
 // Unsure reports whether no one knows of an attempt since the owner's last word whether it was
 // carried out.
 func (o Of) Unsure() bool { return o.Row.Unsure > o.Row.AttemptsFrom }

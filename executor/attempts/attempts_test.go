@@ -105,3 +105,18 @@ func TestCopiesLeaveWhileTheKeyIsKnown(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyTheAgentSaysThatAForwardIsWhole(t *testing.T) {
+	for _, c := range []struct {
+		outcome  rowspb.Outcome
+		reported bool
+		want     bool
+	}{
+		{rowspb.Outcome_OUTCOME_COMPLETED, false, false}, {rowspb.Outcome_OUTCOME_COMPLETED, true, true},
+		{rowspb.Outcome_OUTCOME_IN_DOUBT, false, true}, {rowspb.Outcome_OUTCOME_UNKNOWN, false, true},
+	} {
+		if got := attempts.FailedDirty(&rowspb.ActionRow{Outcome: c.outcome}, c.reported); got != c.want {
+			t.Errorf("%v, reported %v: %v", c.outcome, c.reported, got)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func (s shell) notify(notices []executor.Notice) {
 			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
 			FromAction: n.FromAction, Parts: n.Parts, Counted: n.Counted, Asked: n.Asked, At: n.At,
 			Action: n.Action, Verdict: n.Verdict, By: n.By, UndoneAs: n.UndoneAs,
-			Presence: n.Presence, DueNs: n.DueNs,
+			Presence: n.Presence, DueNs: n.DueNs, HandedTo: n.HandedTo,
 		})
 		if err != nil {
 			panic("host: cannot encode a notice: " + err.Error())

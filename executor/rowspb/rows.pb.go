@@ -858,6 +858,7 @@ type PlanRow struct {
 	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
 	ActiveNs      int64                  `protobuf:"varint,160,opt,name=active_ns,json=activeNs,proto3" json:"active_ns,omitempty"`               // logical time of the latest effective record of its agent, or of that of a part of it
+	Adoptions     []*Adoption            `protobuf:"bytes,163,rep,name=adoptions,proto3" json:"adoptions,omitempty"`                              // by which other agents got it, in order
 	Moved         *Deadline              `protobuf:"bytes,162,opt,name=moved,proto3" json:"moved,omitempty"`                                      // the deadline that it has instead of the declared one; none: that
 	Idling        []uint32               `protobuf:"varint,161,rep,packed,name=idling,proto3" json:"idling,omitempty"`                            // actions with leases that read active_ns, ascending
 	Conditions    uint32                 `protobuf:"varint,98,opt,name=conditions,proto3" json:"conditions,omitempty"`                            // declared ones, of the plan and its unsettled actions, while it holds its leases
@@ -1315,6 +1316,13 @@ func (x *PlanRow) GetActiveNs() int64 {
 	return 0
 }
 
+func (x *PlanRow) GetAdoptions() []*Adoption {
+	if x != nil {
+		return x.Adoptions
+	}
+	return nil
+}
+
 func (x *PlanRow) GetMoved() *Deadline {
 	if x != nil {
 		return x.Moved
@@ -1609,6 +1617,91 @@ func (x *Deadline) GetReason() string {
 	return ""
 }
 
+// Adoption is how a plan got to another agent.
+type Adoption struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`        // the agent that had it
+	At            *v1.Address            `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`            // the plan_adopted
+	Ns            int64                  `protobuf:"varint,3,opt,name=ns,proto3" json:"ns,omitempty"`           // logical time of it
+	Follows       uint64                 `protobuf:"varint,4,opt,name=follows,proto3" json:"follows,omitempty"` // as it says
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`            // the operator
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Adoption) Reset() {
+	*x = Adoption{}
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Adoption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Adoption) ProtoMessage() {}
+
+func (x *Adoption) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Adoption.ProtoReflect.Descriptor instead.
+func (*Adoption) Descriptor() ([]byte, []int) {
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Adoption) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Adoption) GetAt() *v1.Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Adoption) GetNs() int64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
+}
+
+func (x *Adoption) GetFollows() uint64 {
+	if x != nil {
+		return x.Follows
+	}
+	return 0
+}
+
+func (x *Adoption) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Adoption) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Orphan is an act that an agent has claimed, by a record that was refused: it may have
 // happened, and nothing undoes it.
 type Orphan struct {
@@ -1629,7 +1722,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1734,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[6]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1747,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{6}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Orphan) GetName() string {
@@ -1744,7 +1837,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1849,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[7]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1862,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{7}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Word) GetSaid() string {
@@ -1843,7 +1936,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1948,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[8]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +1961,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{8}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Read) GetKey() string {
@@ -1933,7 +2026,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2038,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[9]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2051,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{9}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Firing) GetPlan() string {
@@ -2054,7 +2147,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2159,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[10]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2172,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{10}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Made) GetKey() string {
@@ -2148,7 +2241,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2253,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[11]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2266,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{11}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -2248,7 +2341,7 @@ type Turned struct {
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2353,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[12]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2366,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{12}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -2337,7 +2430,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2442,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[13]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2455,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{13}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Savepoint) GetName() string {
@@ -2409,7 +2502,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2514,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[14]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2527,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{14}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -2540,7 +2633,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2645,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[15]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2658,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{15}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -2608,7 +2701,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2713,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[16]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2726,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{16}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -2786,7 +2879,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2891,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[17]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2904,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{17}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -3329,7 +3422,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3434,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[18]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3447,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{18}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Progress) GetNote() string {
@@ -3382,7 +3475,7 @@ type UndoKey struct {
 
 func (x *UndoKey) Reset() {
 	*x = UndoKey{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3487,7 @@ func (x *UndoKey) String() string {
 func (*UndoKey) ProtoMessage() {}
 
 func (x *UndoKey) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[19]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3500,7 @@ func (x *UndoKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoKey.ProtoReflect.Descriptor instead.
 func (*UndoKey) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{19}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UndoKey) GetAfter() uint32 {
@@ -3457,7 +3550,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3562,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[20]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3575,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{20}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -3674,7 +3767,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3779,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[21]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +3792,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{21}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -3757,7 +3850,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3862,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[22]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3875,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{22}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CommandRow) GetDispatched() *v1.CompensationDispatched {
@@ -3829,7 +3922,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +3934,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[23]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +3947,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{23}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -3920,7 +4013,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4025,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[24]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4038,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{24}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -4008,7 +4101,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4020,7 +4113,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[25]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4033,7 +4126,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{25}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -4162,7 +4255,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4267,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[26]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4280,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{26}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PageRow) GetKind() string {
@@ -4237,7 +4330,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4249,7 +4342,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[27]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4262,7 +4355,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{27}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RepairRow) GetRepaired() *v1.LedgerRepaired {
@@ -4298,7 +4391,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4403,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[28]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4416,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{28}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CheckpointRow) GetSigned() *v1.CheckpointSigned {
@@ -4359,7 +4452,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_executor_rowspb_rows_proto_msgTypes[29]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4371,7 +4464,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_rowspb_rows_proto_msgTypes[29]
+	mi := &file_executor_rowspb_rows_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4384,7 +4477,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{29}
+	return file_executor_rowspb_rows_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeyRow) GetRotated() *v1.KeyRotated {
@@ -4464,7 +4557,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
 	"\aRateRow\x12\x16\n" +
 	"\x06second\x18\x01 \x01(\x03R\x06second\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xfc\x17\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xb5\x18\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -4530,7 +4623,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"duplicated\x18< \x03(\rR\n" +
 	"duplicated\x12\x1a\n" +
 	"\bcounting\x181 \x03(\rR\bcounting\x12\x1c\n" +
-	"\tactive_ns\x18\xa0\x01 \x01(\x03R\bactiveNs\x12/\n" +
+	"\tactive_ns\x18\xa0\x01 \x01(\x03R\bactiveNs\x127\n" +
+	"\tadoptions\x18\xa3\x01 \x03(\v2\x18.sagenbaum.rows.AdoptionR\tadoptions\x12/\n" +
 	"\x05moved\x18\xa2\x01 \x01(\v2\x18.sagenbaum.rows.DeadlineR\x05moved\x12\x17\n" +
 	"\x06idling\x18\xa1\x01 \x03(\rR\x06idling\x12\x1e\n" +
 	"\n" +
@@ -4571,7 +4665,14 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x18\n" +
 	"\afollows\x18\x03 \x01(\x04R\afollows\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x99\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x97\x01\n" +
+	"\bAdoption\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12%\n" +
+	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x0e\n" +
+	"\x02ns\x18\x03 \x01(\x03R\x02ns\x12\x18\n" +
+	"\afollows\x18\x04 \x01(\x04R\afollows\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x99\x02\n" +
 	"\x06Orphan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -4930,7 +5031,7 @@ func file_executor_rowspb_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_rowspb_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_executor_rowspb_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_executor_rowspb_rows_proto_goTypes = []any{
 	(Phase)(0),                        // 0: sagenbaum.rows.Phase
 	(Signal)(0),                       // 1: sagenbaum.rows.Signal
@@ -4943,152 +5044,155 @@ var file_executor_rowspb_rows_proto_goTypes = []any{
 	(*RateRow)(nil),                   // 8: sagenbaum.rows.RateRow
 	(*PlanRow)(nil),                   // 9: sagenbaum.rows.PlanRow
 	(*Deadline)(nil),                  // 10: sagenbaum.rows.Deadline
-	(*Orphan)(nil),                    // 11: sagenbaum.rows.Orphan
-	(*Word)(nil),                      // 12: sagenbaum.rows.Word
-	(*Read)(nil),                      // 13: sagenbaum.rows.Read
-	(*Firing)(nil),                    // 14: sagenbaum.rows.Firing
-	(*Made)(nil),                      // 15: sagenbaum.rows.Made
-	(*Cut)(nil),                       // 16: sagenbaum.rows.Cut
-	(*Turned)(nil),                    // 17: sagenbaum.rows.Turned
-	(*Savepoint)(nil),                 // 18: sagenbaum.rows.Savepoint
-	(*LeaseRow)(nil),                  // 19: sagenbaum.rows.LeaseRow
-	(*NodeRow)(nil),                   // 20: sagenbaum.rows.NodeRow
-	(*ActionStatic)(nil),              // 21: sagenbaum.rows.ActionStatic
-	(*ActionRow)(nil),                 // 22: sagenbaum.rows.ActionRow
-	(*Progress)(nil),                  // 23: sagenbaum.rows.Progress
-	(*UndoKey)(nil),                   // 24: sagenbaum.rows.UndoKey
-	(*FactRow)(nil),                   // 25: sagenbaum.rows.FactRow
-	(*RefusedRow)(nil),                // 26: sagenbaum.rows.RefusedRow
-	(*CommandRow)(nil),                // 27: sagenbaum.rows.CommandRow
-	(*Proposal)(nil),                  // 28: sagenbaum.rows.Proposal
-	(*ContractRow)(nil),               // 29: sagenbaum.rows.ContractRow
-	(*AttemptRow)(nil),                // 30: sagenbaum.rows.AttemptRow
-	(*PageRow)(nil),                   // 31: sagenbaum.rows.PageRow
-	(*RepairRow)(nil),                 // 32: sagenbaum.rows.RepairRow
-	(*CheckpointRow)(nil),             // 33: sagenbaum.rows.CheckpointRow
-	(*KeyRow)(nil),                    // 34: sagenbaum.rows.KeyRow
-	(*v1.Address)(nil),                // 35: sagenbaum.v1.Address
-	(*v1.TenantChanged)(nil),          // 36: sagenbaum.v1.TenantChanged
-	(*v1.PlanOpened)(nil),             // 37: sagenbaum.v1.PlanOpened
-	(*v1.Reading)(nil),                // 38: sagenbaum.v1.Reading
-	(*v1.ForwardRegistered)(nil),      // 39: sagenbaum.v1.ForwardRegistered
-	(*v1.CompensationRegistered)(nil), // 40: sagenbaum.v1.CompensationRegistered
-	(v1.VerdictOutcome)(0),            // 41: sagenbaum.v1.VerdictOutcome
-	(*v1.Resolved)(nil),               // 42: sagenbaum.v1.Resolved
-	(*v1.CompensationReported)(nil),   // 43: sagenbaum.v1.CompensationReported
-	(v1.Question)(0),                  // 44: sagenbaum.v1.Question
-	(v1.Presence)(0),                  // 45: sagenbaum.v1.Presence
-	(*v1.CompensationSucceeded)(nil),  // 46: sagenbaum.v1.CompensationSucceeded
-	(v1.Change)(0),                    // 47: sagenbaum.v1.Change
-	(*v1.CompensationDispatched)(nil), // 48: sagenbaum.v1.CompensationDispatched
-	(*v1.ProbeAsked)(nil),             // 49: sagenbaum.v1.ProbeAsked
-	(*v1.Timing)(nil),                 // 50: sagenbaum.v1.Timing
-	(*v1.LedgerRepaired)(nil),         // 51: sagenbaum.v1.LedgerRepaired
-	(*v1.CheckpointSigned)(nil),       // 52: sagenbaum.v1.CheckpointSigned
-	(*v1.KeyRotated)(nil),             // 53: sagenbaum.v1.KeyRotated
+	(*Adoption)(nil),                  // 11: sagenbaum.rows.Adoption
+	(*Orphan)(nil),                    // 12: sagenbaum.rows.Orphan
+	(*Word)(nil),                      // 13: sagenbaum.rows.Word
+	(*Read)(nil),                      // 14: sagenbaum.rows.Read
+	(*Firing)(nil),                    // 15: sagenbaum.rows.Firing
+	(*Made)(nil),                      // 16: sagenbaum.rows.Made
+	(*Cut)(nil),                       // 17: sagenbaum.rows.Cut
+	(*Turned)(nil),                    // 18: sagenbaum.rows.Turned
+	(*Savepoint)(nil),                 // 19: sagenbaum.rows.Savepoint
+	(*LeaseRow)(nil),                  // 20: sagenbaum.rows.LeaseRow
+	(*NodeRow)(nil),                   // 21: sagenbaum.rows.NodeRow
+	(*ActionStatic)(nil),              // 22: sagenbaum.rows.ActionStatic
+	(*ActionRow)(nil),                 // 23: sagenbaum.rows.ActionRow
+	(*Progress)(nil),                  // 24: sagenbaum.rows.Progress
+	(*UndoKey)(nil),                   // 25: sagenbaum.rows.UndoKey
+	(*FactRow)(nil),                   // 26: sagenbaum.rows.FactRow
+	(*RefusedRow)(nil),                // 27: sagenbaum.rows.RefusedRow
+	(*CommandRow)(nil),                // 28: sagenbaum.rows.CommandRow
+	(*Proposal)(nil),                  // 29: sagenbaum.rows.Proposal
+	(*ContractRow)(nil),               // 30: sagenbaum.rows.ContractRow
+	(*AttemptRow)(nil),                // 31: sagenbaum.rows.AttemptRow
+	(*PageRow)(nil),                   // 32: sagenbaum.rows.PageRow
+	(*RepairRow)(nil),                 // 33: sagenbaum.rows.RepairRow
+	(*CheckpointRow)(nil),             // 34: sagenbaum.rows.CheckpointRow
+	(*KeyRow)(nil),                    // 35: sagenbaum.rows.KeyRow
+	(*v1.Address)(nil),                // 36: sagenbaum.v1.Address
+	(*v1.TenantChanged)(nil),          // 37: sagenbaum.v1.TenantChanged
+	(*v1.PlanOpened)(nil),             // 38: sagenbaum.v1.PlanOpened
+	(*v1.Reading)(nil),                // 39: sagenbaum.v1.Reading
+	(*v1.ForwardRegistered)(nil),      // 40: sagenbaum.v1.ForwardRegistered
+	(*v1.CompensationRegistered)(nil), // 41: sagenbaum.v1.CompensationRegistered
+	(v1.VerdictOutcome)(0),            // 42: sagenbaum.v1.VerdictOutcome
+	(*v1.Resolved)(nil),               // 43: sagenbaum.v1.Resolved
+	(*v1.CompensationReported)(nil),   // 44: sagenbaum.v1.CompensationReported
+	(v1.Question)(0),                  // 45: sagenbaum.v1.Question
+	(v1.Presence)(0),                  // 46: sagenbaum.v1.Presence
+	(*v1.CompensationSucceeded)(nil),  // 47: sagenbaum.v1.CompensationSucceeded
+	(v1.Change)(0),                    // 48: sagenbaum.v1.Change
+	(*v1.CompensationDispatched)(nil), // 49: sagenbaum.v1.CompensationDispatched
+	(*v1.ProbeAsked)(nil),             // 50: sagenbaum.v1.ProbeAsked
+	(*v1.Timing)(nil),                 // 51: sagenbaum.v1.Timing
+	(*v1.LedgerRepaired)(nil),         // 52: sagenbaum.v1.LedgerRepaired
+	(*v1.CheckpointSigned)(nil),       // 53: sagenbaum.v1.CheckpointSigned
+	(*v1.KeyRotated)(nil),             // 54: sagenbaum.v1.KeyRotated
 }
 var file_executor_rowspb_rows_proto_depIdxs = []int32{
-	35, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
-	36, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
-	35, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	37, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	36, // 0: sagenbaum.rows.Meta.applied:type_name -> sagenbaum.v1.Address
+	37, // 1: sagenbaum.rows.Meta.tenant:type_name -> sagenbaum.v1.TenantChanged
+	36, // 2: sagenbaum.rows.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	38, // 3: sagenbaum.rows.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 4: sagenbaum.rows.PlanRow.phase:type_name -> sagenbaum.rows.Phase
 	1,  // 5: sagenbaum.rows.PlanRow.signal:type_name -> sagenbaum.rows.Signal
-	35, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	17, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
-	35, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	35, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	35, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	35, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	11, // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
-	19, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	35, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	18, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
-	12, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
-	28, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
-	17, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
-	10, // 19: sagenbaum.rows.PlanRow.moved:type_name -> sagenbaum.rows.Deadline
-	14, // 20: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
-	16, // 21: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
-	14, // 22: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
-	12, // 23: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
-	12, // 24: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
-	35, // 25: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
-	12, // 26: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
-	35, // 27: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
-	16, // 28: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
-	35, // 29: sagenbaum.rows.PlanRow.stopped:type_name -> sagenbaum.v1.Address
-	35, // 30: sagenbaum.rows.Deadline.at:type_name -> sagenbaum.v1.Address
-	35, // 31: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
-	35, // 32: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
-	35, // 33: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
-	35, // 34: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
-	15, // 35: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
-	35, // 36: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
-	12, // 37: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
-	13, // 38: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
-	12, // 39: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
-	35, // 40: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
-	35, // 41: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
-	35, // 42: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
-	14, // 43: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
-	28, // 44: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
-	12, // 45: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
-	35, // 46: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
-	38, // 47: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
-	14, // 48: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
-	35, // 49: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 50: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
-	35, // 51: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	39, // 52: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	40, // 53: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 54: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
-	35, // 55: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 56: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
-	35, // 57: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	35, // 58: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	41, // 59: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	42, // 60: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	19, // 61: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
-	43, // 62: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	35, // 63: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	44, // 64: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	45, // 65: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	46, // 66: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	28, // 67: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
-	35, // 68: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	24, // 69: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
-	35, // 70: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
-	47, // 71: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
-	23, // 72: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
-	35, // 73: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
-	35, // 74: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
-	35, // 75: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
-	35, // 76: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	35, // 77: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	35, // 78: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
-	35, // 79: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	35, // 80: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
-	35, // 81: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
-	48, // 82: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	49, // 83: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	35, // 84: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
-	35, // 85: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
-	35, // 86: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	35, // 87: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	50, // 88: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	35, // 89: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
-	51, // 90: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	35, // 91: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
-	52, // 92: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	35, // 93: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	53, // 94: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	35, // 95: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
-	96, // [96:96] is the sub-list for method output_type
-	96, // [96:96] is the sub-list for method input_type
-	96, // [96:96] is the sub-list for extension type_name
-	96, // [96:96] is the sub-list for extension extendee
-	0,  // [0:96] is the sub-list for field type_name
+	36, // 6: sagenbaum.rows.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	18, // 7: sagenbaum.rows.PlanRow.turned:type_name -> sagenbaum.rows.Turned
+	36, // 8: sagenbaum.rows.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	36, // 9: sagenbaum.rows.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	36, // 10: sagenbaum.rows.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	36, // 11: sagenbaum.rows.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	12, // 12: sagenbaum.rows.PlanRow.orphans:type_name -> sagenbaum.rows.Orphan
+	20, // 13: sagenbaum.rows.PlanRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	36, // 14: sagenbaum.rows.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	19, // 15: sagenbaum.rows.PlanRow.savepoints:type_name -> sagenbaum.rows.Savepoint
+	13, // 16: sagenbaum.rows.PlanRow.part_words:type_name -> sagenbaum.rows.Word
+	29, // 17: sagenbaum.rows.PlanRow.proposals:type_name -> sagenbaum.rows.Proposal
+	18, // 18: sagenbaum.rows.PlanRow.behind:type_name -> sagenbaum.rows.Turned
+	11, // 19: sagenbaum.rows.PlanRow.adoptions:type_name -> sagenbaum.rows.Adoption
+	10, // 20: sagenbaum.rows.PlanRow.moved:type_name -> sagenbaum.rows.Deadline
+	15, // 21: sagenbaum.rows.PlanRow.firing:type_name -> sagenbaum.rows.Firing
+	17, // 22: sagenbaum.rows.PlanRow.cuts:type_name -> sagenbaum.rows.Cut
+	15, // 23: sagenbaum.rows.PlanRow.passed:type_name -> sagenbaum.rows.Firing
+	13, // 24: sagenbaum.rows.PlanRow.asked:type_name -> sagenbaum.rows.Word
+	13, // 25: sagenbaum.rows.PlanRow.verdicts:type_name -> sagenbaum.rows.Word
+	36, // 26: sagenbaum.rows.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	13, // 27: sagenbaum.rows.PlanRow.erasure:type_name -> sagenbaum.rows.Word
+	36, // 28: sagenbaum.rows.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	17, // 29: sagenbaum.rows.PlanRow.answered:type_name -> sagenbaum.rows.Cut
+	36, // 30: sagenbaum.rows.PlanRow.stopped:type_name -> sagenbaum.v1.Address
+	36, // 31: sagenbaum.rows.Deadline.at:type_name -> sagenbaum.v1.Address
+	36, // 32: sagenbaum.rows.Adoption.at:type_name -> sagenbaum.v1.Address
+	36, // 33: sagenbaum.rows.Orphan.at:type_name -> sagenbaum.v1.Address
+	36, // 34: sagenbaum.rows.Word.at:type_name -> sagenbaum.v1.Address
+	36, // 35: sagenbaum.rows.Read.at:type_name -> sagenbaum.v1.Address
+	36, // 36: sagenbaum.rows.Firing.fired:type_name -> sagenbaum.v1.Address
+	16, // 37: sagenbaum.rows.Firing.by:type_name -> sagenbaum.rows.Made
+	36, // 38: sagenbaum.rows.Firing.passed:type_name -> sagenbaum.v1.Address
+	13, // 39: sagenbaum.rows.Firing.said:type_name -> sagenbaum.rows.Word
+	14, // 40: sagenbaum.rows.Firing.read:type_name -> sagenbaum.rows.Read
+	13, // 41: sagenbaum.rows.Firing.resumed:type_name -> sagenbaum.rows.Word
+	36, // 42: sagenbaum.rows.Made.fact:type_name -> sagenbaum.v1.Address
+	36, // 43: sagenbaum.rows.Made.fired:type_name -> sagenbaum.v1.Address
+	36, // 44: sagenbaum.rows.Cut.at:type_name -> sagenbaum.v1.Address
+	15, // 45: sagenbaum.rows.Cut.firing:type_name -> sagenbaum.rows.Firing
+	29, // 46: sagenbaum.rows.Cut.proposal:type_name -> sagenbaum.rows.Proposal
+	13, // 47: sagenbaum.rows.Cut.answer:type_name -> sagenbaum.rows.Word
+	36, // 48: sagenbaum.rows.Turned.at:type_name -> sagenbaum.v1.Address
+	39, // 49: sagenbaum.rows.Turned.readings:type_name -> sagenbaum.v1.Reading
+	15, // 50: sagenbaum.rows.Turned.firing:type_name -> sagenbaum.rows.Firing
+	36, // 51: sagenbaum.rows.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 52: sagenbaum.rows.LeaseRow.cascade:type_name -> sagenbaum.rows.Cascade
+	36, // 53: sagenbaum.rows.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	40, // 54: sagenbaum.rows.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	41, // 55: sagenbaum.rows.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 56: sagenbaum.rows.ActionRow.outcome:type_name -> sagenbaum.rows.Outcome
+	36, // 57: sagenbaum.rows.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 58: sagenbaum.rows.ActionRow.undo:type_name -> sagenbaum.rows.Undo
+	36, // 59: sagenbaum.rows.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	36, // 60: sagenbaum.rows.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	42, // 61: sagenbaum.rows.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	43, // 62: sagenbaum.rows.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	20, // 63: sagenbaum.rows.ActionRow.leases:type_name -> sagenbaum.rows.LeaseRow
+	44, // 64: sagenbaum.rows.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	36, // 65: sagenbaum.rows.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	45, // 66: sagenbaum.rows.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	46, // 67: sagenbaum.rows.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	47, // 68: sagenbaum.rows.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	29, // 69: sagenbaum.rows.ActionRow.proposal:type_name -> sagenbaum.rows.Proposal
+	36, // 70: sagenbaum.rows.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	25, // 71: sagenbaum.rows.ActionRow.keys:type_name -> sagenbaum.rows.UndoKey
+	36, // 72: sagenbaum.rows.ActionRow.ahead:type_name -> sagenbaum.v1.Address
+	48, // 73: sagenbaum.rows.ActionRow.change:type_name -> sagenbaum.v1.Change
+	24, // 74: sagenbaum.rows.ActionRow.progress:type_name -> sagenbaum.rows.Progress
+	36, // 75: sagenbaum.rows.FactRow.source:type_name -> sagenbaum.v1.Address
+	36, // 76: sagenbaum.rows.FactRow.about:type_name -> sagenbaum.v1.Address
+	36, // 77: sagenbaum.rows.FactRow.cause:type_name -> sagenbaum.v1.Address
+	36, // 78: sagenbaum.rows.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	36, // 79: sagenbaum.rows.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	36, // 80: sagenbaum.rows.FactRow.asked:type_name -> sagenbaum.v1.Address
+	36, // 81: sagenbaum.rows.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	36, // 82: sagenbaum.rows.FactRow.fired:type_name -> sagenbaum.v1.Address
+	36, // 83: sagenbaum.rows.FactRow.made:type_name -> sagenbaum.v1.Address
+	49, // 84: sagenbaum.rows.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	50, // 85: sagenbaum.rows.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	36, // 86: sagenbaum.rows.Proposal.at:type_name -> sagenbaum.v1.Address
+	36, // 87: sagenbaum.rows.ContractRow.at:type_name -> sagenbaum.v1.Address
+	36, // 88: sagenbaum.rows.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	36, // 89: sagenbaum.rows.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	51, // 90: sagenbaum.rows.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	36, // 91: sagenbaum.rows.PageRow.at:type_name -> sagenbaum.v1.Address
+	52, // 92: sagenbaum.rows.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	36, // 93: sagenbaum.rows.RepairRow.at:type_name -> sagenbaum.v1.Address
+	53, // 94: sagenbaum.rows.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	36, // 95: sagenbaum.rows.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	54, // 96: sagenbaum.rows.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	36, // 97: sagenbaum.rows.KeyRow.at:type_name -> sagenbaum.v1.Address
+	98, // [98:98] is the sub-list for method output_type
+	98, // [98:98] is the sub-list for method input_type
+	98, // [98:98] is the sub-list for extension type_name
+	98, // [98:98] is the sub-list for extension extendee
+	0,  // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_executor_rowspb_rows_proto_init() }
@@ -5102,7 +5206,7 @@ func file_executor_rowspb_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_rowspb_rows_proto_rawDesc), len(file_executor_rowspb_rows_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

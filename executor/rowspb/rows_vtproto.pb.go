@@ -440,6 +440,20 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Adoptions) > 0 {
+		for iNdEx := len(m.Adoptions) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Adoptions[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+			i--
+			dAtA[i] = 0xa
+			i--
+			dAtA[i] = 0x9a
+		}
+	}
 	if m.Moved != nil {
 		size, err := m.Moved.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -1475,6 +1489,80 @@ func (m *Deadline) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ns))
 		i--
 		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *Adoption) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Adoption) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Adoption) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Reason) > 0 {
+		i -= len(m.Reason)
+		copy(dAtA[i:], m.Reason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
+		i--
+		dAtA[i] = 0x32
+	}
+	if len(m.By) > 0 {
+		i -= len(m.By)
+		copy(dAtA[i:], m.By)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.By)))
+		i--
+		dAtA[i] = 0x2a
+	}
+	if m.Follows != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Follows))
+		i--
+		dAtA[i] = 0x20
+	}
+	if m.Ns != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ns))
+		i--
+		dAtA[i] = 0x18
+	}
+	if m.At != nil {
+		size, err := m.At.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x12
+	}
+	if len(m.From) > 0 {
+		i -= len(m.From)
+		copy(dAtA[i:], m.From)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.From)))
+		i--
+		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
 }
@@ -4812,6 +4900,12 @@ func (m *PlanRow) SizeVT() (n int) {
 		l = m.Moved.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if len(m.Adoptions) > 0 {
+		for _, e := range m.Adoptions {
+			l = e.SizeVT()
+			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4828,6 +4922,38 @@ func (m *Deadline) SizeVT() (n int) {
 	if m.At != nil {
 		l = m.At.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Follows != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Follows))
+	}
+	l = len(m.By)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Reason)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *Adoption) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	l = len(m.From)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.At != nil {
+		l = m.At.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Ns != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Ns))
 	}
 	if m.Follows != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Follows))
@@ -7799,6 +7925,19 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 163:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Adoptions")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Adoptions = append(m.Adoptions, &Adoption{})
+			if err := m.Adoptions[len(m.Adoptions)-1].UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err
@@ -7869,6 +8008,95 @@ func (m *Deadline) UnmarshalVT(dAtA []byte) error {
 			m.By = string(part)
 			iNdEx = postIndex
 		case 5:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Reason")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reason = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *Adoption) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "Adoption")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return wrongWireType(wireType, "From")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.From = string(part)
+			iNdEx = postIndex
+		case 2:
+			if wireType != 2 {
+				return wrongWireType(wireType, "At")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if m.At == nil {
+				m.At = &v1.Address{}
+			}
+			if err := m.At.UnmarshalVT(part); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 3:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Ns")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Ns = int64(value)
+			iNdEx = next
+		case 4:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Follows")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Follows = uint64(value)
+			iNdEx = next
+		case 5:
+			if wireType != 2 {
+				return wrongWireType(wireType, "By")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.By = string(part)
+			iNdEx = postIndex
+		case 6:
 			if wireType != 2 {
 				return wrongWireType(wireType, "Reason")
 			}

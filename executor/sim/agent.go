@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -16,6 +17,7 @@ type agent struct {
 	at         int
 	began      bool
 	gone       bool
+	as         string // the agent that it is of; empty: the one that opened the plan
 	writer     string // in its records; empty: the process that opened the plan
 	replaced   bool   // it has heard that another process has resumed the plan
 	resumed    bool   // it is that process
@@ -40,6 +42,7 @@ func (w *world) begin(p *planSpec) *agent {
 	w.agents = append(w.agents, a)
 	w.after(p.startNs, a.open)
 	w.secondOf(a)
+	w.adoptionOf(a)
 	return a
 }
 
@@ -52,7 +55,8 @@ func (a *agent) append(then func(), records ...*pb.Record) {
 	for _, r := range records {
 		r.Plan, r.Writer = a.p.id, a.writer
 	}
-	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: a.p.agent, Plan: a.p.id}
+	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Plan: a.p.id,
+		Name: cmp.Or(a.as, a.p.agent)}
 	data, err := ledger.EncodeCommit(records)
 	if err != nil {
 		panic("sim: " + err.Error())
@@ -103,7 +107,8 @@ func (a *agent) next() {
 				Number: s.number}}})
 	case stepBack:
 		a.append(func() { a.w.after(a.p.r.between(second, 10*second), a.next) },
-			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: s.name, Reason: "another way", Number: s.number}}})
+			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{
+				ToSavepoint: s.name, Reason: "another way", Number: s.number}}})
 	case stepChild:
 		a.child(s.child)
 	case stepVanish:
@@ -121,7 +126,8 @@ func (a *agent) child(p *planSpec) {
 	if p.opened.DeadlineNs == 0 && p.r.percent(20) {
 		p.opened.DeadlineNs = a.w.now + p.r.between(5*second, 60*second)
 	}
-	a.w.begin(p).writer = a.writer // of the same process
+	c := a.w.begin(p)
+	c.writer, c.as = a.writer, a.as // of the same process
 	a.w.after(p.r.between(0, 5*second), a.next)
 }
 
@@ -308,6 +314,9 @@ func (a *agent) hears(n executor.Notice) {
 		return
 	case n.DueNs != 0:
 		a.deadlineNs = n.DueNs
+		return
+	case n.HandedTo != "":
+		a.replaced = a.replaced || !a.resumed || n.HandedTo != a.as
 		return
 	case n.Writer != "":
 		a.replaced = a.replaced || n.Writer != a.writer

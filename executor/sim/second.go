@@ -40,11 +40,49 @@ func (w *world) secondOf(a *agent) {
 
 // resume starts a process that goes on where another one is, once an executor has said whose
 // the plan is.
-func (w *world) resume(a *agent, r *random) {
-	b := &agent{w: w, p: a.p, at: a.at, began: true, resumed: true, stored: a.stored,
+func (w *world) resume(a *agent, r *random) { w.resumeAs(a, a.as, r) }
+
+// resumeAs is resume, by a process of the agent that the plan was handed to.
+func (w *world) resumeAs(a *agent, name string, r *random) {
+	b := &agent{w: w, p: a.p, at: a.at, began: true, resumed: true, stored: a.stored, as: name,
 		writer: fmt.Sprintf("w%d", len(w.agents)+1)}
 	w.agents = append(w.agents, b)
 	w.claims(b, r)
+}
+
+// adoptionOf has an operator hand a plan to another agent, now and then, which goes on with it. The
+// one that had it may go on, too, as one that was thought gone.
+func (w *world) adoptionOf(a *agent) {
+	r := newRandom(w.options.Seed, streamAdopt+uint64(len(w.agents)))
+	if !w.faults.Has(FaultSecond) || !r.percent(10) {
+		return
+	}
+	w.after(a.p.startNs+r.between(0, 30*second), func() {
+		if w.healed || a.stored == 0 {
+			return
+		}
+		w.strikes(FaultSecond)
+		if a.gone = a.gone || r.percent(40); !a.gone {
+			w.sayFault(FaultSecond, a.name(), "goes on although its plan is another agent's")
+		}
+		k := &pb.PlanAdopted{Agent: "heir", Reason: "it is gone", Actor: "ann"}
+		if _, _, since, ok := a.asks(); ok && r.percent(60) {
+			k.Follows = since
+		}
+		word := func() {
+			w.tell(operator("ann"), &pb.Record{Plan: a.p.id,
+				Kind: &pb.Record_PlanAdopted{PlanAdopted: k}})
+		}
+		word()
+		if r.percent(30) {
+			w.after(r.between(second, 40*second), func() {
+				if !w.healed {
+					word()
+				}
+			})
+		}
+		w.after(r.between(millisecond, 5*second), func() { w.resumeAs(a, "heir", r) })
+	})
 }
 
 // claims has a process say that it resumes its plan. A copy of that may come much later, and a

@@ -205,6 +205,7 @@ func TestEverythingHappens(t *testing.T) {
 		"evict_requested effective",
 		"restore_requested effective", "cascade_answered effective", "effect_reported effective",
 		"deadline_moved effective", "deadline_moved refused", "deadline_moved repeated",
+		"plan_adopted effective", "plan_adopted refused", "plan_adopted repeated",
 		"effect_reported repeated", "compensation_reported effective",
 		"compensation_progressed effective", "term_started effective",
 		"lease_fired effective", "unwind_started effective", "compensation_dispatched effective",

@@ -1,10 +1,9 @@
 package view
 
 import (
-	"cmp"
-
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -48,18 +47,24 @@ func (r *Reader) Whole(id string) bool {
 	return p != nil && p.Row.Phase == rowspb.Phase_PHASE_UNWINDING && !p.Row.Rewinding
 }
 
-// Writer returns the process whose records a plan takes.
+// Writer returns the process whose records a plan takes, as its agent calls it; of a plan that was
+// handed to an agent of which no process has resumed it, that agent with a slash, which no process
+// is called.
 func (r *Reader) Writer(id string) string {
-	if p := r.core.Plan(id); p != nil {
-		return p.Row.Writer
+	switch p := r.core.Plan(id); {
+	case p == nil:
+		return ""
+	case writers.Awaited(p.Row):
+		return p.Row.Agent + "/"
+	default:
+		return writers.Bare(p.Row.Writer)
 	}
-	return ""
 }
 
 // WriterAt returns the sequence at which that process became the plan's writer.
 func (r *Reader) WriterAt(id string) uint64 {
 	if p := r.core.Plan(id); p != nil {
-		return cmp.Or(p.Row.ResumedAt, p.Row.Opened.GetSequence())
+		return writers.From(p.Row)
 	}
 	return 0
 }

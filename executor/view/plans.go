@@ -7,6 +7,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -170,7 +171,7 @@ func planView(p *executor.Plan) api.Plan {
 		State: p.State(), Reason: row.Reason,
 		OpenedNs: row.OpenedNs, DeadlineNs: deadline, EndedNs: row.EndedNs,
 		LastNs:      row.LastNs,
-		NoWriter:    row.Writer == "" && row.Origin == "",
+		NoWriter:    writers.Bare(row.Writer) == "" && !writers.Awaited(row) && row.Origin == "",
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped),
 		Quarantined: int(row.Quarantined),
 		Opened:      ledger.FormatAddress(row.Opened), Orphans: orphanNames(p),
@@ -185,6 +186,11 @@ func planView(p *executor.Plan) api.Plan {
 		seen.DeadlineMoved = &api.DeadlineMove{By: m.By, Reason: m.Reason,
 			At: ledger.FormatAddress(m.At)}
 	}
+	for _, a := range row.Adoptions {
+		seen.Adopted = append(seen.Adopted, api.Adoption{From: a.From, By: a.By, Reason: a.Reason,
+			AtNs: a.Ns, At: ledger.FormatAddress(a.At)})
+	}
+	seen.Awaited = writers.Awaited(row)
 	seen.DefaultDeadline = row.Moved != nil && row.Moved.At == nil
 	if row.Stopped != nil {
 		seen.Stopped = ledger.FormatAddress(row.Stopped)

@@ -272,9 +272,9 @@ func noteForward(b *book, c *claim) {
 		before = append(before, p.numberNamed(id))
 	}
 	slices.Sort(before)
-	b.registersClaim(p, r)
+	b.registersClaim(p, r, c.process())
 	a := p.addAction(&action{
-		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
+		id: r.Action, registered: c.Address, atNs: b.now, writer: c.process(), forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
 	if !p.holdsLeases() || b.asking[p.id] {
@@ -315,7 +315,7 @@ func noteUndo(b *book, c *claim) {
 // even after a failure.
 func noteOutcome(b *book, c *claim) {
 	if c.takesBack() {
-		b.takeBack(c.p, c.Record)
+		b.takeBack(c.p, c.Entry)
 		return
 	}
 	b.becomes(c.Entry, c.p, c.a)

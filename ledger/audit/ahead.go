@@ -142,7 +142,7 @@ var aheadClauses = []clause{
 // aheadChapter is asked of a dispatch ahead.
 var aheadChapter = &chapter{
 	counts: undone(slices.Concat(aheadClauses,
-		clausesNamed("I19.undo", "I20.blind", "I20.output"))...),
+		clausesNamed("I19.undo", "I20.blind", "I20.output", "I20.dirty"))...),
 	content: slices.DeleteFunc(slices.Clone(dispatchContent),
 		func(k clause) bool { return k.id == orderClause.id }),
 	collect: func(b *book, c *claim) {

@@ -77,7 +77,7 @@ func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error)
 
 // planOf is what a binding reads as plan.
 func planOf(p *plan) json.RawMessage {
-	vars := map[string]any{"id": p.id, "agent": p.agent}
+	vars := map[string]any{"id": p.id, "agent": openedBy(p)}
 	d := p.declared
 	for _, f := range [...][2]string{{"label", d.GetLabel()}, {"owner", d.GetOwner()},
 		{"reason", p.reason}} {
@@ -108,7 +108,7 @@ func (b *book) metaOf(p *plan, a *action) json.RawMessage {
 		"capability":    a.forward.GetCapability(),
 		"address":       ledger.FormatFullAddress(a.registered),
 		"key":           b.undoKey(p, a),
-		"blind_cleanup": a.isBlind(), "dirty_failure": a.isBlind(),
+		"blind_cleanup": a.isBlind(), "dirty_failure": isDirty(b, p, a),
 		"has_forward_output": a.hasOutput(),
 	}
 	if name := a.nameOf(); name != "" {
@@ -116,6 +116,27 @@ func (b *book) metaOf(p *plan, a *action) json.RawMessage {
 	}
 	return marshalled(vars)
 }
+
+// isDirty: a forward timed out, or its agent vanished, so that it may have happened in part. No
+// word of an operator, and no probe, takes that away: only that of the agent. Before DirtySince it
+// was another name of what is blind.
+func isDirty(b *book, p *plan, a *action) bool {
+	if b.rules < ledger.DirtySince || a.isBlind() || a.isStaged() {
+		return a.isBlind()
+	}
+	of := p.originOf(a)
+	return of.told && (of == a || toldAs(p, of) == a)
+}
+
+var dirtyClause = clause{"I20.dirty",
+	"An undo follows a dirty failure where the agent of its forward has not said that it is " +
+		"completed, whatever else is known of its effect.",
+	func(c *claim) judgement {
+		said := c.Record.GetCompensationDispatched().DirtyFailure
+		return unless(said == isDirty(c.b, c.p, c.a) || c.b.rules < ledger.DirtySince,
+			"dirty_failure %v, and the outcome of action %s is %s, told %v", said, c.a.id,
+			c.a.outcome, c.a.told)
+	}}
 
 // hasOutput: the forward completed with an output that is more than nothing.
 func (a *action) hasOutput() bool {

@@ -77,6 +77,9 @@ type page struct {
 type plan struct {
 	family        *family
 	id, agent     string
+	earlier       []string // agents that had it before, in order
+	adoptedFrom   uint64   // what the last adoption says that it follows
+	awaited       bool     // no process of its agent has resumed it since
 	opened        *pb.Address
 	openedNs      int64
 	idles         bool        // a lease of it, or of an action, reads activeNs

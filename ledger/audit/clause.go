@@ -152,7 +152,7 @@ func (b *book) take(c *claim) verdict {
 // collect keeps what a record says that counts, and what one claims that was refused.
 func (b *book) collect(of *chapter, c *claim, v verdict) {
 	switch {
-	case v.ok() && c.Source.Class == ledger.ClassAgent && c.p != nil:
+	case v.ok() && c.Source.Class == ledger.ClassAgent && c.p != nil && c.p.agent == c.Source.Name:
 		c.p.isActive(b.now)
 		of.collect(b, c)
 		lookIdling(b, c.p)

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -150,7 +152,20 @@ var clauseCases = []struct {
 	{"I6.plan", registers, func(s *scene) { s.record.Plan = "q" }},
 	{"I4.agent", registers, func(s *scene) { s.source.Name = "eve" }},
 	{"I31.writer", registers, func(s *scene) { s.record.Writer = "w" }},
+	{"I31.writer", registers, func(s *scene) { s.p.writer = "ann w2" }},
+	{"I4.agent", outcomes, func(s *scene) { s.p.earlier, s.p.agent, s.a.writer = []string{"ann"}, "bob", "w1" }},
 	{"I5.resumed", resumes, func(s *scene) { s.record.Writer = "" }},
+	{"I5.adopted", adopts, func(s *scene) {
+		s.p.earlier, s.p.agent, s.p.adoptedFrom, s.record.GetPlanAdopted().Follows = []string{"ann"}, "bob", 1, 1
+	}},
+	{"I15.adopted", adopts, func(s *scene) { s.p.phase = ledger.StateCommitting }},
+	{"I15.adopted", adopts, func(s *scene) { s.p.signal = signalFailed }},
+	{"I15.adopted", adopts, func(s *scene) { s.p.fired = &pb.Address{Sequence: 4} }},
+	{"I15.adopted", adopts, func(s *scene) { s.p.parent = &plan{phase: ledger.StateUnwinding} }},
+	{"I31.another", adopts, func(s *scene) { s.p.agent = "bob" }},
+	{"I31.function", adopts, func(s *scene) { s.p.declared = &pb.PlanOpened{Function: "f"} }},
+	{"I31.handed", adopts, func(s *scene) { s.p.resumedAt = 5 }},
+	{"I31.often", adopts, func(s *scene) { s.p.earlier = slices.Repeat([]string{"eve"}, adoptionsMax) }},
 	{"I31.follows", resumes, func(s *scene) {
 		s.l.book.rules, s.record.GetPlanResumed().Follows = ledger.FollowsSince, 7
 	}},
@@ -439,6 +454,10 @@ var clauseCases = []struct {
 		s.record.GetCompensationDispatched().HasForwardOutput = !s.a.hasOutput()
 		s.l.book.rules = ledger.EffectsSince
 	}},
+	{"I20.dirty", dispatches, func(s *scene) { dirties(s, true) }},
+	{"I20.dirty", dispatches, func(s *scene) { dirties(s, false); s.a.told = true }},
+	{"I20.dirty", dispatches, func(s *scene) { dirties(s, false); s.a.outcome = inDoubt }},
+	{"I20.dirty", dispatchesAhead, func(s *scene) { dirties(s, true) }},
 	{"I17.registered", dispatches, func(s *scene) { s.a.compensation = nil }},
 	{"I17.frozen", dispatches, func(s *scene) { s.record.GetCompensationDispatched().TimeoutNs++ }},
 	{"I17.frozen", dispatches, func(s *scene) { s.a.output = nil }},

@@ -135,6 +135,12 @@ func resumes(s *scene) {
 	s.record.Writer = "w2"
 }
 
+func adopts(s *scene) {
+	s.says(ledger.ClassOperator, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_PlanAdopted{
+		PlanAdopted: &pb.PlanAdopted{Agent: "bob", Follows: 2}}})
+	s.p.opened = &pb.Address{Sequence: 2}
+}
+
 func commits(s *scene) {
 	s.says(ledger.ClassAgent, ledger.StateOpen, held, &pb.Record{Kind: &pb.Record_PlanCommitted{
 		PlanCommitted: &pb.PlanCommitted{}}})
@@ -413,6 +419,10 @@ func dispatches(s *scene) {
 	s.decides(ledger.StateUnwinding, owed, &pb.Record{Kind: &pb.Record_CompensationDispatched{
 		CompensationDispatched: &pb.CompensationDispatched{Attempt: 1, Capability: "undo", TimeoutNs: 30e9,
 			HasForwardOutput: true, Key: ledger.Key("t", "p", "a", ledger.PurposeUndo)}}})
+}
+
+func dirties(s *scene, dirty bool) {
+	s.record.GetCompensationDispatched().DirtyFailure, s.l.book.rules = dirty, ledger.DirtySince
 }
 
 // dispatchesAhead: the undo of a goes behind that of b, which is out.

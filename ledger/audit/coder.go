@@ -173,6 +173,9 @@ func codeDeadline(c *coder, p *plan) {
 	number(c, &p.deadlineNs)
 	record(c, &p.deadlineAt)
 	number(c, &p.movedFrom)
+	sequence(c, &p.earlier, (*coder).text)
+	number(c, &p.adoptedFrom)
+	c.flag(&p.awaited)
 }
 
 func codePlan(c *coder, p *plan) {

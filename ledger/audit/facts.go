@@ -177,7 +177,7 @@ var verdictNames = [...]string{"", "allow", "block", "redirect"}
 func (p *plan) scope(a *action, l *lease) triggers.Scope {
 	s := triggers.Scope{ArmedNs: l.armedNs, Inexact: !l.exact, Plan: triggers.Plan{
 		ID: p.id, Status: p.status(), Label: p.declared.Label, Owner: p.declared.Owner,
-		Agent:    p.agent,
+		Agent:    openedBy(p),
 		OpenedNs: p.openedNs, ActiveNs: p.activeNs, DeadlineNs: p.deadlineNs,
 		Actions: len(p.actions),
 	}}

@@ -64,6 +64,36 @@ var wordForgeries = []forgery{
 		s.forge(&pb.Record{Cause: s.at("unwind_started", ""), Kind: &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
 			End: pb.PlanEnd_PLAN_END_COMPENSATED, Compensated: 1}}})
 	}, false},
+	{"an undo after a report, as if its agent had said that all is done", "I20", func(s *scribe) {
+		s.dispatchesReported(ledger.DirtySince, false)
+	}, false},
+	{"an undo after a report, under an earlier holder, as after a dirty failure", "I17", func(s *scribe) {
+		s.dispatchesReported(ledger.DirtySince-1, true)
+	}, false},
+	{"a retirement by the word of the agent that had the plan before", "I24", func(s *scribe) {
+		s.handsOver()
+		s.agent(planCommitted())
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""),
+			Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a retirement by the word of a process that has not resumed the plan", "I24", func(s *scribe) {
+		s.handsOver()
+		commit := planCommitted()
+		commit.Plan, commit.Writer = "p", "w2"
+		s.write(agentB, commit)
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""),
+			Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a retirement beside an act of the agent that had the plan before", "I24", func(s *scribe) {
+		s.handsOver()
+		s.agent(pair("b")...) // it goes on
+		s.write(agentB, &pb.Record{Plan: "p", Writer: "w2", Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}})
+		commit := planCommitted()
+		commit.Plan, commit.Writer = "p", "w2"
+		s.write(agentB, commit)
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""),
+			Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
 	{"a deadline that fires before it was moved to", "I16", func(s *scribe) {
 		s.dueAt10()
 		s.movesDeadline(20*second, s.at("plan_opened", "").Sequence)
@@ -104,6 +134,33 @@ func (s *scribe) doubled(rules uint32) (term int) {
 	s.forge(found)
 	s.turns(1)
 	return term
+}
+
+// dispatchesReported sends the undo of an action whose effect an operator has reported.
+func (s *scribe) dispatchesReported(rules uint32, dirty bool) {
+	s.rules = rules
+	s.begin(2)
+	s.plan("b")
+	s.agent(pair("a")...)
+	s.write(ops, &pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Output: []byte(`{"ref":"x7"}`)},
+		Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: "x7", Reason: "seen", Actor: "ops"}}})
+	s.agent(planFailed())
+	s.decideTo("unwind_started")
+	r := s.dispatch("a", keyOf("a"), 1)
+	r.GetCompensationDispatched().DirtyFailure = dirty
+	s.forge(r)
+}
+
+// agentB is the agent that a plan is handed to.
+var agentB = ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "bob", Plan: "p"}
+
+// handsOver has an operator hand a plan with one action to another agent.
+func (s *scribe) handsOver() {
+	s.rules = ledger.AdoptedSince
+	s.begin(2)
+	s.plan("a")
+	s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{Agent: "bob",
+		Reason: "gone", Actor: "ops"}}})
 }
 
 // dueAt10 is a plan with a deadline 10 s after the start, 9 s after it.

@@ -34,23 +34,108 @@ func (o orphan) isOpen() bool { return !o.answered && !o.withdrawn }
 // orphansMax is how many of them a plan keeps; the last one is for all others.
 const orphansMax = 64
 
+// processOf is a process as its plan knows it: one of another agent than the first goes by both
+// names, of which none has a blank.
+func processOf(p *plan, agent, writer string) string {
+	if agent == openedBy(p) {
+		return writer
+	}
+	return agent + " " + writer
+}
+
+// process is the one that has written a record, as its plan knows it.
+func (c *claim) process() string { return processOf(c.p, c.Source.Name, c.Record.Writer) }
+
+// tells: a process says that an action which it has registered has happened, or may have.
+func (c *claim) tells() bool {
+	tells := c.Record.GetForwardCompleted() != nil || c.Record.GetForwardInDoubt() != nil ||
+		c.Record.GetForwardFailed() != nil && c.b.rules < ledger.AskedSince
+	return tells && c.a != nil && c.a.writer == c.process()
+}
+
+// openedBy is the agent that opened a plan, whoever has it by now.
+func openedBy(p *plan) string {
+	if len(p.earlier) > 0 {
+		return p.earlier[0]
+	}
+	return p.agent
+}
+
+// hasHad: an agent has a plan, or had it before an operator handed it to another one.
+func hasHad(p *plan, agent string) bool {
+	return p.agent == agent || slices.Contains(p.earlier, agent)
+}
+
+// adoptionsMax is how often a plan may be handed to another agent.
+const adoptionsMax = 32
+
+var adoptedClauses = []clause{openedPlan,
+	{"I5.adopted", "A plan is handed on once after what made its writer that.",
+		func(c *claim) judgement {
+			k := c.Record.GetPlanAdopted()
+			again := len(c.p.earlier) > 0 && k.Follows != 0 && k.Follows == c.p.adoptedFrom
+			return copyIf(again && k.Agent == c.p.agent)
+		}},
+	{"I15.adopted", "A plan is handed to another agent while it is open, before anything has asked " +
+		"for its end.",
+		func(c *claim) judgement {
+			for up := c.p.parent; up != nil; up = up.parent {
+				if up.phase != ledger.StateOpen {
+					return breaks("plan %s, a part of plan %s, which is %s", c.p.id, up.id, up.phase)
+				}
+			}
+			return unless(c.p.phase == ledger.StateOpen && c.p.signal == "" && c.p.fired == nil,
+				"plan %s is %s", c.p.id, c.p.status())
+		}},
+	{"I31.another", "A plan is handed to another agent than the one that has it.",
+		func(c *claim) judgement {
+			return unless(c.Record.GetPlanAdopted().Agent != c.p.agent,
+				"plan_adopted.agent: plan %s is agent %s's", c.p.id, c.p.agent)
+		}},
+	{"I31.function", "A plan that a function has begun stays with the agent whose code it is.",
+		func(c *claim) judgement {
+			function := c.p.declared.GetFunction()
+			return unless(function == "", "plan %s was begun by function %s of agent %s", c.p.id,
+				function, c.p.agent)
+		}},
+	{"I31.handed", "Who hands a plan on names what made its writer that, or nothing.",
+		func(c *claim) judgement {
+			follows := c.Record.GetPlanAdopted().Follows
+			return unless(follows == 0 || follows == c.p.writerAt(),
+				"plan_adopted.follows: the writer of plan %s is another one since %d", c.p.id,
+				c.p.writerAt())
+		}},
+	{"I31.often", "A plan is handed on a bounded number of times.", func(c *claim) judgement {
+		return unless(len(c.p.earlier) < adoptionsMax, "plan %s was handed on %d times", c.p.id,
+			len(c.p.earlier))
+	}},
+}
+
+// noteAdopted hands a plan to another agent, of which a process has to resume it.
+func noteAdopted(b *book, c *claim) {
+	k, p := c.Record.GetPlanAdopted(), c.p
+	p.earlier, p.agent, p.adoptedFrom = append(slices.Clip(p.earlier), p.agent), k.Agent, k.Follows
+	p.writer, p.writerSinceNs = processOf(p, k.Agent, ""), b.now
+	p.resumedAt, p.awaited = c.Address.GetSequence(), true
+}
+
 // speaksFor reports whether a process may say what came of an action: the plan's writer,
 // or the process that has registered it.
 func (p *plan) speaksFor(a *action, writer string) bool {
 	return writer == p.writer || writer == a.writer
 }
 
-// claimed reports whether a refused record claims an act that is not the plan's.
-func (p *plan) claimed(r *pb.Record) bool {
+// claimed reports whether a refused record of a process claims an act that is not the plan's.
+func (p *plan) claimed(r *pb.Record, process string) bool {
 	a := p.named(r.Action)
-	others := a == nil || a.writer != r.Writer
+	others := a == nil || a.writer != process
 	switch {
 	case r.GetForwardRegistered() != nil:
 		return others || a.isStaged() || !bytes.Equal(actOf(r), act(a.forward, a.input))
 	case r.GetCompensationRegistered() != nil:
 		return others
 	case r.GetForwardInDoubt() != nil:
-		return a == nil || a.isStaged() || !p.speaksFor(a, r.Writer)
+		return a == nil || a.isStaged() || !p.speaksFor(a, process)
 	}
 	return r.GetForwardCompleted() != nil
 }
@@ -63,7 +148,11 @@ func (b *book) noteClaim(e ledger.Entry) {
 		return
 	}
 	p := b.plan(r.Plan)
-	if p == nil || p.agent != e.Source.Name || !p.claimed(r) {
+	if p == nil || !hasHad(p, e.Source.Name) {
+		return
+	}
+	process := processOf(p, e.Source.Name, r.Writer)
+	if !p.claimed(r, process) {
 		return
 	}
 	digest, happened := actOf(r), r.GetForwardCompleted() != nil
@@ -77,7 +166,7 @@ func (b *book) noteClaim(e ledger.Entry) {
 		return // noted with its forward
 	}
 	for i := range p.orphans {
-		if o := &p.orphans[i]; o.isThat(r, digest, e.Address.GetSequence()) {
+		if o := &p.orphans[i]; o.isThat(r, process, digest, e.Address.GetSequence()) {
 			if happened && !o.happened {
 				o.happened, o.withdrawn = true, false
 				b.goOn(p)
@@ -90,7 +179,7 @@ func (b *book) noteClaim(e ledger.Entry) {
 	}
 	place := fmt.Sprintf("@%d-%d", e.Address.GetSequence(), e.Address.GetIndex())
 	o := orphan{name: r.Action, action: r.Action, place: place, sequence: e.Address.GetSequence(),
-		writer: r.Writer, act: digest, happened: happened}
+		writer: process, act: digest, happened: happened}
 	if p.named(r.Action) != nil || slices.ContainsFunc(p.orphans,
 		func(o orphan) bool { return o.name == r.Action }) {
 		o.name += place
@@ -111,8 +200,8 @@ func (b *book) noteClaim(e ledger.Entry) {
 }
 
 // isThat reports whether a record claims this act, and not another one of the same name.
-func (o *orphan) isThat(r *pb.Record, act []byte, sequence uint64) bool {
-	if o.action != r.Action || o.writer != r.Writer {
+func (o *orphan) isThat(r *pb.Record, process string, act []byte, sequence uint64) bool {
+	if o.action != r.Action || o.writer != process {
 		return false
 	}
 	switch {
@@ -143,10 +232,10 @@ func act(f *pb.ForwardRegistered, input []byte) []byte {
 }
 
 // registersClaim forgets the act that a pair registers after all.
-func (b *book) registersClaim(p *plan, r *pb.Record) {
+func (b *book) registersClaim(p *plan, r *pb.Record, process string) {
 	before := len(p.orphans)
 	p.orphans = slices.DeleteFunc(slices.Clone(p.orphans), func(o orphan) bool {
-		same := o.action == r.Action && o.writer == r.Writer &&
+		same := o.action == r.Action && o.writer == process &&
 			r.GetForwardRegistered().GetDeliver() == nil
 		return same && (len(o.act) == 0 || bytes.Equal(o.act, actOf(r)))
 	})
@@ -185,11 +274,11 @@ func (p *plan) treeClaims() (names []string) {
 }
 
 // takenBack is the one act of which its process says that it did not happen; -1: none.
-func (p *plan) takenBack(r *pb.Record) int {
+func (p *plan) takenBack(r *pb.Record, process string) int {
 	at := -1
 	for i, o := range p.orphans {
 		switch {
-		case o.action != r.Action || o.writer != r.Writer || o.answered:
+		case o.action != r.Action || o.writer != process || o.answered:
 		case at >= 0:
 			return -1
 		default:
@@ -203,8 +292,8 @@ func (p *plan) takenBack(r *pb.Record) int {
 }
 
 // takeBack takes back an act that was claimed.
-func (b *book) takeBack(p *plan, r *pb.Record) {
-	p.orphans[p.takenBack(r)].withdrawn = true
+func (b *book) takeBack(p *plan, e ledger.Entry) {
+	p.orphans[p.takenBack(e.Record, processOf(p, e.Source.Name, e.Record.Writer))].withdrawn = true
 	b.dropClaimPage(p)
 	if p.count(quarantined) == 0 && len(p.openClaims()) == 0 {
 		b.goOn(p)

@@ -361,8 +361,8 @@ func alsoBecomes(b *book, e ledger.Entry, p *plan, a *action) {
 	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)
-		} else if u.takenBack(e.Record) >= 0 {
-			b.takeBack(u, e.Record)
+		} else if u.takenBack(e.Record, processOf(u, e.Source.Name, e.Record.Writer)) >= 0 {
+			b.takeBack(u, e)
 		}
 	}
 }

@@ -22,9 +22,12 @@ var registeredAction = clause{"I6.action",
 
 // ofItsAgent are the clauses of all records of an agent about a plan that is open.
 var ofItsAgent = []clause{openedPlan,
-	{"I4.agent", "A plan takes the records of the agent that opened it.", func(c *claim) judgement {
-		return unless(c.p.agent == c.Source.Name, "plan %s is one of agent %s", c.p.id, c.p.agent)
-	}},
+	{"I4.agent", "A plan takes the records of the agent that opened it, or got it by an operator.",
+		func(c *claim) judgement {
+			word := hasHad(c.p, c.Source.Name) && (c.tells() || c.takesBack())
+			return unless(c.p.agent == c.Source.Name || word, "plan %s is one of agent %s", c.p.id,
+				c.p.agent)
+		}},
 }
 
 // ofItsWriter are those of all but a process that resumes a plan.
@@ -33,7 +36,7 @@ var ofItsWriter = append(ofItsAgent[:2:2],
 		func(c *claim) judgement {
 			return unless(c.fromWriter() || c.takesBack(),
 				"plan %s takes the records of process %q, not of %q",
-				c.p.id, c.p.writer, c.Record.Writer)
+				c.p.id, c.p.writer, c.process())
 		}})
 
 // writerAt is the sequence at which the present writer of a plan became that.
@@ -48,25 +51,24 @@ func (p *plan) writerAt() uint64 {
 // its process has registered has happened, or may have. That it has not, only the plan's writer
 // tells: that one may have called it once more.
 func (c *claim) fromWriter() bool {
-	tells := c.Record.GetForwardCompleted() != nil || c.Record.GetForwardInDoubt() != nil ||
-		c.Record.GetForwardFailed() != nil && c.b.rules < ledger.AskedSince
-	return c.Record.Writer == c.p.writer || tells && c.a != nil && c.a.writer == c.Record.Writer
+	return c.p.agent == c.Source.Name && c.process() == c.p.writer || c.tells()
 }
 
 // takesBack reports whether a process says of an act that it has claimed, and that is not
 // registered, that it did not happen.
 func (c *claim) takesBack() bool {
-	return (c.a == nil || !c.fromWriter()) && c.p.takenBack(c.Record) >= 0
+	return (c.a == nil || !c.fromWriter()) && c.p.takenBack(c.Record, c.process()) >= 0
 }
 
 var agentChapters = map[string]*chapter{
+	"plan_adopted": {counts: adoptedClauses, collect: noteAdopted},
 	"plan_opened": {counts: openingClauses, collect: func(b *book, c *claim) {
 		b.addPlan(c.Entry, c.Record.GetPlanOpened())
 	}},
 	"plan_resumed": {
 		counts: append(ofItsAgent[:2:2],
 			clause{"I5.resumed", "A process resumes a plan once.", func(c *claim) judgement {
-				return copyIf(c.Record.Writer == c.p.writer)
+				return copyIf(c.process() == c.p.writer && !c.p.awaited)
 			}},
 			clause{"I15.resumed", "A plan is resumed while it is open.", func(c *claim) judgement {
 				return unless(c.p.phase == ledger.StateOpen && c.p.signal == "", "plan %s is %s",
@@ -82,7 +84,8 @@ var agentChapters = map[string]*chapter{
 						"the writer of plan %s since %d, and not since %d", c.p.id, c.p.writerAt(), named)
 				}}),
 		collect: func(b *book, c *claim) {
-			c.p.writer, c.p.writerSinceNs, c.p.resumedAt = c.Record.Writer, b.now, c.Address.GetSequence()
+			c.p.writer, c.p.writerSinceNs, c.p.awaited = c.process(), b.now, false
+			c.p.resumedAt = c.Address.GetSequence()
 		},
 	},
 	"forward_registered": {counts: append(ofItsWriter[:3:3], forwardClauses...),
@@ -133,11 +136,11 @@ var openingClauses = []clause{
 		if c.p == nil {
 			return judgement{}
 		}
-		if c.p.agent == c.Source.Name && c.p.opener == c.Record.Writer &&
+		if openedBy(c.p) == c.Source.Name && c.p.opener == c.Record.Writer &&
 			same(c.p.declared, c.Record.GetPlanOpened()) {
 			return judgement{is: copied}
 		}
-		return breaks("another id: plan %s was opened by agent %s, or otherwise", c.p.id, c.p.agent)
+		return breaks("another id: plan %s was opened by agent %s, or otherwise", c.p.id, openedBy(c.p))
 	}},
 	newPlan, newConditions,
 }

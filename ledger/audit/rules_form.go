@@ -28,13 +28,9 @@ var formClauses = []clause{
 		}},
 }
 
-// mayWrite reports whether a kind may be written on the record's subject. A holder also
-// writes the facts of undos and confirms erasures, and an agent moves deadlines as operators do.
+// mayWrite reports whether a kind may be written on the record's subject.
 func (c *claim) mayWrite(kind ledger.Kind) bool {
-	holder := c.Source.Class == ledger.ClassExecutor
-	moves := c.Source.Class == ledger.ClassAgent && c.Record.GetDeadlineMoved() != nil
-	return kind.Name != "" && (kind.Class == c.Source.Class || moves ||
-		holder && (kind.Class == ledger.ClassFact || c.Record.GetPlanErased() != nil))
+	return kind.Name != "" && kind.On(c.Source.Class).Class == c.Source.Class
 }
 
 // malformed breaks a rule where decoding found that its part of the form is wrong.

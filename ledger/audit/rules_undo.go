@@ -165,6 +165,7 @@ var dispatchClauses = []clause{passed,
 				"decided on the records up to %d: of action %s more was said at %d",
 				folded, c.a.id, c.a.wordAt)
 		}},
+	dirtyClause,
 	{"I29.undo", "No blind undo is final before its forward can land no more.",
 		landedFirst(settlesBy)},
 }
@@ -185,8 +186,8 @@ var dispatchContent = append([]clause{
 					callTimeout(a.compensation),
 					a.compensation.GetWorkerVersion())
 			}
-			return unless(k.DirtyFailure == a.isBlind() && k.HasForwardOutput == a.hasOutput(),
-				"dirty_failure %v and has_forward_output %v", a.isBlind(), a.hasOutput())
+			return unless(k.HasForwardOutput == a.hasOutput() && isDirty(c.b, c.p, a) == k.DirtyFailure,
+				"dirty_failure %v and has_forward_output %v", isDirty(c.b, c.p, a), a.hasOutput())
 		}},
 	{"I19.key",
 		"A key is that of tenant, plan and action, whatever attempt, term and plan that undoes, " +

@@ -38,7 +38,7 @@ type Command struct {
 	// has seen.
 	Term             uint64 `json:"term"`
 	BlindCleanup     bool   `json:"blind_cleanup"`      // the forward left no usable output
-	DirtyFailure     bool   `json:"dirty_failure"`      // the forward timed out or its agent vanished
+	DirtyFailure     bool   `json:"dirty_failure"`      // the forward timed out or its agent vanished; it may be known by now
 	HasForwardOutput bool   `json:"has_forward_output"` // arguments could bind to its output
 	TimeoutMs        int64  `json:"timeout_ms"`         // answer within this, or say working
 	WorkerVersion    string `json:"worker_version,omitempty"`

@@ -35,6 +35,9 @@ type Notice struct {
 	// DueNs is set when the deadline of the plan was moved: it is this one now, in unix ns. By
 	// and Reason say who has moved it, and why.
 	DueNs int64 `json:"deadline_ns,omitempty"`
+	// HandedTo is set when an operator has handed the plan to another agent, which has it now. By
+	// and Reason say who has, and why.
+	HandedTo string `json:"handed_to,omitempty"`
 }
 
 // OutcomeQuery asks, on QuerySubject(tenant, "plan.outcome"), what became of a
@@ -79,8 +82,11 @@ type OutcomeAnswer struct {
 	// Whole: all of the plan is being undone, and it is not open again afterwards.
 	Whole   bool   `json:"whole,omitempty"`
 	Applied uint64 `json:"applied"`
-	// Writer is the process whose records the plan takes.
-	Writer string `json:"writer,omitempty"`
+	// Writer is the process whose records the plan takes, and WriterAt the sequence at which it
+	// became that. Of a plan that was handed to another agent, and that no process of it has
+	// resumed, it is that agent with a slash.
+	Writer   string `json:"writer,omitempty"`
+	WriterAt uint64 `json:"writer_at,omitempty"`
 	// DueNs is the deadline of the plan, in unix ns, and DueSet the sequence of the record
 	// that has set it: what a deadline_moved follows. 0: it has none.
 	DueNs  int64  `json:"deadline_ns,omitempty"`

@@ -28,9 +28,13 @@ type Plan struct {
 	DefaultDeadline bool `json:"default_deadline,omitempty"`
 	// DeadlineMoved says who has moved the deadline to what it is; none: it is as declared.
 	DeadlineMoved *DeadlineMove `json:"deadline_moved,omitempty"`
-	EndedNs       int64         `json:"ended_ns,omitempty"`
-	LastNs        int64         `json:"last_ns"`
-	ActionCount   int           `json:"action_count"`
+	// Adopted says how the plan got from one agent to the next, in order; none: Agent has opened
+	// it. Awaited: no process of Agent has resumed it since.
+	Adopted     []Adoption `json:"adopted,omitempty"`
+	Awaited     bool       `json:"awaited,omitempty"`
+	EndedNs     int64      `json:"ended_ns,omitempty"`
+	LastNs      int64      `json:"last_ns"`
+	ActionCount int        `json:"action_count"`
 	// NoWriter is set where its agent's records name no writer: two processes under its id are
 	// taken for one.
 	NoWriter bool `json:"no_writer,omitempty"`
@@ -256,5 +260,14 @@ type Erasure struct {
 type DeadlineMove struct {
 	By     string `json:"by"` // an operator, or the plan's agent
 	Reason string `json:"reason"`
+	At     string `json:"at"` // address of the record
+}
+
+// Adoption is how an operator has handed a plan to another agent.
+type Adoption struct {
+	From   string `json:"from"` // the agent that had it before
+	By     string `json:"by"`   // the operator
+	Reason string `json:"reason"`
+	AtNs   int64  `json:"at_ns"`
 	At     string `json:"at"` // address of the record
 }

@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"executor/rows":             {"proto/sagenbaum/v1", "executor/rowspb"},
 	"executor/rowspb":           {"proto/sagenbaum/v1"},
 	"executor/view": {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor", "executor/memory",
-		"executor/rows", "executor/rowspb"},
+		"executor/rows", "executor/rowspb", "executor/writers"},
 	"executor/turn":           {"proto/sagenbaum/v1", "proto/api", "ledger", "executor", "executor/rowspb"},
 	"executor/actuators":      {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers", "executor", "executor/turn"},
 	"executor/sim":            {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/memory", "executor/view", "executor/rows", "executor/rowspb", "executor/turn"},

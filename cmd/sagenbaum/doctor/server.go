@@ -252,8 +252,8 @@ func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 	}
 	slices.Reverse(endless) // the oldest first
 	f := warn("deadlines",
-		fmt.Sprintf("give plans a Deadline; this one: sagenbaum plan tree %s, then plan deadline or "+
-			"cancel", endless[0].Plan),
+		fmt.Sprintf("give plans a Deadline; this one: sagenbaum plan tree %s, then plan deadline, "+
+			"adopt or cancel", endless[0].Plan),
 		"%s without a deadline %s open for longer than %s%s", cli.CountOf(len(endless), "plan"),
 		isOrAre(len(endless)), cli.Span(old), more)
 	for _, plan := range endless[:min(len(endless), status.StuckShown)] {

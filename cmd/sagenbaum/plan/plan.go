@@ -33,7 +33,8 @@ func Command(s *cli.Settings) *cobra.Command {
 			"sagenbaum plan preview 01JD3BX7",
 	}, cli.Watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s),
 		newPlanBlob(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
-		newPlanReport(s), newPlanDeadline(s), newPlanResume(s), newPlanGiveUp(s))
+		newPlanReport(s), newPlanDeadline(s), newPlanAdopt(s),
+		newPlanResume(s), newPlanGiveUp(s))
 }
 
 func newPlanLs(s *cli.Settings) *cobra.Command {

@@ -18,7 +18,8 @@ import (
 func WritePlan(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 	WriteTree(w, p, f, now)
 	plan := cli.ForPeople(f.Root)
-	fmt.Fprintf(w, "\nagent %s · opened %s %s", plan.Agent, cli.Moment(plan.OpenedNs), plan.Opened)
+	fmt.Fprintf(w, "\nagent %s%s · opened %s %s", plan.Agent, adoptedText(plan),
+		cli.Moment(plan.OpenedNs), plan.Opened)
 	if plan.DeadlineNs != 0 {
 		fmt.Fprintf(w, " · deadline %s", cli.Moment(plan.DeadlineNs))
 		if plan.DefaultDeadline {
@@ -150,4 +151,16 @@ func writeLeases(w io.Writer, p cli.Pen, indent string, leases []api.Lease) {
 // EntryText names an action of a plan by number and capability.
 func EntryText(a api.Action) string {
 	return fmt.Sprintf("%d %s", a.Number, CapabilityOf(a))
+}
+
+// adoptedText says how a plan got to the agent that has it.
+func adoptedText(plan api.Plan) string {
+	text := ""
+	for _, a := range plan.Adopted {
+		text += fmt.Sprintf(", from %s by %s %s (%s)", a.From, a.By, a.At, a.Reason)
+	}
+	if plan.Awaited {
+		text += ", which has not resumed it yet"
+	}
+	return text
 }

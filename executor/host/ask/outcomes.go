@@ -211,7 +211,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	if answer.State, answer.Reason, answer.Outstanding, ok = r.Outcome(q.Plan); !ok {
 		return answer, errors.New(r.NoPlan(q.Plan))
 	}
-	answer.Writer = r.Writer(q.Plan)
+	answer.Writer, answer.WriterAt = r.Writer(q.Plan), r.WriterAt(q.Plan)
 	answer.DueNs, answer.DueSet, _ = r.Deadline(q.Plan)
 	answer.Parts, answer.FromAction, answer.PartReason = r.Parts(q.Plan)
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)

@@ -1012,6 +1012,7 @@ type Record struct {
 	//	*Record_CascadeAnswered
 	//	*Record_EffectReported
 	//	*Record_DeadlineMoved
+	//	*Record_PlanAdopted
 	//	*Record_CompensationReported
 	//	*Record_CompensationProgressed
 	//	*Record_TermStarted
@@ -1385,6 +1386,15 @@ func (x *Record) GetDeadlineMoved() *DeadlineMoved {
 	return nil
 }
 
+func (x *Record) GetPlanAdopted() *PlanAdopted {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_PlanAdopted); ok {
+			return x.PlanAdopted
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetCompensationReported() *CompensationReported {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_CompensationReported); ok {
@@ -1741,6 +1751,11 @@ type Record_DeadlineMoved struct {
 	DeadlineMoved *DeadlineMoved `protobuf:"bytes,52,opt,name=deadline_moved,json=deadlineMoved,proto3,oneof"`
 }
 
+type Record_PlanAdopted struct {
+	// an operator
+	PlanAdopted *PlanAdopted `protobuf:"bytes,53,opt,name=plan_adopted,json=planAdopted,proto3,oneof"`
+}
+
 type Record_CompensationReported struct {
 	// workers
 	CompensationReported *CompensationReported `protobuf:"bytes,50,opt,name=compensation_reported,json=compensationReported,proto3,oneof"`
@@ -1904,6 +1919,8 @@ func (*Record_CascadeAnswered) isRecord_Kind() {}
 func (*Record_EffectReported) isRecord_Kind() {}
 
 func (*Record_DeadlineMoved) isRecord_Kind() {}
+
+func (*Record_PlanAdopted) isRecord_Kind() {}
 
 func (*Record_CompensationReported) isRecord_Kind() {}
 
@@ -4333,6 +4350,79 @@ func (x *DeadlineMoved) GetActor() string {
 	return ""
 }
 
+// PlanAdopted hands an open plan to another agent of its tenant: the one that had it is gone, or is
+// to go on no more. Of that one the plan takes what became of the forwards that it has registered,
+// and nothing else; a process of the other one resumes the plan.
+type PlanAdopted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // that has the plan from here on
+	// The sequence of what has made the present writer of the plan that: the plan_opened, or the last
+	// plan_resumed or plan_adopted. It is refused if there is another one since. 0: not said.
+	Follows       uint64 `protobuf:"varint,2,opt,name=follows,proto3" json:"follows,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanAdopted) Reset() {
+	*x = PlanAdopted{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanAdopted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanAdopted) ProtoMessage() {}
+
+func (x *PlanAdopted) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanAdopted.ProtoReflect.Descriptor instead.
+func (*PlanAdopted) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PlanAdopted) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *PlanAdopted) GetFollows() uint64 {
+	if x != nil {
+		return x.Follows
+	}
+	return 0
+}
+
+func (x *PlanAdopted) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PlanAdopted) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 type CompensationReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -4349,7 +4439,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4451,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4464,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -4446,7 +4536,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4548,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4561,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -4520,7 +4610,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4532,7 +4622,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +4635,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -4585,7 +4675,7 @@ type TenantChanged struct {
 
 func (x *TenantChanged) Reset() {
 	*x = TenantChanged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4687,7 @@ func (x *TenantChanged) String() string {
 func (*TenantChanged) ProtoMessage() {}
 
 func (x *TenantChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4700,7 @@ func (x *TenantChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantChanged.ProtoReflect.Descriptor instead.
 func (*TenantChanged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TenantChanged) GetRevision() uint64 {
@@ -4669,7 +4759,7 @@ type TenantLimits struct {
 
 func (x *TenantLimits) Reset() {
 	*x = TenantLimits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4681,7 +4771,7 @@ func (x *TenantLimits) String() string {
 func (*TenantLimits) ProtoMessage() {}
 
 func (x *TenantLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4694,7 +4784,7 @@ func (x *TenantLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantLimits.ProtoReflect.Descriptor instead.
 func (*TenantLimits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TenantLimits) GetOpenPlans() uint64 {
@@ -4747,7 +4837,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4849,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4862,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -4835,7 +4925,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4937,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4950,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Link) GetPlan() string {
@@ -4941,7 +5031,7 @@ type CascadeCut struct {
 
 func (x *CascadeCut) Reset() {
 	*x = CascadeCut{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +5043,7 @@ func (x *CascadeCut) String() string {
 func (*CascadeCut) ProtoMessage() {}
 
 func (x *CascadeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +5056,7 @@ func (x *CascadeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
 func (*CascadeCut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CascadeCut) GetLease() string {
@@ -5016,7 +5106,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5118,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5131,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Reading) GetName() string {
@@ -5077,7 +5167,7 @@ type UnwindStarted struct {
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5179,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5192,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -5139,7 +5229,7 @@ type CompensationDispatched struct {
 	Capability       string                 `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
 	Key              string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	BlindCleanup     bool                   `protobuf:"varint,4,opt,name=blind_cleanup,json=blindCleanup,proto3" json:"blind_cleanup,omitempty"` // the forward left no usable output
-	DirtyFailure     bool                   `protobuf:"varint,5,opt,name=dirty_failure,json=dirtyFailure,proto3" json:"dirty_failure,omitempty"` // the forward timed out or its agent vanished
+	DirtyFailure     bool                   `protobuf:"varint,5,opt,name=dirty_failure,json=dirtyFailure,proto3" json:"dirty_failure,omitempty"` // the forward timed out or its agent vanished: the agent has not said that it is completed
 	HasForwardOutput bool                   `protobuf:"varint,6,opt,name=has_forward_output,json=hasForwardOutput,proto3" json:"has_forward_output,omitempty"`
 	TimeoutNs        int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	WorkerVersion    string                 `protobuf:"bytes,8,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
@@ -5154,7 +5244,7 @@ type CompensationDispatched struct {
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5166,7 +5256,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5179,7 +5269,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -5273,7 +5363,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5375,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5388,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -5351,7 +5441,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5453,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5466,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -5445,7 +5535,7 @@ type CompensationFailed struct {
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5547,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5560,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -5545,7 +5635,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +5647,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5660,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -5594,7 +5684,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5606,7 +5696,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5619,7 +5709,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -5681,7 +5771,7 @@ type ProbeAnswered struct {
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5693,7 +5783,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5706,7 +5796,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -5782,7 +5872,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +5884,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +5897,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -5834,7 +5924,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5846,7 +5936,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5859,7 +5949,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -5887,7 +5977,7 @@ type CommitWaits struct {
 
 func (x *CommitWaits) Reset() {
 	*x = CommitWaits{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5899,7 +5989,7 @@ func (x *CommitWaits) String() string {
 func (*CommitWaits) ProtoMessage() {}
 
 func (x *CommitWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5912,7 +6002,7 @@ func (x *CommitWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWaits.ProtoReflect.Descriptor instead.
 func (*CommitWaits) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommitWaits) GetReason() string {
@@ -5935,7 +6025,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5947,7 +6037,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5960,7 +6050,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -6012,7 +6102,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6024,7 +6114,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6037,7 +6127,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -6082,7 +6172,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6184,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6197,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -6149,7 +6239,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6161,7 +6251,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6174,7 +6264,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -6211,7 +6301,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6223,7 +6313,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6236,7 +6326,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -6279,7 +6369,7 @@ type PlanRewound struct {
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6291,7 +6381,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6304,7 +6394,7 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
@@ -6331,7 +6421,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6433,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6446,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -6377,7 +6467,7 @@ type OwnerPaged struct {
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6389,7 +6479,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6402,7 +6492,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -6442,7 +6532,7 @@ type LedgerRepaired struct {
 
 func (x *LedgerRepaired) Reset() {
 	*x = LedgerRepaired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6454,7 +6544,7 @@ func (x *LedgerRepaired) String() string {
 func (*LedgerRepaired) ProtoMessage() {}
 
 func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[65]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6467,7 +6557,7 @@ func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRepaired.ProtoReflect.Descriptor instead.
 func (*LedgerRepaired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{65}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LedgerRepaired) GetThrough() uint64 {
@@ -6564,7 +6654,7 @@ type SequenceRange struct {
 
 func (x *SequenceRange) Reset() {
 	*x = SequenceRange{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6576,7 +6666,7 @@ func (x *SequenceRange) String() string {
 func (*SequenceRange) ProtoMessage() {}
 
 func (x *SequenceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[66]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6589,7 +6679,7 @@ func (x *SequenceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequenceRange.ProtoReflect.Descriptor instead.
 func (*SequenceRange) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{66}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SequenceRange) GetFrom() uint64 {
@@ -6621,7 +6711,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6633,7 +6723,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[67]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6646,7 +6736,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{67}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KeyRotated) GetOldKey() string {
@@ -6705,7 +6795,7 @@ type PlanErased struct {
 
 func (x *PlanErased) Reset() {
 	*x = PlanErased{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[68]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6717,7 +6807,7 @@ func (x *PlanErased) String() string {
 func (*PlanErased) ProtoMessage() {}
 
 func (x *PlanErased) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[68]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6730,7 +6820,7 @@ func (x *PlanErased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanErased.ProtoReflect.Descriptor instead.
 func (*PlanErased) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{68}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PlanErased) GetReason() string {
@@ -6780,7 +6870,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
 	"\x06before\x18\x05 \x01(\fR\x06before\x12\x14\n" +
-	"\x05found\x18\x06 \x01(\fR\x05found\"\xd8 \n" +
+	"\x05found\x18\x06 \x01(\fR\x05found\"\x98!\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -6820,7 +6910,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x11restore_requested\x18/ \x01(\v2\x1e.sagenbaum.v1.RestoreRequestedH\x00R\x10restoreRequested\x12J\n" +
 	"\x10cascade_answered\x180 \x01(\v2\x1d.sagenbaum.v1.CascadeAnsweredH\x00R\x0fcascadeAnswered\x12G\n" +
 	"\x0feffect_reported\x181 \x01(\v2\x1c.sagenbaum.v1.EffectReportedH\x00R\x0eeffectReported\x12D\n" +
-	"\x0edeadline_moved\x184 \x01(\v2\x1b.sagenbaum.v1.DeadlineMovedH\x00R\rdeadlineMoved\x12Y\n" +
+	"\x0edeadline_moved\x184 \x01(\v2\x1b.sagenbaum.v1.DeadlineMovedH\x00R\rdeadlineMoved\x12>\n" +
+	"\fplan_adopted\x185 \x01(\v2\x19.sagenbaum.v1.PlanAdoptedH\x00R\vplanAdopted\x12Y\n" +
 	"\x15compensation_reported\x182 \x01(\v2\".sagenbaum.v1.CompensationReportedH\x00R\x14compensationReported\x12_\n" +
 	"\x17compensation_progressed\x183 \x01(\v2$.sagenbaum.v1.CompensationProgressedH\x00R\x16compensationProgressed\x12>\n" +
 	"\fterm_started\x18< \x01(\v2\x19.sagenbaum.v1.TermStartedH\x00R\vtermStarted\x12;\n" +
@@ -7059,6 +7150,11 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\rDeadlineMoved\x12\x1f\n" +
 	"\vdeadline_ns\x18\x01 \x01(\x03R\n" +
 	"deadlineNs\x12\x18\n" +
+	"\afollows\x18\x02 \x01(\x04R\afollows\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"k\n" +
+	"\vPlanAdopted\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\afollows\x18\x02 \x01(\x04R\afollows\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\"\x85\x02\n" +
@@ -7359,7 +7455,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -7412,38 +7508,39 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*CascadeAnswered)(nil),        // 48: sagenbaum.v1.CascadeAnswered
 	(*EffectReported)(nil),         // 49: sagenbaum.v1.EffectReported
 	(*DeadlineMoved)(nil),          // 50: sagenbaum.v1.DeadlineMoved
-	(*CompensationReported)(nil),   // 51: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 52: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 53: sagenbaum.v1.TermStarted
-	(*TenantChanged)(nil),          // 54: sagenbaum.v1.TenantChanged
-	(*TenantLimits)(nil),           // 55: sagenbaum.v1.TenantLimits
-	(*LeaseFired)(nil),             // 56: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 57: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 58: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 59: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 60: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 61: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 62: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 63: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 64: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 65: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 66: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 67: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 68: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 69: sagenbaum.v1.HeldSetRetired
-	(*CommitWaits)(nil),            // 70: sagenbaum.v1.CommitWaits
-	(*PlanEnded)(nil),              // 71: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 72: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 73: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 74: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 75: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 76: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 77: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 78: sagenbaum.v1.OwnerPaged
-	(*LedgerRepaired)(nil),         // 79: sagenbaum.v1.LedgerRepaired
-	(*SequenceRange)(nil),          // 80: sagenbaum.v1.SequenceRange
-	(*KeyRotated)(nil),             // 81: sagenbaum.v1.KeyRotated
-	(*PlanErased)(nil),             // 82: sagenbaum.v1.PlanErased
+	(*PlanAdopted)(nil),            // 51: sagenbaum.v1.PlanAdopted
+	(*CompensationReported)(nil),   // 52: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 53: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 54: sagenbaum.v1.TermStarted
+	(*TenantChanged)(nil),          // 55: sagenbaum.v1.TenantChanged
+	(*TenantLimits)(nil),           // 56: sagenbaum.v1.TenantLimits
+	(*LeaseFired)(nil),             // 57: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 58: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 59: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 60: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 61: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 62: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 63: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 64: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 65: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 66: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 67: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 68: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 69: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 70: sagenbaum.v1.HeldSetRetired
+	(*CommitWaits)(nil),            // 71: sagenbaum.v1.CommitWaits
+	(*PlanEnded)(nil),              // 72: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 73: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 74: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 75: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 76: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 77: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 78: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 79: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 80: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 81: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 82: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 83: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	17,  // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -7476,83 +7573,84 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	48,  // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
 	49,  // 28: sagenbaum.v1.Record.effect_reported:type_name -> sagenbaum.v1.EffectReported
 	50,  // 29: sagenbaum.v1.Record.deadline_moved:type_name -> sagenbaum.v1.DeadlineMoved
-	51,  // 30: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	52,  // 31: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	53,  // 32: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	56,  // 33: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	60,  // 34: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	61,  // 35: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	63,  // 36: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	64,  // 37: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	65,  // 38: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	66,  // 39: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	67,  // 40: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	68,  // 41: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	69,  // 42: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	71,  // 43: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	72,  // 44: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	73,  // 45: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	74,  // 46: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	75,  // 47: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	76,  // 48: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	77,  // 49: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	78,  // 50: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	58,  // 51: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	79,  // 52: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	81,  // 53: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	82,  // 54: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
-	70,  // 55: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
-	54,  // 56: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
-	6,   // 57: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
-	20,  // 58: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	21,  // 59: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	21,  // 60: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	18,  // 61: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	19,  // 62: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	4,   // 63: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	5,   // 64: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
-	0,   // 65: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	3,   // 66: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
-	28,  // 67: sagenbaum.v1.ForwardRegistered.deliver:type_name -> sagenbaum.v1.CompensationRegistered
-	20,  // 68: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,   // 69: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	18,  // 70: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	22,  // 71: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	23,  // 72: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,   // 73: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	24,  // 74: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	7,   // 75: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	6,   // 76: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
-	8,   // 77: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	9,   // 78: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	62,  // 79: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	54,  // 80: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
-	55,  // 81: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
-	59,  // 82: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	57,  // 83: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	15,  // 84: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	15,  // 85: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	57,  // 86: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	15,  // 87: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
-	62,  // 88: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	62,  // 89: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	10,  // 90: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	63,  // 91: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	11,  // 92: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	10,  // 93: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	12,  // 94: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
-	13,  // 95: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	15,  // 96: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	15,  // 97: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	15,  // 98: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	80,  // 99: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	80,  // 100: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	80,  // 101: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	102, // [102:102] is the sub-list for method output_type
-	102, // [102:102] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	51,  // 30: sagenbaum.v1.Record.plan_adopted:type_name -> sagenbaum.v1.PlanAdopted
+	52,  // 31: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	53,  // 32: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	54,  // 33: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	57,  // 34: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	61,  // 35: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	62,  // 36: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	64,  // 37: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	65,  // 38: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	66,  // 39: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	67,  // 40: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	68,  // 41: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	69,  // 42: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	70,  // 43: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	72,  // 44: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	73,  // 45: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	74,  // 46: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	75,  // 47: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	76,  // 48: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	77,  // 49: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	78,  // 50: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	79,  // 51: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	59,  // 52: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	80,  // 53: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	82,  // 54: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	83,  // 55: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	71,  // 56: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
+	55,  // 57: sagenbaum.v1.Record.tenant_changed:type_name -> sagenbaum.v1.TenantChanged
+	6,   // 58: sagenbaum.v1.Trigger.scope:type_name -> sagenbaum.v1.Scope
+	20,  // 59: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	21,  // 60: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	21,  // 61: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	18,  // 62: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	19,  // 63: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	4,   // 64: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	5,   // 65: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
+	0,   // 66: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	3,   // 67: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
+	28,  // 68: sagenbaum.v1.ForwardRegistered.deliver:type_name -> sagenbaum.v1.CompensationRegistered
+	20,  // 69: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,   // 70: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	18,  // 71: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	22,  // 72: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	23,  // 73: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,   // 74: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	24,  // 75: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	7,   // 76: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	6,   // 77: sagenbaum.v1.VerdictGiven.scope:type_name -> sagenbaum.v1.Scope
+	8,   // 78: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	9,   // 79: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	63,  // 80: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	55,  // 81: sagenbaum.v1.TermStarted.tenant:type_name -> sagenbaum.v1.TenantChanged
+	56,  // 82: sagenbaum.v1.TenantChanged.limits:type_name -> sagenbaum.v1.TenantLimits
+	60,  // 83: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	58,  // 84: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	15,  // 85: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	15,  // 86: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	58,  // 87: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	15,  // 88: sagenbaum.v1.CompensationDispatched.behind:type_name -> sagenbaum.v1.Address
+	63,  // 89: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	63,  // 90: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	10,  // 91: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	64,  // 92: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	11,  // 93: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	10,  // 94: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	12,  // 95: sagenbaum.v1.ProbeAnswered.change:type_name -> sagenbaum.v1.Change
+	13,  // 96: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	15,  // 97: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	15,  // 98: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	15,  // 99: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	81,  // 100: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	81,  // 101: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	81,  // 102: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	103, // [103:103] is the sub-list for method output_type
+	103, // [103:103] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -7587,6 +7685,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_CascadeAnswered)(nil),
 		(*Record_EffectReported)(nil),
 		(*Record_DeadlineMoved)(nil),
+		(*Record_PlanAdopted)(nil),
 		(*Record_CompensationReported)(nil),
 		(*Record_CompensationProgressed)(nil),
 		(*Record_TermStarted)(nil),
@@ -7621,7 +7720,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   69,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -896,6 +896,27 @@ func (m *Record_DeadlineMoved) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	}
 	return len(dAtA) - i, nil
 }
+func (m *Record_PlanAdopted) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Record_PlanAdopted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	i := len(dAtA)
+	if m.PlanAdopted != nil {
+		size, err := m.PlanAdopted.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xaa
+	}
+	return len(dAtA) - i, nil
+}
 func (m *Record_TermStarted) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
@@ -3581,6 +3602,65 @@ func (m *DeadlineMoved) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *PlanAdopted) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *PlanAdopted) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *PlanAdopted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Actor) > 0 {
+		i -= len(m.Actor)
+		copy(dAtA[i:], m.Actor)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Actor)))
+		i--
+		dAtA[i] = 0x22
+	}
+	if len(m.Reason) > 0 {
+		i -= len(m.Reason)
+		copy(dAtA[i:], m.Reason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if m.Follows != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Follows))
+		i--
+		dAtA[i] = 0x10
+	}
+	if len(m.Agent) > 0 {
+		i -= len(m.Agent)
+		copy(dAtA[i:], m.Agent)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Agent)))
+		i--
+		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *CompensationReported) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -6215,6 +6295,18 @@ func (m *Record_DeadlineMoved) SizeVT() (n int) {
 	}
 	return n
 }
+func (m *Record_PlanAdopted) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.PlanAdopted != nil {
+		l = m.PlanAdopted.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	return n
+}
 func (m *Record_TermStarted) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -7377,6 +7469,31 @@ func (m *DeadlineMoved) SizeVT() (n int) {
 	_ = l
 	if m.DeadlineNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.DeadlineNs))
+	}
+	if m.Follows != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Follows))
+	}
+	l = len(m.Reason)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Actor)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *PlanAdopted) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	l = len(m.Agent)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Follows != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Follows))
@@ -9180,6 +9297,26 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 				m.Kind = &Record_DeadlineMoved{DeadlineMoved: v}
+			}
+			iNdEx = postIndex
+		case 53:
+			if wireType != 2 {
+				return wrongWireType(wireType, "PlanAdopted")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			if oneof, ok := m.Kind.(*Record_PlanAdopted); ok {
+				if err := oneof.PlanAdopted.UnmarshalVT(part); err != nil {
+					return err
+				}
+			} else {
+				v := &PlanAdopted{}
+				if err := v.UnmarshalVT(part); err != nil {
+					return err
+				}
+				m.Kind = &Record_PlanAdopted{PlanAdopted: v}
 			}
 			iNdEx = postIndex
 		case 60:
@@ -11984,6 +12121,70 @@ func (m *DeadlineMoved) UnmarshalVT(dAtA []byte) error {
 			}
 			m.DeadlineNs = int64(value)
 			iNdEx = next
+		case 2:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Follows")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Follows = uint64(value)
+			iNdEx = next
+		case 3:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Reason")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Reason = string(part)
+			iNdEx = postIndex
+		case 4:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Actor")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Actor = string(part)
+			iNdEx = postIndex
+		default:
+			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
+				return err
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[preIndex:iNdEx]...)
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *PlanAdopted) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		fieldNum, wireType, next, err := readTag(dAtA, iNdEx, "PlanAdopted")
+		if err != nil {
+			return err
+		}
+		iNdEx = next
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Agent")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Agent = string(part)
+			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
 				return wrongWireType(wireType, "Follows")

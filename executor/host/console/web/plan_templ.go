@@ -156,6 +156,15 @@ func (b Plan) meta(p *Page) component {
 			}
 			out.markup("</dd></div>")
 		}
+		for _, a := range b.Plan.Adopted {
+			out.markup("<div><dt>Handed over</dt><dd class=\"v\">")
+			escaped(out, "from agent "+a.From+" by "+a.By+": "+a.Reason+" ")
+			p.addr(a.At)(out)
+			out.markup("</dd></div>")
+		}
+		if b.Plan.Awaited {
+			out.markup("<div><dt>Waits</dt><dd class=\"v\">a process of its agent has yet to resume it</dd></div>")
+		}
 		p.when("Opened", b.Plan.OpenedNs, b.Plan.Opened)(out)
 		if b.Plan.DeadlineNs != 0 {
 			p.when("Deadline", b.Plan.DeadlineNs, "")(out)
