@@ -430,8 +430,11 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 		Before: before,
 		Result: structured(u.result),
 	}
+	if isLarge(u.result) {
+		vars.Result = nil // it is not known
+	}
 	after := u.after(ctx, vars)
-	if u.result.IsError {
+	if failed(u.result) {
 		return coordinator.Outcome{}, u.failure(vars, before, after)
 	}
 	return coordinator.Outcome{Output: u.output(before, after)}, nil
@@ -450,7 +453,11 @@ func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
 			room -= len(after)
 		}
 	}
-	if said := structured(u.result); len(said) <= room {
+	said := structured(u.result)
+	switch digest, err := encode(u.result.Meta[largeMeta]); {
+	case isLarge(u.result) && err == nil && len(digest) <= room:
+		output["answer"] = digest
+	case !isLarge(u.result) && len(said) <= room:
 		output["result"] = said
 	}
 	return output
@@ -552,7 +559,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	if notTaken {
 		t.unknow(u.action)
 	} else {
-		if u.err != nil || u.result.IsError {
+		if u.err != nil || failed(u.result) {
 			e.State, e.known = stateInDoubt, stateInDoubt
 		}
 		t.note(e)
@@ -578,7 +585,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 			t.plan.ID(),
 		), nil
 	}
-	if err != nil && !u.result.IsError {
+	if err != nil && !failed(u.result) {
 		g.logger.Warn("what a call has done may not be recorded", "tenant", g.config.Tenant,
 			"plan", t.plan.ID(), "action", u.action, "error", err)
 	}

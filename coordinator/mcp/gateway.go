@@ -324,7 +324,7 @@ type watchedConnection struct {
 
 // Read returns the next message.
 func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	message, err := c.Connection.Read(ctx)
+	message, err := readable(ctx, c.Connection)
 	if err != nil {
 		c.gone()
 	}

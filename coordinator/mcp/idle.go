@@ -80,10 +80,10 @@ func (s *Server) isClosed() bool {
 // end ends a server, which the next undo starts again.
 func (s *Server) end() {
 	s.mu.Lock()
-	session, child := s.session, s.child
+	session, process := s.session, s.child
 	s.session, s.child = nil, nil
 	s.mu.Unlock()
-	s.stop(session, child)
+	s.stop(session, process)
 }
 
 // prune removes images and trash that are older than every undo window.

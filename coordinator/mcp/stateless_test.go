@@ -55,7 +55,9 @@ func TestClientsWithoutSessionsNameTheirPlans(t *testing.T) {
 		t.Errorf("an undo without a plan: %s", said(r))
 	}
 	plan := newer.reports("plan_begin", nil).Plan
-	newer.call("peek", nil)
+	long := map[string]any{"text": strings.Repeat("x", 6<<20)} // a request may have 16 MiB
+	newer.does("peek", long)
+	older.does("peek", long)
 	for _, text := range []string{"a", "b", "c"} {
 		if r := newer.call("add", map[string]any{"text": text, "sagenbaum_plan": plan}); r.IsError || planOf(r) != plan ||
 			strings.Contains(said(r), "sagenbaum_plan") {

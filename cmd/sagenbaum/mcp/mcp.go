@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
@@ -105,7 +104,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		return listen(cmd, gateway, o.listen)
 	}
 	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	return gateway.Serve(ctx, &sdk.IOTransport{Reader: reader{in}, Writer: writer{out}})
+	return gateway.Serve(ctx, mcp.Lines(reader{in}, writer{out}))
 }
 
 // connect reaches the server for as long as the process runs.
