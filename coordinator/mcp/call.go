@@ -205,6 +205,9 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 		return problem("The call names no plan, without which it could not be undone: call plan_begin, "+
 			"and give the id of the plan as %s. Nothing was done.", planArgument), nil
 	}
+	if err := g.reached(ctx); err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
 	t, err := g.plans.of(ctx, r.holder(), r.plan, true)
 	if err != nil {
 		return problem("%v. Nothing was done.", err), nil

@@ -58,6 +58,7 @@ const (
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server
+	reachWait    = 10 * time.Second     // that a call waits for the ledger
 	lookTime     = 5 * time.Second      // that an executor may take to say what was undone
 	deliverWait  = 20 * time.Second     // that a commit waits until what was staged is made
 	undoWait     = 2 * time.Minute      // that an undo tool waits

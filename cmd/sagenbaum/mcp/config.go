@@ -75,8 +75,9 @@ func (o *options) servers(
 // complete gives a server its packs and its folder: those of these flags, else those of its
 // gateway in the configuration, where the images of its calls are.
 func (o *options) complete(e *entry) (err error) {
-	files, state := o.packs, o.state
+	files, state, variable := o.packs, o.state, o.variable
 	if e.gateway != nil {
+		variable = e.gateway.variable // its client gives it some
 		files = append(slices.Clone(e.gateway.packs), files...)
 		if state == "" {
 			state = e.gateway.state
@@ -85,7 +86,7 @@ func (o *options) complete(e *entry) (err error) {
 	if e.config.Packs, err = readPacks(files); err != nil {
 		return err
 	}
-	e.config.State, err = started.Dir(state)
+	e.config.State, err = started.DirOf(state, variable)
 	return err
 }
 
@@ -157,7 +158,8 @@ type configured struct {
 func (o *options) readFile(name string) (entries []entry, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "--config FILE of one that is there", "%v", err)
+		return nil, cli.Fail(cli.ExitFailed, cmp.Or(o.flag, "--config")+" FILE of one that is there", "%v",
+			err)
 	}
 	var file struct {
 		Servers map[string]configured `json:"mcpServers"`

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -93,13 +94,11 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
 	o.remember(config.Servers, args, logger)
-	asking, stop := context.WithCancel(ctx)
-	asked := make(chan struct{})
-	go func() { // ends with the gateway
-		defer close(asked)
-		sayUnserved(asking, s, config.Servers, logger)
-	}()
-	defer func() { stop(); <-asked }()
+	beside, stop := context.WithCancel(ctx)
+	var both sync.WaitGroup // end with the gateway
+	both.Go(func() { sayUnserved(beside, s, config.Servers, logger) })
+	both.Go(func() { o.keep(beside, s, conn, logger) })
+	defer func() { stop(); both.Wait() }()
 	if o.listen != "" {
 		return listen(cmd, gateway, o.listen)
 	}

@@ -20,6 +20,7 @@ import (
 // options are the flags of the commands of mcp.
 type options struct {
 	file     string // configuration of a client
+	flag     string // that has named it; empty: --config
 	server   string // its name
 	url      string
 	headers  []string // NAME=VARIABLE
@@ -38,6 +39,8 @@ type options struct {
 	start      string
 	listen     string
 	stateless  bool
+
+	named bool // the server was
 
 	env map[string]string // of the gateway, where its command line is only read
 }
