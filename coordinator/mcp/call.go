@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -85,7 +86,24 @@ func (g *Gateway) call(
 			return problem("%v. Nothing was done.", err), nil
 		}
 	}
+	if err := r.refused(); err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
 	return g.effect(ctx, r)
+}
+
+// refused says why the contract of a tool has a call refused.
+func (r request) refused() error {
+	for _, guard := range r.contract.Refuse {
+		holds, err := r.server.x.holds(guard.When, triggers.BindingVars{Input: object(r.arguments)})
+		if err != nil {
+			return fmt.Errorf("whether its contract refuses this call of %s is not known: %w", r.shown, err)
+		}
+		if holds {
+			return errors.New(cmp.Or(guard.Message, "its contract refuses this call of "+r.shown))
+		}
+	}
+	return nil
 }
 
 // request reads a call.

@@ -249,6 +249,21 @@ func TestOutcomesOfCalls(t *testing.T) {
 	}
 }
 
+// A call that its contract refuses is not passed on, nor one of which that is not known.
+func TestACallThatItsContractRefusesIsNotMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{}, nil, config)
+	for want, with := range map[string]map[string]any{"be quiet. Nothing": {"text": "quiet"},
+		"refuses this call of shout. Nothing": {"text": ""}, "is not known": {"note": "text"}} {
+		if r := c.call("shout", with); !r.IsError || !strings.Contains(said(r), want) || planOf(r) != "" ||
+			!strings.Contains(said(r), "Nothing was done") || len(lines(file)) != 0 {
+			t.Errorf("%v: %.200s", with, said(r))
+		}
+	}
+}
+
 // Clients call tools at the same time: the first calls share a plan, and of two undos each takes
 // what the other has left.
 func TestCallsAtTheSameTimeShareAPlan(t *testing.T) {

@@ -91,7 +91,8 @@ func notes(t testing.TB) mcp.Pack {
 	for _, name := range []string{"hang", "die", "fail", "shy", "slow", "ask"} {
 		text += "  " + name + ":" + tool
 	}
-	text += "  shout:" + strings.ReplaceAll(tool, "2s", "2m")
+	text += "  shout:" + strings.ReplaceAll(tool, "2s", "2m") +
+		"    refuse: [{when: 'input.text == \"quiet\"', message: be quiet}, {when: 'input.text == \"\"'}]\n"
 	text += "  add:" + tool + "    key: key\n    effectless_when: input.dry == true\n" +
 		"    not_taken: 'result == \"no\"'\n    stop: [{when: 'input.text in probe.locked', message: it is locked}]\n"
 	pack, err := mcp.ParsePack("notes.yaml", []byte(text))
