@@ -226,21 +226,50 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 	if err := g.reached(ctx); err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
-	t, err := g.plans.of(ctx, r.holder(), r.plan, true)
-	if err != nil {
-		return problem("%v. Nothing was done.", err), nil
-	}
 	print := fingerprint(r.server.Name(), r.tool, r.arguments)
+	var o *once
+	var t *tracked
+	action := keyedAction(r.key)
+	if r.key != "" && r.plan == "" {
+		was, release, err := g.onceOf(ctx, r, print)
+		if err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+		defer release()
+		if o = was; o.Plan != "" {
+			var instead *sdk.CallToolResult
+			if t, instead = g.again(ctx, o, action); instead != nil {
+				return instead, nil
+			}
+		}
+	}
+	if t == nil {
+		var err error
+		if t, err = g.plans.of(ctx, r.holder(), r.plan, true); err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+	}
 	if r.key == "" {
 		return g.act(ctx, t, r, print, "")
 	}
+	return g.keyed(ctx, t, r, print, o)
+}
+
+// keyed makes a call with a key under a plan, or says what became of the one before.
+func (g *Gateway) keyed(ctx context.Context, t *tracked, r request, print string,
+	o *once) (*sdk.CallToolResult, error) {
 	action := keyedAction(r.key)
 	k, first, err := t.claim(action, print)
 	switch {
 	case err != nil:
 		return problem("%v. Nothing was done.", err), nil
 	case first:
-		result, err := g.act(ctx, t, r, print, action)
+		var result *sdk.CallToolResult
+		if failed := o.under(t.plan.ID()); failed != nil {
+			result = problem("%v. Nothing was done.", failed)
+		} else {
+			result, err = g.act(ctx, t, r, print, action)
+		}
 		e := t.found(action)
 		kept := result
 		if raw, failed := json.Marshal(result); failed != nil || len(raw) > 2*resultSize {

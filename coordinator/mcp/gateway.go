@@ -281,8 +281,8 @@ func (g *Gateway) before(call coordinator.Call) json.RawMessage {
 }
 
 // errUnreached says that no call with an effect can be recorded.
-var errUnreached = errors.New("the ledger, in which the call is recorded first, cannot be reached: " +
-	"is sagenbaum serve still running?")
+var errUnreached = errors.New("the ledger, in which the call is recorded first, cannot be " +
+	"reached: is sagenbaum serve still running?")
 
 // reached waits a while for the connection to the ledger where it is lost. Errors: errUnreached.
 func (g *Gateway) reached(ctx context.Context) error {

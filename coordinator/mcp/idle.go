@@ -88,7 +88,7 @@ func (s *Server) end() {
 
 // prune removes images and trash that are older than every undo window.
 func (s *Server) prune() {
-	err := s.pruneGrants()
+	err := errors.Join(s.pruneGrants(), s.pruneKeys())
 	if s.files != nil {
 		err = errors.Join(err, s.files.Prune(KeptFor))
 	}

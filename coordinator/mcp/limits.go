@@ -18,6 +18,9 @@ const (
 	// SettleRemote is the same for a server at a URL, which cannot be ended.
 	SettleRemote = time.Minute
 
+	// KeyKept is how long a call with a key is known to connections with other plans.
+	KeyKept = 24 * time.Hour
+
 	// SessionIdle is after how long without a request a client over HTTP has gone.
 	SessionIdle = 30 * time.Minute
 

@@ -158,8 +158,8 @@ type configured struct {
 func (o *options) readFile(name string) (entries []entry, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, cmp.Or(o.flag, "--config")+" FILE of one that is there", "%v",
-			err)
+		flag := cmp.Or(o.flag, "--config")
+		return nil, cli.Fail(cli.ExitFailed, flag+" FILE of one that is there", "%v", err)
 	}
 	var file struct {
 		Servers map[string]configured `json:"mcpServers"`
