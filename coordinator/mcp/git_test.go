@@ -250,7 +250,7 @@ func TestAMergeWithAConflictIsItsOwners(t *testing.T) {
 }
 
 // A push is made once its plan is committed, and dropped by an undo before; of a folder that only
-// the server knows now none is taken.
+// the server knows now none is taken. Worktrees are listed, and none is made.
 func TestAPushIsMadeOnceItsPlanIsCommitted(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t), repository(t)
@@ -261,6 +261,11 @@ func TestAPushIsMadeOnceItsPlanIsCommitted(t *testing.T) {
 		if r := c.call("git_push", with); !r.IsError || !strings.Contains(said(r), "absolute path") {
 			t.Errorf("%v: %s", with, said(r))
 		}
+	}
+	c.does("git_worktree", map[string]any{"path": dir, "mode": "list"})
+	if r := c.call("git_worktree", map[string]any{"path": dir, "mode": "add", "worktreePath": dir + "-2"}); !r.IsError ||
+		!strings.Contains(said(r), "cannot be undone. Nothing was done") {
+		t.Errorf("a worktree: %s", said(r))
 	}
 	push := map[string]any{"path": dir, "remote": "theirs", "branch": "topic", "remoteBranch": "pushed"}
 	branches := func() string { return runGit(t, dir, "--git-dir", remote, "branch", "--list", "pushed") }

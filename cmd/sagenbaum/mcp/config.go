@@ -94,6 +94,8 @@ func (o *options) complete(e *entry) (err error) {
 func (o *options) read(args []string) ([]entry, error) {
 	const usage = "sagenbaum mcp -- COMMAND, or with --url URL or --config FILE instead"
 	switch {
+	case o.settle < 0:
+		return nil, cli.Fail(cli.ExitUsage, "--settle 90s", "--settle cannot be %s", o.settle)
 	case len(o.headers) > 0 && o.url == "":
 		return nil, cli.Fail(cli.ExitUsage, "--url URL beside it", "--header without --url")
 	case o.url != "" && (len(args) > 0 || o.file != ""):
@@ -103,7 +105,7 @@ func (o *options) read(args []string) ([]entry, error) {
 		headers, err := o.sent()
 		name := cmp.Or(o.server, hostOf(o.url))
 		return []entry{{name: name, config: mcp.ServerConfig{Name: name, URL: o.url,
-			Headers: headers, Instance: o.instance, Roots: o.roots}}}, err
+			Headers: headers, Instance: o.instance, Roots: o.roots, Settle: o.settle}}}, err
 	case o.file == "" && len(args) == 0:
 		return nil, cli.Fail(cli.ExitUsage, usage,
 			"there is no server: give its command, --url or --config")
@@ -113,10 +115,10 @@ func (o *options) read(args []string) ([]entry, error) {
 			name = nameOf(args)
 		}
 		return []entry{{name: name, config: mcp.ServerConfig{Name: name, Command: args[0],
-			Args: args[1:], Instance: o.instance, Roots: o.roots}}}, nil
-	case len(args) > 0 || o.server != "" || o.instance != "" || len(o.roots) > 0:
-		return nil, cli.Fail(cli.ExitUsage, usage,
-			"--config names the servers: no command, --server-name, --instance or --root beside it")
+			Args: args[1:], Instance: o.instance, Roots: o.roots, Settle: o.settle}}}, nil
+	case len(args) > 0 || o.server != "" || o.instance != "" || len(o.roots) > 0 || o.settle != 0:
+		return nil, cli.Fail(cli.ExitUsage, usage, "--config names the servers: no command, "+
+			"--server-name, --instance, --root or --settle beside it")
 	}
 	return o.readFile(o.file)
 }
