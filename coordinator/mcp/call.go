@@ -45,6 +45,8 @@ type request struct {
 	plan, key string
 	token     any    // of its progress, as the client calls it; nil: it wants none
 	roots     *roots // of the client, in which the server works
+
+	answers sdk.InputResponseMap // of a client without a session, to what it was asked
 }
 
 // call answers tools/call.
@@ -66,7 +68,7 @@ func (g *Gateway) call(
 		return problem("%v. Nothing was done.", err), nil
 	}
 	r.roots = r.server.roots.Load()
-	release, err := g.during(&r)
+	release, err := g.during(ctx, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +83,12 @@ func (g *Gateway) call(
 	case !r.known && g.config.Unknown == RefuseUnknown:
 		return problem("%s has no contract: what undoes it is not known, and this gateway refuses "+
 			"such tools. Nothing was done.", r.shown), nil
-	case !r.known && g.config.Unknown == AskUnknown:
-		if err := g.approve(ctx, r); err != nil {
+	case !r.known && g.config.Unknown == AskUnknown && (!r.plain || r.plan != ""):
+		switch ask, err := g.approve(ctx, r); {
+		case err != nil:
 			return problem("%v. Nothing was done.", err), nil
+		case ask != nil:
+			return ask, nil
 		}
 	}
 	if err := r.refused(); err != nil {
@@ -109,7 +114,7 @@ func (r request) refused() error {
 // request reads a call.
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
 	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
-		arguments: req.Params.Arguments}
+		arguments: req.Params.Arguments, answers: req.Params.InputResponses}
 	r.plan, _ = req.Params.Meta[planMeta].(string)
 	r.key, _ = req.Params.Meta[keyMeta].(string)
 	if req.Extra != nil && req.Extra.Header != nil {
@@ -146,6 +151,14 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 	if err != nil {
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
+	if r.plain { // what is answered here is no answer to the server
+		r.params, err = withoutMembers(r.params, func(name string) bool {
+			return name == "inputResponses" || name == "requestState"
+		})
+		if err != nil {
+			return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+		}
+	}
 	there, err := r.server.has(ctx, r.tool)
 	if err == nil && !there {
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
@@ -178,31 +191,6 @@ func object(arguments json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return arguments
-}
-
-// approve asks a person about a call that cannot be undone.
-func (g *Gateway) approve(ctx context.Context, r request) error {
-	init := r.session.InitializeParams()
-	if init == nil || init.Capabilities == nil || init.Capabilities.Elicitation == nil {
-		return fmt.Errorf("%s has no contract and cannot be undone, and this client has no way to "+
-			"ask its user", r.shown)
-	}
-	arguments := string(object(r.arguments))
-	if len(arguments) > errorMax {
-		return fmt.Errorf("%s has no contract and cannot be undone, and its arguments are too long to "+
-			"be shown to its user: %d bytes, at most %d", r.shown, len(arguments), errorMax)
-	}
-	answer, err := r.session.Elicit(ctx, &sdk.ElicitParams{
-		Message:         fmt.Sprintf("%s cannot be undone. Call it with %s?", r.shown, arguments),
-		RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s cannot be undone, and its user could not be asked: %w", r.shown, err)
-	case answer.Action != "accept":
-		return fmt.Errorf("%s cannot be undone, and its user did not agree (%s)", r.shown, answer.Action)
-	}
-	return nil
 }
 
 // waiting tells a client that its call waits for a verdict, and where that is given. The person at

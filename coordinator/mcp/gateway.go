@@ -98,8 +98,9 @@ type Gateway struct {
 type progress struct {
 	session *sdk.ServerSession
 	token   any
-	coming  int           // that have come, and are not passed on yet
-	passed  chan struct{} // closed when there are none; nil: no one waits
+	call    context.Context // of a client without a session; nil: it has one
+	coming  int             // that have come, and are not passed on yet
+	passed  chan struct{}   // closed when there are none; nil: no one waits
 }
 
 // New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,

@@ -97,6 +97,15 @@ func plainly(next sdk.MethodHandler) sdk.MethodHandler {
 			r.CacheScope = scope
 		case *sdk.ReadResourceResult:
 			r.CacheScope = scope
+		case *sdk.CallToolResult:
+			if err != nil {
+				break
+			}
+			text, err := encode(r)
+			if err != nil {
+				return nil, err
+			}
+			return asWritten{r, text}.plain(method)
 		case asWritten:
 			if err == nil {
 				return r.plain(method)
@@ -109,6 +118,9 @@ func plainly(next sdk.MethodHandler) sdk.MethodHandler {
 // plain is the answer to a method with what it lacks for a client without a session.
 func (r asWritten) plain(method string) (sdk.Result, error) {
 	wanted := map[string]string{"resultType": `"complete"`}
+	if len(memberOf(r.text, "inputRequests")) > 0 {
+		wanted["resultType"] = `"input_required"`
+	}
 	if strings.HasSuffix(method, "/list") || method == "resources/read" {
 		wanted["cacheScope"], wanted["ttlMs"] = `"`+scope+`"`, "0"
 	}
