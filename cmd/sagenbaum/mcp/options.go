@@ -76,7 +76,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.state, "state", "",
 		"`DIR` of images, trash and locks (default ~/.local/state/sagenbaum/mcp)")
 	f.DurationVar(&o.settle, "settle", 0, "`TIME` that a call which was given up, as after a "+
-		"time-out, may take to land (default "+mcp.SettleDefault.String()+", with --url "+mcp.SettleRemote.String()+")")
+		"time-out, may take to land (default "+mcp.SettleDefault.String()+", with --url "+
+		mcp.SettleRemote.String()+")")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 }
 

@@ -74,7 +74,15 @@ func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (
 		return o.connect(s)
 	}
 	conn, err := again()
+	late := time.Now().Add(lostWait)
 	var failure *cli.Failure
+	for errors.As(err, &failure) && failure.Code == cli.ExitNotAllowed && o.ownRuns() &&
+		time.Now().Before(late) { // another gateway has just started it
+		if !pause.For(cmd.Context(), ownPause) {
+			return nil, cmd.Context().Err()
+		}
+		conn, err = again()
+	}
 	if !errors.As(err, &failure) || failure.Code != cli.ExitNoServer {
 		return conn, err
 	}
@@ -93,9 +101,13 @@ func ownMark(state, address string) string {
 	return filepath.Join(state, "serve-"+token(address)+".pid")
 }
 
-// ownRuns reports whether the server at an address is one that gateways have started.
-func ownRuns(state, address string) bool {
-	text, err := os.ReadFile(ownMark(state, address))
+// ownRuns reports whether the server at the address of --start is one that gateways have started.
+func (o *options) ownRuns() bool {
+	state, err := started.Dir("")
+	if err != nil {
+		return false
+	}
+	text, err := os.ReadFile(ownMark(filepath.Dir(state), o.start))
 	if err != nil {
 		return false
 	}
@@ -111,15 +123,14 @@ func ownRuns(state, address string) bool {
 // and its undos need one. A server that someone else has started is theirs to start again. It ends
 // with ctx.
 func (o *options) keep(ctx context.Context, s *cli.Settings, conn *nats.Conn, log *slog.Logger) {
-	state, err := started.Dir("")
-	if err != nil || o.named || o.start == startOff {
+	if o.named || o.start == startOff {
 		return
 	}
 	changes := conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
 	own, wait := false, keepWait
 	for !conn.IsClosed() {
 		if conn.IsConnected() {
-			own, wait = ownRuns(filepath.Dir(state), o.start), keepWait
+			own, wait = o.ownRuns(), keepWait
 		}
 		if conn.IsConnected() || !own {
 			select {
