@@ -359,6 +359,7 @@ func (l *live) showsAction(plan, action string, want func(api.Action) bool) api.
 				return a
 			}
 		}
+		<-time.After(5 * time.Millisecond) // the one that is asked has other work
 	}
 	l.t.Fatalf("action %s of plan %s stays %+v", action, plan, last)
 	return last

@@ -19,7 +19,7 @@ type answer struct {
 // failed reports whether the server has said that the call failed.
 func (a answer) failed() bool {
 	var wire *jsonrpc.Error
-	return errors.As(a.err, &wire) || a.err == nil && a.result.IsError
+	return errors.As(a.err, &wire) || a.err == nil && failed(a.result)
 }
 
 // goesOn reports whether the server may still be at work on a call that has ended: it is at a URL,
@@ -118,7 +118,7 @@ func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why erro
 func (s *Server) kill() {
 	s.mu.Lock()
 	session := s.session
-	endGroup(s.child)
+	s.child.End()
 	s.mu.Unlock()
 	if session != nil {
 		s.await(context.Background(), session)

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -44,6 +45,8 @@ type request struct {
 	plan, key string
 	token     any    // of its progress, as the client calls it; nil: it wants none
 	roots     *roots // of the client, in which the server works
+
+	answers sdk.InputResponseMap // of a client without a session, to what it was asked
 }
 
 // call answers tools/call.
@@ -65,7 +68,7 @@ func (g *Gateway) call(
 		return problem("%v. Nothing was done.", err), nil
 	}
 	r.roots = r.server.roots.Load()
-	release, err := g.during(&r)
+	release, err := g.during(ctx, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +83,38 @@ func (g *Gateway) call(
 	case !r.known && g.config.Unknown == RefuseUnknown:
 		return problem("%s has no contract: what undoes it is not known, and this gateway refuses "+
 			"such tools. Nothing was done.", r.shown), nil
-	case !r.known && g.config.Unknown == AskUnknown:
-		if err := g.approve(ctx, r); err != nil {
+	case !r.known && g.config.Unknown == AskUnknown && (!r.plain || r.plan != ""):
+		switch ask, err := g.approve(ctx, r); {
+		case err != nil:
 			return problem("%v. Nothing was done.", err), nil
+		case ask != nil:
+			return ask, nil
 		}
 	}
+	if err := r.refused(); err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
 	return g.effect(ctx, r)
+}
+
+// refused says why the contract of a tool has a call refused.
+func (r request) refused() error {
+	for _, guard := range r.contract.Refuse {
+		holds, err := r.server.x.holds(guard.When, triggers.BindingVars{Input: object(r.arguments)})
+		if err != nil {
+			return fmt.Errorf("whether its contract refuses this call of %s is not known: %w", r.shown, err)
+		}
+		if holds {
+			return errors.New(cmp.Or(guard.Message, "its contract refuses this call of "+r.shown))
+		}
+	}
+	return nil
 }
 
 // request reads a call.
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
 	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
-		arguments: req.Params.Arguments}
+		arguments: req.Params.Arguments, answers: req.Params.InputResponses}
 	r.plan, _ = req.Params.Meta[planMeta].(string)
 	r.key, _ = req.Params.Meta[keyMeta].(string)
 	if req.Extra != nil && req.Extra.Header != nil {
@@ -128,6 +151,14 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 	if err != nil {
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
+	if r.plain { // what is answered here is no answer to the server
+		r.params, err = withoutMembers(r.params, func(name string) bool {
+			return name == "inputResponses" || name == "requestState"
+		})
+		if err != nil {
+			return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+		}
+	}
 	there, err := r.server.has(ctx, r.tool)
 	if err == nil && !there {
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
@@ -162,31 +193,6 @@ func object(arguments json.RawMessage) json.RawMessage {
 	return arguments
 }
 
-// approve asks a person about a call that cannot be undone.
-func (g *Gateway) approve(ctx context.Context, r request) error {
-	init := r.session.InitializeParams()
-	if init == nil || init.Capabilities == nil || init.Capabilities.Elicitation == nil {
-		return fmt.Errorf("%s has no contract and cannot be undone, and this client has no way to "+
-			"ask its user", r.shown)
-	}
-	arguments := string(object(r.arguments))
-	if len(arguments) > errorMax {
-		return fmt.Errorf("%s has no contract and cannot be undone, and its arguments are too long to "+
-			"be shown to its user: %d bytes, at most %d", r.shown, len(arguments), errorMax)
-	}
-	answer, err := r.session.Elicit(ctx, &sdk.ElicitParams{
-		Message:         fmt.Sprintf("%s cannot be undone. Call it with %s?", r.shown, arguments),
-		RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s cannot be undone, and its user could not be asked: %w", r.shown, err)
-	case answer.Action != "accept":
-		return fmt.Errorf("%s cannot be undone, and its user did not agree (%s)", r.shown, answer.Action)
-	}
-	return nil
-}
-
 // waiting tells a client that its call waits for a verdict, and where that is given. The person at
 // the client is not asked: a verdict is a supervisor's, whom the ledger knows by credentials of
 // their own, and the gateway is an agent.
@@ -205,21 +211,53 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 		return problem("The call names no plan, without which it could not be undone: call plan_begin, "+
 			"and give the id of the plan as %s. Nothing was done.", planArgument), nil
 	}
-	t, err := g.plans.of(ctx, r.holder(), r.plan, true)
-	if err != nil {
+	if err := g.reached(ctx); err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
 	print := fingerprint(r.server.Name(), r.tool, r.arguments)
+	var o *once
+	var t *tracked
+	action := keyedAction(r.key)
+	if r.key != "" && r.plan == "" {
+		was, release, err := g.onceOf(ctx, r, print)
+		if err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+		defer release()
+		if o = was; o.Plan != "" {
+			var instead *sdk.CallToolResult
+			if t, instead = g.again(ctx, o, action); instead != nil {
+				return instead, nil
+			}
+		}
+	}
+	if t == nil {
+		var err error
+		if t, err = g.plans.of(ctx, r.holder(), r.plan, true); err != nil {
+			return problem("%v. Nothing was done.", err), nil
+		}
+	}
 	if r.key == "" {
 		return g.act(ctx, t, r, print, "")
 	}
+	return g.keyed(ctx, t, r, print, o)
+}
+
+// keyed makes a call with a key under a plan, or says what became of the one before.
+func (g *Gateway) keyed(ctx context.Context, t *tracked, r request, print string,
+	o *once) (*sdk.CallToolResult, error) {
 	action := keyedAction(r.key)
 	k, first, err := t.claim(action, print)
 	switch {
 	case err != nil:
 		return problem("%v. Nothing was done.", err), nil
 	case first:
-		result, err := g.act(ctx, t, r, print, action)
+		var result *sdk.CallToolResult
+		if failed := o.under(t.plan.ID()); failed != nil {
+			result = problem("%v. Nothing was done.", failed)
+		} else {
+			result, err = g.act(ctx, t, r, print, action)
+		}
 		e := t.found(action)
 		kept := result
 		if raw, failed := json.Marshal(result); failed != nil || len(raw) > 2*resultSize {
@@ -430,8 +468,11 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 		Before: before,
 		Result: structured(u.result),
 	}
+	if isLarge(u.result) {
+		vars.Result = nil // it is not known
+	}
 	after := u.after(ctx, vars)
-	if u.result.IsError {
+	if failed(u.result) {
 		return coordinator.Outcome{}, u.failure(vars, before, after)
 	}
 	return coordinator.Outcome{Output: u.output(before, after)}, nil
@@ -450,7 +491,11 @@ func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
 			room -= len(after)
 		}
 	}
-	if said := structured(u.result); len(said) <= room {
+	said := structured(u.result)
+	switch digest, err := encode(u.result.Meta[largeMeta]); {
+	case isLarge(u.result) && err == nil && len(digest) <= room:
+		output["answer"] = digest
+	case !isLarge(u.result) && len(said) <= room:
 		output["result"] = said
 	}
 	return output
@@ -552,7 +597,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	if notTaken {
 		t.unknow(u.action)
 	} else {
-		if u.err != nil || u.result.IsError {
+		if u.err != nil || failed(u.result) {
 			e.State, e.known = stateInDoubt, stateInDoubt
 		}
 		t.note(e)
@@ -578,7 +623,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 			t.plan.ID(),
 		), nil
 	}
-	if err != nil && !u.result.IsError {
+	if err != nil && !failed(u.result) {
 		g.logger.Warn("what a call has done may not be recorded", "tenant", g.config.Tenant,
 			"plan", t.plan.ID(), "action", u.action, "error", err)
 	}

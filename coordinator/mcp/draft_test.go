@@ -93,6 +93,8 @@ func TestPacksAreReadStrictly(t *testing.T) {
 		{undo + "tool: x, when: 1 +}]}}\n", "undo[0].when"},
 		{undo + "tool: x}], done: '('}}\n", "tools.t.done"},
 		{undo + "tool: x}], stop: [{when: '('}]}}\n", "stop[0].when"},
+		{undo + "tool: x}], refuse: [{when: '('}]}}\n", "refuse[0].when"},
+		{head + "tools: {t: {class: effectless, refuse: [{when: 'true'}]}}\n", "tools.t.refuse"},
 		{head + "tools: {t: {class: effectless, not_taken: '('}}\n", "tools.t.not_taken"},
 		{undo + "tool: x}], probe: {tool: y, keep: {l: {like: =input.x}}}}}\n", "keep.l"},
 		{undo + "tool: x, with: {a: '" + strings.Repeat("a", 4000) + "'}}]}}\n", "tools.t.undo"},

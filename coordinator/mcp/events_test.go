@@ -29,20 +29,35 @@ func TestMessagesOfAStreamAreChanged(t *testing.T) {
 	}
 }
 
-// What is too large ends a stream or an answer, and is not held.
-func TestAMessageThatIsTooLargeIsNotRead(t *testing.T) {
+// What is too large is not held: in the place of an answer is an error that says so, and a field
+// that goes on for ever ends a stream.
+func TestAMessageThatIsTooLargeIsNotHeld(t *testing.T) {
 	t.Parallel()
 	same := func(m json.RawMessage) json.RawMessage { return m }
-	large := func() io.Reader { return io.MultiReader(strings.NewReader("data: "), endless{}) }
-	if _, err := io.ReadAll(&events{in: bufio.NewReader(large()), change: same}); !errors.Is(err, errTooLarge) {
-		t.Errorf("a line: %v", err)
+	answer := `{"id":1,"result":{"x":["` + strings.Repeat("x", bodyMax) + `"]}}`
+	const after = "data: {}\n\n"
+	for name, text := range map[string]string{
+		"a line": "id: 1\ndata: " + answer + "\n\n" + after,
+		"lines":  "id: 1\r\ndata: " + strings.ReplaceAll(answer, `":`, "\":\r\ndata: ") + "\r\n\r\n" + after,
+	} {
+		got, err := io.ReadAll(&events{in: bufio.NewReader(strings.NewReader(text)), change: same})
+		if said := string(got); err != nil || len(said) > 1<<10 || !strings.HasPrefix(said, "id: 1\ndata: {") ||
+			!strings.Contains(said, `"id":1`) || !strings.Contains(said, "is left out") || !strings.HasSuffix(said, after) {
+			t.Errorf("%s: %.80q, %v", name, got, err)
+		}
 	}
-	lines := strings.NewReader(strings.Repeat("data: "+strings.Repeat("x", 1<<10)+"\n", bodyMax>>10))
-	if _, err := io.ReadAll(&events{in: bufio.NewReader(lines), change: same}); !errors.Is(err, errTooLarge) {
-		t.Errorf("an event: %v", err)
+	got, err := io.ReadAll(&body{in: strings.NewReader(answer), change: same})
+	if err != nil || len(got) > 1<<10 || !strings.Contains(string(got), "is left out") {
+		t.Errorf("an answer: %.80q, %v", got, err)
 	}
-	if _, err := io.ReadAll(&body{in: large(), change: same}); !errors.Is(err, errTooLarge) {
-		t.Errorf("an answer: %v", err)
+	told := `data: {"method":"notifications/message","params":"` + strings.Repeat("x", bodyMax) + "\"}\n\n" + after
+	if got, err := io.ReadAll(&events{in: bufio.NewReader(strings.NewReader(told)), change: same}); string(got) !=
+		after || err != nil {
+		t.Errorf("what no one waits for: %.80q, %v", got, err)
+	}
+	field := io.MultiReader(strings.NewReader("event: "), endless{})
+	if _, err := io.ReadAll(&events{in: bufio.NewReader(field), change: same}); !errors.Is(err, errTooLarge) {
+		t.Errorf("a field: %v", err)
 	}
 }
 

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/child"
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/large"
 )
 
 // exact is the transport to a server. What goes through it stays as it is written (see raw.go). It
@@ -64,7 +68,7 @@ const ownMeta = "io.modelcontextprotocol/"
 
 // Read returns the next message; a result has its text in its metadata as well.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	message, err := c.Connection.Read(ctx)
+	message, err := readable(ctx, c.Connection)
 	if r, ok := message.(*jsonrpc.Request); ok && r.Method == progressMethod {
 		c.exact.progresses(r.Params)
 	}
@@ -239,3 +243,82 @@ func (c *calls) done(call string) {
 	defer c.mu.Unlock()
 	delete(c.all, call)
 }
+
+// Lines is the transport to the other end of two pipes, each message a line. One with more than
+// bodyMax bytes does not end the connection: an answer is an error that says so, and a request is
+// refused.
+func Lines(in io.ReadCloser, out io.WriteCloser) sdk.Transport {
+	return &sdk.IOTransport{Reader: large.Lines(in, bodyMax), Writer: out, MaxLineLength: 2 * bodyMax}
+}
+
+// started is the transport to a server that is started.
+type started struct{ process *child.Process }
+
+// Connect starts the server.
+func (t started) Connect(ctx context.Context) (sdk.Connection, error) {
+	in, out, err := t.process.Start()
+	if err != nil {
+		return nil, err
+	}
+	return Lines(out, in).Connect(ctx)
+}
+
+// readable is the next message that is not too large.
+func readable(ctx context.Context, conn sdk.Connection) (jsonrpc.Message, error) {
+	for {
+		message, err := conn.Read(ctx)
+		r, ok := message.(*jsonrpc.Request)
+		if err != nil || !ok || r.Method != large.Method || !r.ID.IsValid() {
+			return message, err
+		}
+		var was struct {
+			Method string
+			Bytes  int64
+		}
+		if err := json.Unmarshal(r.Params, &was); err != nil {
+			return nil, err
+		}
+		if err := conn.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("the request has %d bytes, and at most "+
+				"%d are passed on: nothing was done", was.Bytes, bodyMax)}}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// largeMeta says in a result that the answer of the server was too large to be passed on.
+const largeMeta = "sagenbaum/answer"
+
+// answered is an answer that was too large.
+type answered struct{ large.Answer }
+
+func largeAnswer(err error) (a answered, ok bool) {
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) {
+		a.Answer, ok = large.AnswerIn(wire.Data)
+	}
+	return a, ok
+}
+
+// result is what is passed on in the place of an answer of a tool.
+func (a answered) result(tool string) *sdk.CallToolResult {
+	what := "has happened, but its answer"
+	if a.Failed {
+		what = "has failed, and its answer"
+	}
+	result := problem("%s %s has %d bytes, of which at most %d are passed on: it is left out "+
+		"(SHA-256 %s). A call that asks for less has a smaller one.", tool, what, a.Bytes, bodyMax,
+		a.SHA256)
+	result.Meta = sdk.Meta{largeMeta: map[string]any{"bytes": a.Bytes, "sha256": a.SHA256}}
+	if a.Failed {
+		delete(result.Meta, largeMeta)
+	}
+	return result
+}
+
+// isLarge reports whether a result is in the place of one that was too large, of a call that has
+// happened.
+func isLarge(result *sdk.CallToolResult) bool { return result.Meta[largeMeta] != nil }
+
+// failed reports whether a result says that its call failed.
+func failed(result *sdk.CallToolResult) bool { return result.IsError && !isLarge(result) }

@@ -8,6 +8,9 @@ import (
 // Environment is that of a child of a gateway with the variables given.
 func (c ServerConfig) Environment(given []string) []string { return c.environment(given) }
 
+// PruneKeys removes what is kept of keys for longer than it counts.
+func (s *Server) PruneKeys() error { return s.pruneKeys() }
+
 // Folder resolves an argument that is a folder.
 func Folder(argument string) (string, bool) { return folder(argument) }
 

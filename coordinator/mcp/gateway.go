@@ -98,8 +98,9 @@ type Gateway struct {
 type progress struct {
 	session *sdk.ServerSession
 	token   any
-	coming  int           // that have come, and are not passed on yet
-	passed  chan struct{} // closed when there are none; nil: no one waits
+	call    context.Context // of a client without a session; nil: it has one
+	coming  int             // that have come, and are not passed on yet
+	passed  chan struct{}   // closed when there are none; nil: no one waits
 }
 
 // New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,
@@ -280,6 +281,35 @@ func (g *Gateway) before(call coordinator.Call) json.RawMessage {
 	return before
 }
 
+// errUnreached says that no call with an effect can be recorded.
+var errUnreached = errors.New("the ledger, in which the call is recorded first, cannot be " +
+	"reached: is sagenbaum serve still running?")
+
+// reached waits a while for the connection to the ledger where it is lost. Errors: errUnreached.
+func (g *Gateway) reached(ctx context.Context) error {
+	conn := g.config.Conn
+	if conn.IsConnected() {
+		return nil
+	}
+	back := conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer conn.RemoveStatusListener(back)
+	late := time.NewTimer(reachWait)
+	defer late.Stop()
+	for !conn.IsConnected() {
+		select {
+		case <-back:
+			if conn.IsClosed() {
+				return errUnreached
+			}
+		case <-late.C:
+			return errUnreached
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // Serve serves one client until it goes, or ctx ends. With FailPlan it then waits until its plans
 // are undone, for at most leaveWait. Errors: those of the connection, and which calls stand.
 func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
@@ -324,7 +354,7 @@ type watchedConnection struct {
 
 // Read returns the next message.
 func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	message, err := c.Connection.Read(ctx)
+	message, err := readable(ctx, c.Connection)
 	if err != nil {
 		c.gone()
 	}

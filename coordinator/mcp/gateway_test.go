@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -249,6 +250,21 @@ func TestOutcomesOfCalls(t *testing.T) {
 	}
 }
 
+// A call that its contract refuses is not passed on, nor one of which that is not known.
+func TestACallThatItsContractRefusesIsNotMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{}, nil, config)
+	for want, with := range map[string]map[string]any{"be quiet. Nothing": {"text": "quiet"},
+		"refuses this call of shout. Nothing": {"text": ""}, "is not known": {"note": "text"}} {
+		if r := c.call("shout", with); !r.IsError || !strings.Contains(said(r), want) || planOf(r) != "" ||
+			!strings.Contains(said(r), "Nothing was done") || len(lines(file)) != 0 {
+			t.Errorf("%v: %.200s", with, said(r))
+		}
+	}
+}
+
 // Clients call tools at the same time: the first calls share a plan, and of two undos each takes
 // what the other has left.
 func TestCallsAtTheSameTimeShareAPlan(t *testing.T) {
@@ -375,6 +391,66 @@ func TestAKeyHasOneEffect(t *testing.T) {
 	}
 	if r := later.reports("plan_fail", map[string]any{"plan": plan}); r.State != "compensated" || len(lines(file)) != 0 {
 		t.Errorf("%+v, left %v", r, lines(file))
+	}
+}
+
+// A call that is made again on another connection, with another plan, is the same one: while its
+// effect is there, and where key and arguments are equal.
+func TestAKeyHasOneEffectOnAllConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	const key = "sagenbaum/key"
+	connect := func() *client { return w.gateway(mcp.Config{ServeUndos: true}, nil, config) }
+	add := func(c *client, text, k string) (*sdk.CallToolResult, int) {
+		return c.call("add", map[string]any{"text": text}, key, k), strings.Count(read(t, file), text+"\n")
+	}
+	c := connect()
+	first, _ := add(c, "one", "k1")
+	c.leave()
+	c = connect()
+	if again, n := add(c, "one", "k1"); n != 1 || again.IsError || planOf(first) == "" ||
+		!strings.Contains(said(again), "10.10") {
+		t.Errorf("on another connection: %s, %d times", said(again), n)
+	}
+	if other, n := add(c, "two", "k1"); n != 1 || other.IsError || planOf(other) == planOf(first) {
+		t.Errorf("with other arguments: %s, %d times under %s", said(other), n, planOf(other))
+	}
+	c.reports("plan_commit", nil)
+	if again, n := add(c, "two", "k1"); n != 1 || !strings.Contains(said(again), "is committed. Nothing was done now") {
+		t.Errorf("once it is committed: %s, %d times", said(again), n)
+	}
+	doubt := c.call("fail", map[string]any{"text": "half"}, key, "k2")
+	c.leave()
+	if again := connect().call("fail", map[string]any{"text": "half"}, key, "k2"); planOf(doubt) == "" ||
+		!strings.Contains(said(again), "was made before") || strings.Count(read(t, file), "half\n") != 1 {
+		t.Errorf("in doubt: %s, %s", said(doubt), said(again))
+	}
+	c = connect()
+	undone, _ := add(c, "three", "k3")
+	c.reports("plan_fail", nil)
+	if again, n := add(c, "three", "k3"); n != 1 || again.IsError || planOf(again) == planOf(undone) {
+		t.Errorf("once it is undone: %s, %d times", said(again), n)
+	}
+	var all sync.WaitGroup
+	for range 3 {
+		c := connect()
+		all.Go(func() { add(c, "four", "k4") })
+	}
+	all.Wait()
+	if n := strings.Count(read(t, file), "four\n"); n != 1 {
+		t.Errorf("at the same time: %d times", n)
+	}
+	kept, err := filepath.Glob(filepath.Join(config.State, "keys", "*"))
+	long := time.Now().Add(-3 * mcp.KeyKept)
+	for _, path := range kept {
+		err = errors.Join(err, os.Chtimes(path, long, long))
+	}
+	if err = errors.Join(err, w.server(config).PruneKeys()); err != nil || len(kept) != 8 {
+		t.Errorf("of the keys is kept %v, %v", kept, err)
+	}
+	if kept, _ := filepath.Glob(filepath.Join(config.State, "keys", "*")); len(kept) != 0 {
+		t.Errorf("too old, and kept: %v", kept)
 	}
 }
 

@@ -86,6 +86,20 @@ func repository(t testing.TB) string {
 	return dir
 }
 
+// theirs gives a repository a remote with a commit that it does not have, and returns it.
+func theirs(t testing.TB, dir string) (remote string) {
+	t.Helper()
+	remote, other := filepath.Join(t.TempDir(), "theirs.git"), filepath.Join(t.TempDir(), "other")
+	runGit(t, dir, "clone", "-q", "--bare", dir, remote)
+	runGit(t, dir, "clone", "-q", "-b", "main", remote, other)
+	writeIn(t, other, "theirs", "theirs\n")
+	runGit(t, other, "add", "-A")
+	runGit(t, other, "commit", "-q", "-m", "theirs")
+	runGit(t, other, "push", "-q", "origin", "main")
+	runGit(t, dir, "remote", "add", "theirs", remote)
+	return remote
+}
+
 func writeIn(t testing.TB, dir, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o640); err != nil {
@@ -120,6 +134,7 @@ var gitCalls = []struct {
 	tool string
 	with map[string]any
 }{
+	{"fetch", map[string]any{"remote": "theirs"}},
 	{"commit", map[string]any{"message": "three"}},
 	{"stash", map[string]any{"mode": "push", "includeUntracked": true}},
 	{"stash", map[string]any{"mode": "pop"}},
@@ -131,6 +146,7 @@ var gitCalls = []struct {
 	{"merge", map[string]any{"branch": "topic"}},
 	{"checkout", map[string]any{"target": "clash"}},
 	{"rebase", map[string]any{"mode": "start", "upstream": "topic"}},
+	{"pull", map[string]any{"remote": "theirs", "branch": "main", "rebase": true}},
 	{"branch", map[string]any{"mode": "delete", "branchName": "main", "force": true}},
 	{"tag", map[string]any{"mode": "delete", "tagName": "v1"}},
 	{"remote", map[string]any{"mode": "add", "name": "origin", "url": "https://example.com/x.git"}},
@@ -141,6 +157,7 @@ var gitCalls = []struct {
 func TestASessionOnARepositoryIsUndoneAsItsTableSays(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t), repository(t)
+	theirs(t, dir)
 	start := gitPicture(t, dir)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir))
 	c.does("git_set_working_dir", map[string]any{"path": dir})
@@ -229,5 +246,35 @@ func TestAMergeWithAConflictIsItsOwners(t *testing.T) {
 	}
 	if d := differ(left, gitPicture(t, dir)); d != "" {
 		t.Errorf("it has changed\n%s", d)
+	}
+}
+
+// A push is made once its plan is committed, and dropped by an undo before; of a folder that only
+// the server knows now none is taken. Worktrees are listed, and none is made.
+func TestAPushIsMadeOnceItsPlanIsCommitted(t *testing.T) {
+	t.Parallel()
+	w, dir := newWorld(t), repository(t)
+	remote := theirs(t, dir)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir))
+	c.does("git_set_working_dir", map[string]any{"path": dir})
+	for _, with := range []map[string]any{{}, {"path": "."}} {
+		if r := c.call("git_push", with); !r.IsError || !strings.Contains(said(r), "absolute path") {
+			t.Errorf("%v: %s", with, said(r))
+		}
+	}
+	c.does("git_worktree", map[string]any{"path": dir, "mode": "list"})
+	if r := c.call("git_worktree", map[string]any{"path": dir, "mode": "add", "worktreePath": dir + "-2"}); !r.IsError ||
+		!strings.Contains(said(r), "cannot be undone. Nothing was done") {
+		t.Errorf("a worktree: %s", said(r))
+	}
+	push := map[string]any{"path": dir, "remote": "theirs", "branch": "topic", "remoteBranch": "pushed"}
+	branches := func() string { return runGit(t, dir, "--git-dir", remote, "branch", "--list", "pushed") }
+	for _, end := range []string{"plan_fail", "plan_commit"} {
+		if r := c.call("git_push", push); !strings.Contains(said(r), "NOT made") || branches() != "" {
+			t.Errorf("it is made: %s", said(r))
+		}
+		if r := c.reports(end, nil); (branches() == "") != (end == "plan_fail") {
+			t.Errorf("%s: %+v: %q", end, r, branches())
+		}
 	}
 }

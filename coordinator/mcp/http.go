@@ -38,12 +38,12 @@ func (g *Gateway) Handler(token string) http.Handler {
 // served are the clients with sessions, and those without, by the version that a request says.
 func (g *Gateway) served() http.Handler {
 	sessions := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return g.front },
-		&sdk.StreamableHTTPOptions{SessionTimeout: SessionIdle})
+		&sdk.StreamableHTTPOptions{SessionTimeout: SessionIdle, MaxRequestBodyBytes: anySize})
 	if g.plain == nil {
 		return sessions
 	}
 	plain := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return g.plain },
-		&sdk.StreamableHTTPOptions{Stateless: true})
+		&sdk.StreamableHTTPOptions{Stateless: true, MaxRequestBodyBytes: anySize})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Mcp-Protocol-Version") >= stateless {
 			plain.ServeHTTP(w, r)
@@ -52,6 +52,9 @@ func (g *Gateway) served() http.Handler {
 		}
 	})
 }
+
+// anySize has the SDK read what asReceived has let through: with its text beside it it is larger.
+const anySize = -1
 
 // plainKey is in the context of requests of clients without sessions.
 type plainKey struct{}
@@ -94,6 +97,15 @@ func plainly(next sdk.MethodHandler) sdk.MethodHandler {
 			r.CacheScope = scope
 		case *sdk.ReadResourceResult:
 			r.CacheScope = scope
+		case *sdk.CallToolResult:
+			if err != nil {
+				break
+			}
+			text, err := encode(r)
+			if err != nil {
+				return nil, err
+			}
+			return asWritten{r, text}.plain(method)
 		case asWritten:
 			if err == nil {
 				return r.plain(method)
@@ -106,6 +118,9 @@ func plainly(next sdk.MethodHandler) sdk.MethodHandler {
 // plain is the answer to a method with what it lacks for a client without a session.
 func (r asWritten) plain(method string) (sdk.Result, error) {
 	wanted := map[string]string{"resultType": `"complete"`}
+	if len(memberOf(r.text, "inputRequests")) > 0 {
+		wanted["resultType"] = `"input_required"`
+	}
 	if strings.HasSuffix(method, "/list") || method == "resources/read" {
 		wanted["cacheScope"], wanted["ttlMs"] = `"`+scope+`"`, "0"
 	}

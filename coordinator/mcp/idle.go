@@ -80,15 +80,15 @@ func (s *Server) isClosed() bool {
 // end ends a server, which the next undo starts again.
 func (s *Server) end() {
 	s.mu.Lock()
-	session, child := s.session, s.child
+	session, process := s.session, s.child
 	s.session, s.child = nil, nil
 	s.mu.Unlock()
-	s.stop(session, child)
+	s.stop(session, process)
 }
 
 // prune removes images and trash that are older than every undo window.
 func (s *Server) prune() {
-	err := s.pruneGrants()
+	err := errors.Join(s.pruneGrants(), s.pruneKeys())
 	if s.files != nil {
 		err = errors.Join(err, s.files.Prune(KeptFor))
 	}

@@ -18,6 +18,9 @@ const (
 	// SettleRemote is the same for a server at a URL, which cannot be ended.
 	SettleRemote = time.Minute
 
+	// KeyKept is how long a call with a key is known to connections with other plans.
+	KeyKept = 24 * time.Hour
+
 	// SessionIdle is after how long without a request a client over HTTP has gone.
 	SessionIdle = 30 * time.Minute
 
@@ -58,6 +61,7 @@ const (
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone
 	lockPause    = 2 * time.Millisecond // between tries of the lock of a server
+	reachWait    = 10 * time.Second     // that a call waits for the ledger
 	lookTime     = 5 * time.Second      // that an executor may take to say what was undone
 	deliverWait  = 20 * time.Second     // that a commit waits until what was staged is made
 	undoWait     = 2 * time.Minute      // that an undo tool waits

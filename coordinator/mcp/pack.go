@@ -59,6 +59,9 @@ type Tool struct {
 	EffectlessWhen string `json:"effectless_when,omitempty"`
 	NotTaken       string `json:"not_taken,omitempty"`
 
+	// Refuse lists over input which calls with an effect are not passed on, and why.
+	Refuse []Guard `json:"refuse,omitempty"`
+
 	// Before is asked before the call and After after it; where both give the same, a call that
 	// ends with an error has not happened.
 	Before *Ask `json:"before,omitempty"`
@@ -244,6 +247,9 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 		return ledger.Refuse(field+".class", fmt.Sprintf("%q", t.Class),
 			"compensable, irreversible or effectless")
 	}
+	if len(t.Refuse) > 0 && t.Class == contract.Effectless {
+		return ledger.Refuse(field+".refuse", "given for class effectless", "a class with an effect")
+	}
 	if err := t.checkStage(field); err != nil {
 		return err
 	}
@@ -263,9 +269,12 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 			return err
 		}
 	}
-	for i, guard := range t.Stop {
-		if err := x.checkCondition(fmt.Sprintf("%s.stop[%d].when", field, i), guard.When); err != nil {
-			return err
+	for part, guards := range map[string][]Guard{"stop": t.Stop, "refuse": t.Refuse} {
+		for i, guard := range guards {
+			place := fmt.Sprintf("%s.%s[%d].when", field, part, i)
+			if err := x.checkCondition(place, guard.When); err != nil {
+				return err
+			}
 		}
 	}
 	for part, text := range map[string]string{"effectless_when": t.EffectlessWhen,

@@ -402,7 +402,7 @@ func (g *Gateway) told(err error) {
 }
 
 // during notes whose call is under way, and gives its progress a token of the gateway's own.
-func (g *Gateway) during(r *request) (release func(), err error) {
+func (g *Gateway) during(ctx context.Context, r *request) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	own, meta := "", memberOf(r.params, "_meta")
@@ -416,7 +416,11 @@ func (g *Gateway) during(r *request) (release func(), err error) {
 			return nil, err
 		}
 		r.token = token
-		g.progress[own] = &progress{session: r.session, token: token}
+		p := &progress{session: r.session, token: token}
+		if r.plain {
+			p.call = context.WithoutCancel(ctx)
+		}
+		g.progress[own] = p
 	}
 	g.calling[r.server] = append(g.calling[r.server], r.session)
 	session, server := r.session, r.server
@@ -461,6 +465,9 @@ func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificatio
 	}
 	params := *req.Params
 	params.ProgressToken = p.token
+	if p.call != nil {
+		ctx = p.call
+	}
 	g.told(p.session.NotifyProgress(ctx, &params))
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -92,28 +93,87 @@ func TestAnAnswerComesAsItsServerGaveIt(t *testing.T) {
 	}
 }
 
-// An answer may be large, up to what one message of the protocol's SDK holds; what is larger is an
-// error of its call, and the server is there for the next one.
+// An answer may be large, up to what one message may have.
 func TestALargeAnswerPassesWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{}, nil, config)
-	for _, test := range []struct {
-		size   int // of what the answer has twice
-		passes bool
-	}{{1 << 20, true}, {9 << 20, false}, {1, true}} {
-		line := strings.Repeat("x", test.size)
-		if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
+	line := strings.Repeat("x", 1<<20)
+	if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.does("peek", nil), `{"locked":["locked"],"notes":["`+line+`"]}`; got != want {
+		t.Errorf("the answer has %d bytes, want %d as they are", len(got), len(want))
+	}
+}
+
+// An answer that is too large to be passed on ends no server, is said, and is no doubt: what was
+// done is undone.
+func TestAnAnswerThatIsTooLargeIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	started, file := w.notes(t)
+	away := newFar(t)
+	for name, server := range map[string]struct {
+		mcp.ServerConfig
+		file string
+	}{"started": {started, file}, "at a URL": {away.config(), away.file}} {
+		c := w.gateway(mcp.Config{ServeUndos: true, Unknown: mcp.RecordUnknown, TrustHints: true}, nil,
+			server.ServerConfig)
+		c.call("grow", nil) // a server that is started again has forgotten it
+		if r := c.call("peek", map[string]any{"text": "large"}); !r.IsError || !strings.Contains(said(r),
+			"peek has happened, but its answer has 178") || !strings.Contains(said(r), "is left out (SHA-256 ") {
+			t.Errorf("%s: a call without an effect: %s", name, said(r))
 		}
-		r, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "peek"})
-		want := `{"locked":["locked"],"notes":["` + line + `"]}`
-		switch {
-		case (err == nil) != test.passes:
-			t.Errorf("%d bytes: %v, want that it passes: %v", test.size, err, test.passes)
-		case err == nil && said(r) != want:
-			t.Errorf("%d bytes: the answer has %d, want %d as they are", test.size, len(said(r)), len(want))
+		r := c.call("shout", map[string]any{"text": "large"})
+		if !strings.Contains(said(r), "shout has happened, but its answer") || planOf(r) == "" {
+			t.Errorf("%s: a call with an effect: %s %v", name, said(r), r.Meta)
+		}
+		if got := c.does("shy", map[string]any{"text": "after"}); got != "grown" {
+			t.Errorf("%s: the server was started again: %s", name, got)
+		}
+		can := c.reports("what_can_be_undone", nil).Can
+		if len(can) != 2 || strings.Contains(can[1].How, "no one knows") || len(lines(server.file)) != 2 {
+			t.Errorf("%s: there is %v: %+v", name, lines(server.file), can)
+		}
+		if r := c.reports("undo_last", map[string]any{"count": 2}); len(r.Undone) != 2 || len(lines(server.file)) != 0 {
+			t.Errorf("%s: left %v: %+v", name, lines(server.file), r)
 		}
 	}
+}
+
+// A request that is too large is refused, and its client and its plan stay.
+func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	g := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	g.leave()
+	in, toGateway := io.Pipe()
+	out, toClient := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- g.gateway.Serve(t.Context(), mcp.Lines(in, toClient)) }()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&sdk.IOTransport{Reader: out, Writer: toGateway}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{t: t, gateway: g.gateway, session: session}
+	plan := planOf(c.call("add", map[string]any{"text": "before"}))
+	_, err = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add",
+		Arguments: map[string]any{"text": strings.Repeat("x", tooLarge)}})
+	if err == nil || !strings.Contains(err.Error(), "at most 16777216 are passed on: nothing was done") {
+		t.Errorf("it is not refused: %v", err)
+	}
+	if again := planOf(c.call("add", map[string]any{"text": "after"})); again != plan || plan == "" {
+		t.Errorf("plan %q, then %q", plan, again)
+	}
+	if got := lines(file); len(got) != 2 {
+		t.Errorf("there is %v", got)
+	}
+	if err := errors.Join(session.Close(), toGateway.Close()); err != nil {
+		t.Error(err)
+	}
+	<-served
 }

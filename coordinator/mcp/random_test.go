@@ -5,6 +5,7 @@ package mcp_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -89,6 +90,50 @@ func TestRandomSessionsOnFilesAreUndone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A session that is committed has left what it leaves without a gateway: every byte and mode.
+func TestACommittedSessionIsAsWithoutTheGateway(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(testenv.Cases(1, 10)) {
+		w, here, there := newWorld(t), t.TempDir(), t.TempDir()
+		furnish(t, here)
+		furnish(t, there)
+		config := w.files(there)
+		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&sdk.CommandTransport{Command: exec.Command(config.Command, config.Args...)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = session.Close() })
+		c, direct := w.gateway(mcp.Config{ServeUndos: true}, nil, w.files(here)), &client{t: t, session: session}
+		a, b := rand.New(rand.NewPCG(seed, 6)), rand.New(rand.NewPCG(seed, 6))
+		done := 0
+		for range 200 {
+			through, past := messy(c, a, here), messy(direct, b, there)
+			if through != past {
+				t.Fatalf("seed %d: a call is done: %v, and without the gateway: %v", seed, through, past)
+			}
+			if past {
+				done++
+			}
+		}
+		if r := c.reports("plan_commit", nil); r.State != "committed" || done < 30 {
+			t.Errorf("seed %d: %+v, %d calls were done", seed, r, done)
+		}
+		if d := differ(untimed(picture(t, there)), untimed(picture(t, here))); d != "" {
+			t.Errorf("seed %d: without the gateway, and with it:\n%s", seed, d)
+		}
+	}
+}
+
+// untimed leaves the times of a picture out.
+func untimed(tree map[string]string) map[string]string {
+	for name, line := range tree {
+		words := strings.SplitN(line, " ", 3) // mode, time, the rest
+		tree[name] = strings.Join(append(words[:1:1], words[2:]...), " ")
+	}
+	return tree
 }
 
 // muse calls one of the first tools of the memory server at random: the undo of the first two keeps

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/large"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -301,9 +302,6 @@ func (t *faraway) read(resp *http.Response) {
 	resp.Header.Del("Content-Length")
 }
 
-// errTooLarge says that a message is larger than the SDK reads them elsewhere.
-var errTooLarge = fmt.Errorf("a message has more than %d bytes", bodyMax)
-
 // body is an answer that is one message.
 type body struct {
 	io.Closer
@@ -316,11 +314,14 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	if b.out == nil {
 		message, err := io.ReadAll(io.LimitReader(b.in, bodyMax+1))
-		switch {
-		case err != nil:
+		if err == nil && len(message) > bodyMax {
+			whole := large.NewScanner(bodyMax)
+			if _, err = io.Copy(whole, io.MultiReader(bytes.NewReader(message), b.in)); err == nil {
+				message, err = whole.Replaced()
+			}
+		}
+		if err != nil {
 			return 0, err
-		case len(message) > bodyMax:
-			return 0, errTooLarge
 		}
 		b.out = bytes.NewReader(b.change(message))
 	}
@@ -350,39 +351,93 @@ func (e *events) Read(p []byte) (int, error) {
 // next takes the next event; one that the stream ends in is left out.
 func (e *events) next() error {
 	var event bytes.Buffer
-	var data [][]byte
-	for size := 0; ; {
-		line, err := e.in.ReadSlice('\n')
-		size += len(line)
-		whole := slices.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && size <= bodyMax {
-			line, err = e.in.ReadSlice('\n')
-			size += len(line)
-			whole = append(whole, line...)
-		}
-		if err != nil && size <= bodyMax {
-			return err
-		}
-		if size > bodyMax {
-			return errTooLarge
-		}
-		whole = bytes.TrimRight(whole, "\r\n")
-		said, isData := bytes.CutPrefix(whole, []byte("data:"))
-		switch {
-		case isData:
-			data = append(data, bytes.TrimPrefix(said, []byte(" ")))
-		case len(whole) > 0:
-			event.Write(append(whole, '\n'))
-		default:
-			if message := bytes.Join(data, []byte("\n")); len(message) > 0 {
-				for line := range bytes.Lines(append(e.change(message), '\n')) {
-					event.WriteString("data: ")
-					event.Write(line)
+	var data message
+	for {
+		empty, isData := true, false
+		for field, more := []byte{}, true; more; {
+			part, err := e.in.ReadSlice('\n')
+			if more = errors.Is(err, bufio.ErrBufferFull); err != nil && !more {
+				return err
+			}
+			part = bytes.TrimRight(part, "\r\n")
+			if said, ok := bytes.CutPrefix(part, []byte("data:")); ok && empty {
+				isData, part = true, bytes.TrimPrefix(said, []byte(" "))
+				if err := data.begin(); err != nil {
+					return err
 				}
 			}
-			event.WriteByte('\n')
-			_, err := event.WriteTo(&e.out)
-			return err
+			empty = empty && len(part) == 0 && !isData
+			switch {
+			case isData:
+				if err := data.add(part); err != nil {
+					return err
+				}
+			case event.Len()+len(field)+len(part) > bodyMax:
+				return errTooLarge
+			default:
+				field = append(field, part...)
+			}
+			if !more && len(field) > 0 {
+				event.Write(append(field, '\n'))
+			}
+		}
+		if empty {
+			return e.end(&event, &data)
 		}
 	}
+}
+
+// end ends an event.
+func (e *events) end(event *bytes.Buffer, data *message) error {
+	text, err := data.text()
+	if err == nil && len(text) > 0 {
+		for line := range bytes.Lines(append(e.change(text), '\n')) {
+			event.WriteString("data: ")
+			event.Write(line)
+		}
+	}
+	if err != nil || event.Len() == 0 && data.whole != nil { // no one waits for it
+		return err
+	}
+	event.WriteByte('\n')
+	_, err = event.WriteTo(&e.out)
+	return err
+}
+
+// errTooLarge says that an event has too much beside its message.
+var errTooLarge = fmt.Errorf("an event has more than %d bytes", bodyMax)
+
+// message is the data of an event; what is too large of it is not held.
+type message struct {
+	lines int
+	held  []byte
+	whole *large.Scanner // that has read all of it; nil: it is held
+}
+
+// begin begins a line.
+func (m *message) begin() error {
+	if m.lines++; m.lines > 1 {
+		return m.add([]byte("\n"))
+	}
+	return nil
+}
+
+func (m *message) add(part []byte) (err error) {
+	if m.whole == nil && len(m.held)+len(part) > bodyMax {
+		m.whole = large.NewScanner(bodyMax)
+		part, m.held = append(m.held, part...), nil
+	}
+	if m.whole != nil {
+		_, err = m.whole.Write(part)
+	} else {
+		m.held = append(m.held, part...)
+	}
+	return err
+}
+
+func (m *message) text() ([]byte, error) {
+	if m.whole != nil {
+		return m.whole.Replaced()
+	}
+	return m.held, nil
 }

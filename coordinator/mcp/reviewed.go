@@ -43,6 +43,43 @@ func (t *turn) end() {
 	}
 }
 
+// agreement is what a client without a session is asked: it makes its call again with the answer.
+const agreement = "sagenbaum/agree"
+
+// approve asks a person about a call that cannot be undone. ask: a client without a session is to
+// do so, and to call again.
+func (g *Gateway) approve(ctx context.Context, r request) (ask *sdk.CallToolResult, err error) {
+	init := r.session.InitializeParams()
+	if init == nil || init.Capabilities == nil || init.Capabilities.Elicitation == nil {
+		return nil, fmt.Errorf("%s has no contract and cannot be undone, and this client has no way "+
+			"to ask its user", r.shown)
+	}
+	arguments := string(object(r.arguments))
+	if len(arguments) > errorMax {
+		return nil, fmt.Errorf("%s has no contract and cannot be undone, and its arguments are too "+
+			"long to be shown to its user: %d bytes, at most %d", r.shown, len(arguments), errorMax)
+	}
+	question := &sdk.ElicitParams{
+		Message:         fmt.Sprintf("%s cannot be undone. Call it with %s?", r.shown, arguments),
+		RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
+	}
+	answer, ok := r.answers[agreement].(*sdk.ElicitResult)
+	switch {
+	case r.plain && !ok:
+		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{agreement: question}}, nil
+	case !r.plain:
+		answer, err = r.session.Elicit(ctx, question)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be undone, and its user could not be asked: %w", r.shown, err)
+	case answer.Action != "accept":
+		return nil, fmt.Errorf("%s cannot be undone, and its user did not agree (%s)", r.shown,
+			answer.Action)
+	}
+	return nil, nil
+}
+
 // askFor asks what is there before a call.
 func (s *Server) askFor(ctx context.Context, t Tool,
 	input json.RawMessage) (json.RawMessage, error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/child"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -85,7 +86,7 @@ type Server struct {
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
 	client  *sdk.Client        // of session
-	child   *exec.Cmd
+	child   *child.Process
 	ended   chan struct{} // of session
 	closed  bool
 
@@ -325,7 +326,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		select {
 		case <-s.ended:
 			s.logger.Warn("the server has ended, and is started again", "server", s.config.Name)
-			endGroup(s.child)
+			s.child.End()
 		default:
 			return s.session, nil
 		}
@@ -333,7 +334,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	if s.closed {
 		return nil, fmt.Errorf("server %s: %w", s.config.Name, sdk.ErrConnectionClosed)
 	}
-	transport, child := s.transport()
+	transport, process := s.transport()
 	client := s.newClient()
 	if s.remote() {
 		within, cancel := context.WithTimeout(ctx, connectTime)
@@ -345,7 +346,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		err = s.arrived(ctx, session, s.roots.Load())
 	}
 	if err != nil {
-		endGroup(child)
+		process.End()
 		if session != nil {
 			_ = session.Close() // it has ended
 		}
@@ -361,12 +362,12 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		}
 		close(ended)
 	}()
-	s.session, s.client, s.child, s.ended = session, client, child, ended
+	s.session, s.client, s.child, s.ended = session, client, process, ended
 	return session, nil
 }
 
 // transport is a way to the server, and the child that it starts; nil: it is at a URL.
-func (s *Server) transport() (sdk.Transport, *exec.Cmd) {
+func (s *Server) transport() (sdk.Transport, *child.Process) {
 	way := exact{calls: s.calls}
 	if s.front != nil {
 		way.progress = s.front.expectProgress
@@ -374,12 +375,12 @@ func (s *Server) transport() (sdk.Transport, *exec.Cmd) {
 	if s.remote() {
 		return newFaraway(s.config, way), nil
 	}
-	child := exec.Command(s.config.Command, s.config.Args...)
-	child.Env = s.config.environment(os.Environ())
-	child.Stderr = s.config.Errors
-	bind(child)
-	way.Transport = &sdk.CommandTransport{Command: child, TerminateDuration: closeTime}
-	return way, child
+	command := exec.Command(s.config.Command, s.config.Args...)
+	command.Env = s.config.environment(os.Environ())
+	command.Stderr = s.config.Errors
+	process := child.New(command, closeTime)
+	way.Transport = started{process}
+	return way, process
 }
 
 // ownVariables begin the names of the gateway's variables: some are tokens, credentials and keys.
@@ -406,15 +407,15 @@ const version = "1"
 // Close ends the server: its input ends first, then all its processes are killed.
 func (s *Server) Close() {
 	s.mu.Lock()
-	session, child := s.session, s.child
+	session, process := s.session, s.child
 	s.closed = true
 	s.mu.Unlock()
-	s.stop(session, child)
+	s.stop(session, process)
 	s.guard.close()
 }
 
 // stop ends a session and the child that it is with; nil: there is none.
-func (s *Server) stop(session *sdk.ClientSession, child *exec.Cmd) {
+func (s *Server) stop(session *sdk.ClientSession, process *child.Process) {
 	if session == nil {
 		return
 	}
@@ -425,10 +426,10 @@ func (s *Server) stop(session *sdk.ClientSession, child *exec.Cmd) {
 	var err error
 	select {
 	case err = <-ended:
-		endGroup(child)
+		process.End()
 	case <-late.C: // it waits for a call that the server does not answer
-		endGroup(child)
-		if child != nil { // else the call ends by itself
+		process.End()
+		if process != nil { // else the call ends by itself
 			err = <-ended
 		}
 	}
@@ -520,6 +521,9 @@ func (s *Server) call(ctx context.Context, c toolCall) (*sdk.CallToolResult, err
 	}
 	if errors.Is(err, errGivenUp) {
 		return nil, fmt.Errorf("%w: %w", errNotReached, errGivenUp)
+	}
+	if a, ok := largeAnswer(err); ok {
+		return a.result(c.tool), nil
 	}
 	if err != nil {
 		if session != nil && (errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF)) {

@@ -60,6 +60,9 @@ const (
 	onceSuffix   = ".once"
 )
 
+// tooLarge is the size of an answer of shout, and of peek with "large".
+const tooLarge = 17 << 20
+
 func there(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -88,6 +91,8 @@ func notes(t testing.TB) mcp.Pack {
 	for _, name := range []string{"hang", "die", "fail", "shy", "slow", "ask"} {
 		text += "  " + name + ":" + tool
 	}
+	text += "  shout:" + strings.ReplaceAll(tool, "2s", "2m") +
+		"    refuse: [{when: 'input.text == \"quiet\"', message: be quiet}, {when: 'input.text == \"\"'}]\n"
 	text += "  add:" + tool + "    key: key\n    effectless_when: input.dry == true\n" +
 		"    not_taken: 'result == \"no\"'\n    stop: [{when: 'input.text in probe.locked', message: it is locked}]\n"
 	pack, err := mcp.ParsePack("notes.yaml", []byte(text))
@@ -215,12 +220,18 @@ func (s *notesServer) good() {
 			`{"amount":10.10,"big":123456789012345678901234567890,"key":"` + n.Key + `"}`)
 		return result, appendNote(s.file, n)
 	})
+	s.tool("shout", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		return text(strings.Repeat("x", tooLarge)), appendNote(s.file, n)
+	})
 	s.tool("remove", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		return text("removed"), removeNote(s.file, n.Text)
 	})
 	s.tool("peek", true, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		if n.Text == "wrong" {
 			return nil, &jsonrpc.Error{Code: -32050, Message: "it is wrong", Data: json.RawMessage(`{"amount":10.10}`)}
+		}
+		if n.Text == "large" {
+			return text(strings.Repeat("x", tooLarge)), nil
 		}
 		if os.Remove(s.file+onceSuffix) == nil {
 			os.Exit(5)

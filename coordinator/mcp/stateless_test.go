@@ -1,23 +1,32 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // statelessly is a client of a gateway over HTTP that speaks a version of the protocol.
 func (c *client) statelessly(address, version string) *client {
 	c.t.Helper()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(c.t.Context(),
+	return c.statelesslyWith(address, version, nil)
+}
+
+func (c *client) statelesslyWith(address, version string, options *sdk.ClientOptions) *client {
+	c.t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(c.t.Context(),
 		&sdk.StreamableClientTransport{Endpoint: address}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		c.t.Fatal(err)
@@ -55,7 +64,9 @@ func TestClientsWithoutSessionsNameTheirPlans(t *testing.T) {
 		t.Errorf("an undo without a plan: %s", said(r))
 	}
 	plan := newer.reports("plan_begin", nil).Plan
-	newer.call("peek", nil)
+	long := map[string]any{"text": strings.Repeat("x", 6<<20)} // a request may have 16 MiB
+	newer.does("peek", long)
+	older.does("peek", long)
 	for _, text := range []string{"a", "b", "c"} {
 		if r := newer.call("add", map[string]any{"text": text, "sagenbaum_plan": plan}); r.IsError || planOf(r) != plan ||
 			strings.Contains(said(r), "sagenbaum_plan") {
@@ -77,6 +88,60 @@ func TestClientsWithoutSessionsNameTheirPlans(t *testing.T) {
 	}
 	if got := lines(file); !slices.Equal(got, []string{"older"}) {
 		t.Errorf("left %v", got)
+	}
+}
+
+// The user of such a client is asked by the answer to a call, which it makes again then; and progress
+// comes with the answer.
+func TestTheUserOfAClientWithoutASessionIsAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	g, address := w.listens(mcp.Config{Stateless: true, Unknown: mcp.AskUnknown}, config)
+	var asked, action atomic.Value
+	passed := make(chan string, 100)
+	c := g.statelesslyWith(address, "2026-07-28", &sdk.ClientOptions{
+		ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			asked.Store(r.Params.Message)
+			return &sdk.ElicitResult{Action: action.Load().(string)}, nil
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			passed <- r.Params.Message
+		}})
+	plan := c.reports("plan_begin", nil).Plan
+	for _, say := range []string{"decline", "accept"} {
+		action.Store(say)
+		r := c.call("send", map[string]any{"text": say, "sagenbaum_plan": plan})
+		if r.IsError != (say == "decline") || !strings.Contains(asked.Load().(string),
+			`send cannot be undone. Call it with {"text":"`+say) {
+			t.Errorf("%s: %s, asked %v", say, said(r), asked.Load())
+		}
+	}
+	if got := lines(file); !slices.Equal(got, []string{"accept"}) {
+		t.Errorf("there is %v", got)
+	}
+	if r := c.call("send", map[string]any{"text": "x"}); !strings.Contains(said(r), "names no plan") ||
+		strings.Contains(asked.Load().(string), `"x"`) {
+		t.Errorf("of a call without a plan: %s, asked %v", said(r), asked.Load())
+	}
+	other := g.statelessly(address, "2026-07-28")
+	if r := other.call("send", map[string]any{"text": "x", "sagenbaum_plan": plan}); !strings.Contains(said(r),
+		"no way to ask") {
+		t.Errorf("without a user: %s", said(r))
+	}
+	if _, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "slow", Meta: sdk.Meta{"progressToken": "p"},
+		Arguments: map[string]any{"text": "on", "sagenbaum_plan": plan}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		select {
+		case got := <-passed:
+			if got != "on" {
+				t.Errorf("progress says %q", got)
+			}
+		case <-time.After(testenv.Patience):
+			t.Fatal("no progress comes")
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *Server) deliver(ctx context.Context, c api.Command) (worker.Result, err
 	}
 	result, settled, err := at.act(ctx, call)
 	<-settled // the next call, or attempt, must not meet it
-	if err == nil && !result.IsError {
+	if err == nil && !failed(result) {
 		return worker.Result{Output: map[string]json.RawMessage{"result": structured(result)}}, nil
 	}
 	return worker.Result{}, s.unmade(tool, input, result, err)
@@ -318,7 +318,7 @@ func (s *Server) step(ctx context.Context, step Step, vars triggers.BindingVars,
 	if err != nil {
 		return err
 	}
-	if result.IsError {
+	if failed(result) {
 		return errors.New(value(text(result)))
 	}
 	return nil

@@ -75,8 +75,9 @@ func (o *options) servers(
 // complete gives a server its packs and its folder: those of these flags, else those of its
 // gateway in the configuration, where the images of its calls are.
 func (o *options) complete(e *entry) (err error) {
-	files, state := o.packs, o.state
+	files, state, variable := o.packs, o.state, o.variable
 	if e.gateway != nil {
+		variable = e.gateway.variable // its client gives it some
 		files = append(slices.Clone(e.gateway.packs), files...)
 		if state == "" {
 			state = e.gateway.state
@@ -85,7 +86,7 @@ func (o *options) complete(e *entry) (err error) {
 	if e.config.Packs, err = readPacks(files); err != nil {
 		return err
 	}
-	e.config.State, err = started.Dir(state)
+	e.config.State, err = started.DirOf(state, variable)
 	return err
 }
 
@@ -93,6 +94,8 @@ func (o *options) complete(e *entry) (err error) {
 func (o *options) read(args []string) ([]entry, error) {
 	const usage = "sagenbaum mcp -- COMMAND, or with --url URL or --config FILE instead"
 	switch {
+	case o.settle < 0:
+		return nil, cli.Fail(cli.ExitUsage, "--settle 90s", "--settle cannot be %s", o.settle)
 	case len(o.headers) > 0 && o.url == "":
 		return nil, cli.Fail(cli.ExitUsage, "--url URL beside it", "--header without --url")
 	case o.url != "" && (len(args) > 0 || o.file != ""):
@@ -102,7 +105,7 @@ func (o *options) read(args []string) ([]entry, error) {
 		headers, err := o.sent()
 		name := cmp.Or(o.server, hostOf(o.url))
 		return []entry{{name: name, config: mcp.ServerConfig{Name: name, URL: o.url,
-			Headers: headers, Instance: o.instance, Roots: o.roots}}}, err
+			Headers: headers, Instance: o.instance, Roots: o.roots, Settle: o.settle}}}, err
 	case o.file == "" && len(args) == 0:
 		return nil, cli.Fail(cli.ExitUsage, usage,
 			"there is no server: give its command, --url or --config")
@@ -112,10 +115,10 @@ func (o *options) read(args []string) ([]entry, error) {
 			name = nameOf(args)
 		}
 		return []entry{{name: name, config: mcp.ServerConfig{Name: name, Command: args[0],
-			Args: args[1:], Instance: o.instance, Roots: o.roots}}}, nil
-	case len(args) > 0 || o.server != "" || o.instance != "" || len(o.roots) > 0:
-		return nil, cli.Fail(cli.ExitUsage, usage,
-			"--config names the servers: no command, --server-name, --instance or --root beside it")
+			Args: args[1:], Instance: o.instance, Roots: o.roots, Settle: o.settle}}}, nil
+	case len(args) > 0 || o.server != "" || o.instance != "" || len(o.roots) > 0 || o.settle != 0:
+		return nil, cli.Fail(cli.ExitUsage, usage, "--config names the servers: no command, "+
+			"--server-name, --instance, --root or --settle beside it")
 	}
 	return o.readFile(o.file)
 }
@@ -157,7 +160,8 @@ type configured struct {
 func (o *options) readFile(name string) (entries []entry, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "--config FILE of one that is there", "%v", err)
+		flag := cmp.Or(o.flag, "--config")
+		return nil, cli.Fail(cli.ExitFailed, flag+" FILE of one that is there", "%v", err)
 	}
 	var file struct {
 		Servers map[string]configured `json:"mcpServers"`

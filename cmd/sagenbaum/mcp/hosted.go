@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"os"
 	"reflect"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,19 +33,121 @@ type hosted struct {
 
 // Host returns what serves the undos of the servers in files of clients, each in the tenant that
 // its gateway records in, until its context ends; then it finishes those under way. What cannot be
-// served is in the log, and keeps neither the host nor the others from working.
+// served is in the log, and keeps neither the host nor the others from working. A file that changes
+// is read again; what one that cannot be read said before still holds.
 func Host(files []string) serve.UndosRun {
 	return func(ctx context.Context, conn func(tenant string) (*nats.Conn, error), log *slog.Logger) {
-		var all sync.WaitGroup
-		for _, h := range hostedIn(files, log) {
-			all.Go(func() { h.run(ctx, conn, log) }) // ends with ctx
+		r := &reading{files: files, conn: conn, log: log}
+		defer r.end()
+		for r.look(ctx); cli.Pause(ctx, hostedLook); r.look(ctx) {
 		}
-		all.Wait()
 	}
 }
 
-// hostedIn reads the files.
-func hostedIn(files []string, log *slog.Logger) (list []hosted) {
+// reading is what a host knows of its files.
+type reading struct {
+	files []string
+	conn  func(tenant string) (*nats.Conn, error)
+	log   *slog.Logger
+
+	stamps  map[string]string // of what was read, from before that; nil: nothing was
+	running []*runs
+}
+
+// runs is a server whose undos are served.
+type runs struct {
+	hosted
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// end returns once the undos under way are finished.
+func (r *runs) end() {
+	r.stop()
+	<-r.ended
+}
+
+// end returns once the undos of all servers that are under way are finished.
+func (r *reading) end() {
+	for _, now := range r.running {
+		now.stop()
+	}
+	for _, now := range r.running {
+		now.end()
+	}
+}
+
+// look reads the files where one of them has changed, or a pack that they name.
+func (r *reading) look(ctx context.Context) {
+	before := map[string]string{}
+	for _, file := range r.files {
+		before[file] = stampOf(file)
+	}
+	for file := range r.stamps {
+		before[file] = stampOf(file)
+	}
+	if maps.Equal(before, r.stamps) {
+		return
+	}
+	list, looked, unread := hostedIn(r.files, r.log)
+	r.stamps = map[string]string{}
+	for _, file := range looked {
+		stamp, ok := before[file]
+		if !ok {
+			stamp = stampOf(file)
+		}
+		r.stamps[file] = stamp
+	}
+	var kept []*runs
+	for _, now := range r.running {
+		i := slices.IndexFunc(list, func(h hosted) bool { return h.is(now.hosted) })
+		switch {
+		case i >= 0:
+			list = slices.Delete(list, i, i+1)
+			kept = append(kept, now)
+		case unread[now.file] && !slices.ContainsFunc(list, func(h hosted) bool {
+			return h.undo == now.undo && h.gateway.Tenant == now.gateway.Tenant
+		}):
+			kept = append(kept, now)
+		default:
+			r.log.Info("the undos of an MCP server are not served any more: its configuration has "+
+				"changed", "file", now.file, "server", now.entry.name)
+			now.end()
+		}
+	}
+	for _, h := range list {
+		within, stop := context.WithCancel(ctx)
+		now := &runs{hosted: h, stop: stop, ended: make(chan struct{})}
+		go func() { // ends with within
+			defer close(now.ended)
+			h.run(within, r.conn, r.log)
+		}()
+		kept = append(kept, now)
+	}
+	r.running = kept
+}
+
+// is reports whether two servers are the same, and their gateways record in the same place.
+func (h hosted) is(other hosted) bool {
+	a, b := h.gateway, other.gateway
+	return h.file == other.file && h.undo == other.undo && a.Tenant == b.Tenant &&
+		a.Server == b.Server && a.Creds == b.Creds &&
+		reflect.DeepEqual(h.entry.config, other.entry.config)
+}
+
+// stampOf changes where a file does.
+func stampOf(file string) string {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(info.Mode(), info.Size(), info.ModTime().UnixNano())
+}
+
+// hostedIn reads the files. looked are those that say what there is, and unread those that cannot
+// be read.
+func hostedIn(files []string, log *slog.Logger) (list []hosted, looked []string,
+	unread map[string]bool) {
 	bad := func(file, server string, err error) {
 		var f *cli.Failure
 		next := ""
@@ -53,14 +157,21 @@ func hostedIn(files []string, log *slog.Logger) (list []hosted) {
 		log.Error("the undos of an MCP server are not served", "file", file, "server", server,
 			"cause", err, "next", next)
 	}
+	unread = map[string]bool{}
 	for _, file := range files {
-		o := &options{file: file}
+		looked = append(looked, file)
+		o := &options{file: file, flag: "--mcp"}
 		entries, err := o.read(nil)
 		if err != nil {
+			unread[file] = true
 			bad(file, "", err)
 			continue
 		}
 		for _, e := range entries {
+			looked = append(looked, e.sources...)
+			if e.gateway != nil {
+				looked = append(looked, e.gateway.packs...)
+			}
 			h := hosted{entry: e, file: file}
 			if err := h.plan(o); err != nil {
 				bad(file, e.name, err)
@@ -78,7 +189,7 @@ func hostedIn(files []string, log *slog.Logger) (list []hosted) {
 		}
 		list = list[:mcp.ServersMax]
 	}
-	return list
+	return list, looked, unread
 }
 
 // plan finds out what a host needs to know of a server, without starting it.
@@ -166,6 +277,7 @@ const (
 	hostedPause    = time.Second
 	hostedPauseMax = time.Minute
 	hostedIdle     = time.Minute
+	hostedLook     = 2 * time.Second  // between looks whether a file has changed
 	hostedEnd      = 10 * time.Second // for what is under way at the end
 )
 

@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
 
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // hostedFile is the configuration of a client.
@@ -155,8 +157,103 @@ func TestAHostSaysWhatItDoesNotServe(t *testing.T) {
 		}
 	}
 	_, said := asked(t, 1, filepath.Join(t.TempDir(), "none"), hostedFile(t, `"x": {"command": "cat"}`))
-	if !strings.Contains(said, "no such file") {
+	if !strings.Contains(said, "no such file") || !strings.Contains(said, "--mcp FILE of one that is there") {
 		t.Errorf("of a file that is not there it says %s", said)
+	}
+}
+
+// lines are what a log says.
+type lines chan string
+
+func (l lines) Write(text []byte) (int, error) {
+	l <- string(text)
+	return len(text), nil
+}
+
+// A file that has changed is read again, and so is a pack that it names: what is new is served, what
+// is gone is not, and what is as before goes on. One that cannot be read changes nothing.
+func TestAHostReadsAgainWhatHasChanged(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	pack := filepath.Join(t.TempDir(), "pack.yaml")
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const text = "apiVersion: sagenbaum/v1\nkind: MCPPack\nserver: x\ntools: {a: {class: effectless}}\n"
+	write(pack, text)
+	gateway := func(name string) string {
+		return fmt.Sprintf(`%q: {"command": "sagenbaum", "args": ["mcp", "--tenant", %q, "--pack", %q, "--", "cat"]}`,
+			name, name, pack)
+	}
+	file := hostedFile(t, gateway("a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	events, ended := make(lines, 1000), make(chan struct{})
+	go func() {
+		defer close(ended)
+		Host([]string{file})(ctx, func(tenant string) (*nats.Conn, error) {
+			events <- "asks for " + tenant
+			return nil, errors.New("not yet")
+		}, slog.New(slog.NewTextHandler(events, nil)))
+	}()
+	wait := func(want string) {
+		t.Helper()
+		late := time.After(testenv.Patience)
+		for {
+			select {
+			case got := <-events:
+				if strings.Contains(got, want) {
+					return
+				}
+			case <-late:
+				t.Fatalf("it does not say %q", want)
+			}
+		}
+	}
+	wait("asks for a")
+	write(file, `{"mcpServers": {`+gateway("a")+","+gateway("b")+`}}`)
+	wait("asks for b")
+	write(file, `{"mcpServers": {`)
+	wait("cannot read servers")
+	wait("asks for a")
+	write(file, `{"mcpServers": {`+gateway("b")+`}}`)
+	wait("not served any more")
+	wait("asks for b")
+	write(pack, strings.Replace(text, "a:", "other:", 1))
+	wait("not served any more")
+	wait("asks for b")
+	cancel()
+	<-ended
+	close(events)
+	for got := range events {
+		if strings.Contains(got, "asks for a") {
+			t.Error("what is gone is served")
+		}
+	}
+}
+
+// What a client gives its gateway as environment says where that keeps its state, and so what its
+// undos are called.
+func TestTheStateOfAGatewayIsWhereItsClientSays(t *testing.T) {
+	home, own := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_STATE_HOME", own)
+	for env, want := range map[string]string{
+		"{}": filepath.Join(own, "sagenbaum", "mcp"),
+		fmt.Sprintf(`{"XDG_STATE_HOME": %q}`, home):             filepath.Join(home, "sagenbaum", "mcp"),
+		fmt.Sprintf(`{"XDG_STATE_HOME": "", "HOME": %q}`, home): filepath.Join(home, ".local", "state", "sagenbaum", "mcp"),
+	} {
+		o := new(options)
+		entries, err := o.readFile(hostedFile(t, `"x": {"command": "sagenbaum", "args": ["mcp", "--", "cat"], "env": `+
+			env+`}, "y": {"command": "cat", "env": `+env+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{want, filepath.Join(own, "sagenbaum", "mcp")} { // y is no gateway
+			if err := o.complete(&entries[i]); err != nil || entries[i].config.State != want {
+				t.Errorf("%s of %s: %s, %v, want %s", env, entries[i].name, entries[i].config.State, err, want)
+			}
+		}
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"github.com/spf13/cobra"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
@@ -94,18 +94,16 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
 	o.remember(config.Servers, args, logger)
-	asking, stop := context.WithCancel(ctx)
-	asked := make(chan struct{})
-	go func() { // ends with the gateway
-		defer close(asked)
-		sayUnserved(asking, s, config.Servers, logger)
-	}()
-	defer func() { stop(); <-asked }()
+	beside, stop := context.WithCancel(ctx)
+	var both sync.WaitGroup // end with the gateway
+	both.Go(func() { sayUnserved(beside, s, config.Servers, logger) })
+	both.Go(func() { o.keep(beside, s, conn, logger) })
+	defer func() { stop(); both.Wait() }()
 	if o.listen != "" {
 		return listen(cmd, gateway, o.listen)
 	}
 	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	return gateway.Serve(ctx, &sdk.IOTransport{Reader: reader{in}, Writer: writer{out}})
+	return gateway.Serve(ctx, mcp.Lines(reader{in}, writer{out}))
 }
 
 // connect reaches the server for as long as the process runs.

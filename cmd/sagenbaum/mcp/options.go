@@ -20,6 +20,7 @@ import (
 // options are the flags of the commands of mcp.
 type options struct {
 	file     string // configuration of a client
+	flag     string // that has named it; empty: --config
 	server   string // its name
 	url      string
 	headers  []string // NAME=VARIABLE
@@ -27,6 +28,7 @@ type options struct {
 	roots    []string
 	packs    []string // files
 	state    string
+	settle   time.Duration
 	verbose  bool
 
 	agent      string
@@ -38,6 +40,8 @@ type options struct {
 	start      string
 	listen     string
 	stateless  bool
+
+	named bool // the server was
 
 	env map[string]string // of the gateway, where its command line is only read
 }
@@ -71,6 +75,9 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"`FILE` with the contracts of a server's tools; may be given more than once")
 	f.StringVar(&o.state, "state", "",
 		"`DIR` of images, trash and locks (default ~/.local/state/sagenbaum/mcp)")
+	f.DurationVar(&o.settle, "settle", 0, "`TIME` that a call which was given up, as after a "+
+		"time-out, may take to land (default "+mcp.SettleDefault.String()+", with --url "+
+		mcp.SettleRemote.String()+")")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 }
 

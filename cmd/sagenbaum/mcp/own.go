@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,6 +41,9 @@ const (
 	ownWait  = 30 * time.Second // that a server may take until it lets its user in
 	lostWait = 5 * time.Second  // for the one of another gateway, where ours has ended
 	ownPause = 100 * time.Millisecond
+
+	keepWait    = time.Second // that a server may be away before it is started again
+	keepWaitMax = time.Minute // likewise, where it has not helped
 )
 
 // checkStart refuses what --start cannot be.
@@ -57,7 +62,7 @@ func (o *options) checkStart() error {
 // reach connects to the server that was named, else to that of this user, which it starts where
 // none runs.
 func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (*nats.Conn, error) {
-	if s.Told() || o.start == startOff {
+	if o.named = s.Told(); o.named || o.start == startOff {
 		return o.connect(s)
 	}
 	s.Server = "nats://" + o.start
@@ -69,7 +74,15 @@ func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (
 		return o.connect(s)
 	}
 	conn, err := again()
+	late := time.Now().Add(lostWait)
 	var failure *cli.Failure
+	for errors.As(err, &failure) && failure.Code == cli.ExitNotAllowed && o.ownRuns() &&
+		time.Now().Before(late) { // another gateway has just started it
+		if !pause.For(cmd.Context(), ownPause) {
+			return nil, cmd.Context().Err()
+		}
+		conn, err = again()
+	}
 	if !errors.As(err, &failure) || failure.Code != cli.ExitNoServer {
 		return conn, err
 	}
@@ -80,6 +93,78 @@ func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (
 	log.Warn("no server was named and none ran, so one was started, which stays", "server", s.Server,
 		"data", own.data, "log", own.log, "pid", own.pid)
 	return own.reached(cmd.Context(), again)
+}
+
+// ownMark is the file with the process of the server at an address that gateways of this user have
+// started.
+func ownMark(state, address string) string {
+	return filepath.Join(state, "serve-"+token(address)+".pid")
+}
+
+// ownRuns reports whether the server at the address of --start is one that gateways have started.
+func (o *options) ownRuns() bool {
+	state, err := started.Dir("")
+	if err != nil {
+		return false
+	}
+	text, err := os.ReadFile(ownMark(filepath.Dir(state), o.start))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		return false
+	}
+	process, err := os.FindProcess(pid)
+	return err == nil && process.Signal(syscall.Signal(0)) == nil
+}
+
+// keep starts the server again where it ends while this gateway runs, as after kill -9: its calls
+// and its undos need one. A server that someone else has started is theirs to start again. It ends
+// with ctx.
+func (o *options) keep(ctx context.Context, s *cli.Settings, conn *nats.Conn, log *slog.Logger) {
+	if o.named || o.start == startOff {
+		return
+	}
+	changes := conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
+	own, wait := false, keepWait
+	for !conn.IsClosed() {
+		if conn.IsConnected() {
+			own, wait = o.ownRuns(), keepWait
+		}
+		if conn.IsConnected() || !own {
+			select {
+			case <-changes:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if !pause.For(ctx, wait) {
+			return
+		}
+		if conn.IsConnected() || listens(o.start) {
+			continue
+		}
+		wait = min(2*wait, keepWaitMax)
+		next, err := startOwn(s, o.start)
+		if err != nil {
+			log.Error("the server has ended, and cannot be started again", "server", s.Server, "error", err)
+			continue
+		}
+		log.Warn("the server has ended, and was started again", "server", s.Server, "data", next.data,
+			"log", next.log, "pid", next.pid)
+	}
+}
+
+// listens reports whether something does at an address.
+func listens(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, keepWait)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was said
+	return true
 }
 
 // ownServer is a server that was started.
@@ -123,6 +208,11 @@ func startOwn(s *cli.Settings, address string) (own *ownServer, err error) {
 		return nil, fail(err)
 	}
 	own.pid = child.Process.Pid
+	err = os.WriteFile(ownMark(state, address), []byte(strconv.Itoa(own.pid)), 0o600)
+	if err != nil {
+		_ = child.Process.Kill() // no gateway would know that it may start it again
+		return nil, fail(err)
+	}
 	go func() { // ends with the server, or with this process
 		_ = child.Wait() // its log says why
 		close(own.ended)

@@ -36,6 +36,9 @@ func (o *options) workerLine(args []string) []string {
 		give("--pack", absolute(pack))
 	}
 	give("--state", absolute(o.state))
+	if o.settle != 0 {
+		give("--settle", o.settle.String())
+	}
 	if len(args) > 0 {
 		line = append(append(line, "--"), args...)
 	}

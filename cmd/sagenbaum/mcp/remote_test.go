@@ -21,7 +21,7 @@ func TestAServerAtAURLIsReadFromAConfiguration(t *testing.T) {
 	entries, err := new(options).readFile(hostedFile(t, `
 		"a": {"type": "http", "url": "https://example.com/a", "headers": {"Authorization": "Bearer ${TEST_TOKEN}",
 			"X-B": "${TEST_NONE:-none}"}, "settle": "90s", "instance": "mine", "roots": ["/srv"], "env": {"A": "1"}},
-		"b": {"command": "sagenbaum", "args": ["mcp", "--url", "https://example.com/b?c=d", "--header",
+		"b": {"command": "sagenbaum", "args": ["mcp", "--url", "https://example.com/b?c=d", "--settle", "45s", "--header",
 			"Authorization=TEST_TOKEN"], "env": {"TEST_TOKEN": "of the client"}},
 		"c": {"command": "/bin/sagenbaum", "args": ["mcp", "--url", "http://127.0.0.1:1", "--server-name", "x"]}`))
 	if err != nil || len(entries) != 3 {
@@ -30,7 +30,8 @@ func TestAServerAtAURLIsReadFromAConfiguration(t *testing.T) {
 	for i, want := range []mcp.ServerConfig{
 		{Name: "a", URL: "https://example.com/a", Headers: map[string]string{"Authorization": "Bearer own", "X-B": "none"},
 			Settle: 90 * time.Second, Instance: "mine"},
-		{Name: "example-com", URL: "https://example.com/b?c=d", Headers: map[string]string{"Authorization": "of the client"}},
+		{Name: "example-com", URL: "https://example.com/b?c=d", Headers: map[string]string{"Authorization": "of the client"},
+			Settle: 45 * time.Second},
 		{Name: "x", URL: "http://127.0.0.1:1"},
 	} {
 		got := entries[i].config
@@ -78,5 +79,13 @@ func TestAServerAtAURLThatCannotBeCalledIsSaid(t *testing.T) {
 	var f *cli.Failure
 	if _, err := o.read(nil); !errors.As(err, &f) || f.Code != cli.ExitUsage {
 		t.Errorf("--url and --config: %v", err)
+	}
+	o = &options{url: "https://a", settle: time.Minute}
+	if line := strings.Join(o.workerLine(nil), " "); !strings.HasSuffix(line, "--url https://a --settle 1m0s") {
+		t.Errorf("its worker is %s", line)
+	}
+	o.settle = -time.Minute
+	if _, err := o.read(nil); !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != "--settle 90s" {
+		t.Errorf("--settle -1m: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -116,7 +117,12 @@ func (f *Files) TakeRepository(path string, with bool) (Repository, error) {
 			return Repository{}, fmt.Errorf("cannot keep %s: it changes meanwhile", e.Path)
 		}
 	}
-	raw, err := json.Marshal(nodes)
+	kept := map[string]node{}
+	for name, n := range nodes {
+		n.Content = asText(n.Content)
+		kept[asText(name)] = n
+	}
+	raw, err := json.Marshal(kept)
 	if err != nil {
 		return Repository{}, fmt.Errorf("cannot keep %s: %w", at, err)
 	}
@@ -228,8 +234,42 @@ func (f *Files) nodes(r Repository) (map[string]node, error) {
 		return nil, &Changed{r.Repository, "cannot be put back: its image " + r.SHA256 + " is not in " +
 			f.blobs + ", or damaged"}
 	}
-	var nodes map[string]node
-	return nodes, json.Unmarshal(raw, &nodes)
+	var kept map[string]node
+	if err := json.Unmarshal(raw, &kept); err != nil {
+		return nil, fmt.Errorf("cannot read the image of %s: %w", r.Repository, err)
+	}
+	nodes := map[string]node{}
+	for text, n := range kept {
+		name, err := asName(text)
+		if err == nil {
+			n.Content, err = asName(n.Content)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the image of %s: %w", r.Repository, err)
+		}
+		nodes[name] = n
+	}
+	return nodes, nil
+}
+
+// noText begins the text of a name that is not UTF-8, of which JSON would keep another one. No name
+// begins so.
+const noText = "\x00"
+
+func asText(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	return noText + hex.EncodeToString([]byte(name))
+}
+
+func asName(text string) (string, error) {
+	digits, is := strings.CutPrefix(text, noText)
+	if !is {
+		return text, nil
+	}
+	name, err := hex.DecodeString(digits)
+	return string(name), err
 }
 
 // RestoreRepository makes a repository what it was. Errors: *Changed where someone else has changed

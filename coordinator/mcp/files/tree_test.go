@@ -82,3 +82,50 @@ func TestARepositoryIsPutBackAfterAnAttemptThatWasKilled(t *testing.T) {
 		}
 	}
 }
+
+// A name that is not UTF-8 is one as others: what a call has taken away is there again under it, what
+// it has made is gone, and a link leads where it led.
+func TestNamesThatAreNotUTF8ArePutBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: no repository: %v %s", err, out)
+	}
+	f, err := New(Config{Roots: []string{dir}, State: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, stays := filepath.Join(dir, "caf\xe9"), filepath.Join(dir, "caf\xe8")
+	made := filepath.Join(dir, "new\xff", "x\xff")
+	link := filepath.Join(dir, "link")
+	if err := os.WriteFile(gone, []byte("1"), 0o644); err != nil {
+		t.Skipf("SKIPPED: no such names here: %v", err)
+	}
+	if err := errors.Join(os.WriteFile(stays, []byte("2"), 0o644), os.Symlink("caf\xe9", link)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := f.TakeRepository(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(gone), os.Remove(link), os.Symlink("caf\xe8", link),
+		os.Mkdir(filepath.Dir(made), 0o755), os.WriteFile(made, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := f.TakeRepository(dir, false)
+	if err == nil {
+		err = f.RestoreRepository(t.Context(), RepositoryUndo{Repository: before, Left: &left, Key: "k"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{gone: "1", stays: "2", link: "1"} {
+		if content, err := os.ReadFile(path); string(content) != want {
+			t.Errorf("%q has %q, %v, want %q", path, content, err, want)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 4 { // with .git
+		t.Errorf("there is %q, %v", entries, err)
+	}
+}

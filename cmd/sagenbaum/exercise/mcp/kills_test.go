@@ -218,9 +218,12 @@ func hasty(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const class = "    class: compensable\n"
+	const own = "    timeout: 30s\n" // with two minutes, what was killed would be undone as much later
 	file := filepath.Join(t.TempDir(), "pack.yaml")
-	text := strings.ReplaceAll(string(pack), class, class+"    timeout: 5s\n")
+	text := strings.ReplaceAll(string(pack), own, "    timeout: 5s\n")
+	if n := strings.Count(string(pack), own); n != 4 {
+		t.Fatalf("%d tools have a time-out of 30 s", n)
+	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

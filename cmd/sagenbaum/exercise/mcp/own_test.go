@@ -133,3 +133,56 @@ func TestAServerThatCannotBeStartedIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// The server that a gateway has started is killed while it runs: it is started again, on the same
+// data, and the client sees nothing of it but a call that takes longer.
+func TestAServerThatIsKilledIsStartedAgain(t *testing.T) {
+	address, dir := cmdtest.FreeAddress(t), t.TempDir()
+	listens := "--listen " + address
+	t.Cleanup(func() { endServers(t, listens) })
+	gateway := cmdtest.Sagenbaum(t, append([]string{"mcp", "--start", address, "--"}, filesServer(t, dir)...)...)
+	gateway.Env, gateway.Stderr = cmdtest.Environment(t.TempDir()), t.Output()
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&sdk.CommandTransport{Command: gateway}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	for range 2 {
+		before := running(t, listens)
+		mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "a"), "content": "x"})
+		pid, err := strconv.Atoi(before[0])
+		if err != nil || len(before) != 1 || syscall.Kill(pid, syscall.SIGKILL) != nil {
+			t.Fatalf("servers %v: %v", before, err)
+		}
+		mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "b"), "content": "x"})
+		if now := running(t, listens); len(now) != 1 || now[0] == before[0] {
+			t.Errorf("servers %v, then %v", before, now)
+		}
+	}
+	mcpCall(t, client, "undo_last", map[string]any{"count": 4})
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// A server that someone else has started is theirs, and a call that cannot be recorded says so.
+func TestACallWithoutALedgerSaysSo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := cmdtest.ServeFor(t, t.TempDir())
+	client, _ := mcpClient(t, s, t.TempDir(), append([]string{"--"}, filesServer(t, dir)...)...)
+	s.Kill9(t)
+	result, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "write_file",
+		Arguments: map[string]any{"path": filepath.Join(dir, "a"), "content": "x"}})
+	if err != nil || !result.IsError {
+		t.Fatalf("%v, %+v", err, result)
+	}
+	if text := result.Content[0].(*sdk.TextContent).Text; !strings.Contains(text, "is sagenbaum serve still running?") ||
+		!strings.Contains(text, "Nothing was done") {
+		t.Errorf("it says %q", text)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}

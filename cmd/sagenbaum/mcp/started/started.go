@@ -33,12 +33,18 @@ const (
 )
 
 // Dir is the folder of images, trash and locks: the one given, or the user's.
-func Dir(given string) (string, error) {
+func Dir(given string) (string, error) { return DirOf(given, os.LookupEnv) }
+
+// DirOf is Dir for a process with other variables.
+func DirOf(given string, variable func(string) (string, bool)) (string, error) {
 	if given != "" {
 		return filepath.Abs(given)
 	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+	if dir, _ := variable("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "sagenbaum", "mcp"), nil
+	}
+	if dir, _ := variable("HOME"); filepath.IsAbs(dir) && os.PathSeparator == '/' {
+		return filepath.Join(dir, ".local", "state", "sagenbaum", "mcp"), nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
