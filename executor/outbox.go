@@ -64,9 +64,8 @@ type Notice struct {
 	Counted                    bool   // it is the last of Parts
 	Asked                      uint64 // sequence of the request that had it rewound; 0: a lease
 	At                         uint64 // sequence of what rewound it, or moved its deadline
-	Writer                     string // the process that has resumed the plan
+	Writer, HandedTo           string // the process that has resumed it; the agent that has it now
 	DueNs                      int64  // that the plan has now, in unix ns: it was moved
-	HandedTo                   string // the agent that has the plan from now on
 }
 
 func (a *action) command(row *rowspb.CommandRow) Command {

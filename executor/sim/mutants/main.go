@@ -92,7 +92,7 @@ func hunt(ctx context.Context, seeds int, only, from string) (survived int, err 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	g := ground{top: top, work: work, seeds: seeds, out: os.Stdout}
-	searches := []search{{"core", catalogue, g.simulate}}
+	searches := []search{{"core", slices.Concat(catalogue, ofTurns), g.simulate}}
 	for _, folder := range slices.Sorted(maps.Keys(shell)) {
 		run := func(ctx context.Context, overlay string) (string, error) {
 			return g.test(ctx, overlay, folder)
