@@ -148,7 +148,7 @@ func (a *agent) asks() (state, writer string, since uint64, ok bool) {
 // careless starts a process that does what the plan does not know of.
 func (w *world) careless(a *agent, r *random) {
 	// w.agents has none of these: no process that resumes the plan may be called the same
-	b := &agent{w: w, p: a.p, began: true, writer: fmt.Sprintf("s%d", len(w.agents)+1)}
+	b := &agent{w: w, p: a.p, began: true, as: a.as, writer: fmt.Sprintf("s%d", len(w.agents)+1)}
 	for n := range 1 + r.below(3) {
 		stray := w.drawStray(a.p, b.writer, n, r)
 		if stray == nil {
