@@ -254,8 +254,8 @@ func (p *Plan) needsWord() bool {
 
 // heardAt takes what an executor that was asked at an instant says of the plan.
 func (p *Plan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
-	if answer.Writer != "" {
-		p.supersede(answer.Writer)
+	if answer.Writer != "" && !p.c.isWriter(answer) {
+		p.supersede()
 	}
 	if answer.State != ledger.StateOpen {
 		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,

@@ -473,7 +473,7 @@ func (p *Plan) committedElsewhere() {
 	ours := p.end != nil
 	p.mu.Unlock()
 	if !ours {
-		p.supersede("")
+		p.supersede()
 	}
 }
 

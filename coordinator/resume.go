@@ -166,11 +166,11 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 // an executor says of the pair of an action. The error says why it is not.
 func (p *Plan) taken(answer api.OutcomeAnswer) error {
 	switch {
-	case answer.Writer != "" && answer.Writer != p.c.writer:
+	case answer.Writer != "" && !p.c.isWriter(answer):
 		p.mu.Lock()
 		ours := p.confirmed || !p.asked
 		p.mu.Unlock()
-		if p.supersede(answer.Writer); ours {
+		if p.supersede(); ours {
 			return ErrSuperseded
 		}
 		return fmt.Errorf("%w: %w", ErrPlanExists,
@@ -206,7 +206,7 @@ func (p *Plan) resumedBy(writer string) {
 	switch {
 	case writer == p.c.writer:
 	case !resumed:
-		p.supersede(writer)
+		p.supersede()
 	case p.Stored() > 0: // otherwise its claim is under way, which looks itself
 		go p.askWriter() // ends within confirmTimeout
 	}
@@ -219,8 +219,8 @@ func (p *Plan) askWriter() {
 	for ctx.Err() == nil {
 		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
 		if err == nil {
-			if answer.Writer != "" {
-				p.supersede(answer.Writer)
+			if answer.Writer != "" && !p.c.isWriter(answer) {
+				p.supersede()
 			}
 			return
 		}
@@ -233,10 +233,12 @@ func (p *Plan) askWriter() {
 
 // supersede takes notice that another process has resumed the plan. What was registered
 // here and not called never will be; what runs may end.
-func (p *Plan) supersede(writer string) {
-	if writer != p.c.writer {
-		lose(p, ErrSuperseded)
-	}
+func (p *Plan) supersede() { lose(p, ErrSuperseded) }
+
+// isWriter reports whether an executor names this process as the one that writes a plan. One of
+// another agent may be called the same.
+func (c *Coordinator) isWriter(answer api.OutcomeAnswer) bool {
+	return answer.Writer == c.writer && (answer.Agent == "" || answer.Agent == c.agent)
 }
 
 // handedOver takes a notice that an operator has handed the plan to another agent, or back to this

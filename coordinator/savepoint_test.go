@@ -547,3 +547,18 @@ func TestAPivotIsRegisteredAsOne(t *testing.T) {
 		}
 	})
 }
+
+// TestAProcessOfAnotherAgentMayBeCalledTheSame: whose process writes a plan that was handed over is
+// part of the answer.
+func TestAProcessOfAnotherAgentMayBeCalledTheSame(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), &executor{}), PlanSpec{})
+		answer := api.OutcomeAnswer{State: ledger.StateOpen, Writer: p.c.writer, Agent: p.c.agent}
+		p.heardAt(time.Now(), answer)
+		mustDo(t, p, write("a"))
+		answer.Agent = "heir"
+		p.heardAt(time.Now(), answer)
+		_, err := p.Do(t.Context(), write("b"), never(t))
+		wantIs(t, err, ErrSuperseded)
+	})
+}

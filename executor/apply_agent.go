@@ -366,9 +366,8 @@ func (s *fold) planCommitted(p *plan, k *pb.PlanCommitted) Result {
 	case p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:
 		return refused("plan %s was declared %s before the commit landed", p.id, statusName(p.row))
 	case k.Parts < p.row.Parts:
-		return refused("plan_committed.parts: %d, and %d parts of plan %s were undone, the last from "+
-			"action %s on: its agent does not know of all", k.Parts, p.row.Parts, p.id,
-			lastPart(p.row).GetAction())
+		return refused("plan_committed.parts: %d, and %d parts of plan %s were undone, the last %s: its "+
+			"agent does not know of all", k.Parts, p.row.Parts, p.id, lastPart(p.row))
 	case turnsByRecord(p.row):
 		return turnedBefore(p)
 	case p.row.OpenChildren > 0:

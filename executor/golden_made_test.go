@@ -42,7 +42,7 @@ func goldenOfAdoptions(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
 	s.play("open:idle=9m a a+ b adopt:bob#2 =again !c b? as:bob !d resume d d+")
 	s.play("as: !d? !resume !commit !again as:bob save:s")
-	s.play("adopt:a1 !e as: e e+ as:bob !d? as: !adopt:bob#2 fail turn turn !adopt:bob")
+	s.play("adopt:a1 !e as: !e resume e e+ as:bob !d? as:a1 !adopt:bob#2 fail turn turn !adopt:bob")
 	s.play("q/open q/a q/a+ q/adopt:bob r/open^q r/b r/b+ as:bob q/resume q/c q/c+ q/commit turn q/undo turn turn")
 	return s.log
 }

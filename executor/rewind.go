@@ -74,14 +74,6 @@ func (p *plan) reach(to back, first uint32) func(n uint32) bool {
 // partWordsMax bounds the parts of which a plan keeps what was undone, and why.
 const partWordsMax = 64
 
-// lastPart is the part of a plan that was undone last, or nil.
-func lastPart(r *rowspb.PlanRow) *rowspb.Word {
-	if len(r.PartWords) == 0 {
-		return nil
-	}
-	return r.PartWords[len(r.PartWords)-1]
-}
-
 // undoes reports whether a plan that goes back, or is about to, undoes an action of it.
 func undoes(p *plan, id string) bool {
 	n := p.s.number(p.id, id)

@@ -293,6 +293,7 @@ func (s *schedule) moveOrFact(verb, rest string) []Result {
 		s.who = rest
 		return nil
 	case "resume":
+		s.who = cmp.Or(s.who, "a1") // a process without a name cannot
 		return s.agent(s.plan, resumed())
 	}
 	if verb == "move" || verb == "moves" {

@@ -437,3 +437,12 @@ func oweFound(s *fold, p *plan) {
 		}
 	}
 }
+
+// lastPart says which part of a plan was undone last.
+func lastPart(r *rowspb.PlanRow) string {
+	last := r.PartWords[len(r.PartWords)-1]
+	if last.Savepoint != "" {
+		return "back to savepoint " + last.Savepoint
+	}
+	return "from action " + last.Action + " on"
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/writers"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -58,28 +59,30 @@ func (s *State) leaseBehind(id string) (p *plan, a *action, l *rowspb.LeaseRow) 
 
 // wakeReaders looks at every lease that reads a fact, and at no other.
 func (s *State) wakeReaders(key string, at *pb.Address) {
+	var changed []rows.Lease
 	for w := range s.watchers.Readers(key) {
 		held := s.heldBy(w)
 		if held == nil {
 			continue // was compiled when it was armed
 		}
 		result := s.ask(held, s.meta.TimeNs)
-		if s.unchanged(w, held, result) {
+		switch {
+		case s.unchanged(w, held, result):
 			if w.WakeNs != 0 {
 				s.due.AskAgain(w.DueKey())
 			}
-			continue
+		case w.IsNode():
+			changed = append(changed, s.nodeChanged(w, held, result)...)
+		default:
+			changed = append(changed, rows.ParseLease([]byte(w.ID)))
 		}
-		if w.IsNode() {
-			s.nodeChanged(w, held, result, at)
-			continue
-		}
-		ref := rows.ParseLease([]byte(w.ID))
-		if p := s.plan(ref.Plan); p != nil {
-			if l, a := p.lease(ref); l != nil {
-				p.evaluate(a, l, at)
-			}
-		}
+	}
+	if s.meta.HolderFold >= ledger.PrefixSince { // in the order in which a plan keeps what turns
+		slices.SortFunc(changed, rows.Lease.Compare)
+		changed = slices.Compact(changed)
+	}
+	for _, ref := range changed {
+		s.lookAt(ref, at)
 	}
 }
 
@@ -213,29 +216,32 @@ func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held,
 	s.watchers.Remember(w, keys, eager)
 }
 
-// nodeChanged follows a node whose answer is another now.
-func (s *State) nodeChanged(
-	w *leases.Watcher, held *triggers.Held, result triggers.Result, at *pb.Address,
-) {
+// nodeChanged follows a node whose answer is another now. It returns the leases of it that are to
+// be looked at each by itself.
+func (s *State) nodeChanged(w *leases.Watcher, h *triggers.Held, r triggers.Result) []rows.Lease {
 	node := []byte(w.ID[1:])
-	if result.Truth == triggers.True || result.Moot {
-		s.dissolve(node, at)
-		return
+	if r.Truth == triggers.True || r.Moot {
+		return slices.Collect(s.members(node))
 	}
 	if row := s.nodeRow(node); row != nil {
-		s.indexNode(node, row, held, result, w.Faulty)
+		s.indexNode(node, row, h, r, w.Faulty)
 		rows.Nodes.Set(s.tx, node, row)
 	}
+	return nil
 }
 
-// dissolve looks at each lease of a node by itself.
-func (s *State) dissolve(node []byte, at *pb.Address) {
-	for _, ref := range slices.Collect(s.members(node)) { // they leave it
-		p := s.plan(ref.Plan)
-		l, a := p.lease(ref)
-		if l == nil || l.Node == nil {
-			continue // an earlier one has ended its plan
-		}
+// lookAt looks at a lease by itself; one of a node leaves it.
+func (s *State) lookAt(ref rows.Lease, at *pb.Address) {
+	p := s.plan(ref.Plan)
+	if p == nil {
+		return
+	}
+	l, a := p.lease(ref)
+	switch {
+	case l == nil:
+	case l.Node == nil:
+		p.evaluate(a, l, at)
+	default:
 		s.leaveNode(ref, l)
 		p.mark(a)
 		if held := p.hold(a, l); held != nil && p.live(a, l, ref) {

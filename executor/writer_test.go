@@ -459,8 +459,8 @@ func TestAnAdoptedPlanIsItsNewAgents(t *testing.T) {
 		t.Errorf("its writer is %q since %d", w, reader.WriterAt("p"))
 	}
 	s.play("as:bob resume c:for=1h c+ as: a+ b+ as:bob commit turn")
-	if w := view.NewReader(s.kv, "t", s).Writer("p"); w != "of-bob" {
-		t.Errorf("its writer is %q", w)
+	if r := view.NewReader(s.kv, "t", s); r.Writer("p") != "of-bob" || r.HandedTo("p") != "bob" {
+		t.Errorf("its writer is %q of %q", r.Writer("p"), r.HandedTo("p"))
 	}
 	s.play("undo turn turn turn")
 	s.wantState("p~1", ledger.StateCompensated, "a=compensated b=compensated c=compensated")
@@ -494,5 +494,29 @@ func TestWhichPlansAreNotHandedOver(t *testing.T) {
 	old.play("open")
 	if got := old.adopt("bob")[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "does not know of it") {
 		t.Errorf("under an earlier holder: %+v", got)
+	}
+}
+
+// TestNoProcessWritesAPlanThatWasHandedOverBeforeItResumesIt, nor one without a name; and a copy of
+// the adoption changes nothing of what undoes the plan.
+func TestNoProcessWritesAPlanThatWasHandedOverBeforeItResumesIt(t *testing.T) {
+	for _, play := range []string{
+		"open a a+ adopt:bob adopt:a1 !c !commit !fail",
+		"open a a+ b adopt:bob adopt:a1 b+ !c",
+		"open a:for=1h a+ adopt:bob#2 as:bob resume commit turn undo =p~1/adopt:bob#2 turn",
+	} {
+		s := newSchedule(t)
+		s.play(play)
+		s.wantRefolded()
+	}
+	s := newSchedule(t)
+	s.play("open a a+ adopt:bob")
+	unnamed := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "bob", Plan: "p"}
+	for _, r := range []*pb.Record{planCommitted(), planFailed()} {
+		r.Plan = "p"
+		if got := s.append(unnamed, r); got[0].Verdict != Refused ||
+			!strings.Contains(got[0].Reason, "a process of it resumes the plan first") {
+			t.Errorf("%+v", got)
+		}
 	}
 }

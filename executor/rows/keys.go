@@ -119,6 +119,12 @@ func (l Lease) Append(k []byte) []byte {
 	return append(k, l.Name...)
 }
 
+// Compare orders leases as their keys are.
+func (l Lease) Compare(o Lease) int {
+	return cmp.Or(strings.Compare(l.Plan, o.Plan), cmp.Compare(l.N, o.N),
+		strings.Compare(l.Name, o.Name))
+}
+
 // ParseLease reads what Append has written.
 func ParseLease(b []byte) Lease {
 	for i, c := range b {

@@ -61,6 +61,14 @@ func (r *Reader) Writer(id string) string {
 	}
 }
 
+// HandedTo returns the agent that has a plan, if the plan was ever handed to another one; else "".
+func (r *Reader) HandedTo(id string) string {
+	if p := r.core.Plan(id); p != nil && len(p.Row.Adoptions) > 0 {
+		return p.Row.Agent
+	}
+	return ""
+}
+
 // WriterAt returns the sequence at which that process became the plan's writer.
 func (r *Reader) WriterAt(id string) uint64 {
 	if p := r.core.Plan(id); p != nil {

@@ -57,8 +57,12 @@ func From(p *rowspb.PlanRow) uint64 { return cmp.Or(p.ResumedAt, p.Opened.GetSeq
 
 // HasWord reports whether a process may say what became of the forward of an action.
 func HasWord(p *rowspb.PlanRow, a *rowspb.ActionStatic, name string) bool {
-	return name == p.Writer || name == Of(p, a)
+	return isWriter(p, name) || name == Of(p, a)
 }
+
+// isWriter reports whether a process is the one that a plan takes its records from: none is until
+// one of the agent that got it has resumed it.
+func isWriter(p *rowspb.PlanRow, name string) bool { return name == p.Writer && !Awaited(p) }
 
 // last is the adoption by which a plan got to the agent that has it; nil: that has opened it.
 func last(p *rowspb.PlanRow) *rowspb.Adoption {
@@ -79,7 +83,7 @@ func Awaited(p *rowspb.PlanRow) bool {
 func Refuses(id string, p *rowspb.PlanRow, a *rowspb.ActionStatic, r *pb.Record, agent string,
 	fold uint32) string {
 	name := Name(p, agent, r.Writer)
-	if agent == p.Agent && name == p.Writer {
+	if agent == p.Agent && isWriter(p, name) {
 		return ""
 	}
 	tells := r.GetForwardCompleted() != nil || r.GetForwardInDoubt() != nil

@@ -168,7 +168,8 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool
 	d := proto.CloneOf(p.declared)
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
-		id: id, agent: p.agent, earlier: p.earlier, opened: e.Address, openedNs: b.now,
+		id: id, agent: p.agent, earlier: p.earlier, adoptedFrom: p.adoptedFrom,
+		opened: e.Address, openedNs: b.now,
 		declared: d, origin: p.id,
 		phase:     ledger.StateCommitted,
 		lastGoes:  p.lastGoes,

@@ -62,7 +62,8 @@ func deliveryOf(b *book, p *plan, parent string, tree []*plan) *plan {
 	}
 	d := proto.CloneOf(p.declared)
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
-	u := &plan{id: id, agent: p.agent, earlier: p.earlier, opened: b.at, openedNs: b.now,
+	u := &plan{id: id, agent: p.agent, earlier: p.earlier, adoptedFrom: p.adoptedFrom,
+		opened: b.at, openedNs: b.now,
 		declared: d, origin: p.id,
 		phase: ledger.StateCommitted, depth: p.depth, opener: p.opener, writer: p.writer,
 		proposals: map[string]*proposal{}, delivers: true,

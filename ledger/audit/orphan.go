@@ -119,10 +119,14 @@ func noteAdopted(b *book, c *claim) {
 	p.resumedAt, p.awaited = c.Address.GetSequence(), true
 }
 
+// isWriter reports whether a process is the one that the plan takes its records from; none is until
+// one of the agent that got it has resumed it.
+func isWriter(p *plan, process string) bool { return process == p.writer && !p.awaited }
+
 // speaksFor reports whether a process may say what came of an action: the plan's writer,
 // or the process that has registered it.
 func (p *plan) speaksFor(a *action, writer string) bool {
-	return writer == p.writer || writer == a.writer
+	return isWriter(p, writer) || writer == a.writer
 }
 
 // claimed reports whether a refused record of a process claims an act that is not the plan's.

@@ -51,7 +51,7 @@ func (p *plan) writerAt() uint64 {
 // its process has registered has happened, or may have. That it has not, only the plan's writer
 // tells: that one may have called it once more.
 func (c *claim) fromWriter() bool {
-	return c.p.agent == c.Source.Name && c.process() == c.p.writer || c.tells()
+	return c.p.agent == c.Source.Name && isWriter(c.p, c.process()) || c.tells()
 }
 
 // takesBack reports whether a process says of an act that it has claimed, and that is not

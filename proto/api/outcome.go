@@ -87,6 +87,8 @@ type OutcomeAnswer struct {
 	// resumed, it is that agent with a slash.
 	Writer   string `json:"writer,omitempty"`
 	WriterAt uint64 `json:"writer_at,omitempty"`
+	// Agent is whose process Writer is, of a plan that was handed to another agent.
+	Agent string `json:"agent,omitempty"`
 	// DueNs is the deadline of the plan, in unix ns, and DueSet the sequence of the record
 	// that has set it: what a deadline_moved follows. 0: it has none.
 	DueNs  int64  `json:"deadline_ns,omitempty"`

@@ -46,7 +46,7 @@ means one of these.`,
 		},
 	}
 	cmd.Flags().DurationVar(&v.in, "in", 0, "so long from now")
-	cmd.Flags().StringVar(&v.at, "at", "", 
+	cmd.Flags().StringVar(&v.at, "at", "",
 		"at this `TIME`: 18:00, 2026-05-01 18:00, or as RFC 3339 writes it")
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record and the agent (required)")
 	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who moves it")
