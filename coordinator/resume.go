@@ -235,10 +235,9 @@ func (p *Plan) askWriter() {
 // here and not called never will be; what runs may end.
 func (p *Plan) supersede() { lose(p, ErrSuperseded) }
 
-// isWriter reports whether an executor names this process as the one that writes a plan. One of
-// another agent may be called the same.
+// isWriter reports whether an executor names this process as the one that writes a plan.
 func (c *Coordinator) isWriter(answer api.OutcomeAnswer) bool {
-	return answer.Writer == c.writer && (answer.Agent == "" || answer.Agent == c.agent)
+	return answer.IsWriter(c.agent, c.writer)
 }
 
 // handedOver takes a notice that an operator has handed the plan to another agent, or back to this

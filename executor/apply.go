@@ -431,3 +431,19 @@ func takeBack(p *plan) {
 	turnsArmed(p, was)
 	p.touch()
 }
+
+// notOpen says why a plan, or one that it is part of, does not stay open; what: is refused then.
+func notOpen(p *plan, what string) string {
+	above := notOpenAbove(p)
+	switch {
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
+		return "plan " + p.id + " is " + statusName(p.row) + ", and " + what
+	case p.row.Fired != nil:
+		return "plan " + p.id + " unwinds already for " + ledger.FormatAddress(p.row.Fired) + ", and " +
+			what
+	case above != nil:
+		return "plan " + above.id + " is " + stateName(above.row) + ", and plan " + p.id +
+			" is a part of it"
+	}
+	return ""
+}

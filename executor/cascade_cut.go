@@ -372,17 +372,12 @@ func turnedLater(a, b *rowspb.Turned) bool {
 // deadlineMoved gives an open plan another deadline, or its first one. What reads it is looked at
 // again, also what could not turn true with the one before.
 func deadlineMoved(s *fold, p *plan, k *pb.DeadlineMoved) Result {
-	above := notOpenAbove(p)
+	ending := notOpen(p, "its deadline is not moved any more")
 	switch {
 	case deadlines.Says(p.row, k):
 		return repeated
-	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
-		return refused("plan %s is %s, and its deadline is not moved any more", p.id, statusName(p.row))
-	case p.row.Fired != nil:
-		return refused("plan %s unwinds already for %s, and its deadline is not moved any more", p.id,
-			ledger.FormatAddress(p.row.Fired))
-	case above != nil:
-		return refused("plan %s is %s, and plan %s is a part of it", above.id, stateName(above.row), p.id)
+	case ending != "":
+		return refused("%s", ending)
 	}
 	agent := s.e.Source.Class == ledger.ClassAgent
 	if why := deadlines.Refuses(p.id, p.row, k, s.meta.TimeNs, agent); why != "" {

@@ -343,17 +343,12 @@ func planResumed(s *fold, p *plan) Result {
 
 // planAdopted hands an open plan to another agent. Both are told.
 func planAdopted(s *fold, p *plan, k *pb.PlanAdopted) Result {
-	above := notOpenAbove(p)
+	ending := notOpen(p, "is not handed to another agent")
 	switch {
 	case writers.Says(p.row, k):
 		return repeated
-	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
-		return refused("plan %s is %s, and is not handed to another agent", p.id, statusName(p.row))
-	case p.row.Fired != nil:
-		return refused("plan %s unwinds already for %s, and is not handed to another agent", p.id,
-			ledger.FormatAddress(p.row.Fired))
-	case above != nil:
-		return refused("plan %s is %s, and plan %s is a part of it", above.id, stateName(above.row), p.id)
+	case ending != "":
+		return refused("%s", ending)
 	}
 	if why := writers.RefusesAdoption(p.id, p.row, k); why != "" {
 		return refused("%s", why)

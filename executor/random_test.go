@@ -90,7 +90,7 @@ func playRandom(t *testing.T, programs *triggers.Cache, words []string) {
 type effects struct {
 	s    *schedule
 	here map[string][]string
-	told map[string]bool   // "plan/action=name" that somebody has named; see found
+	told map[string]bool   // "plan/action=name" that someone has named; see found
 	by   map[string]string // "plan/action=name": the action whose undo had the name
 }
 

@@ -319,18 +319,13 @@ func (d *Door) stillOf(ctx context.Context, who Caller, w *writer, h *held) erro
 	if err != nil {
 		return unheard(err)
 	}
-	if writes(who, w, answer) {
+	if answer.IsWriter(who.Name, w.key.name) {
 		return nil
 	}
 	if !h.calls() { // the outcomes of what is being called are still to come
 		w.superseded(h.plan.ID(), h, coordinator.ErrSuperseded)
 	}
 	return coordinator.ErrSuperseded
-}
-
-// writes reports whether the ledger takes a plan's records from a writer of a caller.
-func writes(who Caller, w *writer, answer api.OutcomeAnswer) bool {
-	return answer.Writer == w.key.name && (answer.Agent == "" || answer.Agent == who.Name)
 }
 
 // heeded refuses an outcome that is stored, and that the ledger does not take from this writer any
@@ -343,7 +338,7 @@ func (d *Door) heeded(ctx context.Context, who Caller, w *writer, h *held) error
 		return err
 	case len(answer.Refused) == 0:
 		return nil
-	case !writes(who, w, answer):
+	case !answer.IsWriter(who.Name, w.key.name):
 		return coordinator.ErrSuperseded
 	}
 	return conflict(answer.Refused[0], "the outcome that is recorded, in plan.get", StoredNothing)

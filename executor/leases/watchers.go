@@ -115,6 +115,7 @@ func (x *Watchers) set(key, id string, on bool) {
 	row := x.row(key)
 	at, had := slices.BinarySearch(row.few, id)
 	own := rows.Watch{Key: key, Watcher: id}
+	watched := len(row.few) > 0 || row.many > 0
 	switch {
 	case on && row.many == 0 && !had && len(row.few) == WatchersInline:
 		for _, other := range row.few {
@@ -136,7 +137,6 @@ func (x *Watchers) set(key, id string, on bool) {
 	case !on && had:
 		row.few = slices.Delete(row.few, at, at+1)
 	}
-	_, watched := rows.Watchers.Get(x.tx, key)
 	if len(row.few) == 0 && row.many == 0 {
 		if watched {
 			x.countPrefix(key, false)

@@ -110,6 +110,12 @@ type OutcomeAnswer struct {
 	VerdictBy     string `json:"verdict_by,omitempty"`
 }
 
+// IsWriter reports whether the plan takes the records of a process of an agent; one of another
+// agent may be called the same.
+func (a OutcomeAnswer) IsWriter(agent, process string) bool {
+	return a.Writer == process && (a.Agent == "" || a.Agent == agent)
+}
+
 // UndonePart is what was undone of a plan that went on.
 type UndonePart struct {
 	Number uint32 `json:"number"` // of the parts of the plan, from 1

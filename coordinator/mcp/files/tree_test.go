@@ -15,14 +15,7 @@ import (
 // for it. What is no repository of its own, or too large, has no image.
 func TestARepositoryIsPutBackAfterAnAttemptThatWasKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: no repository: %v %s", err, out)
-	}
-	f, err := New(Config{Roots: []string{dir}, State: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, f := repository(t)
 	write := func(name, content string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -87,14 +80,7 @@ func TestARepositoryIsPutBackAfterAnAttemptThatWasKilled(t *testing.T) {
 // it has made is gone, and a link leads where it led.
 func TestNamesThatAreNotUTF8ArePutBack(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: no repository: %v %s", err, out)
-	}
-	f, err := New(Config{Roots: []string{dir}, State: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, f := repository(t)
 	gone, stays := filepath.Join(dir, "caf\xe9"), filepath.Join(dir, "caf\xe8")
 	made := filepath.Join(dir, "new\xff", "x\xff")
 	link := filepath.Join(dir, "link")
@@ -128,4 +114,18 @@ func TestNamesThatAreNotUTF8ArePutBack(t *testing.T) {
 	if err != nil || len(entries) != 4 { // with .git
 		t.Errorf("there is %q, %v", entries, err)
 	}
+}
+
+// repository is an empty one of Git, and what serves it.
+func repository(t *testing.T) (dir string, f *Files) {
+	t.Helper()
+	dir = t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: no repository: %v %s", err, out)
+	}
+	f, err := New(Config{Roots: []string{dir}, State: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, f
 }
