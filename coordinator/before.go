@@ -28,6 +28,7 @@ type planVars struct {
 	Owner  string            `json:"owner,omitempty"`
 	Agent  string            `json:"agent"`
 	Labels map[string]string `json:"labels,omitempty"`
+	Input  json.RawMessage   `json:"input,omitempty"`
 }
 
 type metaVars struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -74,7 +75,7 @@ type ClaimConfig struct {
 
 	// Same says in an error how a plan was begun otherwise than it is declared now. It is
 	// called before anything is claimed.
-	Same func(recorded, declared *pb.PlanOpened) error
+	Same func(recorded, declared *pb.Record) error
 }
 
 // PastAction is what is recorded of an action.
@@ -246,14 +247,14 @@ func (cl *Claim) compareOpening(history api.HistoryAnswer) error {
 	if err := recorded.UnmarshalVT(history.Opened); err != nil {
 		return fmt.Errorf("cannot read how plan %q was opened: %v", id, err)
 	}
-	now := cl.opening.GetPlanOpened()
 	if recorded.Function == "" {
 		return ledger.Refuse("run.plan.id", "begun without Run", "an id of its own for each plan")
 	}
-	if err := cl.config.Same(recorded, now); err != nil {
+	was := opening.Recorded(id, recorded, history.Input)
+	if err := cl.config.Same(was, cl.opening); err != nil {
 		return err
 	}
-	cl.opening = &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: recorded}}
+	cl.opening = was
 	return nil
 }
 

@@ -13,7 +13,9 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/value"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -24,6 +26,11 @@ type PlanSpec struct {
 	ID    string // unique in the tenant; default a new ULID
 	Label string // for people
 	Owner string // who answers for it when it is quarantined
+
+	// Input is what the plan is to do: one JSON value, or what encoding/json takes, of at most 16 KiB
+	// (ledger.PlanInputMax). The arguments of its undos may read it, as plan.input. It is recorded as
+	// it is: secrets belong into the inputs of actions, where a contract has them sealed. nil: nothing.
+	Input any
 
 	// Deadline is how long after Begin an open plan is undone; DeadlineAt names
 	// the instant instead. The agent's clock gives the instant, the ledger's
@@ -97,6 +104,8 @@ type Plan struct {
 	c    *Coordinator
 	id   string
 	vars json.RawMessage // what the arguments of questions read as plan
+
+	input json.RawMessage // with which it was opened
 
 	opened *pb.PlanOpened // as recorded, or to be
 
@@ -181,6 +190,7 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 	return &Plan{
 		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c, opening.Plan),
 		opened: opening.GetPlanOpened(), vars: c.planVars(opening), changed: make(chan struct{}),
+		input:    opening.Payload.GetInput(),
 		acts:     acts{actions: map[string]*action{}, reserved: map[string]bool{}},
 		outgoing: outgoing{committer: c.committer, of: opening.Plan, opening: opening},
 	}
@@ -241,6 +251,7 @@ func (c *Coordinator) planVars(opening *pb.Record) json.RawMessage {
 		}
 		vars.Labels[l.Key] = l.Value
 	}
+	vars.Input = opening.Payload.GetInput()
 	return mustJSON(vars)
 }
 
@@ -304,7 +315,15 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 	if err := heldAfter(opened.Triggers, plan.AfterCommit); err != nil {
 		return nil, err
 	}
-	record := &pb.Record{Plan: plan.ID, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}
+	input, err := value.Encode("plan.input", plan.Input)
+	if err != nil {
+		return nil, err
+	}
+	if len(input) > ledger.PlanInputMax {
+		return nil, ledger.Refuse("plan.input", fmt.Sprintf("%d bytes", len(input)),
+			fmt.Sprintf("at most %d: give large values to its actions", ledger.PlanInputMax))
+	}
+	record := opening.Recorded(plan.ID, opened, input)
 	return record, c.check(plan.ID, record)
 }
 

@@ -101,7 +101,7 @@ func (c *Coordinator) recallEnded(ctx context.Context, id string) (*Recalled, er
 	if err := opened.UnmarshalVT(history.Opened); err != nil {
 		return nil, fmt.Errorf("cannot read how plan %q was opened: %v", id, err)
 	}
-	p := newPlan(c, &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: opened}})
+	p := newPlan(c, opening.Recorded(id, opened, history.Input))
 	p.opening, p.asked, p.resumed, p.confirmed = nil, true, true, true
 	if err := p.recall(ctx, history); err != nil {
 		return nil, err
@@ -165,7 +165,8 @@ func (p *Plan) Same(declared PlanSpec) error {
 	if declared.Deadline > 0 && p.opened.DeadlineNs > 0 && isDeadline(p, declared.Deadline) {
 		now.DeadlineNs = p.opened.DeadlineNs
 	}
-	if d, differs := opening.Compare(p.opened, now, "function"); differs {
+	was := opening.Recorded(p.id, p.opened, p.input)
+	if d, differs := opening.Compare(was, record, "function"); differs {
 		return ledger.Refuse(d.Field, "it was opened with another value",
 			"what it was opened with, or an id of its own for each plan")
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -136,7 +137,7 @@ func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Recor
 		return nil, ledger.Refuse("plan.id", "it is "+history.State+because(history.Reason),
 			"the id of an open plan of this agent")
 	}
-	return &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}, nil
+	return opening.Recorded(id, opened, history.Input), nil
 }
 
 // unused refuses the ID of a plan that exists. Without an answer in time the first action

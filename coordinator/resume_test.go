@@ -16,10 +16,13 @@ import (
 )
 
 // another is another process of the agent.
-func (l *live) another(t *testing.T) *coordinator.Coordinator {
+func (l *live) another(t *testing.T, contracts ...contract.Contract) *coordinator.Coordinator {
 	t.Helper()
+	if contracts == nil {
+		contracts = []contract.Contract{quick()}
+	}
 	c, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1",
-		Contracts: []contract.Contract{quick()}})
+		Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}

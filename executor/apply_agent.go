@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor/arguments"
 	"github.com/sagenbaum/sagenbaum/executor/deadlines"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -78,14 +79,16 @@ func (s *fold) planOpened(declared *pb.PlanOpened) Result {
 				ledger.FormatAddress(p.row.Opened))
 		}
 		if writers.First(p.row) == s.e.Source.Name && p.row.Opener == s.e.Record.Writer &&
-			bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) {
+			bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) &&
+			bytes.Equal(p.input(), s.planInput()) {
 			return repeated
 		}
 		return refused("plan %s was opened before, by agent %s at %s", p.id,
 			writers.First(p.row),
 			ledger.FormatAddress(p.row.Opened))
 	}
-	if err := pastDeadline(declared, min(s.e.StampNs, s.beforeNs)); err != nil {
+	if err := cmp.Or(deadlines.Passed(declared, min(s.e.StampNs, s.beforeNs)),
+		ledger.CheckPlanInput(s.planInput())); err != nil {
 		return Result{Refused, err.Error()}
 	}
 	if err := cmp.Or(s.turnsPlanAway(), s.turnsConditionsAway(declared.Triggers)); err != nil {
@@ -101,6 +104,9 @@ func (s *fold) openPlan(declared *pb.PlanOpened) *plan {
 		ActiveNs: s.meta.TimeNs, Declared: declared, Phase: rowspb.Phase_PHASE_OPEN,
 		Writer: s.e.Record.Writer, Opener: s.e.Record.Writer, LastGoes: s.lastGoes(declared),
 	})
+	if input := s.planInput(); s.e.Record.GetPlanOpened() != nil && len(input) > 0 {
+		rows.Payloads.Set(s.tx, rows.Action{Plan: p.id}, &pb.Payload{Input: input})
+	}
 	s.meta.Open++
 	p.row.Moved = deadlines.Default(declared, s.meta)
 	p.armPlan(s.e.Address)
@@ -214,6 +220,7 @@ func (s *fold) compensationRegistered(p *plan,
 		payload.Before = before
 		a.setPayload(payload)
 	}
+	freezeFacts(a)
 	a.windowOf()
 	a.reconsider()
 	askLater(a)
@@ -417,17 +424,15 @@ func (s *fold) childCommitted(p *plan) {
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
 }
 
-// pastDeadline refuses a deadline that cannot have been meant: it had passed, by more
-// than clocks differ and an append may wait, when the ledger took the plan. since is the
-// earlier of the plan's own stamp and the logical time before it: a stamp that is ahead
-// by itself is the server's error, and not the agent's.
-func pastDeadline(p *pb.PlanOpened, since int64) error {
-	if p.DeadlineNs == 0 || p.DeadlineNs > since-int64(ledger.DeadlinePastMax) {
-		return nil
+// freezeFacts keeps the facts that the expressions of a registration read, as they are at its place
+// in the ledger.
+func freezeFacts(a *action) {
+	s, c := a.plan.s, a.fixed.Compensation
+	readers := s.ReadersOf("facts", s.meta.HolderFold, c, a.fixed.Forward.GetDeliver())
+	if len(readers) > 0 {
+		keys := arguments.Keys("facts", readers, a.vars(readers...))
+		a.fixed.Facts, a.fixed.FactsLost = arguments.Freeze(keys, s.memory.Value)
 	}
-	return ledger.Refuse("plan_opened.deadline_ns",
-		"it had passed when the plan was opened: "+instant(p.DeadlineNs),
-		"unix nanoseconds of an instant to come, or 0 for none")
 }
 
 // tellUndoer tells what undoes a committed plan what has become known of a forward of it, too.

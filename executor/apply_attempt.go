@@ -2,11 +2,13 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/arguments"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/writers"
@@ -333,9 +335,7 @@ func (s about) attemptEnded(attempt uint32, end attemptEnd) {
 	rows.Attempts.SetKey(s.tx, key, row)
 }
 
-// arguments resolves frozen bindings of an action. A missing path is null (S20), but not
-// one below an output that was too large to be kept (I37); an expression that cannot be
-// evaluated is an error, and the action is its owner's (S26).
+// arguments resolves frozen bindings of an action.
 func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 	if len(bindings) == 0 {
 		return []byte("{}"), nil
@@ -348,26 +348,7 @@ func (a *action) arguments(bindings []*pb.Binding) ([]byte, error) {
 		}
 		compiled[i] = binding
 	}
-	vars := a.vars(compiled...)
-	out := append(make([]byte, 0, 256), '{')
-	for i, b := range bindings {
-		value, err := compiled[i].Evaluate(vars)
-		if err != nil {
-			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
-		}
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, mustJSON(b.Name)...)
-		out = append(out, ':')
-		out = append(out, value...)
-	}
-	out = append(out, '}')
-	if len(out) > ledger.ArgumentsMax {
-		return nil, fmt.Errorf("the arguments take %d bytes; at most %d fit in a record: pass large "+
-			"values by reference", len(out), ledger.ArgumentsMax)
-	}
-	return out, nil
+	return arguments.Object(bindings, compiled, a.vars(compiled...), inMemory(a))
 }
 
 // vars are what expressions about an action read, which was found to be JSON when its records were
@@ -377,6 +358,7 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before,
 		Incomplete: a.row.OutputIncomplete, Unnamed: a.row.ReferenceIncomplete && a.name() == "",
 		Probe: payload.Found, Checked: true, Inexact: !a.plan.s.readsExactly()}
+	others := false
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {
 			vars.Plan = a.plan.planJSON()
@@ -384,6 +366,16 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 		if vars.Meta == nil && r.Reads("meta") {
 			vars.Meta = mustJSON(a.metaOf())
 		}
+		others = others || r.Reads("actions")
+		if vars.Facts == nil && r.Reads("facts") {
+			vars.Facts = a.fixed.Facts
+			for _, key := range a.fixed.FactsLost {
+				vars.Partial = append(vars.Partial, [2]string{"facts", key})
+			}
+		}
+	}
+	if others {
+		a.readOthers(&vars, readers)
 	}
 	return vars
 }
@@ -405,20 +397,12 @@ func (a *action) read(expression string,
 }
 
 func (p *plan) planJSON() []byte {
-	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
-		Agent: writers.First(p.row), Reason: p.row.Reason}
-	for _, l := range p.row.Declared.Labels {
-		if vars.Labels == nil {
-			vars.Labels = map[string]string{}
-		}
-		vars.Labels[l.Key] = l.Value
-	}
-	return mustJSON(vars)
+	return arguments.PlanJSON(p.id, writers.First(p.row), p.row.Declared, p.row.Reason, p.input())
 }
 
 // metaOf is what an expression reads as meta, before any attempt.
-func (a *action) metaOf() metaVars {
-	return metaVars{
+func (a *action) metaOf() arguments.Meta {
+	return arguments.Meta{
 		Tenant: a.plan.s.tenant, Plan: a.plan.id, Action: a.fixed.Id,
 		Capability: a.fixed.Forward.Capability,
 		Attempt:    a.row.Attempt + 1,
@@ -441,4 +425,18 @@ func (a *action) forwardKey() string {
 		id = p.action(a.fixed.DutyOf).fixed.Id
 	}
 	return ledger.Key(s.tenant, plan, id, ledger.PurposeDo)
+}
+
+// input is what a plan was opened with; of one that undoes or delivers another one, that one was.
+func (p *plan) input() []byte {
+	id := cmp.Or(p.row.Origin, p.id)
+	return rows.Payloads.Find(p.s.tx, rows.Action{Plan: id}).GetInput()
+}
+
+// planInput is what the plan that a record opens is opened with.
+func (s *fold) planInput() []byte {
+	if !ledger.Knows(s.meta.HolderFold, ledger.OthersSince) {
+		return nil
+	}
+	return s.e.Record.Payload.GetInput()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
@@ -57,6 +56,7 @@ func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow,
 		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs,
 		Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.N,
+		Facts: origin.fixed.Facts, FactsLost: origin.fixed.FactsLost,
 	}, row)
 	payload := rows.ClonePayload(origin.payload())
 	payload.Output, payload.Found = output, nil
@@ -142,7 +142,7 @@ const (
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".
 func (a *action) unnamed() string {
-	if bindsExternalRef(a.fixed.Compensation) {
+	if s := a.plan.s; s.NamesEffect(a.fixed.Compensation, s.meta.HolderFold) {
 		return ""
 	}
 	return "the probe found an extra effect " + a.row.ExternalRef +
@@ -154,15 +154,6 @@ func (a *action) unnamed() string {
 func (a *action) owedTo(ref string) bool {
 	for d := range dutiesOf(a.origin()) {
 		if d.name() == ref {
-			return true
-		}
-	}
-	return false
-}
-
-func bindsExternalRef(c *pb.CompensationRegistered) bool {
-	for _, b := range c.Bindings {
-		if strings.Contains(b.Expression, "external_ref") {
 			return true
 		}
 	}

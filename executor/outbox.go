@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/arguments"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Command is a call that may be sent, because its record was folded and found
@@ -269,31 +271,28 @@ func (a *action) firstKey() string {
 	return ledger.Key(a.plan.s.tenant, a.id.Plan, a.fixed.Id, ledger.PurposeUndo)
 }
 
-// metaVars is what a binding reads as meta (S19, S109).
-type metaVars struct {
-	Tenant           string `json:"tenant"`
-	Plan             string `json:"plan"`
-	Action           string `json:"action"`
-	Attempt          uint32 `json:"attempt"`
-	ForwardKey       string `json:"forward_key"`
-	ForwardAtMs      int64  `json:"forward_at_ms"`
-	Capability       string `json:"capability"`
-	Address          string `json:"address"`
-	Key              string `json:"key"`
-	ExternalRef      string `json:"external_ref,omitempty"`
-	BlindCleanup     bool   `json:"blind_cleanup"`
-	DirtyFailure     bool   `json:"dirty_failure"`
-	HasForwardOutput bool   `json:"has_forward_output"`
-}
-
-// planVars is what a binding reads as plan.
-type planVars struct {
-	ID     string            `json:"id"`
-	Label  string            `json:"label,omitempty"`
-	Owner  string            `json:"owner,omitempty"`
-	Agent  string            `json:"agent"`
-	Reason string            `json:"reason,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
+// readOthers adds what expressions read of other actions: of those of the same plan that were
+// registered before this one, so that no later one can change what its undo does.
+func (a *action) readOthers(vars *triggers.BindingVars, readers []*triggers.Binding) {
+	s, plan := a.plan.s, a.plan.id
+	if a.plan.row.Delivers {
+		plan = a.plan.row.Origin // which has those that are not staged
+	}
+	var list []arguments.Other
+	for _, id := range arguments.Keys("actions", readers, *vars) {
+		x := s.byName(plan, id)
+		if x == nil || x.fixed.Child != "" || x.fixed.DutyOf != 0 ||
+			!laterThan(a.origin().fixed.Registered, x.fixed.Registered) {
+			continue
+		}
+		payload := x.payload()
+		list = append(list, arguments.Other{ID: id, Input: payload.Input, Output: payload.Output,
+			Before: payload.Before, ExternalRef: x.row.ExternalRef})
+		if x.row.OutputIncomplete || x.row.ReferenceIncomplete && x.row.ExternalRef == "" {
+			vars.Partial = append(vars.Partial, [2]string{"actions", id})
+		}
+	}
+	vars.Actions = arguments.Others(list)
 }
 
 // Page is a call to an owner. Number is the action's in its plan; 0: the plan.

@@ -241,7 +241,7 @@ func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
 // randomMarks are those that a pair may have.
 var randomMarks = []string{"probe", "askme", "blind", "refused", "may", "never", "for=2h", "until=1h",
 	"approve", "review", "lateask", "dedupe", "irr", "eff", "pivot", "unchanged", "verify", "own", "own*", "held",
-	"held*", "timer=5m", "later=5s", "idle=8m", "due=5m"}
+	"held*", "timer=5m", "later=5s", "idle=8m", "due=5m", "beside", "beside"}
 
 // randomWords is a schedule of plan p, its child q, the child r of that, and another plan s.
 func randomWords(r *rand.Rand) []string {
@@ -251,7 +251,7 @@ func randomWords(r *rand.Rand) []string {
 	opened := map[string]bool{}
 	opens := func(plan, under string) string {
 		opened[plan] = true
-		return plan + "open" + some("continue", "halt", "last", "last", "second", "accept", "2") + under
+		return plan + "open" + some("continue", "halt", "last", "last", "second", "accept", "2", "input", "input") + under
 	}
 	words := []string{opens("", "")}
 	minutes, saved, length := 0, 0, 8+r.IntN(40)
@@ -271,7 +271,7 @@ func randomWords(r *rand.Rand) []string {
 			}
 			if r.IntN(5) == 0 {
 				mark = one(":staged", ":staged", ":staged+found", ":staged+kept=20m", ":staged+kept=2h+found", ":own+staged",
-					":held+for=2h+staged")
+					":held+for=2h+staged", ":staged+beside")
 			}
 			words = append(words, plan+id+one("", "", "<")+mark)
 			if r.IntN(3) == 0 {

@@ -408,7 +408,7 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 			Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs, Forward: a.fixed.Forward,
 			Compensation: a.fixed.Compensation,
 			Before:       a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child,
-			Writer: a.fixed.Writer,
+			Writer: a.fixed.Writer, Facts: a.fixed.Facts, FactsLost: a.fixed.FactsLost,
 		}
 		if a.fixed.Child == "" {
 			fixed.Key = a.firstKey()

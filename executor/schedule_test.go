@@ -35,6 +35,7 @@ import (
 //	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
 //	open:continue  open:halt  open:last  on_undo_failure
 //	open:second                   a second approver
+//	open:input  a:beside          opened with an input; an undo that reads that, facts and other actions
 //	open:accept                   doubt_at_commit; open:settle says the default
 //	a+  a-  a?                    the forward completed, failed, is in doubt
 //	fail  cancel  commit          the agent ends the plan
@@ -365,6 +366,8 @@ func (s *schedule) open(word string) *pb.Record {
 				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT_UNLESS_LAST
 			case mark == "halt":
 				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_HALT
+			case mark == "input":
+				r.Payload = &pb.Payload{Input: json.RawMessage(`{"n": 1.0}`)}
 			case mark == "second":
 				r.GetPlanOpened().SecondApprover = true
 			case mark == "accept":
@@ -425,6 +428,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		markDelivery(name, int64(d), probe, f, c)
 	case "sealed":
 		c.Sealed = true
+	case "beside":
+		beside(cmp.Or(f.Deliver, c))
 	case "own", "own*", "held", "held*", "timer", "idle", "due":
 		c.Triggers = append(c.Triggers, condition(name, value, id))
 	case "eff":
@@ -475,6 +480,12 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		return false
 	}
 	return true
+}
+
+// beside has a call read what is not of its action.
+func beside(c *pb.CompensationRegistered) {
+	bind("n", "plan.input.n", "a", `actions["a"].output.ref`, "b", `actions["b"].external_ref`, "fact", `facts["a"]`,
+		"computed", `facts[input.id]`)(nil, c)
 }
 
 // markDelivery is mark of a staged act: kept says for how long its provider remembers the key.

@@ -319,7 +319,8 @@ func deliveryOf(p *plan, parent string, parts map[string]bool, at *pb.Address) *
 func enlistDelivery(u *plan, a *action, n uint32) {
 	s := u.s
 	fixed := &rowspb.ActionStatic{Id: a.fixed.Id, Registered: a.fixed.Registered,
-		AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Writer: a.fixed.Writer}
+		AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Writer: a.fixed.Writer,
+		Facts: a.fixed.Facts, FactsLost: a.fixed.FactsLost}
 	if n > 1 {
 		fixed.Before = []uint32{n - 1}
 	}

@@ -117,11 +117,16 @@ const readerOfMoved = 16
 // counts what an operator has had a plan go back to.
 const readerOfAdopted = 17
 
+// readerOfOthers is the first reader that knows of expressions about other actions than their own.
+const readerOfOthers = 18
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= OthersSince:
+			version = max(version, readerOfOthers)
 		case r.GetTermStarted().GetFoldVersion() >= AdoptedSince, r.GetPlanAdopted() != nil:
 			version = max(version, readerOfAdopted)
 		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -81,6 +82,15 @@ func CheckExact(field string, value []byte) error {
 		return nil
 	}
 	return Refuse(field, "it has text that is no UTF-8, or half a surrogate pair", WantExact)
+}
+
+// CheckPlanInput refuses what a plan is opened with, in JSON, if it is too large or not exact.
+func CheckPlanInput(input []byte) error {
+	if len(input) > PlanInputMax {
+		return Refuse("payload.input", fmt.Sprintf("%d bytes", len(input)),
+			fmt.Sprintf("at most %d for a plan: give large values to its actions", PlanInputMax))
+	}
+	return CheckExact("payload.input", input)
 }
 
 // WantExact is what would be right in place of text that is not exact.

@@ -24,6 +24,9 @@ const (
 
 	RequestKeysMax = 64       // facts that one request of an operator names
 	UndoFactMax    = 32 << 10 // bytes of a value that a compensation asserts
+	PlanInputMax   = 16 << 10 // bytes of what a plan is opened with
+	ElementsMax    = 16       // other actions, and facts, that the expressions of a registration read
+	FrozenFactMax  = 16 << 10 // bytes of a fact that is kept with a registration that reads it
 
 	// IDsKept is how many ids of a writer's records a tenant keeps, those that were made last; an
 	// earlier one is refused, since it may be that of a copy. IDAheadMax is by how much an id may
@@ -67,7 +70,8 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 17 if it hands a plan to another agent, or
+// this. A commit asks for the lowest that folds it: 18 if it begins the term of a holder that has
+// OthersSince; 17 if it hands a plan to another agent, or
 // begins the term of a holder that has AdoptedSince, PrefixSince, RewindsSince and DirtySince; 16
 // if it moves a deadline, or begins the term of a holder that has MovedSince and SurplusSince; 15
 // if it has a staged act, or begins the term of a holder that has StagedSince; 14 if of one that
@@ -82,7 +86,7 @@ func SettleNs(settle, timeout int64) int64 {
 // FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition, a
 // verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
 // what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
-const ReaderVersion = 17
+const ReaderVersion = 18
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -235,3 +239,7 @@ const DirtySince = 24
 // AdoptedSince is the version of a holder's fold from which on an operator may hand an open plan to
 // another agent.
 const AdoptedSince = 24
+
+// OthersSince is the version of a holder's fold from which on expressions read other actions, facts
+// and what their plan was opened with.
+const OthersSince = 25

@@ -24,7 +24,8 @@ type Binding struct {
 	fields map[string][]string // and of each, right below it
 	kind   string              // of its value, as CEL names it
 	paths  []Read
-	weight int // bytes, about
+	keys   []key // of actions and facts
+	weight int   // bytes, about
 }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
@@ -52,7 +53,7 @@ const (
 )
 
 // CompileBinding checks the expression of an argument, which reads input, output,
-// before, plan and meta, and prepares it. The error is an *Error.
+// before, plan, meta, actions and facts, and prepares it. The error is an *Error.
 func CompileBinding(expression string) (*Binding, error) {
 	return newLanguage().compileBinding(expression)
 }
@@ -80,10 +81,14 @@ func (l *language) compileValue(d dialect, expression string) (*Binding, error) 
 	if err != nil {
 		return nil, planError(err)
 	}
+	keys, err := l.keysOf(checked.NativeRep())
+	if err != nil {
+		return nil, planError(err)
+	}
 	roots, _, _ := footprint(checked.NativeRep().Expr())
 	fields, kind := fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String()
 	weight := len(expression) + shapeBytes + shapeNodeBytes*ast.NodeCount(checked.NativeRep())
-	return &Binding{root, roots, fields, kind, root.reads(nil), weight}, nil
+	return &Binding{root, roots, fields, kind, root.reads(nil), keys, weight}, nil
 }
 
 // part takes an expression apart as far as it only moves values.
@@ -232,6 +237,9 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	if v.Incomplete && b.readsWhole(outputVariable) {
 		return nil, fmt.Errorf("cannot evaluate binding: %w", &Missing{[]string{outputVariable}})
 	}
+	if lost := b.takesPartial(v.Partial); lost != nil {
+		return nil, fmt.Errorf("cannot evaluate binding: %w", lost)
+	}
 	if v.Unnamed && b.readsWhole(metaVariable) {
 		return nil, fmt.Errorf("cannot evaluate binding: %w",
 			&Missing{[]string{metaVariable, referenceVariable}})
@@ -269,6 +277,7 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 		raw, found := follow(r.vars, p.path)
 		if !found {
 			r.lose(p.path[0].(string), p.reads(nil))
+			r.losePartial(p.reads(nil))
 			if r.vars.Strict {
 				return nil, r.notThere(p.reads(nil))
 			}
@@ -309,6 +318,7 @@ func (r *bindingRun) run(p *part) (ref.Val, error) {
 	value, _, err := p.program.Eval(r)
 	if r.gap {
 		r.lose(outputVariable, p.computes)
+		r.losePartial(p.computes)
 	}
 	if r.missing {
 		r.lose(metaVariable, p.computes)
@@ -379,6 +389,36 @@ func (r *bindingRun) lose(variable string, reads []Read) {
 			return
 		}
 	}
+}
+
+// losePartial is lose for elements of actions and facts: a path below one that was not kept as a
+// whole leads nowhere.
+func (r *bindingRun) losePartial(reads []Read) {
+	for _, read := range reads {
+		if r.lost == nil && of(r.vars.Partial, read.Path) &&
+			!leads(r.vars.of(read.Path[0]), read.Path[1:]) {
+			r.lost = &Missing{read.Path}
+		}
+	}
+}
+
+// of reports whether a path is one of an element, or may be.
+func of(elements [][2]string, path []string) bool {
+	return slices.ContainsFunc(elements, func(e [2]string) bool {
+		return e[0] == path[0] && (len(path) == 1 || path[1] == AnyKey || e[1] == path[1])
+	})
+}
+
+// takesPartial finds a path that takes more than fields of an element that was not kept as a whole;
+// where its key is computed, only an evaluation could tell.
+func (b *Binding) takesPartial(elements [][2]string) *Missing {
+	for _, read := range b.paths {
+		whole := len(read.Path) < 3 || len(read.Path) == 3 && read.Path[2] == outputVariable
+		if whole && of(elements, read.Path) {
+			return &Missing{read.Path}
+		}
+	}
+	return nil
 }
 
 // readsWhole reports whether the expression reads a variable itself, or what only an

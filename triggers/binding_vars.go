@@ -15,10 +15,25 @@ import (
 
 // bindingVariables are what a reader may read; an argument may read the first
 // argumentVariables of them, which are known before the call.
-var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", "probe", "verify",
-	"result", "error"}
+var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", actionsVariable,
+	factsVariable, "probe", "verify", "result", "error"}
 
-const argumentVariables = 5
+const argumentVariables = 7
+
+// What is not of the action itself is read one element at a time, so that it is known beforehand
+// which: by a key in quotes, or by one that is computed from what keyVariables hold, which do not
+// change after the registration.
+const (
+	actionsVariable = "actions"
+	factsVariable   = "facts"
+)
+
+var keyVariables = [...]string{"input", "before", "plan"}
+
+// isElements reports whether e is a variable that is read one element at a time.
+func isElements(e ast.Expr) bool {
+	return e.Kind() == ast.IdentKind && (e.AsIdent() == actionsVariable || e.AsIdent() == factsVariable)
+}
 
 // BindingVars are the frozen values that bindings read: each one JSON value, or
 // nil for none.
@@ -28,6 +43,12 @@ type BindingVars struct {
 	Before json.RawMessage // what was there before it crossed
 	Plan   json.RawMessage // of the plan: id, label, owner, ...
 	Meta   json.RawMessage // of the compensation: key, attempt, blind_cleanup, ...
+
+	// Actions and Facts are objects of what the expressions read of them (Binding.Keys), by the id of
+	// an action and by the key of a fact.
+	Actions json.RawMessage
+	Facts   json.RawMessage
+
 	Probe  json.RawMessage // what the probe returned
 	Verify json.RawMessage // what the check after the undo returned
 	Result json.RawMessage // what the undo returned
@@ -37,6 +58,10 @@ type BindingVars struct {
 	// could not be kept as it was. A path below it that leads nowhere is an error then, a
 	// *Missing, unless the expression reckons with it, as output.?id and has(output.id) do.
 	Incomplete bool
+
+	// Partial are elements of Actions and Facts of which the same holds: "actions" or "facts", and the
+	// id or key.
+	Partial [][2]string
 
 	// Unnamed says that what the provider calls the effect could not be kept. To read
 	// meta.external_ref is an error then, a *Missing.
@@ -71,6 +96,9 @@ func (m *Missing) Error() string {
 		return path + " is not there as a whole: it was too large to be kept; have the contract read " +
 			"fields of it"
 	}
+	if m.Path[0] != outputVariable && m.Path[0] != metaVariable {
+		return path + " is not there as a whole: it was too large to be kept"
+	}
 	if m.Path[0] == metaVariable {
 		return path + " is not there: it could not be kept as it was"
 	}
@@ -95,6 +123,10 @@ func (v *BindingVars) of(name string) json.RawMessage {
 		return v.Plan
 	case "meta":
 		return v.Meta
+	case actionsVariable:
+		return v.Actions
+	case factsVariable:
+		return v.Facts
 	case "probe":
 		return v.Probe
 	case "verify":
@@ -150,6 +182,68 @@ func fieldsRead(root ast.Expr) map[string][]string {
 	return fields
 }
 
+// key is an element of actions or facts that an expression reads.
+type key struct {
+	variable string
+	text     string // empty: program says which
+	program  *part
+}
+
+// keysOf finds the elements that an expression reads, in the order of its text.
+func (l *language) keysOf(checked *ast.AST) (found []key, err error) {
+	visit := func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !isIndex(e.AsCall().FunctionName()) ||
+			!isElements(e.AsCall().Args()[0]) {
+			return
+		}
+		variable, step := e.AsCall().Args()[0].AsIdent(), e.AsCall().Args()[1]
+		if text, ok := constantText(step); ok {
+			found = append(found, key{variable: variable, text: text})
+			return
+		}
+		program, failed := l.subprogram(checked, step)
+		err = errors.Join(err, failed)
+		found = append(found, key{variable: variable,
+			program: &part{kind: partProgram, program: program, computes: computed(step)}})
+	}
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(visit))
+	return found, err
+}
+
+// Keys returns which elements of a variable, "actions" or "facts", the expression reads, sorted,
+// each once. Of v it needs Input, Before and Plan. One that cannot be computed from these is none:
+// what is read there is null.
+func (b *Binding) Keys(variable string, v BindingVars) (keys []string) {
+	for _, k := range b.keys {
+		if k.variable != variable {
+			continue
+		}
+		text := k.text
+		if k.program != nil {
+			run := &bindingRun{vars: &v}
+			value, err := run.value(k.program)
+			if err != nil || json.Unmarshal(value, &text) != nil {
+				continue
+			}
+		}
+		if text != "" {
+			keys = append(keys, text)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// KeysRead is how many elements of a variable the expression reads at most.
+func (b *Binding) KeysRead(variable string) (n int) {
+	for _, k := range b.keys {
+		if k.variable == variable {
+			n++
+		}
+	}
+	return n
+}
+
 // Type returns what the value is known to be, as CEL names it: "bool", "string",
 // "list(int)", ... It is "dyn" when only an evaluation can tell.
 func (b *Binding) Type() string { return b.kind }
@@ -197,8 +291,11 @@ func newBindingDialect(names []string) dialect {
 	}
 }
 
+// AnyKey is in the place of a step that is computed.
+const AnyKey = "*"
+
 // Read is a path that an expression reads: the name of the variable, then fields and
-// items ("3"). Copied says that the value there only moves to where the argument has it;
+// items ("3"), or AnyKey. Copied says that the value there only moves to where the argument has it;
 // else something is computed from it.
 type Read struct {
 	Path   []string
@@ -229,10 +326,42 @@ func computed(e ast.Expr) (reads []Read) {
 		read.Copied = false
 		return []Read{read}
 	}
+	if path, step := elementPath(e); step != nil {
+		return append([]Read{{Path: path}}, computed(step)...)
+	}
 	for _, part := range partsOf(e) {
 		reads = append(reads, computed(part)...)
 	}
 	return reads
+}
+
+// elementPath is a path below an element whose key is computed, by step, with AnyKey in its place.
+func elementPath(e ast.Expr) (path []string, step ast.Expr) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		if path, step = elementPath(e.AsSelect().Operand()); step != nil {
+			path = append(path, e.AsSelect().FieldName())
+		}
+	case ast.CallKind:
+		call := e.AsCall()
+		switch {
+		case closesPath(call.FunctionName()):
+			return elementPath(call.Args()[0])
+		case !isIndex(call.FunctionName()):
+		case isElements(call.Args()[0]):
+			return []string{call.Args()[0].AsIdent(), AnyKey}, call.Args()[1]
+		default:
+			if path, step = elementPath(call.Args()[0]); step == nil {
+				return nil, nil
+			}
+			text, ok := constantText(call.Args()[1])
+			if !ok {
+				text = AnyKey
+			}
+			path = append(path, text)
+		}
+	}
+	return path, step
 }
 
 // reads lists what a part copies and computes from.
@@ -255,19 +384,21 @@ func (p *part) reads(found []Read) []Read {
 // nothing, says that it is done, and the effect stays.
 
 // Nameless reports whether a call with these arguments would be sent without the name of its
-// effect: every argument that takes it from the output or from the reference is null, and no other
-// one tells what is meant. Beside them the forward's key does not: it says which forward is to be
-// refused, and not what is to be removed. A null that was given is known, and meta.?external_ref
-// reckons with none. An argument that falls back from one of the two to the other is the name,
-// whatever the others are. vars gives the values that some of the arguments read.
+// effect: every argument that takes it from the output or from the reference, from another action or
+// from a fact is null, and no other one tells what is meant. Beside them the forward's key does not:
+// it says which forward is to be refused, and not what is to be removed. A null that was given is
+// known, and meta.?external_ref reckons with none. An argument that falls back from the output to the
+// reference is the name, whatever the others are. vars gives the values that some of the arguments
+// read.
 func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
 	var named, either []*Binding
 	told := false
 	for _, b := range arguments {
 		output := b.Reads(outputVariable)
 		reference := slices.Contains(b.Fields(metaVariable), referenceVariable)
-		told = told || b.Reads("input") || b.Reads("before")
-		if output || reference {
+		told = told || b.Reads("input") || b.Reads("before") ||
+			slices.Contains(b.Fields("plan"), "input")
+		if output || reference || b.Reads(actionsVariable) || b.Reads(factsVariable) {
 			named = append(named, b)
 		}
 		if output && reference {

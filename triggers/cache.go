@@ -20,6 +20,8 @@ type Cache struct {
 	readers    shelf[Binding]
 	sound      shelf[struct{}] // shapes of bindings that compile, whatever their literals
 
+	own *[2]dialect // of CheckOwn: of arguments and of readers
+
 	tick         uint64 // one a look-up
 	weight       int    // of all that is kept, in bytes
 	weightMax    int
@@ -150,6 +152,22 @@ func (c *Cache) CheckBinding(expression string) error {
 // Reader is CompileReader, remembered.
 func (c *Cache) Reader(expression string) (*Binding, error) {
 	return c.binding(&c.readers, expression, c.language.compileReader)
+}
+
+// CheckOwn is the error of Binding, or of Reader, for those that know of an action only what is its
+// own: there, actions and facts are no variables.
+func (c *Cache) CheckOwn(expression string, reader bool) error {
+	if c.own == nil {
+		own := bindingVariables[:5:5]
+		c.own = &[2]dialect{newBindingDialect(own),
+			newBindingDialect(append(own, bindingVariables[argumentVariables:]...))}
+	}
+	d := c.own[0]
+	if reader {
+		d = c.own[1]
+	}
+	_, err := c.language.check(d, expression, rewriteOwn)
+	return err
 }
 
 func (c *Cache) binding(

@@ -39,19 +39,19 @@ func TestReadersReadAnswers(t *testing.T) {
 }
 
 func TestArgumentsReadWhatIsKnownBeforeTheCall(t *testing.T) {
-	const reads = "it may read input, output, before, plan and meta"
+	const reads = "it may read input, output, before, plan, meta, actions and facts"
 	for expression, want := range map[string]string{
 		`probe.id`: `1:1: undeclared name "probe"; ` + reads, `1 + verify`: `1:5: undeclared name "verify"; ` + reads,
 		`result.x`: `undeclared name "result"; ` + reads, `error.code`: `undeclared name "error"; ` + reads,
-		`facts["x"]`: `undeclared name "facts"; ` + reads, `befor.x`: `undeclared name "befor"; did you mean before?`,
+		`befor.x`: `undeclared name "befor"; did you mean before?`,
 	} {
 		if _, err := CompileBinding(expression); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", expression, err, want)
 		}
 	}
-	if _, err := CompileReader("facts.x"); err == nil ||
-		!strings.Contains(err.Error(), "probe, verify, result and error") {
-		t.Errorf("a reader refuses facts with %v", err)
+	if _, err := CompileReader("action.x"); err == nil ||
+		!strings.Contains(err.Error(), "did you mean actions?") {
+		t.Errorf("a reader refuses action with %v", err)
 	}
 	b, err := CompileBinding("before.sha")
 	if err != nil {

@@ -3,6 +3,7 @@ package triggers
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -15,11 +16,17 @@ type rewriter struct {
 	inspector
 	factory ast.ExprFactory
 	nextID  int64
+	own     bool // there are no actions and facts to read
 }
 
-func rewriteBinding(parsed *ast.AST) *Error {
+func rewriteBinding(parsed *ast.AST) *Error { return rewriteIn(parsed, false) }
+
+// rewriteOwn is rewriteBinding in the language of Cache.CheckOwn.
+func rewriteOwn(parsed *ast.AST) *Error { return rewriteIn(parsed, true) }
+
+func rewriteIn(parsed *ast.AST, own bool) *Error {
 	r := &rewriter{inspector: inspector{parsed: parsed}, factory: ast.NewExprFactory(),
-		nextID: ast.MaxID(parsed)}
+		nextID: ast.MaxID(parsed), own: own}
 	r.rewrite(parsed.Expr(), true)
 	return r.err
 }
@@ -71,6 +78,9 @@ func (r *rewriter) rewrite(e ast.Expr, closed bool) {
 			r.rewrite(part, true)
 		}
 	case ast.IdentKind:
+		if isElements(e) && !r.own {
+			r.refuse(e, "all of "+e.AsIdent()+" at once", elementsWanted)
+		}
 		if closed && slices.Contains(bindingVariables[:], e.AsIdent()) {
 			r.close(e, orNullFunction)
 		}
@@ -98,12 +108,15 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 		operand, step, optional := link(first)
 		explicit = explicit || optional
 		if step != nil {
+			if isElements(operand) && !r.own {
+				r.key(operand, step)
+			}
 			r.rewrite(step, true)
 		}
 		if !isLink(operand) {
 			if operand.Kind() != ast.IdentKind {
 				r.rewrite(operand, true)
-			} else if operand.AsIdent() == outputVariable {
+			} else if operand.AsIdent() == outputVariable || isElements(operand) {
 				closing = outputFunction
 			}
 			break
@@ -114,6 +127,24 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 	if closed && !explicit {
 		r.close(e, closing)
 	}
+}
+
+// elementsWanted is how actions and facts are read.
+const elementsWanted = `name one, as in actions["order"].output.id or facts["rate/eur"]`
+
+// key refuses the key of an action or a fact that is not known when its pair is registered.
+func (r *rewriter) key(variable, step ast.Expr) {
+	ast.PreOrderVisit(step, ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			if !slices.Contains(keyVariables[:], e.AsIdent()) {
+				r.refuse(e, "which of "+variable.AsIdent()+" depends on "+e.AsIdent(),
+					"what is known at the registration: "+strings.Join(keyVariables[:], ", "))
+			}
+		case ast.ComprehensionKind:
+			r.refuse(e, "which of "+variable.AsIdent()+" depends on a loop", elementsWanted)
+		}
+	}))
 }
 
 // close has a path, or a whole variable, end in its value or in null.

@@ -31,6 +31,9 @@ type Example struct {
 	Plan   any    `json:"plan,omitempty" jsonschema:"Default: id, label, owner and agent of a sample plan."`
 	Meta   any    `json:"meta,omitempty" jsonschema:"Default: keys and the like of a sample action."`
 
+	Actions any `json:"actions,omitempty" jsonschema:"What is read of other actions of the plan, by their ids: input, output, before, external_ref."`
+	Facts   any `json:"facts,omitempty" jsonschema:"What is read of facts, by their keys."`
+
 	Arguments  map[string]any   `json:"arguments,omitempty" jsonschema:"What the inverse must be called with."`
 	Asks       *ExampleAsks     `json:"asks,omitempty" jsonschema:"What the questions must be asked with."`
 	ValidUntil string           `json:"valid_until,omitempty" jsonschema:"What valid_until must give, as an RFC 3339 timestamp."`

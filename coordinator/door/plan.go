@@ -112,7 +112,7 @@ func opened(p *coordinator.Plan, w *writer) State {
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
 func specOf(q *Begin) coordinator.PlanSpec {
-	spec := coordinator.PlanSpec{ID: q.Plan, Label: q.Label, Owner: q.Owner,
+	spec := coordinator.PlanSpec{ID: q.Plan, Label: q.Label, Owner: q.Owner, Input: q.Input,
 		Deadline: time.Duration(q.Deadline), DeadlineAt: q.DeadlineAt.Time, Triggers: q.Triggers,
 		Labels: q.Labels, Concurrency: q.Concurrency, SecondApprover: q.SecondApprover,
 		AfterCommit: q.AfterCommit,

@@ -9,6 +9,7 @@ type Begin struct {
 	Plan           string            `json:"plan" req:"1" doc:"id of the plan, unique in the tenant: 1 to 64 letters, digits, '-' or '_'. A repeated call finds the plan by it"`
 	Writer         string            `json:"writer" doc:"the process of the agent that acts, by a name that no other one has; a plan takes one writer. Default \"door\""`
 	Label          string            `json:"label" doc:"what the plan is for, for people"`
+	Input          json.RawMessage   `json:"input" doc:"what the plan is to do, at most 16 KiB: the arguments of its undos may read it as plan.input. It is recorded as it is"`
 	Owner          string            `json:"owner" doc:"who answers for it when something cannot be undone"`
 	Deadline       Duration          `json:"deadline" doc:"from now on, when an open plan is undone"`
 	DeadlineAt     Instant           `json:"deadline_at" doc:"the same as an instant; one of the two"`

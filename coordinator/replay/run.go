@@ -114,7 +114,7 @@ func (r *run) over() error {
 
 // same refuses a plan that was begun as another one. Each process declares its place below another
 // plan, and its deadline, for itself.
-func (r *run) same(recorded, now *pb.PlanOpened) error {
+func (r *run) same(recorded, now *pb.Record) error {
 	if d, differs := opening.Compare(recorded, now, "deadline_ns", "parent_plan", "parent_action",
 		"attach_digest", "parent_token"); differs {
 		return &Diverged{Plan: r.config.Plan.ID, Field: d.Field, Recorded: d.Recorded, Now: d.Now}

@@ -18,6 +18,8 @@ export interface PlanSpec {
   /** Unique in the tenant; default a random one. */
   id?: string;
   label?: string;
+  /** what the plan is to do: the arguments of its undos may read it, as plan.input */
+  input?: unknown;
   owner?: string;
   /** As in "2h". */
   deadline?: string;

@@ -30,6 +30,20 @@ func Default(declared *pb.PlanOpened, m *rowspb.Meta) *rowspb.Deadline {
 	return &rowspb.Deadline{Ns: m.TimeNs + int64(seconds)*int64(time.Second)}
 }
 
+// Passed refuses a deadline that cannot have been meant: it had passed, by more
+// than clocks differ and an append may wait, when the ledger took the plan. since is the
+// earlier of the plan's own stamp and the logical time before it: a stamp that is ahead
+// by itself is the server's error, and not the agent's.
+func Passed(p *pb.PlanOpened, since int64) error {
+	if p.DeadlineNs == 0 || p.DeadlineNs > since-int64(ledger.DeadlinePastMax) {
+		return nil
+	}
+	return ledger.Refuse("plan_opened.deadline_ns",
+		"it had passed when the plan was opened: "+
+			time.Unix(0, p.DeadlineNs).UTC().Format(time.RFC3339),
+		"unix nanoseconds of an instant to come, or 0 for none")
+}
+
 // SetAt is the record that has set it.
 func SetAt(p *rowspb.PlanRow) *pb.Address {
 	if p.Moved.GetAt() != nil {

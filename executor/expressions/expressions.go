@@ -21,6 +21,7 @@ type Compiler struct {
 	// take milliseconds. nil: nothing is.
 	Between func(costly bool)
 	usable  *pb.CompensationRegistered // let pass last, of a pair that comes twice
+	fold    uint32                     // of the holder for whom Pair looks
 }
 
 // Condition compiles a condition, or finds it compiled. A text that no one has compiled
@@ -68,6 +69,7 @@ func (x *Compiler) Pair(f *pb.ForwardRegistered, c *pb.CompensationRegistered, f
 	if c == nil || c == x.usable {
 		return nil
 	}
+	x.fold = fold
 	if err := x.compensation(c, fold); err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (x *Compiler) delivery(d *pb.CompensationRegistered, fold uint32) error {
 		if err != nil {
 			panic("expressions: a binding compiled, and does not any more: " + err.Error())
 		}
-		if err := readsResult(field, binding); err != nil {
+		if err := x.readsResult(field, binding); err != nil {
 			return err
 		}
 	}
@@ -119,7 +121,7 @@ func (x *Compiler) delivery(d *pb.CompensationRegistered, fold uint32) error {
 		if err != nil {
 			panic("expressions: a reader compiled, and does not any more: " + err.Error())
 		}
-		if err := readsResult(at+r.field, reader); err != nil {
+		if err := x.readsResult(at+r.field, reader); err != nil {
 			return err
 		}
 	}
@@ -127,23 +129,90 @@ func (x *Compiler) delivery(d *pb.CompensationRegistered, fold uint32) error {
 }
 
 // readsResult refuses an expression that reads what its act has left.
-func readsResult(field string, b *triggers.Binding) error {
+func (x *Compiler) readsResult(field string, b *triggers.Binding) error {
+	want := "input, plan and meta"
+	if ledger.Knows(x.fold, ledger.OthersSince) {
+		want = "input, plan, meta, actions and facts"
+	}
 	for _, name := range [...]string{"output", "before"} {
 		if b.Reads(name) {
 			return ledger.Refuse(field, "reads "+name+", and nothing has been called yet",
-				"input, plan and meta")
+				want)
+		}
+	}
+	return nil
+}
+
+// ofHolder is the error of a text as the holder finds it, where err is that of now: those of before
+// OthersSince know of an action only what is its own.
+func (x *Compiler) ofHolder(text string, reader bool, err error) error {
+	if ledger.Knows(x.fold, ledger.OthersSince) || err == nil && !mentionsElements(text) {
+		return err
+	}
+	return x.Programs.CheckOwn(text, reader)
+}
+
+// mentionsElements reports whether a text may read other actions, or facts. No name is written
+// otherwise.
+func mentionsElements(text string) bool {
+	return strings.Contains(text, "actions") || strings.Contains(text, "facts")
+}
+
+// ReadersOf are the expressions of calls, compiled, that read other actions ("actions") or facts
+// ("facts"), for a holder with a version of the fold. A call may be nil.
+func (x *Compiler) ReadersOf(variable string, fold uint32,
+	calls ...*pb.CompensationRegistered) (readers []*triggers.Binding) {
+	if !ledger.Knows(fold, ledger.OthersSince) {
+		return nil
+	}
+	for _, c := range calls {
+		for _, text := range textsOf(c) {
+			if !strings.Contains(text, variable) {
+				continue
+			}
+			if reader, err := x.Programs.Reader(text); err == nil && reader.Reads(variable) {
+				readers = append(readers, reader)
+			}
+		}
+	}
+	return readers
+}
+
+// textsOf lists the expressions of a call, but for its conditions.
+func textsOf(c *pb.CompensationRegistered) (texts []string) {
+	for _, list := range [...][]*pb.Binding{c.GetBindings(), c.GetProbe().GetCall().GetBindings(),
+		c.GetVerify().GetCall().GetBindings()} {
+		for _, b := range list {
+			texts = append(texts, b.Expression)
+		}
+	}
+	return append(texts, c.GetUnchanged(), c.GetDone(), c.GetStop(), c.GetProbe().GetAnswer(),
+		c.GetProbe().GetExternalRef(), c.GetVerify().GetOk())
+}
+
+// elements bounds what a call reads of others.
+func (x *Compiler) elements(c *pb.CompensationRegistered) error {
+	for _, variable := range [...]string{"actions", "facts"} {
+		read := 0
+		for _, reader := range x.ReadersOf(variable, x.fold, c) {
+			read += reader.KeysRead(variable)
+		}
+		if read > ledger.ElementsMax {
+			return ledger.Refuse("compensation_registered",
+				fmt.Sprintf("its expressions read %d %s", read, variable),
+				fmt.Sprintf("at most %d", ledger.ElementsMax))
 		}
 	}
 	return nil
 }
 
 func (x *Compiler) compensation(c *pb.CompensationRegistered, fold uint32) error {
-	const at = "compensation_registered."
-	programs := x.Programs.CheckBinding
-	if c.Unchanged != "" {
-		programs = x.checkReader // what the probe has found is at hand
+	if err := x.elements(c); err != nil {
+		return err
 	}
-	if err := x.bindings(at, c.Bindings, programs); err != nil {
+	const at = "compensation_registered."
+	// With unchanged, what the probe has found is at hand.
+	if err := x.bindings(at, c.Bindings, c.Unchanged != ""); err != nil {
 		return err
 	}
 	if err := x.reader(at+"unchanged", c.Unchanged, "bool"); err != nil {
@@ -160,7 +229,7 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered, fold uint32) error
 	}
 	if p := c.Probe; p != nil {
 		call := p.Call.GetBindings()
-		if err := x.bindings(at+"probe.call.", call, x.Programs.CheckBinding); err != nil {
+		if err := x.bindings(at+"probe.call.", call, false); err != nil {
 			return err
 		}
 		if err := x.reader(at+"probe.answer", p.Answer, "string"); err != nil {
@@ -172,7 +241,7 @@ func (x *Compiler) compensation(c *pb.CompensationRegistered, fold uint32) error
 	}
 	if v := c.Verify; v != nil {
 		call := v.Call.GetBindings()
-		if err := x.bindings(at+"verify.call.", call, x.Programs.CheckBinding); err != nil {
+		if err := x.bindings(at+"verify.call.", call, false); err != nil {
 			return err
 		}
 		return x.reader(at+"verify.ok", v.Ok, "bool")
@@ -204,12 +273,16 @@ func (x *Compiler) checkReader(text string) error {
 	return err
 }
 
-func (x *Compiler) bindings(at string, list []*pb.Binding, check func(string) error) error {
+func (x *Compiler) bindings(at string, list []*pb.Binding, reader bool) error {
+	check := x.Programs.CheckBinding
+	if reader {
+		check = x.checkReader
+	}
 	for i, b := range list {
 		if x.Between != nil {
 			x.Between(false)
 		}
-		if err := check(b.Expression); err != nil {
+		if err := x.ofHolder(b.Expression, reader, check(b.Expression)); err != nil {
 			return uncompiled(fmt.Sprintf("%sbindings[%d].expression", at, i), err,
 				"CEL over input, output, before, plan and meta, as in output.id")
 		}
@@ -224,7 +297,7 @@ func (x *Compiler) reader(field, text, kind string) error {
 		return nil
 	}
 	reader, err := x.Programs.Reader(text)
-	if err != nil {
+	if err = x.ofHolder(text, true, err); err != nil {
 		return uncompiled(field, err, "CEL over the answer and what a binding reads")
 	}
 	switch is := reader.Type(); {
@@ -233,6 +306,18 @@ func (x *Compiler) reader(field, text, kind string) error {
 	default:
 		return ledger.Refuse(field, "the result is "+is, "a "+kind)
 	}
+}
+
+// NamesEffect reports whether an argument of the undo is what the provider calls the effect. Holders
+// of before OthersSince did not ask whose external_ref it is.
+func (x *Compiler) NamesEffect(c *pb.CompensationRegistered, fold uint32) bool {
+	return slices.ContainsFunc(c.Bindings, func(b *pb.Binding) bool {
+		if !strings.Contains(b.Expression, "external_ref") || fold < ledger.OthersSince {
+			return strings.Contains(b.Expression, "external_ref")
+		}
+		binding, err := x.Programs.Reader(b.Expression)
+		return err == nil && binding.ReadsField("meta", "external_ref")
+	})
 }
 
 // namesForward reports whether the undo tells its provider which forward it undoes: by

@@ -44,6 +44,18 @@ func (m *Memory) Recall(key string, row *rowspb.FactRow) json.RawMessage {
 	return value
 }
 
+// Value is the value of a fact, wherever it is; nil: there is no such fact now.
+func (m *Memory) Value(key string) json.RawMessage {
+	switch row := m.Fact(key); {
+	case row == nil || row.Retracted:
+		return nil
+	case row.Evicted != nil:
+		return m.Recall(key, row)
+	default:
+		return row.Value
+	}
+}
+
 // missesMax bounds the facts that are remembered because a lease missed them.
 const missesMax = 256
 

@@ -2690,11 +2690,13 @@ type ActionStatic struct {
 	AtNs          int64                      `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
 	Forward       *v1.ForwardRegistered      `protobuf:"bytes,4,opt,name=forward,proto3" json:"forward,omitempty"`
 	Compensation  *v1.CompensationRegistered `protobuf:"bytes,5,opt,name=compensation,proto3" json:"compensation,omitempty"`
-	Before        []uint32                   `protobuf:"varint,6,rep,packed,name=before,proto3" json:"before,omitempty"`        // numbers of the actions this one came after
-	Child         string                     `protobuf:"bytes,7,opt,name=child,proto3" json:"child,omitempty"`                  // this entry stands for a child plan: its id
-	DutyOf        uint32                     `protobuf:"varint,8,opt,name=duty_of,json=dutyOf,proto3" json:"duty_of,omitempty"` // the action whose effect is owed once more: a duplicate, or a late completion
-	Key           string                     `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                      // of its undo, where it is not derived from plan and id
-	Writer        string                     `protobuf:"bytes,10,opt,name=writer,proto3" json:"writer,omitempty"`               // the process that registered it; empty: the one that opened the plan
+	Before        []uint32                   `protobuf:"varint,6,rep,packed,name=before,proto3" json:"before,omitempty"`                 // numbers of the actions this one came after
+	Child         string                     `protobuf:"bytes,7,opt,name=child,proto3" json:"child,omitempty"`                           // this entry stands for a child plan: its id
+	DutyOf        uint32                     `protobuf:"varint,8,opt,name=duty_of,json=dutyOf,proto3" json:"duty_of,omitempty"`          // the action whose effect is owed once more: a duplicate, or a late completion
+	Key           string                     `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                               // of its undo, where it is not derived from plan and id
+	Writer        string                     `protobuf:"bytes,10,opt,name=writer,proto3" json:"writer,omitempty"`                        // the process that registered it; empty: the one that opened the plan
+	Facts         []byte                     `protobuf:"bytes,11,opt,name=facts,proto3" json:"facts,omitempty"`                          // JSON object: the facts that its expressions read, as they were at its registration
+	FactsLost     []string                   `protobuf:"bytes,12,rep,name=facts_lost,json=factsLost,proto3" json:"facts_lost,omitempty"` // keys of those that were too large to be kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2797,6 +2799,20 @@ func (x *ActionStatic) GetWriter() string {
 		return x.Writer
 	}
 	return ""
+}
+
+func (x *ActionStatic) GetFacts() []byte {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *ActionStatic) GetFactsLost() []string {
+	if x != nil {
+		return x.FactsLost
+	}
+	return nil
 }
 
 type ActionRow struct {
@@ -4764,7 +4780,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aNodeRow\x12\x16\n" +
 	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +
 	"\awake_ns\x18\x02 \x01(\x03R\x06wakeNs\x12\x12\n" +
-	"\x04keys\x18\x03 \x03(\tR\x04keys\"\xe0\x02\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"\x95\x03\n" +
 	"\fActionStatic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\n" +
@@ -4778,7 +4794,10 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"\x83\x14\n" +
+	" \x01(\tR\x06writer\x12\x14\n" +
+	"\x05facts\x18\v \x01(\fR\x05facts\x12\x1d\n" +
+	"\n" +
+	"facts_lost\x18\f \x03(\tR\tfactsLost\"\x83\x14\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +

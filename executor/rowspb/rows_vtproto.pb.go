@@ -2532,6 +2532,22 @@ func (m *ActionStatic) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.FactsLost) > 0 {
+		for iNdEx := len(m.FactsLost) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.FactsLost[iNdEx])
+			copy(dAtA[i:], m.FactsLost[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.FactsLost[iNdEx])))
+			i--
+			dAtA[i] = 0x62
+		}
+	}
+	if len(m.Facts) > 0 {
+		i -= len(m.Facts)
+		copy(dAtA[i:], m.Facts)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Facts)))
+		i--
+		dAtA[i] = 0x5a
+	}
 	if len(m.Writer) > 0 {
 		i -= len(m.Writer)
 		copy(dAtA[i:], m.Writer)
@@ -5397,6 +5413,16 @@ func (m *ActionStatic) SizeVT() (n int) {
 	l = len(m.Writer)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Facts)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if len(m.FactsLost) > 0 {
+		for _, s := range m.FactsLost {
+			l = len(s)
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9385,6 +9411,29 @@ func (m *ActionStatic) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			m.Writer = string(part)
+			iNdEx = postIndex
+		case 11:
+			if wireType != 2 {
+				return wrongWireType(wireType, "Facts")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.Facts = append(m.Facts[:0], part...)
+			if m.Facts == nil {
+				m.Facts = []byte{}
+			}
+			iNdEx = postIndex
+		case 12:
+			if wireType != 2 {
+				return wrongWireType(wireType, "FactsLost")
+			}
+			part, postIndex, err := readPart(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			m.FactsLost = append(m.FactsLost, string(part))
 			iNdEx = postIndex
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {

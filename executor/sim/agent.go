@@ -77,6 +77,9 @@ func (a *agent) open() {
 	}
 	a.began = true
 	record := &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: a.p.opened}}
+	if a.w.besides() {
+		record.Payload = &pb.Payload{Input: fmt.Appendf(nil, `{"plan":%q,"k":"%d"}`, a.p.id, a.p.n%5)}
+	}
 	if a.p.r.percent(40) && len(a.p.steps) > 0 && a.p.steps[0].kind == stepAct {
 		a.carried = append(a.carried, record)
 		a.next()

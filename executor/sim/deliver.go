@@ -108,6 +108,9 @@ func drawDelivery(w *world, p *planSpec, r *random) *actionSpec {
 		lied: r.percent(2)}
 	named := []*pb.Binding{{Name: "fk", Expression: "meta.forward_key"},
 		{Name: "id", Expression: "input.id"}, {Name: "why", Expression: "plan.reason"}}
+	if w.besides() {
+		named = append(named, beside...)
+	}
 	d := &pb.CompensationRegistered{Capability: "do." + id, Bindings: named,
 		Attempts: uint32(1 + r.below(4)), TimeoutNs: r.between(second, 6*second),
 		JitterPercent: uint32(pick(r, 0, 0, 50)), UnservedAfterNs: w.unservedAfter(id)}

@@ -204,7 +204,7 @@ func (w *world) drawPlain(p *planSpec) *actionSpec {
 	r, a := p.r, w.drawAction(p)
 	a.pair.forward.Class, a.pair.forward.Pivot = pb.Class_CLASS_COMPENSABLE, false
 	a.pair.compensation = &pb.CompensationRegistered{
-		Capability: "undo." + a.id, Bindings: bindings(), Attempts: uint32(1 + r.below(3)),
+		Capability: "undo." + a.id, Bindings: w.bindings(), Attempts: uint32(1 + r.below(3)),
 		BackoffNs: r.between(200*millisecond, 3*second), TimeoutNs: r.between(second, 6*second),
 		Fidelity: "exact", UnservedAfterNs: w.unservedAfter(a.id),
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -87,6 +88,27 @@ type target struct {
 	ForwardKey string `json:"fk"`
 	External   string `json:"xref"`
 	IfMatch    int    `json:"if_match"` // 0: whatever it is
+
+	// What is not of the action: of the first action of the plan, and the plan as its input says.
+	First string `json:"first"`
+	Plan  string `json:"plan"`
+}
+
+// readsOthers holds what a call reads of other actions to what happened: it may be told nothing of
+// the first action of its plan, and never what another one has made.
+func (p *provider) readsOthers(c api.Command) {
+	t := readTarget(c.Arguments)
+	plan, _, _ := strings.Cut(c.Plan, "~")
+	if t.Plan != "" && t.Plan != plan {
+		p.w.check.fail("I30", 0, "plan %s was opened for %s", c.Plan, t.Plan)
+	}
+	if t.First == "" {
+		return
+	}
+	if e := p.byRef[t.First]; e == nil || e.action.plan.id != plan || e.action.id != "a" {
+		p.w.check.fail("I30", 0, "action %s of plan %s is told that %s is of its first action", c.Action,
+			c.Plan, t.First)
+	}
 }
 
 func readTarget(arguments json.RawMessage) (t target) {

@@ -119,6 +119,7 @@ func (x *workers) work(command executor.Command, refused *bool, answer func(*api
 		return
 	}
 	x.term = c.Term
+	w.provider.readsOthers(c)
 	spec := x.spec(c.Plan, c.Action)
 	switch c.Purpose {
 	case api.PurposeProbe:

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -57,6 +58,7 @@ func (r *Reader) Plan(id string) (seen api.Plan, ok bool) {
 		return api.Plan{}, false
 	}
 	seen = r.controlView(p)
+	seen.Input = r.input(p)
 	for i := range seen.Actions {
 		a := &seen.Actions[i]
 		action := rows.Action{Plan: id, N: uint32(a.Number)}
@@ -78,6 +80,11 @@ func (r *Reader) Plan(id string) (seen api.Plan, ok bool) {
 	}
 	fit(&seen)
 	return seen, true
+}
+
+// input is what a plan was opened with, or the one that it undoes or delivers.
+func (r *Reader) input(p *executor.Plan) json.RawMessage {
+	return r.payload(rows.Action{Plan: cmp.Or(p.Row.Origin, p.ID)}).Input
 }
 
 // payload is what the action's process has sent along; never nil.
@@ -112,6 +119,7 @@ func fit(seen *api.Plan) {
 	if sizeOf(*seen) <= batchBytesMax {
 		return
 	}
+	seen.Input = nil
 	for i := range seen.Actions {
 		a := &seen.Actions[i]
 		a.Input, a.Output, a.Before, a.Arguments, a.Found = nil, nil, nil, nil, nil

@@ -43,6 +43,7 @@ func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 			declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE &&
 				b.rules >= ledger.LastActSince,
 	}
+	p.input = inputOf(b, e)
 	b.found(p)
 	b.spent.opened("", p.phase)
 	b.holdLeases(p)
@@ -242,6 +243,11 @@ const (
 // savepointsMax is how many savepoints a plan takes.
 const savepointsMax = 256
 
+type savepoint struct {
+	name    string
+	actions uint32
+}
+
 func (p *plan) savepoint(name string) *savepoint {
 	for i := range p.savepoints {
 		if p.savepoints[i].name == name {
@@ -291,6 +297,7 @@ func noteForward(b *book, c *claim) {
 func noteUndo(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetCompensationRegistered()
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
+	keepFacts(b, p, a)
 	b.setWindow(p, a)
 	askLater(b, p, a)
 	wantVerdict(b, p, a)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -34,15 +35,6 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 	return nil, false
 }
 
-// readable is what bindings read of what is recorded of an action.
-func readable(b *book, p *plan, a *action) triggers.BindingVars {
-	return triggers.BindingVars{
-		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
-		Unnamed: a.unnamed && a.nameOf() == "", Inexact: !readsExactly(b.rules),
-		Plan: planOf(p), Meta: b.metaOf(p, a), Probe: a.found,
-	}
-}
-
 // argumentOf compiles an argument of a call. One of an undo that is asked whether someone else has
 // changed something may read what the probe has found.
 func argumentOf(programs *triggers.Cache, c *pb.CompensationRegistered,
@@ -55,14 +47,21 @@ func argumentOf(programs *triggers.Cache, c *pb.CompensationRegistered,
 
 // bound evaluates bindings over what is recorded of an action.
 func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
-	vars := readable(b, p, a)
-	out := []byte{'{'}
+	list := make([]*triggers.Binding, len(bindings))
 	for i, x := range bindings {
 		binding, err := argumentOf(b.programs, a.compensation, x)
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", x.Name, err)
 		}
-		value, err := binding.Evaluate(vars)
+		list[i] = binding
+	}
+	vars := readable(b, p, a, list...)
+	out := []byte{'{'}
+	for i, x := range bindings {
+		value, err := list[i].Evaluate(vars)
+		if err == nil && opensSealed(list[i], vars) {
+			err = errors.New("it would have to open what another action has sealed")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", x.Name, err)
 		}
@@ -71,6 +70,9 @@ func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error)
 		}
 		out = append(append(out, marshalled(x.Name)...), ':')
 		out = append(out, value...)
+	}
+	if a.makesFact() && seal.Sealed(out) {
+		return nil, errors.New("an argument is sealed, and facts are in the clear")
 	}
 	return append(out, '}'), nil
 }
@@ -91,6 +93,9 @@ func planOf(p *plan) json.RawMessage {
 	}
 	if len(labels) > 0 {
 		vars["labels"] = labels
+	}
+	if len(p.input) > 0 {
+		vars["input"] = json.RawMessage(p.input)
 	}
 	return marshalled(vars)
 }
@@ -319,11 +324,15 @@ func (c *claim) wrong(list []expression) string {
 				why = "all facts at once"
 			}
 		}
+		if why == "" && e.as != condition && !ledger.Knows(c.b.rules, ledger.OthersSince) &&
+			c.b.programs.CheckOwn(e.text, e.as != argument) != nil {
+			why = "what is not of the action itself"
+		}
 		if why != "" {
 			return e.field + ": " + why
 		}
 	}
-	return ""
+	return c.readsTooMany(list)
 }
 
 func wrongWith(programs *triggers.Cache, e expression) string {

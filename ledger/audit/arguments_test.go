@@ -40,16 +40,16 @@ func (s *scribe) argued(id, arguments string) {
 	s.altered(id, arguments)
 }
 
-// altered writes what the executor decides next, with other arguments of its last record, a
-// call about an action.
+// altered writes what the executor decides next up to a call about an action, with other arguments.
 func (s *scribe) altered(id, arguments string) {
 	s.t.Helper()
 	records := s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10})
-	if len(records) == 0 || records[len(records)-1].Action != id || records[len(records)-1].Payload == nil {
+	call := slices.IndexFunc(records, func(r *pb.Record) bool { return r.Action == id && r.Payload != nil })
+	if call < 0 {
 		s.t.Fatalf("no call about %s: %v", id, records)
 	}
-	records[len(records)-1].Payload.Arguments = []byte(arguments)
-	s.write(holder, records...)
+	records[call].Payload.Arguments = []byte(arguments)
+	s.write(holder, records[:call+1]...)
 }
 
 // TestArgumentsAreComparedByValue: what the bindings make is right in any order and with
@@ -192,4 +192,38 @@ func (s *scribe) last(kind string) *pb.Record {
 	}
 	s.t.Fatalf("no %s", kind)
 	return nil
+}
+
+// TestArgumentsOfWhatIsBesideTheAction: other actions that were registered before, facts as they were
+// at the registration, and what the plan was opened with; nothing else.
+func TestArgumentsOfWhatIsBesideTheAction(t *testing.T) {
+	for expression, sent := range map[string][2]string{ // right, and wrong
+		`actions["a"].output.ref`: {`1`, `null`},
+		`actions["c"].output.ref`: {`null`, `1`},
+		`facts["rate"]`:           {`1.10`, `2`},
+		`facts["late"]`:           {`null`, `2`},
+		`plan.input.n`:            {`7`, `null`},
+	} {
+		for i, value := range sent {
+			s := newScribe(t)
+			s.rules = ledger.OthersSince
+			s.begin(2)
+			s.write(sensor, asserted("rate", `1.10`))
+			open := opened(0)
+			open.Payload = &pb.Payload{Input: []byte(`{"n":7}`)}
+			s.agent(append([]*pb.Record{open}, pair("a")...)...)
+			s.agent(pair("b", bound("[input.id, "+expression+"]"))...)
+			s.write(sensor, asserted("rate", `2`), asserted("late", `2`))
+			s.agent(append(pair("c", func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+				f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
+			}), completed("a"), completed("b"), completed("c"))...)
+			s.agent(planFailed())
+			s.turns(0)
+			s.altered("b", `{"x":[null,`+value+`]}`)
+			if _, found := s.audited(); slices.ContainsFunc(found,
+				func(v audit.Violation) bool { return v.Rule == "I30" }) != (i == 1) || i == 0 && len(found) > 0 {
+				t.Errorf("%s is %s: %+v", expression, value, found)
+			}
+		}
+	}
 }

@@ -88,6 +88,7 @@ type plan struct {
 	movedFrom     uint64      // what the last move says that it follows
 	activeNs      int64       // of the latest record of its agent that counts, or that of a part
 	declared      *pb.PlanOpened
+	input         []byte // with which it was opened
 	phase         string // a state of package ledger
 	signal        string // failed, cancelled or nothing
 	reason        string
@@ -145,11 +146,6 @@ type plan struct {
 	shredded      *pb.Address // the holder's: the key is gone
 }
 
-type savepoint struct {
-	name    string
-	actions uint32
-}
-
 type action struct {
 	n                     uint32
 	id                    string
@@ -170,9 +166,11 @@ type action struct {
 	failure               string
 	lifted                []byte
 	input, output         []byte
-	image                 []byte // what was there before it crossed
-	incomplete            bool   // output is a part of what was returned, or nothing
-	unnamed               bool   // what the provider calls the effect could not be kept
+	image                 []byte   // what was there before it crossed
+	facts                 []byte   // that its expressions read, as they were at its registration
+	factsLost             []string // and those of them that were too large to be kept
+	incomplete            bool     // output is a part of what was returned, or nothing
+	unnamed               bool     // what the provider calls the effect could not be kept
 	undo                  string
 	attempt, attemptsFrom uint32
 	unsureOf              uint32 // of a delivery: the last attempt that may have been carried out

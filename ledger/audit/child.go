@@ -170,7 +170,7 @@ func (b *book) copyPlan(e ledger.Entry, p *plan, id string, part map[uint32]bool
 	u := &plan{
 		id: id, agent: p.agent, earlier: p.earlier, adoptedFrom: p.adoptedFrom,
 		opened: e.Address, openedNs: b.now,
-		declared: d, origin: p.id,
+		declared: d, input: p.input, origin: p.id,
 		phase:     ledger.StateCommitted,
 		lastGoes:  p.lastGoes,
 		committed: p.committed, depth: p.depth, orphans: slices.Clone(p.orphans), byHand: p.byHand,

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -146,6 +147,10 @@ var clauseCases = []struct {
 		s.l.book.spent.facts = 2
 	}},
 	{"I4.deadline", opens, func(s *scene) { s.record.GetPlanOpened().DeadlineNs = -int64(ledger.DeadlinePastMax) }},
+	{"I4.input", opens, func(s *scene) {
+		s.record.Payload = &pb.Payload{Input: []byte(`"` + strings.Repeat("x", 16<<10) + `"`)}
+	}},
+	{"I4.input", opens, func(s *scene) { s.record.Payload = &pb.Payload{Input: []byte(`"\ud800"`)} }},
 	{"I5.unopened", opens, func(s *scene) { s.record.Plan, s.p.unopened = "p", true }},
 	{"I5.opened", opens, func(s *scene) { s.record.Plan = "p" }},
 	{"I5.opened", opens, func(s *scene) { s.record.Plan, s.p.opener = "p", "w" }},

@@ -176,6 +176,7 @@ func codeDeadline(c *coder, p *plan) {
 	sequence(c, &p.earlier, (*coder).text)
 	number(c, &p.adoptedFrom)
 	c.flag(&p.awaited)
+	c.bytes(&p.input)
 }
 
 func codePlan(c *coder, p *plan) {
@@ -216,8 +217,7 @@ func codePlan(c *coder, p *plan) {
 	sequence(c, &p.leases, codeLeaseAt)
 	sequence(c, &p.savepoints, func(c *coder, s *savepoint) {
 		c.text(&s.name)
-		number(c,
-			&s.actions)
+		number(c, &s.actions)
 	})
 	c.flag(&p.rewinding)
 	number(c, &p.target)
@@ -279,13 +279,10 @@ func codeChange(c *coder, a *action) {
 	number(c, &a.change)
 	number(c, &a.changeNs)
 	c.bytes(&a.found)
+	c.bytes(&a.facts)
+	sequence(c, &a.factsLost, (*coder).text)
 	c.flag(&a.overwrite)
-	codeLast(c, a)
-}
-
-// codeLast codes whether it is the last act of its plan.
-func codeLast(c *coder, a *action) {
-	c.flag(&a.undoneNow)
+	c.flag(&a.undoneNow) // and whether it is the last act of its plan
 	c.flag(&a.letsGo)
 }
 

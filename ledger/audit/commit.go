@@ -322,7 +322,7 @@ func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 		}
 		return
 	}
-	if d.undo = owed; !d.namesExtra() && p.isReady(d) {
+	if d.undo = owed; !b.namesEffect(d) && p.isReady(d) {
 		d.undo = exhausted // its compensation would not know which
 	}
 }
@@ -350,10 +350,14 @@ func owesBeside(b *book, p *plan, a *action, at *pb.Address, seen string) {
 	}
 }
 
-// namesExtra: the undo of an extra effect says which one it is about.
-func (a *action) namesExtra() bool {
+// namesEffect: the undo of an extra effect says which one it is about.
+func (b *book) namesEffect(a *action) bool {
 	return slices.ContainsFunc(a.compensation.GetBindings(), func(x *pb.Binding) bool {
-		return strings.Contains(x.Expression, "external_ref")
+		if !strings.Contains(x.Expression, "external_ref") || b.rules < ledger.OthersSince {
+			return strings.Contains(x.Expression, "external_ref")
+		}
+		binding, err := b.programs.Reader(x.Expression)
+		return err == nil && binding.ReadsField("meta", "external_ref")
 	})
 }
 

@@ -64,7 +64,7 @@ func deliveryOf(b *book, p *plan, parent string, tree []*plan) *plan {
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
 	u := &plan{id: id, agent: p.agent, earlier: p.earlier, adoptedFrom: p.adoptedFrom,
 		opened: b.at, openedNs: b.now,
-		declared: d, origin: p.id,
+		declared: d, input: p.input, origin: p.id,
 		phase: ledger.StateCommitted, depth: p.depth, opener: p.opener, writer: p.writer,
 		proposals: map[string]*proposal{}, delivers: true,
 		reason: "plan " + p.id + " was committed"}
@@ -73,7 +73,7 @@ func deliveryOf(b *book, p *plan, parent string, tree []*plan) *plan {
 	for i := len(list) - 1; i >= 0; i-- {
 		a := list[i]
 		c := &action{id: a.id, registered: a.registered, atNs: a.atNs, writer: a.writer,
-			forward: a.forward, input: a.input}
+			forward: a.forward, input: a.input, facts: a.facts, factsLost: a.factsLost}
 		if n := len(u.actions); n > 0 {
 			c.before = []uint32{uint32(n)}
 		}

@@ -254,7 +254,8 @@ func (b *book) duty(p *plan, of *action, at *pb.Address, d *action) *action {
 	d.id = fmt.Sprintf("%s~%d", origin.id, origin.duties)
 	d.registered, d.atNs, d.forward, d.compensation = at, b.now, origin.forward, origin.compensation
 	d.before, d.dutyOf, d.closesNs = origin.before, origin.n, of.closesNs
-	d.input, d.image = origin.input, origin.image
+	d.input, d.image, d.facts, d.factsLost = origin.input, origin.image, origin.facts,
+		origin.factsLost
 	return p.addAction(d)
 }
 

@@ -127,6 +127,7 @@ var openingClauses = []clause{
 			return unless(c.p != nil || k.DeadlineNs == 0 || k.DeadlineNs > earliest,
 				"plan_opened.deadline_ns: an instant to come, and not one before its opening")
 		}},
+	openingInput,
 	{"I5.unopened", "A plan whose opening was refused is not opened again.",
 		func(c *claim) judgement {
 			return unless(c.p == nil || !c.p.unopened,
@@ -136,8 +137,7 @@ var openingClauses = []clause{
 		if c.p == nil {
 			return judgement{}
 		}
-		if openedBy(c.p) == c.Source.Name && c.p.opener == c.Record.Writer &&
-			same(c.p.declared, c.Record.GetPlanOpened()) {
+		if openedBy(c.p) == c.Source.Name && c.p.opener == c.Record.Writer && opensSame(c) {
 			return judgement{is: copied}
 		}
 		return breaks("another id: plan %s was opened by agent %s, or otherwise", c.p.id, openedBy(c.p))

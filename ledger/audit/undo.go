@@ -75,7 +75,7 @@ func (b *book) next(p *plan, a *action) string {
 			return asking(b, p, a)
 		}
 		return doQuarantine
-	case !a.approved && a.extra && !a.namesExtra():
+	case !a.approved && a.extra && !b.namesEffect(a):
 		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
@@ -163,8 +163,10 @@ func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 		if err != nil {
 			return false
 		}
-		chosen = chosen || binding.Reads("input") || binding.Reads("before")
-		if tellsOutput, tellsReference := told(binding); tellsOutput || tellsReference {
+		chosen = chosen || binding.Reads("input") || binding.Reads("before") ||
+			slices.Contains(binding.Fields("plan"), "input")
+		tellsOutput, tellsReference := told(binding)
+		if tellsOutput || tellsReference || binding.Reads("actions") || binding.Reads("facts") {
 			named = append(named, binding)
 			both = both || tellsOutput && tellsReference
 		}
@@ -172,7 +174,7 @@ func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 	if chosen && !both {
 		return false
 	}
-	vars := readable(b, p, a)
+	vars := readable(b, p, a, named...)
 	empty, lost := 0, false
 	for _, binding := range named {
 		if !isNameless(binding, vars) {

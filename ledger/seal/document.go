@@ -217,6 +217,22 @@ func Pointers(document json.RawMessage) (list []string) {
 	return list
 }
 
+// Closed returns the path of a sealed value of a document that an expression would have to open,
+// with dots; "": there is none. It reads the document at a path, whose step "*" is any: copied, it
+// takes sealed values as they are, but no part of one; else it computes from what is there.
+func Closed(document json.RawMessage, path []string, copied bool) string {
+	for _, pointer := range Pointers(document) {
+		sealed := Path(strings.Split(strings.TrimPrefix(pointer, "/"), "/"))
+		for i := range sealed {
+			sealed[i] = unescapePointer.Replace(sealed[i])
+		}
+		if sealed.Inside(path) || !copied && sealed.Overlaps(path) {
+			return sealed.String()
+		}
+	}
+	return ""
+}
+
 // At are the values of a document at these pointers, as far as there are any, in order.
 func At(document json.RawMessage, pointers []string) (values []json.RawMessage) {
 	if len(pointers) > 0 {
@@ -244,7 +260,10 @@ func walk(
 	}
 }
 
-var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
+var (
+	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapePointer = strings.NewReplacer("~0", "~", "~1", "/")
+)
 
 // Redact puts a name in the place of every sealed value, for people: "[sealed input.card]".
 func Redact(document json.RawMessage) json.RawMessage {

@@ -1,6 +1,9 @@
 package api
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // HandlerPrefix begins the capability of every handler in an agent's code:
 // "handler.<agent>.<function and plan>.<version>". Only that agent should be let
@@ -31,7 +34,10 @@ type HistoryAnswer struct {
 	Outstanding []string `json:"outstanding,omitempty"`
 	UndoneAs    string   `json:"undone_as,omitempty"` // the plan that undoes this committed one
 	Opened      []byte   `json:"opened,omitempty"`    // PlanOpened, as recorded
-	Writer      string   `json:"writer,omitempty"`    // the process whose records the plan takes
+	// Input is what the plan was opened with; none: with nothing.
+	Input json.RawMessage `json:"input,omitempty"`
+
+	Writer string `json:"writer,omitempty"` // the process whose records the plan takes
 	// WriterAt is the sequence at which it became that; 0: the host has an earlier version.
 	WriterAt uint64 `json:"writer_at,omitempty"`
 	OpenedNs int64  `json:"opened_ns,omitempty"` // when the ledger took Opened

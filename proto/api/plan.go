@@ -15,15 +15,17 @@ type PlanAnswer struct {
 
 // Plan is one plan. Actions, Leases and Refused are filled by Show only.
 type Plan struct {
-	Plan       string            `json:"plan"`
-	Agent      string            `json:"agent"`
-	Label      string            `json:"label,omitempty"`
-	Owner      string            `json:"owner,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	State      string            `json:"state"`
-	Reason     string            `json:"reason,omitempty"`
-	OpenedNs   int64             `json:"opened_ns"`
-	DeadlineNs int64             `json:"deadline_ns,omitempty"`
+	Plan   string            `json:"plan"`
+	Agent  string            `json:"agent"`
+	Label  string            `json:"label,omitempty"`
+	Owner  string            `json:"owner,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Input is what the plan was opened with; none: with nothing.
+	Input      json.RawMessage `json:"input,omitempty"`
+	State      string          `json:"state"`
+	Reason     string          `json:"reason,omitempty"`
+	OpenedNs   int64           `json:"opened_ns"`
+	DeadlineNs int64           `json:"deadline_ns,omitempty"`
 	// DefaultDeadline: the tenant's default gives it, because the plan has named none.
 	DefaultDeadline bool `json:"default_deadline,omitempty"`
 	// DeadlineMoved says who has moved the deadline to what it is; none: it is as declared.

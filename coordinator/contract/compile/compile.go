@@ -71,6 +71,7 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	x.checkCalls(c)
 	x.checkRanges(c)
 	x.checkExpressions(written)
+	x.checkElements(c)
 	if len(x.problems) > 0 {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (x *compiler) checkDeliverRanges(d *contract.Deliver) {
 
 // checkDeliverReads refuses what reads what nothing has left yet: nothing was called before.
 func (x *compiler) checkDeliverReads(c contract.Contract) {
-	roots := []string{"input", "plan", "meta"}
+	roots := []string{"input", "plan", "meta", "actions", "facts"}
 	d := c.Deliver
 	x.checkWith("deliver.with", d.With, x.programs.Binding, roots...)
 	x.readerOver("deliver.done", d.Done, "bool", append(roots, "error", "result"))

@@ -42,8 +42,8 @@ func (r *exampleRun) run() {
 		given any
 		into  *json.RawMessage
 	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Probe, &r.vars.Probe},
-		{e.Before, &r.vars.Before}, {e.Plan,
-			&r.vars.Plan}, {e.Meta, &r.vars.Meta}} {
+		{e.Before, &r.vars.Before}, {e.Plan, &r.vars.Plan}, {e.Meta, &r.vars.Meta},
+		{e.Actions, &r.vars.Actions}, {e.Facts, &r.vars.Facts}} {
 		if v.given != nil {
 			*v.into = r.text(v.given)
 		}

@@ -175,11 +175,11 @@ var (
 		"meta": {"action", "address", "attempt", "blind_cleanup", "capability", "dirty_failure",
 			"external_ref", "forward_at_ms", "forward_key",
 			"has_forward_output", "key", "plan", "tenant"},
-		"plan": {"agent", "id", "label", "labels", "owner", "reason"},
+		"plan": {"agent", "id", "input", "label", "labels", "owner", "reason"},
 	}
 	beforeFields = map[string][]string{
 		"meta": {"action", "capability", "forward_key", "key", "plan", "tenant"},
-		"plan": {"agent", "id", "label", "labels", "owner"},
+		"plan": {"agent", "id", "input", "label", "labels", "owner"},
 	}
 )
 
@@ -220,7 +220,20 @@ func (l *linter) known(field, expression string, known map[string][]string) {
 			l.fail(field, variable+"."+name+" is null here, always", hint)
 		}
 	}
+	for _, read := range program.Paths() {
+		if read.Path[0] != "actions" || len(read.Path) < 3 || slices.Contains(otherFields, read.Path[2]) {
+			continue
+		}
+		hint := nearest.DidYouMean(read.Path[2], otherFields)
+		if hint == "" {
+			hint = "there is " + strings.Join(otherFields, ", ")
+		}
+		l.fail(field, strings.Join(read.Path[:3], ".")+" is null here, always", hint)
+	}
 }
+
+// otherFields are those of another action.
+var otherFields = []string{"input", "output", "before", "external_ref"}
 
 // duplicates warns of an extra effect that its compensation could not name.
 func (l *linter) duplicates(c *Compiled) {
@@ -234,7 +247,8 @@ func (l *linter) duplicates(c *Compiled) {
 		return
 	}
 	for _, b := range c.inverse.Bindings {
-		if strings.Contains(b.Expression, "external_ref") {
+		argument, err := l.programs.Reader(b.Expression)
+		if err == nil && argument.ReadsField("meta", "external_ref") {
 			return
 		}
 	}

@@ -57,7 +57,7 @@ func (l *linter) names(c *Compiled) {
 // withoutOutcome are stand-ins for what arguments read where neither the output nor the reference
 // is known.
 func withoutOutcome(arguments ...*triggers.Binding) triggers.BindingVars {
-	vars := standIns([]string{"output"}, arguments...)
+	vars := standIns([]string{"output", "actions", "facts"}, arguments...)
 	var meta map[string]any
 	if json.Unmarshal(vars.Meta, &meta) == nil {
 		delete(meta, "external_ref")

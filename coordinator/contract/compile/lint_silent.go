@@ -106,7 +106,8 @@ func standIns(answer []string, readers ...*triggers.Binding) (vars triggers.Bind
 		name string
 		into *json.RawMessage
 	}{{"input", &vars.Input}, {"output", &vars.Output}, {"before", &vars.Before},
-		{"plan", &vars.Plan}, {"meta", &vars.Meta}} {
+		{"plan", &vars.Plan}, {"meta", &vars.Meta}, {"actions", &vars.Actions},
+		{"facts", &vars.Facts}} {
 		if slices.Contains(answer, v.name) {
 			continue
 		}

@@ -165,3 +165,44 @@ examples:
 		}
 	}
 }
+
+// TestLintOfWhatIsBesideTheAction: a field that no action has, what a before call cannot know, and too
+// much; and examples that give what is read.
+func TestLintOfWhatIsBesideTheAction(t *testing.T) {
+	const contract = head + "capability: a.create\nclass: compensable\nlate: never\non_in_doubt: quarantine\n"
+	many := "[" + strings.Repeat(`facts["a"],`, 16) + `facts["b"]]`
+	for with, want := range map[string]string{
+		`{id: '=actions["order"].outptu.id'}`:          "actions.order.outptu is null here, always; did you mean output?",
+		`{id: '=actions[input.of].result'}`:            "actions.*.result is null here, always",
+		`{id: '=actions["order"].output.id'}`:          "",
+		`{id: '=` + many + `'}`:                        "its expressions read 17 facts; want at most 16",
+		`{id: {from: "$.actions['order'].output.id"}}`: "",
+		`{id: '=actions[output.of].output'}`:           "which of actions depends on output",
+		`{id: =input.id, all: '=facts'}`:               "all of facts at once",
+	} {
+		if got := lint(t, contract+"inverse: {call: a.undo, with: "+with+"}\n"); want == "" && got != "" ||
+			!strings.Contains(got, want) {
+			t.Errorf("%s gives %q, want %q", with, got, want)
+		}
+	}
+	got := lint(t, contract+"before: {call: a.get, with: {id: =plan.input.id, of: '=actions[\"a\"].output'}}\n"+
+		"inverse: {call: a.undo, with: {id: =before.id}, unchanged: probe.same}\nprobe: {call: a.find}\n")
+	if !strings.Contains(got, "before.with.of: reads actions, which is not known here") {
+		t.Error(got)
+	}
+	const example = `
+examples:
+  - input: {id: 1, of: order}
+    plan: {id: p, input: {shop: north}}
+    actions: {order: {output: {id: o-1}}}
+    facts: {rate/eur: 1.10}
+    arguments: {of: o-1, rate: 1.10, shop: north, id: %s}
+`
+	for id, want := range map[string]string{"1": "", "2": "it is 1; the example wants 2"} {
+		got := lint(t, contract+`inverse: {call: a.undo, with: {id: =input.id, of: '=actions[input.of].output.id', `+
+			`rate: '=facts["rate/eur"]', shop: =plan.input.shop}}`+fmt.Sprintf(example, id))
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("an example with id %s gives %q, want %q", id, got, want)
+		}
+	}
+}

@@ -2,12 +2,14 @@
 package opening
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Difference is a field of a plan that was opened with another value than it is declared with.
@@ -20,9 +22,20 @@ type Difference struct {
 var names = map[protoreflect.Name]string{"deadline_ns": "plan.deadline",
 	"parent_plan": "plan.parent", "attach_digest": "plan.attach_token", "function": "function"}
 
-// Compare returns the first difference, and whether there is one. Fields of the record PlanOpened
-// that are in but are not compared, nor is the trace, which says nothing of the plan.
-func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference, bool) {
+// Recorded is the record of a plan's opening.
+func Recorded(plan string, opened *pb.PlanOpened, input []byte) *pb.Record {
+	r := &pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}
+	if len(input) > 0 {
+		r.Payload = &pb.Payload{Input: input}
+	}
+	return r
+}
+
+// Compare returns the first difference between two openings, and whether there is one. Fields of
+// the record PlanOpened that are in but are not compared, nor is the trace, which says nothing of
+// the plan. Inputs are compared as JSON values.
+func Compare(before, after *pb.Record, but ...protoreflect.Name) (Difference, bool) {
+	recorded, now := before.GetPlanOpened(), after.GetPlanOpened()
 	was, is := recorded.ProtoReflect(), now.ProtoReflect()
 	fields := was.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -38,7 +51,19 @@ func Compare(recorded, now *pb.PlanOpened, but ...protoreflect.Name) (Difference
 		}
 		return Difference{name, text(f, was.Get(f)), text(f, is.Get(f))}, true
 	}
+	old, input := before.Payload.GetInput(), after.Payload.GetInput()
+	if !bytes.Equal(old, input) && !triggers.Same(old, input) {
+		return Difference{"plan.input", quoted(old), quoted(input)}, true
+	}
 	return Difference{}, false
+}
+
+// quoted is JSON as an error quotes it.
+func quoted(value []byte) string {
+	if len(value) == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%.64s", value)
 }
 
 // saidNothing reports whether a plan was opened before there was a choice between the two ways to

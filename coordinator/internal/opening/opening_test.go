@@ -34,12 +34,30 @@ func TestCompareNamesWhatDiffers(t *testing.T) {
 		{&pb.PlanOpened{}, &pb.PlanOpened{OnUndoFailure: pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE}, "",
 			Difference{"plan.on_undo_failure", `"ON_UNDO_FAILURE_UNSPECIFIED"`, `"ON_UNDO_FAILURE_CONTINUE"`}},
 	} {
-		got, differs := Compare(c.was, c.is, c.but)
+		got, differs := Compare(Recorded("p", c.was, nil), Recorded("p", c.is, nil), c.but)
 		if got != c.want || differs != (c.want.Field != "") {
 			t.Errorf("%v and %v: %v, %v, want %v", c.was, c.is, got, differs, c.want)
 		}
 	}
-	if got, _ := Compare(&pb.PlanOpened{Labels: labels}, &pb.PlanOpened{}); got.Field != "plan.labels" || got.Now != `"[]"` {
+	if got, _ := Compare(Recorded("p", &pb.PlanOpened{Labels: labels}, nil),
+		Recorded("p", &pb.PlanOpened{}, nil)); got.Field != "plan.labels" || got.Now != `"[]"` {
 		t.Errorf("%v, want plan.labels and nothing now", got)
+	}
+}
+
+func TestInputsAreComparedByValue(t *testing.T) {
+	for _, c := range []struct {
+		was, is string
+		want    Difference
+	}{
+		{`{"a": 1, "b": 2}`, `{"b":2,"a":1}`, Difference{}},
+		{`{"a":1}`, ``, Difference{"plan.input", `{"a":1}`, "nothing"}},
+		{``, `1`, Difference{"plan.input", "nothing", "1"}},
+		{`10.10`, `10.11`, Difference{"plan.input", "10.10", "10.11"}},
+	} {
+		was, is := Recorded("p", &pb.PlanOpened{}, []byte(c.was)), Recorded("p", &pb.PlanOpened{}, []byte(c.is))
+		if got, differs := Compare(was, is); got != c.want || differs != (c.want.Field != "") {
+			t.Errorf("%s and %s: %v, %v, want %v", c.was, c.is, got, differs, c.want)
+		}
 	}
 }

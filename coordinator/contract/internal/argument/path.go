@@ -16,7 +16,7 @@ func PathIn(value map[string]any) (string, bool) {
 }
 
 // Roots are what a path may start with.
-var Roots = []string{"input", "output", "before", "plan", "meta"}
+var Roots = []string{"input", "output", "before", "plan", "meta", "actions", "facts"}
 
 // Translate turns "$.output.items[0]['a b']" into CEL.
 func Translate(path string) (string, error) {
@@ -30,8 +30,7 @@ func Translate(path string) (string, error) {
 		rest = after
 		switch {
 		case first && (step == "steps" || step == "step"):
-			return "", fmt.Errorf("%q: an undo reads its own action only; hand what another step returned "+
-				"to this one as input", path)
+			return "", fmt.Errorf("%q: another action is read as $.actions['order'].output.id", path)
 		case first && !slices.Contains(Roots, step):
 			return "", fmt.Errorf("%q: no %q; there is %s", path, step, strings.Join(Roots, ", "))
 		case first:

@@ -131,6 +131,7 @@ func (b Obligation) happened(p *Page) component {
 		escaped(out, cmp.Or(b.Plan.Owner, "none is named"))
 		escaped(out, b.second())
 		out.markup("</dd>")
+		payload("plan's input", b.Plan.Input)(out)
 		payload("input", b.Action.Input)(out)
 		payload("before", b.Action.Before)(out)
 		if !b.Action.Changed {

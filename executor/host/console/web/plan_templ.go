@@ -222,6 +222,11 @@ func (b Plan) meta(p *Page) component {
 			escaped(out, b.Plan.Labels[name])
 			out.markup("</a></dd></div>")
 		}
+		if len(b.Plan.Input) > 0 {
+			out.markup("<div>")
+			payload("Opened with", b.Plan.Input)(out)
+			out.markup("</div>")
+		}
 		out.markup("</dl>")
 	}
 }

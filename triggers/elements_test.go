@@ -1,0 +1,165 @@
+package triggers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func elementVars() BindingVars {
+	return BindingVars{
+		Input:   json.RawMessage(`{"of":"order","currency":"eur"}`),
+		Before:  json.RawMessage(`{"sku":"s1"}`),
+		Plan:    json.RawMessage(`{"id":"p","input":{"shop":"north"}}`),
+		Actions: json.RawMessage(`{"order":{"output":{"id":"o-1","total":10.10}},"pay":{"input":{}}}`),
+		Facts:   json.RawMessage(`{"rate/eur":1.10,"shop/north":{"till":7}}`),
+	}
+}
+
+func TestBindingsReadOtherActionsAndFacts(t *testing.T) {
+	for expression, want := range map[string]string{
+		`actions["order"].output.id`:                          `"o-1"`,
+		`actions.order.output.total`:                          `10.10`,
+		`actions[input.of].output.id`:                         `"o-1"`,
+		`actions["pay"].output.id`:                            `null`,
+		`actions["none"].output.id`:                           `null`,
+		`"o/" + actions["order"].output.id`:                   `"o/o-1"`,
+		`"o/" + actions["none"].output.id`:                    `null`,
+		`has(actions["order"].output.id) ? 1 : 2`:             `1`,
+		`has(actions["none"].output.id) ? 1 : 2`:              `2`,
+		`actions["none"].?output.id.orValue("none")`:          `"none"`,
+		`facts["rate/eur"]`:                                   `1.10`,
+		`facts["rate/" + input.currency]`:                     `1.10`,
+		`facts["shop/" + plan.input.shop].till`:               `7`,
+		`{"rate": facts["rate/eur"], "at": facts["rate/us"]}`: `{"rate":1.10,"at":null}`,
+		`plan.input.shop`:                                     `"north"`,
+	} {
+		b, err := CompileBinding(expression)
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if got, err := b.Evaluate(elementVars()); err != nil || string(got) != want {
+			t.Errorf("%s is %s (%v), want %s", expression, got, err, want)
+		}
+		if got, err := b.Evaluate(BindingVars{}); err != nil || !json.Valid(got) {
+			t.Errorf("%s of nothing is %s (%v), want null or a value", expression, got, err)
+		}
+	}
+}
+
+func TestWhichElementsABindingReads(t *testing.T) {
+	b, err := CompileReader(`actions["b"].output.x + facts["f/" + before.sku] + actions.a.input.y +
+		actions[input.of].output.id + actions[plan.nothing].output + actions[input.of + 1].output + facts.?g.orValue(1)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := elementVars()
+	if got := fmt.Sprint(b.Keys("actions", vars), b.Keys("facts", vars), b.KeysRead("actions"),
+		b.KeysRead("facts")); got != "[a b order] [f/s1 g] 5 2" {
+		t.Error(got)
+	}
+}
+
+// Which element is read must be known at the registration.
+func TestElementsAreNamed(t *testing.T) {
+	for expression, want := range map[string]string{
+		`actions`:                          "1:1: all of actions at once; name one",
+		`{"a": facts}`:                     "all of facts at once",
+		`facts.exists(k, k == "a")`:        "all of facts at once",
+		`"a" in facts`:                     "all of facts at once",
+		`size(actions)`:                    "all of actions at once",
+		`facts[output.key]`:                "which of facts depends on output; what is known at the registration: input, before, plan",
+		`actions[meta.key].output`:         "which of actions depends on meta",
+		`facts[facts["a"]]`:                "which of facts depends on facts",
+		`input.l.map(i, facts["a" + i])`:   "which of facts depends on i",
+		`facts[input.l.map(i, i + "")[0]]`: "which of facts depends on",
+	} {
+		if _, err := CompileReader(expression); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", expression, err, want)
+		}
+	}
+}
+
+func TestAnElementThatWasNotKept(t *testing.T) {
+	vars := elementVars()
+	vars.Partial = [][2]string{{"actions", "order"}, {"facts", "large"}}
+	for expression, want := range map[string]string{
+		`actions["order"].output.id`:                     "",
+		`actions["order"].output.other`:                  "actions.order.output.other",
+		`"a" + actions["order"].output.other`:            "actions.order.output.other",
+		`actions["order"].output.?other.orValue("none")`: "",
+		`actions["order"].output`:                        "actions.order.output",
+		`actions["order"]`:                               "actions.order",
+		`actions[input.of].output.id`:                    "",
+		`actions[input.of].output.other`:                 "actions.*.output.other",
+		`actions[input.of].output`:                       "actions.*.output",
+		`actions["pay"].output.id`:                       "",
+		`facts["large"]`:                                 "facts.large",
+		`facts["large"].x`:                               "facts.large.x",
+		`facts["rate/eur"]`:                              "",
+	} {
+		b, err := CompileBinding(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Evaluate(vars)
+		var lost *Missing
+		if errors.As(err, &lost) != (want != "") || lost != nil && strings.Join(lost.Path, ".") != want {
+			t.Errorf("%s: %v, want %q", expression, err, want)
+		}
+		if want != "" && err != nil && !strings.Contains(err.Error(), "was too large to be kept") {
+			t.Errorf("%s: %v", expression, err)
+		}
+	}
+}
+
+// Before there were elements, their variables were none.
+func TestCheckOwn(t *testing.T) {
+	c := NewCache(10)
+	const reads = "it may read input, output, before, plan and meta"
+	for expression, want := range map[string]string{
+		`output.id`:       "",
+		`facts["x"]`:      `1:1: undeclared name "facts"; ` + reads,
+		`actions`:         `1:1: undeclared name "actions"; ` + reads,
+		`1 + probe.x`:     `1:5: undeclared name "probe"; ` + reads,
+		`actions[meta.k]`: `1:1: undeclared name "actions"; ` + reads,
+	} {
+		if err := c.CheckOwn(expression, false); (err == nil) != (want == "") ||
+			err != nil && !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", expression, err, want)
+		}
+	}
+	err := c.CheckOwn("facts.x", true)
+	if err == nil || !strings.HasSuffix(err.Error(), "probe, verify, result and error") {
+		t.Error(err)
+	}
+	if err := c.CheckOwn("probe.x", true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnElementThatIsNotThereNamesNoEffect(t *testing.T) {
+	for expression, want := range map[string]bool{
+		`actions["order"].output.id`: false, `actions["none"].output.id`: true,
+		`facts["rate/eur"]`: false, `facts["none"]`: true, `plan.input.none`: false,
+	} {
+		b, err := CompileBinding(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vars := func(...*Binding) BindingVars { return elementVars() }
+		if got := Nameless([]*Binding{b}, vars); got != want {
+			t.Errorf("%s: nameless %v", expression, got)
+		}
+		chosen, err := CompileBinding("plan.input.shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Nameless([]*Binding{b, chosen}, vars) {
+			t.Errorf("%s is nameless beside plan.input", expression)
+		}
+	}
+}
