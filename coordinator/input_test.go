@@ -15,13 +15,13 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// invoiced is a capability whose undo reads the action that its input names, a fact, and its plan.
+// invoiced is a capability whose undo reads another action, a fact, and its plan.
 func invoiced() contract.Contract {
 	return contract.Contract{
 		Capability: "invoice.send", Class: contract.Compensable, Late: contract.LateNever,
 		Inverse: &contract.Inverse{Call: "invoice.cancel", With: map[string]any{
-			"order": "=actions[input.of].output", "ref": `=actions["order"].external_ref`,
-			"rate": `=facts["rate/" + plan.input.currency]`, "shop": "=plan.input.shop"}},
+			"order": `=actions["order"].output`, "ref": `=actions["order"].external_ref`,
+			"rate": `=facts["rate/eur"]`, "shop": "=plan.input.shop"}},
 	}
 }
 

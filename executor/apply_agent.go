@@ -424,14 +424,12 @@ func (s *fold) childCommitted(p *plan) {
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
 }
 
-// freezeFacts keeps the facts that the expressions of a registration read, as they are at its place
-// in the ledger.
+// freezeFacts keeps the facts that the expressions of a registration read, as they are there.
 func freezeFacts(a *action) {
 	s, c := a.plan.s, a.fixed.Compensation
-	readers := s.ReadersOf("facts", s.meta.HolderFold, c, a.fixed.Forward.GetDeliver())
-	if len(readers) > 0 {
-		keys := arguments.Keys("facts", readers, a.vars(readers...))
-		a.fixed.Facts, a.fixed.FactsLost = arguments.Freeze(keys, s.memory.Value)
+	if readers := s.ReadersOf("facts", s.meta.HolderFold, c,
+		a.fixed.Forward.GetDeliver()); len(readers) > 0 {
+		a.fixed.Facts, a.fixed.FactsLost = arguments.Freeze(readers, s.memory.Value)
 	}
 }
 

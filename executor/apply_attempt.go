@@ -370,7 +370,7 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 		if vars.Facts == nil && r.Reads("facts") {
 			vars.Facts = a.fixed.Facts
 			for _, key := range a.fixed.FactsLost {
-				vars.Partial = append(vars.Partial, [2]string{"facts", key})
+				vars.Partial = append(vars.Partial, []string{"facts", key})
 			}
 		}
 	}
@@ -393,6 +393,9 @@ func (a *action) read(expression string,
 	vars.Strict = slices.ContainsFunc(reader.Paths(), func(r triggers.Read) bool { return !r.Copied })
 	vars.Checked = false
 	fill(&vars)
+	if err := arguments.Opens(reader, vars.Actions); err != nil {
+		return nil, err
+	}
 	return reader.Evaluate(vars)
 }
 

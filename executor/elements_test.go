@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,7 +36,6 @@ func (s *schedule) sentTo() map[string]string {
 func TestS6S20AnUndoReadsWhatIsBesideItsAction(t *testing.T) {
 	for _, c := range []struct{ expression, play, sent string }{
 		{`actions["a"].output.ref`, "a+ fail", `"a"`},
-		{`actions[input.id == "b" ? "a" : "b"].output.ref`, "a+ fail", `"a"`},
 		{`actions["a"].input.id`, "fail", `"a"`},
 		{`actions["a"].external_ref`, "own:a=x7 fail", `"x7"`},
 		{`actions["a"].output.ref`, "fail", `null`},                    // it has not completed
@@ -43,15 +43,13 @@ func TestS6S20AnUndoReadsWhatIsBesideItsAction(t *testing.T) {
 		{`actions["c"].output.ref`, "c c+ fail", `null`},               // it was registered later
 		{`actions["b"].output.ref`, "fail", `null`},                    // it is the action itself
 		{`actions["none"].output.ref`, "a+ fail", `null`},              // there is none
-		{`actions["a"].output.ref`, "a+ fail", `"a"`},               // it completed after the registration
+		{`actions["a"].output.ref`, "a+ fail", `"a"`},                  // it completed after the registration
 		{`actions["a~1"].external_ref`, "a- effect:a=x7 fail", `null`}, // a duty has no name that can be read
 		{`facts["rate"]`, "fail", `1.10`},
 		{`facts["rate"]`, "fact:rate=2 fail", `1.10`}, // as it was
 		{`facts["rate"]`, "forget:rate fail", `1.10`},
 		{`facts["late"]`, "fact:late=2 fail", `null`},
 		{`facts["ra" + "te"]`, "fail", `1.10`},
-		{`facts["rate/" + input.id]`, "fail", `7`},
-		{`facts["rate/" + plan.input.of].x`, "fail", `null`},
 		{`has(facts["late"]) ? 1 : 2`, "fact:late=2 fail", `2`},
 		{`plan.input.price`, "fail", `10.10`},
 		{`plan.input`, "fail", `{"of":"b","price":10.10}`},
@@ -104,9 +102,84 @@ func TestADeliveryReadsWhatIsBesideIt(t *testing.T) {
 		f.Deliver.Bindings = []*pb.Binding{{Name: "of", Expression: `actions["a"].output.ref`},
 			{Name: "rate", Expression: `facts["rate"]`}, {Name: "n", Expression: "plan.input.n"}}
 	})...))
+	s.must(s.agent("p", pair("c", staged(), func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) {
+		f.Deliver.Bindings = []*pb.Binding{{Name: "of", Expression: `actions["b"].output.id`},
+			{Name: "ref", Expression: `actions["b"].external_ref`}}
+	})...))
+	s.worker = func(c Command) *api.Reply {
+		sent[c.Plan+"/"+c.Action] = string(c.Arguments)
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"id":"` + c.Action + `"}`), ExternalRef: "x7"}
+	}
 	s.play("a+ fact:rate=2 commit turn @1m")
-	if got, want := sent["p~0/b"], `{"of":"a","rate":1.10,"n":1}`; got != want {
-		t.Errorf("%s, want %s: %s", got, want, s.outcome())
+	for action, want := range map[string]string{"b": `{"of":"a","rate":1.10,"n":1}`, "c": `{"of":"b","ref":"x7"}`} {
+		if got := sent["p~0/"+action]; got != want {
+			t.Errorf("%s: %s, want %s: %s", action, got, want, s.outcome())
+		}
+	}
+	s.wantRefolded()
+}
+
+// TestAnAnswerIsNotReadFromWhatIsSealed: what would be compared is not what the probe has found.
+func TestAnAnswerIsNotReadFromWhatIsSealed(t *testing.T) {
+	card := string(seal.Seal(seal.Key{1}, seal.Place{Tenant: "t", Plan: "p", Action: "a", Field: "output.card"},
+		json.RawMessage(`"4111"`)))
+	s := newSchedule(t)
+	s.must(s.agent("p", append([]*pb.Record{opened(0)}, pair("a")...)...))
+	s.must(s.agent("p", pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.b", Attempts: 1},
+			Answer: `actions["a"].output.card == probe.card ? "present" : "absent"`}
+	})...))
+	done := completed("a")
+	done.Payload.Output = []byte(`{"card":` + card + `}`)
+	s.must(s.agent("p", done, inDoubt("b")))
+	s.worker = func(c Command) *api.Reply {
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"card":"4111"}`)}
+	}
+	s.play("fail turn @1m turn @2m turn")
+	if b := s.show("p").Actions[1]; b.Undo == "skipped" {
+		t.Errorf("%s: %s, %s", b.Undo, b.Note, s.outcome())
+	}
+}
+
+// TestPlanInputNamesTheEffectWhereThereIsOne: else nothing does, as before there was one.
+func TestPlanInputNamesTheEffectWhereThereIsOne(t *testing.T) {
+	for _, c := range []struct {
+		input string
+		sent  bool
+	}{{`{"n":1}`, true}, {"", false}} {
+		s := newSchedule(t)
+		sent := s.sentTo()
+		s.must(s.agent("p", openedWith(c.input)))
+		s.must(s.agent("p", pair("b", bind("id", "output.ref", "n", "plan.input.n"))...))
+		s.play("b? fail turn @1m")
+		if _, was := sent["p/b"]; was != c.sent {
+			t.Errorf("opened with %q: sent %v: %s", c.input, was, s.outcome())
+		}
+	}
+}
+
+// TestAFrozenFactIsKeptWhateverBecomesOfIt: evicted before, or lost, also in what undoes the plan.
+func TestAFrozenFactIsKeptWhateverBecomesOfIt(t *testing.T) {
+	s := newSchedule(t)
+	sent := s.sentTo()
+	s.play("fact:rate=1.10 fact:large=\"" + strings.Repeat("x", ledger.FrozenFactMax) + "\"")
+	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{
+		Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"rate"}, Actor: "ana",
+			Reason: "room"}}}))
+	s.play("turn")
+	if row := s.state.FactRow("rate"); row.Evicted == nil {
+		t.Fatal("the fact is in memory")
+	}
+	s.play("open")
+	s.must(s.agent("p", pair("b", bind("id", "input.id", "x", `facts["rate"]`))...))
+	s.must(s.agent("p", pair("c", bind("id", "input.id", "x", `facts["large"].x`))...))
+	s.play("b+ c+ commit turn forget:rate undo turn @1m")
+	if c := s.show("p~1").Actions[1]; !strings.Contains(c.Note, "too large to be kept") {
+		t.Errorf("%s: %s", c.Undo, c.Note)
+	}
+	s.play("p~1/skip:c turn")
+	if got := sent["p~1/b"]; got != `{"id":"b","x":1.10}` {
+		t.Errorf("%s: %s", got, s.outcome())
 	}
 	s.wantRefolded()
 }
@@ -120,6 +193,8 @@ func TestWhatIsBesideAnActionIsThereOrItsOwners(t *testing.T) {
 		{`actions["a"].output.other`, "actions.a.output.other is not there as a whole"},
 		{`actions["a"].output`, "actions.a.output is not there as a whole"},
 		{`actions["a"].output.?other`, ""},
+		{`actions["a"].input.none`, ""},
+		{`actions["a"].external_ref`, ""},
 		{`facts["large"]`, "facts.large is not there as a whole: it was too large to be kept"},
 		{`facts["large"] + "x"`, "facts.large is not there as a whole"},
 	} {
@@ -147,12 +222,10 @@ func TestWhatAnotherActionHasSealedStaysSealed(t *testing.T) {
 		{`actions["a"].output.card`, ""},
 		{`{"card": actions["a"].output.card}`, ""},
 		{`actions["a"].output.ref`, ""},
-		{`actions[input.of].output.ref`, ""},
 		{`"card-" + actions["a"].output.ref`, ""},
 		{`actions["a"].output.card.number`, "actions.a.output.card is sealed"},
 		{`"card-" + actions["a"].output.card`, "actions.a.output.card is sealed"},
-		{`size(actions["a"].output)`, "actions.a.output.card is sealed"},
-		{`actions[input.of].output.card.number`, "actions.a.output.card is sealed"},
+		{`size(actions["a"].output)`, "actions.a.output is sealed"},
 	} {
 		for _, inMemory := range []bool{false, true} {
 			s := newSchedule(t)
@@ -217,14 +290,18 @@ func TestWhatIsBesideAnActionIsNotReadByEarlierHolders(t *testing.T) {
 // TestWhatARegistrationMayReadIsBounded: how many others, and how much a plan is opened with.
 func TestWhatARegistrationMayReadIsBounded(t *testing.T) {
 	reads := func(variable string, n int) string {
-		return "[" + strings.TrimSuffix(strings.Repeat(variable+`["a"],`, n), ",") + "]"
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf("%s.k%d", variable, i))
+		}
+		return "[" + strings.Join(list, ",") + "]"
 	}
 	for _, c := range []struct{ expression, refused string }{
 		{reads("facts", ledger.ElementsMax), ""},
 		{reads("actions", ledger.ElementsMax), ""},
 		{reads("facts", ledger.ElementsMax+1), "its expressions read 17 facts; want at most 16"},
 		{reads("actions", ledger.ElementsMax+1), "its expressions read 17 actions; want at most 16"},
-		{`facts[output.key]`, "which of facts depends on output"},
+		{`facts[output.key]`, "which of facts is computed"},
 		{`facts`, "all of facts at once"},
 	} {
 		s := newSchedule(t)

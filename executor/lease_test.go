@@ -549,3 +549,25 @@ func TestWhatItsOwnerHasLeftFiresNoMore(t *testing.T) {
 		s.wantRefolded()
 	}
 }
+
+// TestAConditionOnTheClockTurnsInTheMiddleOfAMessage, whatever comes after it there: its firing tells
+// what it has read, also of a committed plan.
+func TestAConditionOnTheClockTurnsInTheMiddleOfAMessage(t *testing.T) {
+	for _, facts := range [][]*pb.Record{
+		{asserted("k", "4"), asserted("k", "9")},
+		{asserted("k", "4"), asserted("k", "9"), asserted("k", "1")},
+		{asserted("k", "4"), {Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}}, asserted("k", "9")},
+	} {
+		s := newSchedule(t)
+		s.play("open")
+		s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.ValidForNs = int64(time.Hour)
+			c.Triggers = []*pb.Trigger{{Name: "own", AfterCommit: true,
+				Condition: `elapsed(plan.active_at, duration("15s")) && facts["k"] > 3`}}
+		})...))
+		s.play("a+ commit turn @20s")
+		s.must(s.append(sensor, facts...))
+		s.play("turn @21s")
+		s.wantState("p~1", ledger.StateCompensated, "a=compensated")
+	}
+}

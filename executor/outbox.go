@@ -271,28 +271,29 @@ func (a *action) firstKey() string {
 	return ledger.Key(a.plan.s.tenant, a.id.Plan, a.fixed.Id, ledger.PurposeUndo)
 }
 
-// readOthers adds what expressions read of other actions: of those of the same plan that were
-// registered before this one, so that no later one can change what its undo does.
+// readOthers adds what expressions read of other actions of the plan, or of that which it delivers:
+// of those registered before this one, so that no later one changes what its undo does.
 func (a *action) readOthers(vars *triggers.BindingVars, readers []*triggers.Binding) {
-	s, plan := a.plan.s, a.plan.id
-	if a.plan.row.Delivers {
-		plan = a.plan.row.Origin // which has those that are not staged
+	s, p := a.plan.s, a.plan
+	if p.row.Delivers {
+		p = s.plan(p.row.Origin)
 	}
 	var list []arguments.Other
-	for _, id := range arguments.Keys("actions", readers, *vars) {
-		x := s.byName(plan, id)
+	for _, id := range arguments.Keys("actions", readers) {
+		x := s.byName(p.id, id)
 		if x == nil || x.fixed.Child != "" || x.fixed.DutyOf != 0 ||
 			!laterThan(a.origin().fixed.Registered, x.fixed.Registered) {
 			continue
 		}
+		if staged(x) && p != a.plan {
+			x = cmp.Or(s.byName(a.plan.id, id), x)
+		}
 		payload := x.payload()
 		list = append(list, arguments.Other{ID: id, Input: payload.Input, Output: payload.Output,
-			Before: payload.Before, ExternalRef: x.row.ExternalRef})
-		if x.row.OutputIncomplete || x.row.ReferenceIncomplete && x.row.ExternalRef == "" {
-			vars.Partial = append(vars.Partial, [2]string{"actions", id})
-		}
+			Before: payload.Before, ExternalRef: x.row.ExternalRef, Incomplete: x.row.OutputIncomplete,
+			Unnamed: x.row.ReferenceIncomplete && x.row.ExternalRef == ""})
 	}
-	vars.Actions = arguments.Others(list)
+	arguments.AddOthers(vars, list)
 }
 
 // Page is a call to an owner. Number is the action's in its plan; 0: the plan.

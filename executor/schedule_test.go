@@ -485,7 +485,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 // beside has a call read what is not of its action.
 func beside(c *pb.CompensationRegistered) {
 	bind("n", "plan.input.n", "a", `actions["a"].output.ref`, "b", `actions["b"].external_ref`, "fact", `facts["a"]`,
-		"computed", `facts[input.id]`)(nil, c)
+		"large", `facts["b"].x`)(nil, c)
 }
 
 // markDelivery is mark of a staged act: kept says for how long its provider remembers the key.

@@ -39,7 +39,7 @@ func found(expression, answer, ref string) func(*pb.CompensationRegistered) {
 // TestADeliveryReadsOnlyWhatIsThereBeforeIt: both halves of its pair are refused by the field that
 // reads more, or does not compile.
 func TestADeliveryReadsOnlyWhatIsThereBeforeIt(t *testing.T) {
-	const noOutput, noBefore = "reads output, and nothing has been called yet; want input, plan and meta",
+	const noOutput, noBefore = "reads output, and nothing has been called yet; want input, plan, meta, actions and facts",
 		"reads before, and nothing has been called yet"
 	for _, c := range []struct {
 		field, problem string

@@ -26,7 +26,7 @@ const (
 	UndoFactMax    = 32 << 10 // bytes of a value that a compensation asserts
 	PlanInputMax   = 16 << 10 // bytes of what a plan is opened with
 	ElementsMax    = 16       // other actions, and facts, that the expressions of a registration read
-	FrozenFactMax  = 16 << 10 // bytes of a fact that is kept with a registration that reads it
+	FrozenFactMax  = 4 << 10  // bytes of a fact that is kept with a registration that reads it
 
 	// IDsKept is how many ids of a writer's records a tenant keeps, those that were made last; an
 	// earlier one is refused, since it may be that of a copy. IDAheadMax is by how much an id may

@@ -24,8 +24,7 @@ type Binding struct {
 	fields map[string][]string // and of each, right below it
 	kind   string              // of its value, as CEL names it
 	paths  []Read
-	keys   []key // of actions and facts
-	weight int   // bytes, about
+	weight int // bytes, about
 }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
@@ -81,14 +80,10 @@ func (l *language) compileValue(d dialect, expression string) (*Binding, error) 
 	if err != nil {
 		return nil, planError(err)
 	}
-	keys, err := l.keysOf(checked.NativeRep())
-	if err != nil {
-		return nil, planError(err)
-	}
 	roots, _, _ := footprint(checked.NativeRep().Expr())
 	fields, kind := fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String()
 	weight := len(expression) + shapeBytes + shapeNodeBytes*ast.NodeCount(checked.NativeRep())
-	return &Binding{root, roots, fields, kind, root.reads(nil), keys, weight}, nil
+	return &Binding{root, roots, fields, kind, root.reads(nil), weight}, nil
 }
 
 // part takes an expression apart as far as it only moves values.
@@ -391,31 +386,30 @@ func (r *bindingRun) lose(variable string, reads []Read) {
 	}
 }
 
-// losePartial is lose for elements of actions and facts: a path below one that was not kept as a
-// whole leads nowhere.
+// losePartial is lose for what is below actions and facts.
 func (r *bindingRun) losePartial(reads []Read) {
 	for _, read := range reads {
-		if r.lost == nil && of(r.vars.Partial, read.Path) &&
+		if r.lost == nil && isBelow(r.vars.Partial, read.Path) &&
 			!leads(r.vars.of(read.Path[0]), read.Path[1:]) {
 			r.lost = &Missing{read.Path}
 		}
 	}
 }
 
-// of reports whether a path is one of an element, or may be.
-func of(elements [][2]string, path []string) bool {
-	return slices.ContainsFunc(elements, func(e [2]string) bool {
-		return e[0] == path[0] && (len(path) == 1 || path[1] == AnyKey || e[1] == path[1])
+// isBelow reports whether a path leads into one of others.
+func isBelow(others [][]string, path []string) bool {
+	return slices.ContainsFunc(others, func(other []string) bool {
+		return len(path) > len(other) && slices.Equal(path[:len(other)], other)
 	})
 }
 
-// takesPartial finds a path that takes more than fields of an element that was not kept as a whole;
-// where its key is computed, only an evaluation could tell.
-func (b *Binding) takesPartial(elements [][2]string) *Missing {
+// takesPartial finds a path that takes the whole of what was not kept as a whole.
+func (b *Binding) takesPartial(partial [][]string) *Missing {
 	for _, read := range b.paths {
-		whole := len(read.Path) < 3 || len(read.Path) == 3 && read.Path[2] == outputVariable
-		if whole && of(elements, read.Path) {
-			return &Missing{read.Path}
+		for _, p := range partial {
+			if len(read.Path) <= len(p) && slices.Equal(read.Path, p[:len(read.Path)]) {
+				return &Missing{read.Path}
+			}
 		}
 	}
 	return nil

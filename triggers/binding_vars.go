@@ -20,15 +20,12 @@ var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", 
 
 const argumentVariables = 7
 
-// What is not of the action itself is read one element at a time, so that it is known beforehand
-// which: by a key in quotes, or by one that is computed from what keyVariables hold, which do not
-// change after the registration.
+// What is not of the action itself is read one element at a time, by a key in quotes: so it is known
+// at the registration which is read.
 const (
 	actionsVariable = "actions"
 	factsVariable   = "facts"
 )
-
-var keyVariables = [...]string{"input", "before", "plan"}
 
 // isElements reports whether e is a variable that is read one element at a time.
 func isElements(e ast.Expr) bool {
@@ -59,9 +56,8 @@ type BindingVars struct {
 	// *Missing, unless the expression reckons with it, as output.?id and has(output.id) do.
 	Incomplete bool
 
-	// Partial are elements of Actions and Facts of which the same holds: "actions" or "facts", and the
-	// id or key.
-	Partial [][2]string
+	// Partial are paths below Actions and Facts of which the same holds, as actions, order, output.
+	Partial [][]string
 
 	// Unnamed says that what the provider calls the effect could not be kept. To read
 	// meta.external_ref is an error then, a *Missing.
@@ -182,66 +178,13 @@ func fieldsRead(root ast.Expr) map[string][]string {
 	return fields
 }
 
-// key is an element of actions or facts that an expression reads.
-type key struct {
-	variable string
-	text     string // empty: program says which
-	program  *part
-}
-
-// keysOf finds the elements that an expression reads, in the order of its text.
-func (l *language) keysOf(checked *ast.AST) (found []key, err error) {
-	visit := func(e ast.Expr) {
-		if e.Kind() != ast.CallKind || !isIndex(e.AsCall().FunctionName()) ||
-			!isElements(e.AsCall().Args()[0]) {
-			return
-		}
-		variable, step := e.AsCall().Args()[0].AsIdent(), e.AsCall().Args()[1]
-		if text, ok := constantText(step); ok {
-			found = append(found, key{variable: variable, text: text})
-			return
-		}
-		program, failed := l.subprogram(checked, step)
-		err = errors.Join(err, failed)
-		found = append(found, key{variable: variable,
-			program: &part{kind: partProgram, program: program, computes: computed(step)}})
-	}
-	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(visit))
-	return found, err
-}
-
 // Keys returns which elements of a variable, "actions" or "facts", the expression reads, sorted,
-// each once. Of v it needs Input, Before and Plan. One that cannot be computed from these is none:
-// what is read there is null.
-func (b *Binding) Keys(variable string, v BindingVars) (keys []string) {
-	for _, k := range b.keys {
-		if k.variable != variable {
-			continue
-		}
-		text := k.text
-		if k.program != nil {
-			run := &bindingRun{vars: &v}
-			value, err := run.value(k.program)
-			if err != nil || json.Unmarshal(value, &text) != nil {
-				continue
-			}
-		}
-		if text != "" {
-			keys = append(keys, text)
-		}
+// each once.
+func (b *Binding) Keys(variable string) []string {
+	if variable != actionsVariable && variable != factsVariable {
+		return nil
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
-// KeysRead is how many elements of a variable the expression reads at most.
-func (b *Binding) KeysRead(variable string) (n int) {
-	for _, k := range b.keys {
-		if k.variable == variable {
-			n++
-		}
-	}
-	return n
+	return b.fields[variable]
 }
 
 // Type returns what the value is known to be, as CEL names it: "bool", "string",
@@ -291,11 +234,8 @@ func newBindingDialect(names []string) dialect {
 	}
 }
 
-// AnyKey is in the place of a step that is computed.
-const AnyKey = "*"
-
 // Read is a path that an expression reads: the name of the variable, then fields and
-// items ("3"), or AnyKey. Copied says that the value there only moves to where the argument has it;
+// items ("3"). Copied says that the value there only moves to where the argument has it;
 // else something is computed from it.
 type Read struct {
 	Path   []string
@@ -326,42 +266,10 @@ func computed(e ast.Expr) (reads []Read) {
 		read.Copied = false
 		return []Read{read}
 	}
-	if path, step := elementPath(e); step != nil {
-		return append([]Read{{Path: path}}, computed(step)...)
-	}
 	for _, part := range partsOf(e) {
 		reads = append(reads, computed(part)...)
 	}
 	return reads
-}
-
-// elementPath is a path below an element whose key is computed, by step, with AnyKey in its place.
-func elementPath(e ast.Expr) (path []string, step ast.Expr) {
-	switch e.Kind() {
-	case ast.SelectKind:
-		if path, step = elementPath(e.AsSelect().Operand()); step != nil {
-			path = append(path, e.AsSelect().FieldName())
-		}
-	case ast.CallKind:
-		call := e.AsCall()
-		switch {
-		case closesPath(call.FunctionName()):
-			return elementPath(call.Args()[0])
-		case !isIndex(call.FunctionName()):
-		case isElements(call.Args()[0]):
-			return []string{call.Args()[0].AsIdent(), AnyKey}, call.Args()[1]
-		default:
-			if path, step = elementPath(call.Args()[0]); step == nil {
-				return nil, nil
-			}
-			text, ok := constantText(call.Args()[1])
-			if !ok {
-				text = AnyKey
-			}
-			path = append(path, text)
-		}
-	}
-	return path, step
 }
 
 // reads lists what a part copies and computes from.
@@ -396,8 +304,8 @@ func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
 	for _, b := range arguments {
 		output := b.Reads(outputVariable)
 		reference := slices.Contains(b.Fields(metaVariable), referenceVariable)
-		told = told || b.Reads("input") || b.Reads("before") ||
-			slices.Contains(b.Fields("plan"), "input")
+		told = told || b.Reads("input") || b.Reads("before") || b.ReadsField("plan", "input") &&
+			len(member(trimSpace(vars(b).Plan), "input")) > 0
 		if output || reference || b.Reads(actionsVariable) || b.Reads(factsVariable) {
 			named = append(named, b)
 		}

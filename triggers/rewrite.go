@@ -3,7 +3,6 @@ package triggers
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -72,6 +71,9 @@ func (r *rewriter) rewrite(e ast.Expr, closed bool) {
 	case ast.StructKind:
 		r.refuse(e, "a message", "use a map")
 	case ast.ComprehensionKind:
+		if !r.own {
+			r.unshadow(e)
+		}
 		fold := e.AsComprehension()
 		for _, part := range []ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(),
 			fold.LoopStep(), fold.Result()} {
@@ -132,19 +134,49 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 // elementsWanted is how actions and facts are read.
 const elementsWanted = `name one, as in actions["order"].output.id or facts["rate/eur"]`
 
-// key refuses the key of an action or a fact that is not known when its pair is registered.
+// key refuses an action or a fact that is not named by a text.
 func (r *rewriter) key(variable, step ast.Expr) {
-	ast.PreOrderVisit(step, ast.NewExprVisitor(func(e ast.Expr) {
-		switch e.Kind() {
-		case ast.IdentKind:
-			if !slices.Contains(keyVariables[:], e.AsIdent()) {
-				r.refuse(e, "which of "+variable.AsIdent()+" depends on "+e.AsIdent(),
-					"what is known at the registration: "+strings.Join(keyVariables[:], ", "))
-			}
-		case ast.ComprehensionKind:
-			r.refuse(e, "which of "+variable.AsIdent()+" depends on a loop", elementsWanted)
+	if _, ok := constantText(step); !ok {
+		r.refuse(step, "which of "+variable.AsIdent()+" is computed", elementsWanted)
+	}
+}
+
+// unshadow gives a loop variable that is called as actions, or facts, another name, which no text
+// can have: below it that name is no variable of the language.
+func (r *rewriter) unshadow(e ast.Expr) {
+	fold := e.AsComprehension()
+	vars := [...]string{fold.IterVar(), fold.IterVar2()}
+	for i, name := range vars {
+		if name != actionsVariable && name != factsVariable {
+			continue
 		}
-	}))
+		vars[i] = "@loop_" + name
+		for _, part := range []ast.Expr{fold.LoopCondition(), fold.LoopStep()} {
+			r.rename(part, name, vars[i])
+		}
+	}
+	if vars == [...]string{fold.IterVar(), fold.IterVar2()} {
+		return
+	}
+	e.SetKindCase(r.factory.NewComprehensionTwoVar(e.ID(), fold.IterRange(), vars[0], vars[1],
+		fold.AccuVar(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(), fold.Result()))
+}
+
+// rename renames a variable, but where a loop further in has one of that name.
+func (r *rewriter) rename(e ast.Expr, name, to string) {
+	if e.Kind() == ast.IdentKind && e.AsIdent() == name {
+		e.SetKindCase(r.factory.NewIdent(e.ID(), to))
+		return
+	}
+	parts := partsOf(e)
+	if e.Kind() == ast.ComprehensionKind {
+		if fold := e.AsComprehension(); fold.IterVar() == name || fold.IterVar2() == name {
+			parts = []ast.Expr{fold.IterRange(), fold.AccuInit()}
+		}
+	}
+	for _, part := range parts {
+		r.rename(part, name, to)
+	}
 }
 
 // close has a path, or a whole variable, end in its value or in null.

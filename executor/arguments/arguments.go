@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -71,10 +70,11 @@ type Other struct {
 	ID                    string
 	Input, Output, Before json.RawMessage
 	ExternalRef           string // what its provider calls its effect
+	Incomplete, Unnamed   bool   // Output, and ExternalRef, could not be kept as they were
 }
 
-// Others encodes actions as bindings read them.
-func Others(list []Other) json.RawMessage {
+// AddOthers adds other actions to what bindings read.
+func AddOthers(vars *triggers.BindingVars, list []Other) {
 	out := []byte{'{'}
 	for _, x := range list {
 		of := []byte{'{'}
@@ -90,26 +90,31 @@ func Others(list []Other) json.RawMessage {
 			of = member(of, "external_ref", encoded(x.ExternalRef))
 		}
 		out = member(out, x.ID, append(of, '}'))
+		if x.Incomplete {
+			vars.Partial = append(vars.Partial, []string{"actions", x.ID, "output"})
+		}
+		if x.Unnamed {
+			vars.Partial = append(vars.Partial, []string{"actions", x.ID, "external_ref"})
+		}
 	}
-	return append(out, '}')
+	vars.Actions = append(out, '}')
 }
 
-// Keys are the elements of actions or facts that expressions read, sorted, each once; see
-// triggers.Binding.Keys.
-func Keys(variable string, readers []*triggers.Binding, vars triggers.BindingVars) (keys []string) {
+// Keys are the elements of actions or facts that expressions read, sorted, each once.
+func Keys(variable string, readers []*triggers.Binding) (keys []string) {
 	for _, r := range readers {
-		keys = append(keys, r.Keys(variable, vars)...)
+		keys = append(keys, r.Keys(variable)...)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// Freeze keeps the facts of these keys, sorted, as they are now: an object by key, or nil if there
-// are none; and the keys of those that are too large to be kept. value gives one; nil: it is not
-// there.
-func Freeze(keys []string, value func(key string) json.RawMessage) (facts []byte, lost []string) {
+// Freeze keeps the facts that expressions read as they are now: an object by key, or nil if there are
+// none; and the keys of those that are too large to be kept. value gives one; nil: it is not there.
+func Freeze(readers []*triggers.Binding, value func(key string) json.RawMessage) (facts []byte,
+	lost []string) {
 	out := []byte{'{'}
-	for _, key := range keys {
+	for _, key := range Keys("facts", readers) {
 		switch v := value(key); {
 		case len(v) == 0:
 		case len(v) > ledger.FrozenFactMax:
@@ -140,7 +145,7 @@ func Object(bindings []*pb.Binding, compiled []*triggers.Binding, vars triggers.
 	clear bool) ([]byte, error) {
 	out := append(make([]byte, 0, 256), '{')
 	for i, b := range bindings {
-		err := opened(compiled[i], vars.Actions)
+		err := Opens(compiled[i], vars.Actions)
 		var value json.RawMessage
 		if err == nil {
 			value, err = compiled[i].Evaluate(vars)
@@ -161,9 +166,9 @@ func Object(bindings []*pb.Binding, compiled []*triggers.Binding, vars triggers.
 	return out, nil
 }
 
-// opened refuses an expression that would have to open what another action has sealed. Of the
-// action itself its contract was held to that.
-func opened(b *triggers.Binding, actions json.RawMessage) error {
+// Opens refuses an expression that would have to open what another action has sealed: it can take
+// that whole only. Of the action itself its contract was held to that.
+func Opens(b *triggers.Binding, actions json.RawMessage) error {
 	if !b.Reads("actions") || !seal.Sealed(actions) {
 		return nil
 	}
@@ -172,8 +177,8 @@ func opened(b *triggers.Binding, actions json.RawMessage) error {
 			continue
 		}
 		if sealed := seal.Closed(actions, read.Path[1:], read.Copied); sealed != "" {
-			return fmt.Errorf("%s is sealed: it can be taken whole only, and nothing be computed "+
-				"from it", strings.Join([]string{"actions", sealed}, "."))
+			return fmt.Errorf("actions.%s is sealed: it can be taken whole only, and nothing be "+
+				"computed from it", sealed)
 		}
 	}
 	return nil

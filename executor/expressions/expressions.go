@@ -2,6 +2,7 @@
 package expressions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -149,7 +150,7 @@ func (x *Compiler) ofHolder(text string, reader bool, err error) error {
 	if ledger.Knows(x.fold, ledger.OthersSince) || err == nil && !mentionsElements(text) {
 		return err
 	}
-	return x.Programs.CheckOwn(text, reader)
+	return cmp.Or(x.Programs.CheckOwn(text, reader), err)
 }
 
 // mentionsElements reports whether a text may read other actions, or facts. No name is written
@@ -166,6 +167,9 @@ func (x *Compiler) ReadersOf(variable string, fold uint32,
 		return nil
 	}
 	for _, c := range calls {
+		if !mentions(c, variable) {
+			continue
+		}
 		for _, text := range textsOf(c) {
 			if !strings.Contains(text, variable) {
 				continue
@@ -176,6 +180,26 @@ func (x *Compiler) ReadersOf(variable string, fold uint32,
 		}
 	}
 	return readers
+}
+
+// mentions reports whether an expression of a call may read a variable: most read none, and nothing
+// is made for them.
+func mentions(c *pb.CompensationRegistered, variable string) bool {
+	for _, list := range [...][]*pb.Binding{c.GetBindings(), c.GetProbe().GetCall().GetBindings(),
+		c.GetVerify().GetCall().GetBindings()} {
+		for _, b := range list {
+			if strings.Contains(b.Expression, variable) {
+				return true
+			}
+		}
+	}
+	for _, text := range [...]string{c.GetUnchanged(), c.GetDone(), c.GetStop(),
+		c.GetProbe().GetAnswer(), c.GetProbe().GetExternalRef(), c.GetVerify().GetOk()} {
+		if strings.Contains(text, variable) {
+			return true
+		}
+	}
+	return false
 }
 
 // textsOf lists the expressions of a call, but for its conditions.
@@ -195,7 +219,7 @@ func (x *Compiler) elements(c *pb.CompensationRegistered) error {
 	for _, variable := range [...]string{"actions", "facts"} {
 		read := 0
 		for _, reader := range x.ReadersOf(variable, x.fold, c) {
-			read += reader.KeysRead(variable)
+			read += len(reader.Keys(variable))
 		}
 		if read > ledger.ElementsMax {
 			return ledger.Refuse("compensation_registered",

@@ -80,6 +80,10 @@ func (a *agent) open() {
 	if a.w.besides() {
 		record.Payload = &pb.Payload{Input: fmt.Appendf(nil, `{"plan":%q,"k":"%d"}`, a.p.id, a.p.n%5)}
 	}
+	if a.as != "" { // the agent that had its parent may have opened it: package coordinator waits, too
+		a.append(a.whenTaken, record)
+		return
+	}
 	if a.p.r.percent(40) && len(a.p.steps) > 0 && a.p.steps[0].kind == stepAct {
 		a.carried = append(a.carried, record)
 		a.next()

@@ -283,8 +283,8 @@ func (w *world) besides() bool { return w.options.Seed%2 == 0 }
 
 // beside is that: the first action of the plan, facts, and what the plan was opened with.
 var beside = []*pb.Binding{{Name: "first", Expression: `actions["a"].output.ref`},
-	{Name: "of", Expression: `actions[input.id == "a" ? "b" : "a"].external_ref`},
-	{Name: "fact", Expression: `facts["k0"].n`}, {Name: "rate", Expression: `facts["k" + plan.input.k]`},
+	{Name: "of", Expression: `actions["b"].external_ref`},
+	{Name: "fact", Expression: `facts["k0"].n`}, {Name: "rate", Expression: `facts["k3"]`},
 	{Name: "plan", Expression: "plan.input.plan"}}
 
 func (w *world) drawCompensation(r *random, id string,

@@ -193,10 +193,16 @@ func (p *provider) refuses(c api.Command) (e *effect, refused bool) {
 }
 
 // overwrites reports whether an owner wants an effect undone whatever someone else has written to
-// it: by the action whose effect it is, or to which an operator has told it.
+// it.
 func (p *provider) overwrites(c api.Command, e *effect) bool {
+	return p.wanted(p.w.overwritten, c, e)
+}
+
+// wanted reports whether an owner has wanted something of an undo: of the action whose effect it
+// is, or of that to which an operator has told the effect.
+func (p *provider) wanted(by map[string]bool, c api.Command, e *effect) bool {
 	told := p.w.workers.spec(c.Plan, c.Action)
-	return p.w.overwritten[e.action.key] || told != nil && p.w.overwritten[told.key]
+	return by[e.action.key] || told != nil && by[told.key]
 }
 
 // find is the effect that is meant: the one named, or the first of the forward.
@@ -261,7 +267,7 @@ func (p *provider) undo(c api.Command, spec *actionSpec) (found bool) {
 func (p *provider) act(e *effect, k *keyed, c api.Command) {
 	switch {
 	case !e.stands && e.byOwner:
-	case !e.stands && e.by != c.Key && p.w.rekeyed[e.action.key]:
+	case !e.stands && e.by != c.Key && p.wanted(p.w.rekeyed, c, e):
 		p.w.say("provider", "%s of %s %s is undone under a new key, as its owner wanted", e.ref, c.Plan,
 			c.Action)
 	case !e.stands && e.by != c.Key:

@@ -97,21 +97,11 @@ func (w *world) claims(b *agent, r *random) {
 		})
 		return
 	}
-	var taken func()
-	taken = func() {
-		switch state, writer, _, ok := b.asks(); {
-		case b.gone || w.healed:
-		case !ok:
-			w.after(second, taken)
-		case writer == b.writer && state == ledger.StateOpen:
-			b.next()
-		}
-	}
 	word := func() *pb.Record {
 		return &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{Follows: since}}}
 	}
 	b.append(func() {
-		w.after(r.between(millisecond, second), taken)
+		w.after(r.between(millisecond, second), b.whenTaken)
 	}, word())
 	if r.percent(40) {
 		w.after(r.between(second, 60*second), func() {
@@ -127,6 +117,18 @@ func (w *world) claims(b *agent, r *random) {
 				w.resume(b, r)
 			}
 		})
+	}
+}
+
+// whenTaken goes on once an executor has said that the plan is open, and takes the records of this
+// process.
+func (a *agent) whenTaken() {
+	switch state, writer, _, ok := a.asks(); {
+	case a.gone || a.w.healed:
+	case !ok:
+		a.w.after(second, a.whenTaken)
+	case writer == a.writer && state == ledger.StateOpen:
+		a.next()
 	}
 }
 

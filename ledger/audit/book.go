@@ -294,6 +294,7 @@ type proposal struct {
 
 type fact struct {
 	value               []byte
+	earlier             [][]byte // what its message has asserted before that
 	assertedNs          int64
 	changedNs           int64
 	times               []int64 // of all assertions, ascending, after those of runs

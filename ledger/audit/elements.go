@@ -24,18 +24,21 @@ func readable(b *book, p *plan, a *action, bindings ...*triggers.Binding) trigge
 		Plan: planOf(p), Meta: b.metaOf(p, a), Probe: a.found, Facts: a.facts,
 	}
 	for _, key := range a.factsLost {
-		vars.Partial = append(vars.Partial, [2]string{"facts", key})
+		vars.Partial = append(vars.Partial, []string{"facts", key})
 	}
 	of := p
 	if p.delivers {
 		of = b.plan(p.origin)
 	}
 	others := map[string]any{}
-	for _, id := range elementsOf("actions", bindings, vars) {
+	for _, id := range elementsOf("actions", bindings) {
 		x := of.named(id)
 		if x == nil || x.child != nil || x.dutyOf != 0 ||
 			!isEarlier(x.registered, p.originOf(a).registered) {
 			continue
+		}
+		if made := p.named(id); x.isStaged() && made != nil {
+			x = made
 		}
 		other := map[string]any{}
 		for _, f := range []struct {
@@ -50,8 +53,11 @@ func readable(b *book, p *plan, a *action, bindings ...*triggers.Binding) trigge
 			other["external_ref"] = x.externalRef
 		}
 		others[id] = other
-		if x.incomplete || x.unnamed && x.externalRef == "" {
-			vars.Partial = append(vars.Partial, [2]string{"actions", id})
+		if x.incomplete {
+			vars.Partial = append(vars.Partial, []string{"actions", id, "output"})
+		}
+		if x.unnamed && x.externalRef == "" {
+			vars.Partial = append(vars.Partial, []string{"actions", id, "external_ref"})
 		}
 	}
 	if len(others) > 0 {
@@ -61,19 +67,19 @@ func readable(b *book, p *plan, a *action, bindings ...*triggers.Binding) trigge
 }
 
 // elementsOf are the other actions, or the facts, that expressions name.
-func elementsOf(variable string, bindings []*triggers.Binding, vars triggers.BindingVars) (keys []string) {
+func elementsOf(variable string, bindings []*triggers.Binding) (keys []string) {
 	for _, x := range bindings {
-		keys = append(keys, x.Keys(variable, vars)...)
+		keys = append(keys, x.Keys(variable)...)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
 // keptFactMax is how large, in bytes, a fact may be that is kept with a registration.
-const keptFactMax = 16 << 10
+const keptFactMax = 4 << 10
 
 // keepFacts keeps the facts that a registration reads as they are here.
-func keepFacts(b *book, p *plan, a *action) {
+func keepFacts(b *book, a *action) {
 	if !ledger.Knows(b.rules, ledger.OthersSince) {
 		return
 	}
@@ -95,7 +101,7 @@ func keepFacts(b *book, p *plan, a *action) {
 		return
 	}
 	kept := map[string]any{}
-	for _, key := range elementsOf("facts", reads, readable(b, p, a)) {
+	for _, key := range elementsOf("facts", reads) {
 		switch f := b.fact(key); {
 		case f == nil || f.retracted:
 		case len(f.value) > keptFactMax:
@@ -128,7 +134,7 @@ func (c *claim) readsTooMany(list []expression) string {
 				continue
 			}
 			if x, err := c.b.programs.Reader(e.text); err == nil {
-				count += x.KeysRead(variable)
+				count += len(x.Keys(variable))
 			}
 		}
 		if count > elementsMax && ledger.Knows(c.b.rules, ledger.OthersSince) {

@@ -57,6 +57,7 @@ func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	b.spent.factTurned(old != nil && !old.retracted, true)
 	if old != nil {
 		f.times, f.runs = old.times, old.runs
+		f.earlier = old.besides(e)
 		byValue := readsExactly(b.rules) && !old.rough
 		if !old.retracted && (bytes.Equal(old.value, value) ||
 			byValue && triggers.Same(old.value, value)) {
@@ -73,6 +74,17 @@ func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	b.lookFact(key)
 }
 
+// besides are the values of a fact that the message of a record has asserted before it.
+func (f *fact) besides(e ledger.Entry) [][]byte {
+	switch {
+	case f.source.GetSequence() != e.Address.Sequence:
+		return nil
+	case f.retracted:
+		return f.earlier
+	}
+	return append(slices.Clip(f.earlier), f.value)
+}
+
 // noteTombstone keeps that a fact is gone.
 func (b *book) noteTombstone(e ledger.Entry, key string) {
 	f := b.fact(key)
@@ -83,6 +95,9 @@ func (b *book) noteTombstone(e ledger.Entry, key string) {
 	}
 	if b.spent.factTurned(!f.retracted, false); !f.retracted {
 		b.goes(key)
+	}
+	if !f.retracted {
+		f.earlier = f.besides(e)
 	}
 	f.value, f.evicted, f.asked, f.retracted, f.changedNs, f.tombstone = nil, nil, nil, true, b.now,
 		e.Address
@@ -404,6 +419,7 @@ func (s *store) countPrefix(key string, by int) {
 func codeFact(c *coder, v **fact) {
 	pointer(c, v, func(c *coder, f *fact) {
 		c.bytes(&f.value)
+		sequence(c, &f.earlier, (*coder).bytes)
 		number(c, &f.assertedNs)
 		number(c, &f.changedNs)
 		codeTimes(c, &f.times)

@@ -225,12 +225,19 @@ func (c *claim) readRight() judgement {
 		case at < r.Sequence:
 			return breaks("lease %s: a record that asserts fact %q, and sequence %d is none",
 				k.Lease, key, r.Sequence)
-		case at == r.Sequence && len(r.Value) > 0 && !f.retracted && !bytes.Equal(r.Value, f.value):
+		case at == r.Sequence && len(r.Value) > 0 && !f.retracted && !f.wasIn(r.Value):
 			return breaks("lease %s read fact %q, which is %.80s and not %.80s", k.Lease, key,
 				f.value, r.Value)
 		}
 	}
 	return judgement{}
+}
+
+// wasIn: the message that the fact is of has asserted this value of it. A condition on the clock may
+// have turned true in the middle of that message.
+func (f *fact) wasIn(value []byte) bool {
+	return bytes.Equal(value, f.value) ||
+		slices.ContainsFunc(f.earlier, func(was []byte) bool { return bytes.Equal(was, value) })
 }
 
 // firedName is the key of a lease in what has fired of a plan.

@@ -164,7 +164,7 @@ func hasNoName(b *book, p *plan, a *action, bindings []*pb.Binding) bool {
 			return false
 		}
 		chosen = chosen || binding.Reads("input") || binding.Reads("before") ||
-			slices.Contains(binding.Fields("plan"), "input")
+			len(p.input) > 0 && binding.ReadsField("plan", "input")
 		tellsOutput, tellsReference := told(binding)
 		if tellsOutput || tellsReference || binding.Reads("actions") || binding.Reads("facts") {
 			named = append(named, binding)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -218,17 +219,27 @@ func Pointers(document json.RawMessage) (list []string) {
 }
 
 // Closed returns the path of a sealed value of a document that an expression would have to open,
-// with dots; "": there is none. It reads the document at a path, whose step "*" is any: copied, it
-// takes sealed values as they are, but no part of one; else it computes from what is there.
+// with dots; "": there is none. It reads the document at a path: copied, it takes sealed values as
+// they are, but no part of one; else it computes from what is there.
 func Closed(document json.RawMessage, path []string, copied bool) string {
-	for _, pointer := range Pointers(document) {
-		sealed := Path(strings.Split(strings.TrimPrefix(pointer, "/"), "/"))
-		for i := range sealed {
-			sealed[i] = unescapePointer.Replace(sealed[i])
+	for i, step := range path {
+		if _, sealed := parse(bytes.TrimSpace(document)); sealed {
+			return strings.Join(path[:i], ".")
 		}
-		if sealed.Inside(path) || !copied && sealed.Overlaps(path) {
-			return sealed.String()
+		var fields map[string]json.RawMessage
+		var items []json.RawMessage
+		at, err := strconv.Atoi(step)
+		switch {
+		case json.Unmarshal(document, &fields) == nil:
+			document = fields[step]
+		case err == nil && json.Unmarshal(document, &items) == nil && at >= 0 && at < len(items):
+			document = items[at]
+		default:
+			return ""
 		}
+	}
+	if !copied && Sealed(document) {
+		return strings.Join(path, ".")
 	}
 	return ""
 }
@@ -260,10 +271,7 @@ func walk(
 	}
 }
 
-var (
-	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
-	unescapePointer = strings.NewReplacer("~0", "~", "~1", "/")
-)
+var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Redact puts a name in the place of every sealed value, for people: "[sealed input.card]".
 func Redact(document json.RawMessage) json.RawMessage {

@@ -89,7 +89,7 @@ func (x *compiler) checkElements(c contract.Contract) {
 		read := 0
 		for _, text := range texts {
 			if b, err := x.programs.Reader(argument.CEL(text)); err == nil { // else refused before
-				read += b.KeysRead(variable)
+				read += len(b.Keys(variable))
 			}
 		}
 		if read > ledger.ElementsMax {

@@ -32,7 +32,7 @@ func TestLintFindsAnUndoWithoutAName(t *testing.T) {
 		{"on_in_doubt: compensate\n", "{forward: =meta.forward_key}", "never", ""},
 		{"on_in_doubt: compensate\n", `{of: '=actions["order"].output.id'}`, "never", "warning: inverse.with: " + nothing},
 		{"on_in_doubt: compensate\n", `{of: '=facts["order"]'}`, "never", "warning: inverse.with: " + nothing},
-		{"on_in_doubt: compensate\n", `{of: '=actions[input.of].output.id'}`, "never", ""},
+		{"on_in_doubt: compensate\n", `{of: '=actions["order"].output.id', id: =input.id}`, "never", ""},
 		{"on_in_doubt: compensate\n", "{of: =plan.input.of}", "never", ""},
 	} {
 		got := lint(t, head+"capability: a.create\nclass: compensable\n"+c.probe+"inverse: {call: a.undo, with: "+c.with+

@@ -170,14 +170,14 @@ examples:
 // much; and examples that give what is read.
 func TestLintOfWhatIsBesideTheAction(t *testing.T) {
 	const contract = head + "capability: a.create\nclass: compensable\nlate: never\non_in_doubt: quarantine\n"
-	many := "[" + strings.Repeat(`facts["a"],`, 16) + `facts["b"]]`
+	many := "[" + strings.Join(elements(17), ",") + "]"
 	for with, want := range map[string]string{
 		`{id: '=actions["order"].outptu.id'}`:          "actions.order.outptu is null here, always; did you mean output?",
-		`{id: '=actions[input.of].result'}`:            "actions.*.result is null here, always",
+		`{id: '=actions["order"].result'}`:             "actions.order.result is null here, always",
 		`{id: '=actions["order"].output.id'}`:          "",
 		`{id: '=` + many + `'}`:                        "its expressions read 17 facts; want at most 16",
 		`{id: {from: "$.actions['order'].output.id"}}`: "",
-		`{id: '=actions[output.of].output'}`:           "which of actions depends on output",
+		`{id: '=actions[input.of].output'}`:            "which of actions is computed",
 		`{id: =input.id, all: '=facts'}`:               "all of facts at once",
 	} {
 		if got := lint(t, contract+"inverse: {call: a.undo, with: "+with+"}\n"); want == "" && got != "" ||
@@ -199,10 +199,18 @@ examples:
     arguments: {of: o-1, rate: 1.10, shop: north, id: %s}
 `
 	for id, want := range map[string]string{"1": "", "2": "it is 1; the example wants 2"} {
-		got := lint(t, contract+`inverse: {call: a.undo, with: {id: =input.id, of: '=actions[input.of].output.id', `+
+		got := lint(t, contract+`inverse: {call: a.undo, with: {id: =input.id, of: '=actions["order"].output.id', `+
 			`rate: '=facts["rate/eur"]', shop: =plan.input.shop}}`+fmt.Sprintf(example, id))
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("an example with id %s gives %q, want %q", id, got, want)
 		}
 	}
+}
+
+// elements are expressions that read facts.
+func elements(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf(`facts["k%d"]`, i))
+	}
+	return list
 }

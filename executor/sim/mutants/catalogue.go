@@ -618,9 +618,9 @@ var catalogue = []mutant{
 		"!laterThan(a.origin().fixed.Registered, x.fixed.Registered)", "x == a"},
 	{"facts are read as they are when the call is made", "executor/apply_attempt.go",
 		"vars.Facts = a.fixed.Facts",
-		"vars.Facts, _ = arguments.Freeze(arguments.Keys(\"facts\", readers, vars), a.plan.s.memory.Value)"},
+		"vars.Facts, _ = arguments.Freeze(readers, a.plan.s.memory.Value)"},
 	{"what undoes a committed plan forgets what that was opened with", "executor/apply_attempt.go",
 		"id := cmp.Or(p.row.Origin, p.id)", "id := p.id"},
 	{"a delivery reads no action of the plan that it delivers", "executor/outbox.go",
-		"if a.plan.row.Delivers {\n\t\tplan", "if a.plan.row.Delivers && plan == \"\" {\n\t\tplan"},
+		"if p.row.Delivers {\n\t\tp = ", "if p.row.Delivers && p == nil {\n\t\tp = "},
 }
