@@ -307,8 +307,8 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 		p.recallAction(past, registered)
 	}
 	p.openedNs = history.OpenedNs
-	if history.DueNs != 0 {
-		p.deadline, p.deadlines = time.Unix(0, history.DueNs), history.DueSet
+	if p.deadlines = history.DueSet; history.DueNs != 0 {
+		p.deadline = time.Unix(0, history.DueNs)
 	}
 	p.savepointsSet, p.rewinds, p.parts.known = history.SavepointsSet, history.Rewinds, history.Parts
 	for _, s := range history.Savepoints {

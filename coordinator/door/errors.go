@@ -71,8 +71,9 @@ func repeated(what, id, differs string) *Error {
 // the field without them.
 var records = []string{"plan.", "action.", "outcome.", "plan_opened.", "forward_registered.",
 	"compensation_registered.", "forward_completed.", "forward_failed.", "forward_in_doubt.",
-	"savepoint_set.", "unwind_requested.", "plan_failed.", "plan_cancelled.", "fact_asserted.",
-	"fact_retracted.", "verdict_given.", "payload."}
+	"savepoint_set.", "unwind_requested.", "deadline_moved.",
+	"plan_failed.", "plan_cancelled.", "fact_asserted.", "fact_retracted.",
+	"verdict_given.", "payload."}
 
 // limitField begins the field of a refusal by a limit of the tenant. The record is stored, and has
 // no effect.

@@ -34,11 +34,11 @@ func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error)
 	if err := h.plan.Same(spec); err != nil {
 		return State{}, err
 	}
-	answer := opened(h.plan, w)
 	if strings.HasPrefix(h.reason, ledger.ReasonUnopened) {
 		return State{}, unopened(h.reason)
 	}
 	if h.state != "" && h.state != ledger.StateOpen {
+		answer := opened(h.plan, w)
 		answer.State, answer.Reason, answer.Ended = h.state, h.reason, ledger.HasEnded(h.state)
 		return answer, nil
 	}
@@ -55,7 +55,7 @@ func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error)
 		}
 		return State{}, err
 	}
-	return answer, nil
+	return opened(h.plan, w), nil // the ledger has said by now what its deadline is
 }
 
 // begun answers plan.begin where this process takes nothing more for the plan: only what the ledger
@@ -102,9 +102,11 @@ func (w *writer) begin(ctx context.Context, h *held, spec coordinator.PlanSpec) 
 
 // opened is the answer for an open plan.
 func opened(p *coordinator.Plan, w *writer) State {
-	answer := State{Plan: p.ID(), State: ledger.StateOpen, Writer: w.key.name}
-	if ns := p.Opened().GetDeadlineNs(); ns != 0 {
-		answer.DeadlineAt = instant(ns)
+	at, set := coordinator.DeadlineOf(p)
+	answer := State{Plan: p.ID(), State: ledger.StateOpen, Writer: w.key.name,
+		DeadlineSet: int(set)}
+	if !at.IsZero() {
+		answer.DeadlineAt = instant(at.UnixNano())
 	}
 	return answer
 }
@@ -393,13 +395,19 @@ func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
 // historyOf is what is recorded of a plan of the caller, up to so many actions at once.
 func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) (
 	whole api.HistoryAnswer, err error) {
-	const want = "the id of a plan of this agent"
-	if !ledger.ValidToken(id) {
-		return whole, ledger.Refuse("plan", "no name", want)
-	}
 	q := api.HistoryQuery{Plan: id, Limit: limit}
 	if limit > 1 { // what it has been told that is stored is a part of it
 		q.Sequence = d.storedOf(who, id)
+	}
+	return d.historyAt(ctx, who, q)
+}
+
+// historyAt is historyOf, of what was folded up to a sequence at least.
+func (d *Door) historyAt(ctx context.Context, who Caller, q api.HistoryQuery) (
+	whole api.HistoryAnswer, err error) {
+	const want = "the id of a plan of this agent"
+	if !ledger.ValidToken(q.Plan) {
+		return whole, ledger.Refuse("plan", "no name", want)
 	}
 	for {
 		page, err := ask(ctx, d, who, api.PlanHistory(who.Name), q)
@@ -419,7 +427,7 @@ func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) 
 		} else {
 			whole.Actions = append(whole.Actions, page.Actions...)
 		}
-		if page.Next <= q.After || limit == 1 {
+		if page.Next <= q.After || q.Limit == 1 {
 			return whole, nil
 		}
 		q.After = page.Next
@@ -443,8 +451,11 @@ func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
 	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ledger.HasEnded(h.State),
 		Outstanding: h.Outstanding, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
 		Rewinds: int(h.Rewinds), Acts: []Acts{}}
-	if opening.DeadlineNs != 0 {
-		p.DeadlineAt = instant(opening.DeadlineNs)
+	if h.DueSet == 0 { // the host has an earlier version
+		h.DueNs = opening.DeadlineNs
+	}
+	if p.DeadlineSet = int(h.DueSet); h.DueNs != 0 {
+		p.DeadlineAt = instant(h.DueNs)
 	}
 	for _, s := range h.Savepoints {
 		p.Savepoints = append(p.Savepoints, s.Name)
