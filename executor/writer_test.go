@@ -459,8 +459,15 @@ func TestAnAdoptedPlanIsItsNewAgents(t *testing.T) {
 		t.Errorf("its writer is %q since %d", w, reader.WriterAt("p"))
 	}
 	s.play("as:bob resume c:for=1h c+ as: a+ b+ as:bob commit turn")
-	if r := view.NewReader(s.kv, "t", s); r.Writer("p") != "of-bob" || r.HandedTo("p") != "bob" {
-		t.Errorf("its writer is %q of %q", r.Writer("p"), r.HandedTo("p"))
+	r := view.NewReader(s.kv, "t", s)
+	if agent, last := r.HandedTo("p"); r.Writer("p") != "of-bob" || agent != "bob" || last.From != "a1" || last.By != "ops" {
+		t.Errorf("its writer is %q of %q, by %+v", r.Writer("p"), agent, last)
+	}
+	for agent, want := range map[string]bool{"a1": true, "bob": true, "eve": false} {
+		if got := r.History(agent, api.HistoryQuery{Plan: "p"}); got.Agent != "bob" || (got.Handed != nil) != want ||
+			(got.State != "") != (agent == "bob") {
+			t.Errorf("agent %s is told %+v", agent, got)
+		}
 	}
 	s.play("undo turn turn turn")
 	s.wantState("p~1", ledger.StateCompensated, "a=compensated b=compensated c=compensated")

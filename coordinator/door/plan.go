@@ -94,7 +94,10 @@ func (w *writer) begin(ctx context.Context, h *held, spec coordinator.PlanSpec) 
 	exists := err
 	err = w.recall(ctx, spec.ID, h)
 	var refused *ledger.Refused
-	if errors.As(err, &refused) || errors.Is(err, coordinator.ErrSuperseded) {
+	switch {
+	case errors.As(err, new(*coordinator.HandedOver)):
+		return err
+	case errors.As(err, &refused), errors.Is(err, coordinator.ErrSuperseded):
 		return exists
 	}
 	return err
@@ -419,6 +422,8 @@ func (d *Door) historyAt(ctx context.Context, who Caller, q api.HistoryQuery) (
 			return whole, err
 		case page.Agent == "":
 			return whole, ledger.Refuse("plan", "there is no such plan", want)
+		case page.Agent != who.Name && page.Handed != nil:
+			return whole, coordinator.Lost(q.Plan, who.Name, page.Agent, page.Writer, page.Handed)
 		case page.Agent != who.Name:
 			return whole, ledger.Refuse("plan", "a plan of another agent", want)
 		}

@@ -115,6 +115,8 @@ export class SagenbaumError extends Error {
   problem: string;
   want?: string;
   limit?: string;
+  /** That has the plan, where an operator has handed it to that one. */
+  agent?: string;
   stored?: "nothing" | "all" | "unknown";
 }
 export class Refused extends SagenbaumError {}

@@ -21,6 +21,7 @@ export class SagenbaumError extends Error {
     this.problem = error.problem;
     this.want = error.want;
     this.limit = error.limit;
+    this.agent = error.agent;
     this.stored = error.stored;
   }
 }

@@ -22,16 +22,17 @@ type HistoryQuery struct {
 	Limit    int    `json:"limit,omitempty"`    // actions, 1..1000, default 100
 }
 
-// HistoryAnswer answers a HistoryQuery. Agent is empty when there is no such plan,
-// and the only field that is set when the plan is another agent's.
+// HistoryAnswer answers a HistoryQuery. Agent is empty when there is no such plan. When the plan is
+// another agent's no field is set but that and, for an agent that had it, Handed.
 type HistoryAnswer struct {
-	Agent       string   `json:"agent,omitempty"`
-	State       string   `json:"state,omitempty"` // as in OutcomeAnswer
-	Reason      string   `json:"reason,omitempty"`
-	Outstanding []string `json:"outstanding,omitempty"`
-	UndoneAs    string   `json:"undone_as,omitempty"` // the plan that undoes this committed one
-	Opened      []byte   `json:"opened,omitempty"`    // PlanOpened, as recorded
-	Writer      string   `json:"writer,omitempty"`    // the process whose records the plan takes
+	Agent       string    `json:"agent,omitempty"`
+	Handed      *Adoption `json:"handed,omitempty"` // as in OutcomeAnswer
+	State       string    `json:"state,omitempty"`  // as in OutcomeAnswer
+	Reason      string    `json:"reason,omitempty"`
+	Outstanding []string  `json:"outstanding,omitempty"`
+	UndoneAs    string    `json:"undone_as,omitempty"` // the plan that undoes this committed one
+	Opened      []byte    `json:"opened,omitempty"`    // PlanOpened, as recorded
+	Writer      string    `json:"writer,omitempty"`    // the process whose records the plan takes
 	// WriterAt is the sequence at which it became that; 0: the host has an earlier version.
 	WriterAt uint64 `json:"writer_at,omitempty"`
 	OpenedNs int64  `json:"opened_ns,omitempty"` // when the ledger took Opened

@@ -53,6 +53,7 @@ class SagenbaumError(Exception):
         self.problem: str = error.get("problem", "")
         self.want: str | None = error.get("want")
         self.limit: str | None = error.get("limit")
+        self.agent: str | None = error.get("agent")  #: that has the plan, where it was handed to that one
         self.stored: str | None = error.get("stored")
         text = f"{self.field}: {self.problem}" if self.field else self.problem
         super().__init__(f"{text}; want {self.want}" if self.want else text)
