@@ -63,7 +63,8 @@ type PlanSpec struct {
 
 	// A plan takes child plans of its own agent. AttachToken lets others attach theirs:
 	// a secret of 16 to 64 bytes, of which the ledger gets the SHA-256. ParentToken is that
-	// of Parent, when it is another agent's plan; the ledger gets it as it is.
+	// of Parent, when it is another agent's plan; the ledger gets it as it is. The token ends when
+	// an operator hands the plan to another agent.
 	AttachToken string
 	ParentToken string
 }

@@ -35,6 +35,16 @@ var madeLedgers = []struct {
 	{"reported", goldenOfReports},
 	{"moved", goldenOfMoves},
 	{"adopted", goldenOfAdoptions},
+	{"attached", goldenOfTokens},
+}
+
+// goldenOfTokens has child plans of other agents, of a plan that goes to another agent, and back.
+func goldenOfTokens(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open:token a a+ as:eve q/open:token^ q/b q/b+ adopt:bob r/open:token^ turn as: s/open:token^ turn")
+	s.play("as:bob resume t/open^ t/c t/c+ t/commit adopt:a1 u/open:token^ turn as:a1 resume as:eve q/commit turn")
+	s.play("v/open:token^q as:a1 d d+ commit turn undo turn turn")
+	return s.log
 }
 
 // goldenOfAdoptions has plans that go to another agent, and back, while the first one goes on.

@@ -117,11 +117,17 @@ const readerOfMoved = 16
 // counts what an operator has had a plan go back to.
 const readerOfAdopted = 17
 
+// readerOfAttached is the first reader that knows of holders under which the token of a plan ends
+// when the plan is handed to another agent.
+const readerOfAttached = 18
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AttachEndsSince:
+			version = max(version, readerOfAttached)
 		case r.GetTermStarted().GetFoldVersion() >= AdoptedSince, r.GetPlanAdopted() != nil:
 			version = max(version, readerOfAdopted)
 		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:

@@ -67,7 +67,8 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 17 if it hands a plan to another agent, or
+// this. A commit asks for the lowest that folds it: 18 if it begins the term of a holder that has
+// AttachEndsSince; 17 if it hands a plan to another agent, or
 // begins the term of a holder that has AdoptedSince, PrefixSince, RewindsSince and DirtySince; 16
 // if it moves a deadline, or begins the term of a holder that has MovedSince and SurplusSince; 15
 // if it has a staged act, or begins the term of a holder that has StagedSince; 14 if of one that
@@ -82,7 +83,7 @@ func SettleNs(settle, timeout int64) int64 {
 // FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a condition, a
 // verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3 if it says
 // what the tenant may do; 2 if it has a dispatch that goes behind another one; else 1.
-const ReaderVersion = 17
+const ReaderVersion = 18
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -235,3 +236,7 @@ const DirtySince = 24
 // AdoptedSince is the version of a holder's fold from which on an operator may hand an open plan to
 // another agent.
 const AdoptedSince = 24
+
+// AttachEndsSince is the version of a holder's fold from which on the token by which other agents
+// attach children to a plan ends when the plan is handed to another agent.
+const AttachEndsSince = 25
