@@ -7,17 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/door"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// adopts has an operator hand a plan of tripper to another agent, which then has it.
+// adopts has an operator hand a plan of tripper to another agent, which then has it, and tripper's process
+// has heard of it.
 func (l *live) adopts(plan, agent string) {
 	l.t.Helper()
 	l.write(&pb.Record{Plan: plan, Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{
 		Agent: agent, Reason: "its machine is gone", Actor: "ops"}}})
 	for end := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
-		if status, answer := l.post(agent, "plan.get", fmt.Sprintf(`{"plan":%q}`, plan)); status == http.StatusOK {
+		status, answer := l.post(agent, "plan.get", fmt.Sprintf(`{"plan":%q}`, plan))
+		who := door.Caller{Tenant: tenant, Name: "tripper"}
+		if status == http.StatusOK && l.door.Superseded(who, "door", plan) {
 			return
 		} else if time.Now().After(end) {
 			l.t.Fatal(answer)
@@ -122,4 +126,34 @@ func TestAnAgentThatLostItsPlanIsToldWhoHasIt(t *testing.T) {
 		}
 		refuses()
 	})
+}
+
+// TestTheTokenOfAPlanThatWasHandedOverIsOfNoUse to the agent that had it, which is told whose plan it
+// is; the one that has it needs none.
+func TestTheTokenOfAPlanThatWasHandedOverIsOfNoUse(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	const token = "between the two of them"
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","attach_token":"`+token+`"}`)
+	l.good(l.post, "other", "plan.begin", `{"plan":"early","parent":"p","parent_token":"`+token+`"}`)
+	l.good(l.post, "other", "plan.commit", `{"plan":"early"}`)
+	l.adopts("p", "other")
+	begin := `{"plan":"late","parent":"p","parent_token":"` + token + `"}`
+	if e := l.refused(l.post, "tripper", "plan.begin", begin, 409, "parent"); e["agent"] != "other" ||
+		!strings.Contains(fmt.Sprint(e["want"]), "one that agent other begins") {
+		t.Errorf("%v", e)
+	}
+	l.crash() // the next door knows nothing of plan p, and the ledger has the word
+	l.post("tripper", "plan.begin", begin)
+	late := l.good(l.post, "tripper", "plan.wait", `{"plan":"late"}`)
+	if reason := fmt.Sprint(late["reason"]); late["state"] != "failed" ||
+		!strings.Contains(reason, "its parent plan p is agent other's since it was handed over") {
+		t.Errorf("%v", late)
+	}
+	l.good(l.post, "other", "plan.begin", `{"plan":"own","parent":"p"}`)
+	l.good(l.post, "other", "plan.commit", `{"plan":"own"}`)
+	l.good(l.post, "other", "plan.resume", `{"plan":"p"}`)
+	if got := l.good(l.post, "other", "plan.commit", `{"plan":"p"}`); got["state"] != "committed" {
+		t.Errorf("%v", got)
+	}
 }

@@ -28,7 +28,7 @@ func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error)
 	spec := specOf(q)
 	if h.plan == nil {
 		if err := w.begin(ctx, h, spec); err != nil {
-			return State{}, err
+			return State{}, ofParent(err, q)
 		}
 	}
 	if err := h.plan.Same(spec); err != nil {
@@ -79,6 +79,17 @@ func unopened(reason string) error {
 		return refused
 	}
 	return ledger.Refuse("plan", reason, "another plan, with another id")
+}
+
+// ofParent is why a plan is not begun: another agent has its parent, or any other reason.
+func ofParent(err error, q *Begin) error {
+	var handed *coordinator.HandedOver
+	if !errors.As(err, &handed) || handed.Plan != q.Parent {
+		return err
+	}
+	e := handedOver(handed)
+	e.Field, e.Want = "parent", "a plan without a parent, or one that agent "+handed.Agent+" begins"
+	return e
 }
 
 // begin begins a plan, or goes on with the one that there is. h.taking is held.
