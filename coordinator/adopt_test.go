@@ -12,6 +12,40 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
+// TestAProcessThatHadResumedAPlanIsToldWhoHasIt, and which operator has handed it over: what it hears
+// may be an earlier word, so that it asks an executor.
+func TestAProcessThatHadResumedAPlanIsToldWhoHasIt(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
+	ctx, ran := t.Context(), 0
+	if err := l.begin(coordinator.PlanSpec{ID: "job"}).Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	again := l.another(t)
+	p, err := again.Resume(ctx, "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.append(ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ops"}, &pb.Record{Plan: "job",
+		Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{Agent: "a2", Reason: "it hangs", Actor: "ops"}}})
+	l.eventually("it hears of it", func() bool { return coordinator.Superseded(p) })
+	_, err = p.Do(ctx, writes("a", "x"), counted(&ran, nil))
+	var handed *coordinator.HandedOver
+	if !errors.As(err, &handed) || *handed != (coordinator.HandedOver{Plan: "job", Agent: "a2", By: "ops",
+		Reason: "it hangs"}) || ran != 0 {
+		t.Errorf("%v, %d forwards", err, ran)
+	}
+	for _, c := range []func() error{
+		func() error { _, err := l.another(t).Resume(ctx, "job"); return err },
+		func() error { _, err := l.another(t).Recall(ctx, "job"); return err },
+		func() error { _, err := l.another(t).Past(ctx, "job", 0); return err },
+	} {
+		if err := c(); !errors.As(err, &handed) || !errors.Is(err, coordinator.ErrSuperseded) || handed.Agent != "a2" {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // TestAnAdoptedPlanGoesOn with another agent, which knows what is recorded, also what is sealed; the
 // one that had it hears of it, registers nothing more, and still says what became of its forwards.
 func TestAnAdoptedPlanGoesOn(t *testing.T) {

@@ -333,7 +333,9 @@ func (c *Coordinator) notice(body []byte) {
 		if n.Writer != "" {
 			p.resumedBy(n.Writer)
 		}
-		setDeadline(p, n.DueNs, n.At)
+		if n.DueNs != 0 {
+			setDeadline(p, n.DueNs, n.At)
+		}
 	case ledger.StateCommitting, ledger.StateCommitted:
 		if n.Action == "" {
 			p.committedElsewhere()

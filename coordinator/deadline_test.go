@@ -40,10 +40,27 @@ func TestAnAgentMovesItsDeadline(t *testing.T) {
 		shown.DeadlineMoved.Reason != "it takes longer" {
 		t.Errorf("%d, %+v", shown.DeadlineNs, shown.DeadlineMoved)
 	}
+	_, seen := coordinator.DeadlineOf(p)
 	l.append(ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ops"}, &pb.Record{Plan: p.ID(),
 		Kind: &pb.Record_DeadlineMoved{DeadlineMoved: &pb.DeadlineMoved{DeadlineNs: time.Now().Add(3 * time.Hour).UnixNano(),
 			Reason: "a holiday", Actor: "ops"}}})
 	l.do(p, "b")
+	wantField(coordinator.MoveDeadlineAfter(ctx, p, 1, time.Now().Add(4*time.Hour), "it was not seen"), "deadline")
+	again := time.Now().Add(4 * time.Hour)
+	l.eventually("a process that has heard of the deadline", func() bool {
+		_, set := coordinator.DeadlineOf(p)
+		return set > seen
+	})
+	_, seen = coordinator.DeadlineOf(p)
+	for range 2 {
+		if err := coordinator.MoveDeadlineAfter(ctx, p, seen, again, "a copy moves nothing"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at, set := coordinator.DeadlineOf(p); !at.Equal(again) || set <= seen ||
+		l.shown(p.ID()).DeadlineMoved.Reason != "a copy moves nothing" {
+		t.Errorf("%v, set at %d", at, set)
+	}
 	if err := p.MoveDeadline(ctx, time.Now().Add(500*time.Millisecond), "it is done"); err != nil {
 		t.Fatal(err)
 	}

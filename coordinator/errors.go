@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -143,6 +144,31 @@ func unconfirmed(err error) error {
 func superseded(doubt bool) error {
 	if doubt {
 		return fmt.Errorf("%w: %w", ErrInDoubt, ErrSuperseded)
+	}
+	return ErrSuperseded
+}
+
+// HandedOver means that an operator has handed a plan to another agent, or back to this one, of
+// which a process resumes it first. It is ErrSuperseded.
+type HandedOver struct {
+	Plan   string
+	Agent  string // that has it now
+	By     string // the operator
+	Reason string
+}
+
+func (e *HandedOver) Error() string {
+	return fmt.Sprintf("%v: operator %s has handed it to agent %s%s", ErrSuperseded, e.By, e.Agent,
+		because(e.Reason))
+}
+
+func (e *HandedOver) Unwrap() error { return ErrSuperseded }
+
+// Lost is why an agent's process does not write a plan, by what an executor says of the agent and
+// the process that do: a *HandedOver, or ErrSuperseded.
+func Lost(plan, own, agent, writer string, handed *api.Adoption) error {
+	if handed != nil && (agent != own || strings.HasSuffix(writer, "/")) {
+		return &HandedOver{Plan: plan, Agent: agent, By: handed.By, Reason: handed.Reason}
 	}
 	return ErrSuperseded
 }

@@ -247,11 +247,11 @@ type PastSavepoint struct {
 
 // Past returns what is recorded of a plan of this agent, which need not be open, and stays with the
 // process that writes it. All up to a sequence is in it, as that of Plan.Stored. It waits for an
-// executor until ctx ends. Errors: *Refused (no such plan, or another agent's), ctx's.
+// executor until ctx ends. Errors: *Refused (no such plan, or another agent's), *HandedOver, ctx's.
 func (c *Coordinator) Past(ctx context.Context, plan string, sequence uint64) (Past, error) {
 	history, err := c.history(ctx, api.HistoryQuery{Plan: plan, Sequence: sequence}, true)
 	if err == nil {
-		_, err = c.opened(history)
+		_, err = c.opened(plan, history)
 	}
 	if err != nil {
 		return Past{}, fmt.Errorf("cannot say what became of plan %q: %w", plan, err)

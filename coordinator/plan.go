@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -69,7 +70,8 @@ type PlanSpec struct {
 
 	// A plan takes child plans of its own agent. AttachToken lets others attach theirs:
 	// a secret of 16 to 64 bytes, of which the ledger gets the SHA-256. ParentToken is that
-	// of Parent, when it is another agent's plan; the ledger gets it as it is.
+	// of Parent, when it is another agent's plan; the ledger gets it as it is. The token ends when
+	// an operator hands the plan to another agent.
 	AttachToken string
 	ParentToken string
 }
@@ -503,15 +505,32 @@ func (p *Plan) committedElsewhere() {
 //
 // Errors: *Refused, ErrUnwinding, ErrInDoubt (call again), ErrUnconfirmed, ErrClosed, as of Flush.
 func (p *Plan) MoveDeadline(ctx context.Context, to time.Time, reason string) error {
-	if err := moveDeadline(ctx, p, to, reason); err != nil {
+	return MoveDeadlineAfter(ctx, p, 0, to, reason)
+}
+
+// MoveDeadlineAfter is MoveDeadline for one who has seen the deadline that a record has set, by its
+// sequence, as DeadlineOf says it: it is refused where another record has set it since, and a call
+// that is repeated moves it once. 0: the one that is in force.
+func MoveDeadlineAfter(ctx context.Context, p *Plan, follows uint64, to time.Time,
+	reason string) error {
+	if err := moveDeadline(ctx, p, follows, to, reason); err != nil {
 		return fmt.Errorf("cannot move the deadline of plan %q: %w", p.id, err)
 	}
 	return nil
 }
 
-func moveDeadline(ctx context.Context, p *Plan, to time.Time, reason string) error {
+// DeadlineOf is when a plan is undone if it is still open, as far as this process knows, and the
+// sequence of the record that has set it. The zero time: never; 0: it is not known.
+func DeadlineOf(p *Plan) (at time.Time, set uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deadline, p.deadlines
+}
+
+func moveDeadline(ctx context.Context, p *Plan, follows uint64, to time.Time,
+	reason string) error {
 	ns, err := ledger.InstantNs("deadline", to)
-	moved := &pb.DeadlineMoved{DeadlineNs: ns, Follows: 1, Reason: reason}
+	moved := &pb.DeadlineMoved{DeadlineNs: ns, Follows: max(follows, 1), Reason: reason}
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_DeadlineMoved{DeadlineMoved: moved}}
 	if err == nil {
 		err = p.c.check(p.id, record)
@@ -532,7 +551,7 @@ func moveDeadline(ctx context.Context, p *Plan, to time.Time, reason string) err
 	if err != nil {
 		return err
 	}
-	moved.Follows = answer.DueSet
+	moved.Follows = cmp.Or(follows, answer.DueSet)
 	b, err := queueMove(ctx, p, record)
 	if err != nil {
 		return err
@@ -587,10 +606,10 @@ func answered(ctx context.Context, p *Plan, seq uint64) (api.OutcomeAnswer, erro
 func setDeadline(p *Plan, ns int64, set uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ns == 0 || set < p.deadlines {
+	if set < p.deadlines {
 		return
 	}
-	if at := time.Unix(0, ns); !at.Equal(p.deadline) {
+	if at := time.Unix(0, ns); ns != 0 && !at.Equal(p.deadline) {
 		p.deadline = at
 		for _, a := range p.order {
 			if a.state == actionRunning {

@@ -58,7 +58,7 @@ func (c *Coordinator) recall(ctx context.Context, id string) (*Recalled, error) 
 		_, err = c.resumable(id, history)
 		return nil, err
 	case history.Writer != c.writer:
-		return nil, ErrSuperseded
+		return nil, Lost(id, c.agent, history.Agent, history.Writer, history.Handed)
 	case history.State == ledger.StateOpen:
 		r, err := c.recalled(ctx, id)
 		if err == nil || !c.hasEnded(ctx, id, &history) {

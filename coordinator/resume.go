@@ -70,7 +70,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	switch {
 	case err != nil:
 	case history.Writer != c.writer && history.State == ledger.StateOpen:
-		err = ErrSuperseded
+		err = Lost(id, c.agent, history.Agent, history.Writer, history.Handed)
 	default:
 		if _, err = c.resumable(id, history); err == nil {
 			p.confirmed = true
@@ -105,13 +105,16 @@ func (c *Coordinator) hold(p *Plan) error {
 }
 
 // opened says how a plan of this agent was opened.
-func (c *Coordinator) opened(history api.HistoryAnswer) (*pb.PlanOpened, error) {
+func (c *Coordinator) opened(id string, history api.HistoryAnswer) (*pb.PlanOpened, error) {
 	const want = "the id of a plan of this agent"
 	switch history.Agent {
 	case c.agent:
 	case "":
 		return nil, ledger.Refuse("plan.id", "there is no such plan", want)
 	default:
+		if history.Handed != nil {
+			return nil, Lost(id, c.agent, history.Agent, history.Writer, history.Handed)
+		}
 		return nil, ledger.Refuse("plan.id", "a plan of agent "+history.Agent, want)
 	}
 	opened := new(pb.PlanOpened)
@@ -123,7 +126,7 @@ func (c *Coordinator) opened(history api.HistoryAnswer) (*pb.PlanOpened, error) 
 
 // resumable says why a plan cannot be resumed, or how it was opened.
 func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Record, error) {
-	opened, err := c.opened(history)
+	opened, err := c.opened(id, history)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +174,9 @@ func (p *Plan) taken(answer api.OutcomeAnswer) error {
 		p.mu.Lock()
 		ours := p.confirmed || !p.asked
 		p.mu.Unlock()
-		if p.supersede(); ours {
-			return ErrSuperseded
+		why := lostTo(p, answer)
+		if lose(p, why); ours {
+			return why
 		}
 		return fmt.Errorf("%w: %w", ErrPlanExists,
 			refusedBy(answer, "plan.id", "Resume, to go on with it, or an id of its own for each plan"))
@@ -221,7 +225,7 @@ func (p *Plan) askWriter() {
 		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
 		if err == nil {
 			if answer.Writer != "" && !p.c.isWriter(answer) {
-				p.supersede()
+				lose(p, lostTo(p, answer))
 			}
 			return
 		}
@@ -236,6 +240,11 @@ func (p *Plan) askWriter() {
 // here and not called never will be; what runs may end.
 func (p *Plan) supersede() { lose(p, ErrSuperseded) }
 
+// lostTo is why an executor names another process as the one that writes the plan.
+func lostTo(p *Plan, answer api.OutcomeAnswer) error {
+	return Lost(p.id, p.c.agent, answer.Agent, answer.Writer, answer.Handed)
+}
+
 // isWriter reports whether an executor names this process as the one that writes a plan.
 func (c *Coordinator) isWriter(answer api.OutcomeAnswer) bool {
 	return answer.IsWriter(c.agent, c.writer)
@@ -249,8 +258,7 @@ func handedOver(p *Plan, n api.Notice) {
 	p.mu.Unlock()
 	switch {
 	case !resumed:
-		lose(p, fmt.Errorf("%w: operator %s has handed it to agent %s%s", ErrSuperseded, n.By,
-			n.HandedTo, because(n.Reason)))
+		lose(p, &HandedOver{Plan: p.id, Agent: n.HandedTo, By: n.By, Reason: n.Reason})
 	case p.Stored() > 0:
 		go p.askWriter() // ends within confirmTimeout
 	}
@@ -308,8 +316,8 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 		p.recallAction(past, registered)
 	}
 	p.openedNs = history.OpenedNs
-	if history.DueNs != 0 {
-		p.deadline, p.deadlines = time.Unix(0, history.DueNs), history.DueSet
+	if p.deadlines = history.DueSet; history.DueNs != 0 {
+		p.deadline = time.Unix(0, history.DueNs)
 	}
 	p.savepointsSet, p.rewinds, p.parts.known = history.SavepointsSet, history.Rewinds, history.Parts
 	for _, s := range history.Savepoints {

@@ -1,13 +1,12 @@
 package executor
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -58,11 +57,13 @@ func (s *fold) attach(p *plan) {
 	d := p.row.Declared
 	parent := s.plan(d.ParentPlan)
 	why := ""
+	if parent != nil {
+		why = writers.RefusesChild(parent.row, p.row, s.meta.HolderFold)
+	}
 	switch {
 	case parent == nil || parent == p:
 		why = "was never opened"
-	case !takesChildOf(parent.row, p.row):
-		why = "takes no child plan of agent " + p.row.Agent + " without its token"
+	case why != "":
 	case parent.row.Phase != rowspb.Phase_PHASE_OPEN || parent.row.Fired != nil:
 		why = "is " + stateName(parent.row)
 	case parent.row.Depth >= childDepthMax:
@@ -94,16 +95,6 @@ func (s *fold) attach(p *plan) {
 		parent.evaluateReading(s.Counts, parent.row.Counting, s.e.Address)
 		return effective
 	})
-}
-
-// takesChildOf reports whether a plan may become a child: it is of the parent's agent,
-// or shows the token that the parent was opened with.
-func takesChildOf(parent, p *rowspb.PlanRow) bool {
-	if parent.Agent == p.Agent {
-		return true
-	}
-	digest := sha256.Sum256(p.Declared.ParentToken)
-	return len(p.Declared.ParentToken) > 0 && bytes.Equal(parent.Declared.AttachDigest, digest[:])
 }
 
 // entry is the place of a child in its parent.

@@ -36,6 +36,7 @@ var madeLedgers = []struct {
 	{"moved", goldenOfMoves},
 	{"adopted", goldenOfAdoptions},
 	{"beside", goldenOfWhatIsBeside},
+	{"attached", goldenOfTokens},
 }
 
 // goldenOfWhatIsBeside has undos, and a delivery, that read other actions, facts and what their plan
@@ -44,6 +45,15 @@ func goldenOfWhatIsBeside(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
 	s.play("fact:a=1.10 fact:b=2 open:input a:beside a+ b:beside+probe fact:a=3 forget:b own:b=x7 c:beside c? fail turn @1m")
 	s.play("q/open:input !q/open q/a:beside q/a? q/b:beside q/own:b=x8 q/d:staged+beside fact:a=4 q/commit turn @2m q/undo turn")
+	return s.log
+}
+
+// goldenOfTokens has child plans of other agents, of a plan that goes to another agent, and back.
+func goldenOfTokens(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open:token a a+ as:eve q/open:token^ q/b q/b+ adopt:bob r/open:token^ turn as: s/open:token^ turn")
+	s.play("as:bob resume t/open^ t/c t/c+ t/commit adopt:a1 u/open:token^ turn as:a1 resume as:eve q/commit turn")
+	s.play("v/open:token^q as:a1 d d+ commit turn undo turn turn")
 	return s.log
 }
 

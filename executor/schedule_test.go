@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -66,6 +67,7 @@ import (
 //	open:due=5s  a:due=5s         a condition on the deadline being 5 s away, of the plan or of a, which undoes the plan
 //	move:1m  moves:1m  moves:1m#2 an operator, the agent moves the deadline to a minute; it follows that of record 2
 //	adopt:bob  adopt:bob#2        an operator hands the plan to agent bob; it follows what is so since record 2
+//	open:token  q/open:token^     the plan takes child plans of other agents by a token, the child shows it
 //	as:bob  as:                   the words from here on are of a process of agent bob; of the first agent's again
 //	resume                        a process of the agent resumes the plan
 //	undo:!a                       an operator has a and what came after it undone
@@ -372,6 +374,11 @@ func (s *schedule) open(word string) *pb.Record {
 				r.GetPlanOpened().SecondApprover = true
 			case mark == "accept":
 				accepting(r)
+			case mark == "token" && r.GetPlanOpened().ParentPlan != "":
+				r.GetPlanOpened().ParentToken = token
+			case mark == "token":
+				digest := sha256.Sum256(token)
+				r.GetPlanOpened().AttachDigest = digest[:]
 			case strings.HasPrefix(mark, "due="):
 				r.GetPlanOpened().Triggers = append(r.GetPlanOpened().Triggers, due(mark[len("due="):]))
 			case strings.HasPrefix(mark, "idle="):

@@ -303,9 +303,58 @@ func TestAnActionCalledOthersAnswersForNoOther(t *testing.T) {
 	}
 }
 
+// token is what a plan takes child plans of other agents by.
+var token = []byte("between ann and bob")
+
+// TestTheTokenOfAPlanEndsWhenItIsHandedOver: from then on only the agent that has the plan opens child
+// plans in it, also where it had it before. Those that are there stay, and earlier holders go on
+// taking the token.
+func TestTheTokenOfAPlanEndsWhenItIsHandedOver(t *testing.T) {
+	for play, state := range map[string]string{
+		"open:token a a+ as:bob q/open:token^":                    "open",
+		"open:token a a+ adopt:bob q/open:token^":                 "failed",
+		"open:token a a+ adopt:bob q/open^":                       "failed",
+		"open:token a a+ adopt:bob as:eve q/open:token^":          "failed",
+		"open:token a a+ adopt:bob as:bob q/open^":                "open",
+		"open:token a a+ adopt:bob as:bob resume q/open:token^":   "open",
+		"open:token a a+ adopt:bob adopt:a1 as:eve q/open:token^": "failed",
+		"open:token a a+ adopt:bob adopt:a1 as:bob q/open:token^": "failed",
+		"open:token a a+ adopt:bob adopt:a1 q/open^":              "open",
+		"open:token a a+ as:eve q/open:token^ adopt:bob":          "open",
+		"open:token a a+ q/open:token^ adopt:bob":                 "open",
+	} {
+		for _, rules := range []uint32{FoldVersion, ledger.AttachEndsSince - 1} {
+			s := newSchedule(t)
+			s.underHolder(rules)
+			s.play(play + " turn")
+			shown := s.show("q")
+			want := state
+			if rules < ledger.AttachEndsSince && strings.Contains(play, ":token^") {
+				want = "open" // the token is as good as ever
+			}
+			if shown.State != want {
+				t.Errorf("%s, under fold %d: the child is %s: %s", play, rules, shown.State, shown.Reason)
+			}
+			if rules == FoldVersion && want == "failed" {
+				agent := s.show("p").Agent
+				if !strings.Contains(shown.Reason, "its parent plan p is agent "+agent+"'s since it was handed over") ||
+					!strings.Contains(shown.Reason, "agent "+agent+" opens child plans in it") {
+					t.Errorf("%s: %s", play, shown.Reason)
+				}
+			}
+			s.wantRefolded()
+		}
+	}
+	s := newSchedule(t)
+	s.play("open:token a a+ adopt:bob q/open:token^ as:bob resume commit turn")
+	s.wantState("p", ledger.StateCommitted, "a=retired")
+	s = newSchedule(t)
+	s.play("open q/open:token^ q/adopt:bob as:eve r/open:token^q. turn")
+	s.wantState("r", ledger.StateFailed, "")
+}
+
 // TestAChildNeedsItsParentsAgentOrToken: nobody else blocks a plan's commit with it.
 func TestAChildNeedsItsParentsAgentOrToken(t *testing.T) {
-	token := []byte("between ann and bob")
 	digest := sha256.Sum256(token)
 	for what, test := range map[string]struct {
 		agent  string
@@ -459,8 +508,16 @@ func TestAnAdoptedPlanIsItsNewAgents(t *testing.T) {
 		t.Errorf("its writer is %q since %d", w, reader.WriterAt("p"))
 	}
 	s.play("as:bob resume c:for=1h c+ as: a+ b+ as:bob commit turn")
-	if r := view.NewReader(s.kv, "t", s); r.Writer("p") != "of-bob" || r.HandedTo("p") != "bob" {
-		t.Errorf("its writer is %q of %q", r.Writer("p"), r.HandedTo("p"))
+	r := view.NewReader(s.kv, "t", s)
+	if agent, last := r.HandedTo("p"); r.Writer("p") != "of-bob" || agent != "bob" || last.From != "a1" ||
+		last.By != "ops" {
+		t.Errorf("its writer is %q of %q, by %+v", r.Writer("p"), agent, last)
+	}
+	for agent, want := range map[string]bool{"a1": true, "bob": true, "eve": false} {
+		if got := r.History(agent, api.HistoryQuery{Plan: "p"}); got.Agent != "bob" || (got.Handed != nil) != want ||
+			(got.State != "") != (agent == "bob") {
+			t.Errorf("agent %s is told %+v", agent, got)
+		}
 	}
 	s.play("undo turn turn turn")
 	s.wantState("p~1", ledger.StateCompensated, "a=compensated b=compensated c=compensated")

@@ -117,7 +117,8 @@ const readerOfMoved = 16
 // counts what an operator has had a plan go back to.
 const readerOfAdopted = 17
 
-// readerOfOthers is the first reader that knows of expressions about other actions than their own.
+// readerOfOthers is the first reader that knows of expressions about other actions than their own,
+// and of holders under which the token of a plan ends when the plan is handed to another agent.
 const readerOfOthers = 18
 
 // readerOf is the version of the reader that a commit needs.

@@ -71,9 +71,9 @@ func SettleNs(settle, timeout int64) int64 {
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
 // this. A commit asks for the lowest that folds it: 18 if it begins the term of a holder that has
-// OthersSince; 17 if it hands a plan to another agent, or
-// begins the term of a holder that has AdoptedSince, PrefixSince, RewindsSince and DirtySince; 16
-// if it moves a deadline, or begins the term of a holder that has MovedSince and SurplusSince; 15
+// OthersSince and AttachEndsSince; 17 if it hands a plan to another agent, or begins the term of a
+// holder that has AdoptedSince, PrefixSince, RewindsSince and DirtySince; 16 if it moves a deadline,
+// or begins the term of a holder that has MovedSince and SurplusSince; 15
 // if it has a staged act, or begins the term of a holder that has StagedSince; 14 if of one that
 // has ThereSince and ActiveSince; 13 if of one that has SeenSince; 12 if of one that has
 // LeftOutSince, ReturnedSince and TakenBackSince; 11 if it has a condition that is held after the
@@ -243,3 +243,7 @@ const AdoptedSince = 24
 // OthersSince is the version of a holder's fold from which on expressions read other actions, facts
 // and what their plan was opened with.
 const OthersSince = 25
+
+// AttachEndsSince is the version of a holder's fold from which on the token by which other agents
+// attach children to a plan ends when the plan is handed to another agent.
+const AttachEndsSince = 25

@@ -325,7 +325,7 @@ func (d *Door) stillOf(ctx context.Context, who Caller, w *writer, h *held) erro
 	if !h.calls() { // the outcomes of what is being called are still to come
 		w.superseded(h.plan.ID(), h, coordinator.ErrSuperseded)
 	}
-	return coordinator.ErrSuperseded
+	return coordinator.Lost(h.plan.ID(), who.Name, answer.Agent, answer.Writer, answer.Handed)
 }
 
 // heeded refuses an outcome that is stored, and that the ledger does not take from this writer any
@@ -339,7 +339,7 @@ func (d *Door) heeded(ctx context.Context, who Caller, w *writer, h *held) error
 	case len(answer.Refused) == 0:
 		return nil
 	case !answer.IsWriter(who.Name, w.key.name):
-		return coordinator.ErrSuperseded
+		return coordinator.Lost(h.plan.ID(), who.Name, answer.Agent, answer.Writer, answer.Handed)
 	}
 	return conflict(answer.Refused[0], "the outcome that is recorded, in plan.get", StoredNothing)
 }

@@ -37,8 +37,8 @@ type Told struct {
 	Problem string `json:"problem,omitempty" doc:"why not all of the output is recorded"`
 }
 
-// State answers plan.begin, plan.savepoint, plan.unwind_to, plan.commit, plan.fail, plan.cancel and
-// plan.wait.
+// State answers plan.begin, plan.savepoint, plan.unwind_to, plan.deadline, plan.commit, plan.fail,
+// plan.cancel and plan.wait.
 type State struct {
 	Plan        string   `json:"plan" doc:"the plan"`
 	State       string   `json:"state" doc:"open, committing, committed, unwinding, compensated, quarantined, failed or resolved"`
@@ -47,6 +47,7 @@ type State struct {
 	Outstanding []string `json:"outstanding,omitempty" doc:"actions that wait for the owner"`
 	Doubts      []Doubt  `json:"doubts,omitempty" doc:"what its commit waits for"`
 	DeadlineAt  string   `json:"deadline_at,omitempty" doc:"when it is undone if it is still open"`
+	DeadlineSet int      `json:"deadline_set,omitempty" doc:"sequence of the record that has set that deadline, or that opened a plan without one: follows of plan.deadline"`
 	Writer      string   `json:"writer,omitempty" doc:"whose requests it takes"`
 	Actions     int      `json:"actions,omitempty" doc:"of a savepoint: how many are before it"`
 	// Delivery is not told by plan.get and plan.resume.

@@ -1,6 +1,7 @@
 package door_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -11,11 +12,12 @@ import (
 func TestAWrongRequestStartsNoWriter(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
-	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","writer":"w0"}`)
+	set := l.good(l.post, "tripper", "plan.begin", `{"plan":"p","writer":"w0"}`)["deadline_set"]
 	for verb, more := range map[string]string{"plan.act": `,"action":"a","capability":"page.read"`,
 		"plan.outcome": `,"action":"a","outcome":"completed"`, "plan.report": `,"action":"a","capability":"page.read"`,
 		"plan.savepoint": `,"savepoint":"s"`, "plan.unwind_to": `,"savepoint":"s","number":1`, "plan.commit": "",
-		"plan.fail": "", "plan.cancel": ""} {
+		"plan.deadline": fmt.Sprintf(`,"deadline":"2h","reason":"r","follows":%v`, set),
+		"plan.fail":     "", "plan.cancel": ""} {
 		l.refused(l.post, "tripper", verb, `{"plan":"none","writer":"w1"`+more+`}`, 422, "plan")
 		l.refused(l.post, "tripper", verb, `{"plan":"p","writer":"w2"`+more+`}`, 409, "writer")
 		l.refused(l.post, "tripper", verb, `{"plan":"p","writer":"w 3"`+more+`}`, 422, "writer")

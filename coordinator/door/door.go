@@ -275,7 +275,7 @@ func (d *Door) writerOf(ctx context.Context, who Caller, name, plan string) (*wr
 		case err != nil:
 			return nil, err
 		case h.Writer != name:
-			return nil, coordinator.ErrSuperseded
+			return nil, coordinator.Lost(plan, who.Name, h.Agent, h.Writer, h.Handed)
 		}
 	}
 	return d.writer(who, name)

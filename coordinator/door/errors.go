@@ -26,6 +26,7 @@ type Error struct {
 	Problem string `json:"problem" doc:"what is wrong"`
 	Want    string `json:"want,omitempty" doc:"what would be right"`
 	Limit   string `json:"limit,omitempty" doc:"name of the limit that is reached"`
+	Agent   string `json:"agent,omitempty" doc:"that has the plan, where an operator has handed it to that one"`
 	Stored  string `json:"stored" enum:"nothing,all,unknown" doc:"whether anything of the request is in the ledger; unknown: ask again with the same ids"`
 
 	retryAfter string // seconds; empty: 1
@@ -71,8 +72,9 @@ func repeated(what, id, differs string) *Error {
 // the field without them.
 var records = []string{"plan.", "action.", "outcome.", "plan_opened.", "forward_registered.",
 	"compensation_registered.", "forward_completed.", "forward_failed.", "forward_in_doubt.",
-	"savepoint_set.", "unwind_requested.", "plan_failed.", "plan_cancelled.", "fact_asserted.",
-	"fact_retracted.", "verdict_given.", "payload."}
+	"savepoint_set.", "unwind_requested.", "deadline_moved.",
+	"plan_failed.", "plan_cancelled.", "fact_asserted.", "fact_retracted.",
+	"verdict_given.", "payload."}
 
 // limitField begins the field of a refusal by a limit of the tenant. The record is stored, and has
 // no effect.
@@ -117,11 +119,26 @@ func undone(r *coordinator.Recorded) *Error {
 	return e
 }
 
+// handedOver says which agent has the plan, and what its processes, and that of the one before, may
+// do.
+func handedOver(h *coordinator.HandedOver) *Error {
+	problem := fmt.Sprintf("operator %s has handed plan %s to agent %s", h.By, h.Plan, h.Agent)
+	if h.Reason != "" {
+		problem += ": " + h.Reason
+	}
+	want := "plan.resume by a process of agent " + h.Agent + ", before all else; of the writer " +
+		"before, plan.outcome with completed or in_doubt of what it has registered"
+	e := conflict(problem, want, StoredNothing)
+	e.Field, e.Agent = "plan", h.Agent
+	return e
+}
+
 // explain turns what went wrong into an Error.
 func explain(err error) *Error {
 	var known *Error
 	var refused *ledger.Refused
 	var recorded *coordinator.Recorded
+	var handed *coordinator.HandedOver
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case errors.As(err, &known):
@@ -146,6 +163,8 @@ func explain(err error) *Error {
 			StoredNothing)
 		e.Field = "plan"
 		return e
+	case errors.As(err, &handed):
+		return handedOver(handed)
 	case is(coordinator.ErrSuperseded):
 		e := conflict("another writer has resumed the plan",
 			"plan.resume, if this one is to go on with it", StoredNothing)

@@ -28,17 +28,17 @@ func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error)
 	spec := specOf(q)
 	if h.plan == nil {
 		if err := w.begin(ctx, h, spec); err != nil {
-			return State{}, err
+			return State{}, ofParent(err, q)
 		}
 	}
 	if err := h.plan.Same(spec); err != nil {
 		return State{}, err
 	}
-	answer := opened(h.plan, w)
 	if strings.HasPrefix(h.reason, ledger.ReasonUnopened) {
 		return State{}, unopened(h.reason)
 	}
 	if h.state != "" && h.state != ledger.StateOpen {
+		answer := opened(h.plan, w)
 		answer.State, answer.Reason, answer.Ended = h.state, h.reason, ledger.HasEnded(h.state)
 		return answer, nil
 	}
@@ -55,7 +55,7 @@ func (d *Door) doBegin(ctx context.Context, who Caller, q *Begin) (State, error)
 		}
 		return State{}, err
 	}
-	return answer, nil
+	return opened(h.plan, w), nil // the ledger has said by now what its deadline is
 }
 
 // begun answers plan.begin where this process takes nothing more for the plan: only what the ledger
@@ -81,6 +81,17 @@ func unopened(reason string) error {
 	return ledger.Refuse("plan", reason, "another plan, with another id")
 }
 
+// ofParent is why a plan is not begun: another agent has its parent, or any other reason.
+func ofParent(err error, q *Begin) error {
+	var handed *coordinator.HandedOver
+	if !errors.As(err, &handed) || handed.Plan != q.Parent {
+		return err
+	}
+	e := handedOver(handed)
+	e.Field, e.Want = "parent", "a plan without a parent, or one that agent "+handed.Agent+" begins"
+	return e
+}
+
 // begin begins a plan, or goes on with the one that there is. h.taking is held.
 func (w *writer) begin(ctx context.Context, h *held, spec coordinator.PlanSpec) error {
 	p, err := w.coordinator.Begin(ctx, spec)
@@ -94,7 +105,10 @@ func (w *writer) begin(ctx context.Context, h *held, spec coordinator.PlanSpec) 
 	exists := err
 	err = w.recall(ctx, spec.ID, h)
 	var refused *ledger.Refused
-	if errors.As(err, &refused) || errors.Is(err, coordinator.ErrSuperseded) {
+	switch {
+	case errors.As(err, new(*coordinator.HandedOver)):
+		return err
+	case errors.As(err, &refused), errors.Is(err, coordinator.ErrSuperseded):
 		return exists
 	}
 	return err
@@ -102,9 +116,11 @@ func (w *writer) begin(ctx context.Context, h *held, spec coordinator.PlanSpec) 
 
 // opened is the answer for an open plan.
 func opened(p *coordinator.Plan, w *writer) State {
-	answer := State{Plan: p.ID(), State: ledger.StateOpen, Writer: w.key.name}
-	if ns := p.Opened().GetDeadlineNs(); ns != 0 {
-		answer.DeadlineAt = instant(ns)
+	at, set := coordinator.DeadlineOf(p)
+	answer := State{Plan: p.ID(), State: ledger.StateOpen, Writer: w.key.name,
+		DeadlineSet: int(set)}
+	if !at.IsZero() {
+		answer.DeadlineAt = instant(at.UnixNano())
 	}
 	return answer
 }
@@ -393,13 +409,19 @@ func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
 // historyOf is what is recorded of a plan of the caller, up to so many actions at once.
 func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) (
 	whole api.HistoryAnswer, err error) {
-	const want = "the id of a plan of this agent"
-	if !ledger.ValidToken(id) {
-		return whole, ledger.Refuse("plan", "no name", want)
-	}
 	q := api.HistoryQuery{Plan: id, Limit: limit}
 	if limit > 1 { // what it has been told that is stored is a part of it
 		q.Sequence = d.storedOf(who, id)
+	}
+	return d.historyAt(ctx, who, q)
+}
+
+// historyAt is historyOf, of what was folded up to a sequence at least.
+func (d *Door) historyAt(ctx context.Context, who Caller, q api.HistoryQuery) (
+	whole api.HistoryAnswer, err error) {
+	const want = "the id of a plan of this agent"
+	if !ledger.ValidToken(q.Plan) {
+		return whole, ledger.Refuse("plan", "no name", want)
 	}
 	for {
 		page, err := ask(ctx, d, who, api.PlanHistory(who.Name), q)
@@ -411,6 +433,8 @@ func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) 
 			return whole, err
 		case page.Agent == "":
 			return whole, ledger.Refuse("plan", "there is no such plan", want)
+		case page.Agent != who.Name && page.Handed != nil:
+			return whole, coordinator.Lost(q.Plan, who.Name, page.Agent, page.Writer, page.Handed)
 		case page.Agent != who.Name:
 			return whole, ledger.Refuse("plan", "a plan of another agent", want)
 		}
@@ -419,7 +443,7 @@ func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) 
 		} else {
 			whole.Actions = append(whole.Actions, page.Actions...)
 		}
-		if page.Next <= q.After || limit == 1 {
+		if page.Next <= q.After || q.Limit == 1 {
 			return whole, nil
 		}
 		q.After = page.Next
@@ -443,8 +467,11 @@ func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
 	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ledger.HasEnded(h.State),
 		Outstanding: h.Outstanding, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
 		Rewinds: int(h.Rewinds), Acts: []Acts{}}
-	if opening.DeadlineNs != 0 {
-		p.DeadlineAt = instant(opening.DeadlineNs)
+	if h.DueSet == 0 { // the host has an earlier version
+		h.DueNs = opening.DeadlineNs
+	}
+	if p.DeadlineSet = int(h.DueSet); h.DueNs != 0 {
+		p.DeadlineAt = instant(h.DueNs)
 	}
 	for _, s := range h.Savepoints {
 		p.Savepoints = append(p.Savepoints, s.Name)

@@ -97,6 +97,16 @@ type End struct {
 	Reason string `json:"reason" doc:"why"`
 }
 
+// Deadline is the request of plan.deadline.
+type Deadline struct {
+	Plan       string   `json:"plan" req:"1" doc:"the plan"`
+	Writer     string   `json:"writer" doc:"as in plan.begin"`
+	Deadline   Duration `json:"deadline" doc:"from now on, when the open plan is undone; earlier or later than before, or its first one"`
+	DeadlineAt Instant  `json:"deadline_at" doc:"the same as an instant; one of the two"`
+	Reason     string   `json:"reason" req:"1" doc:"why it is moved"`
+	Follows    int      `json:"follows" req:"1" doc:"deadline_set of the deadline that is moved, as plan.get and plan.begin have it: a repeated call has the same, and moves it once; where another record has set it since, nothing is moved"`
+}
+
 // Wait is the request of plan.wait.
 type Wait struct {
 	Plan string   `json:"plan" req:"1" doc:"the plan"`

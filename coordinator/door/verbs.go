@@ -43,6 +43,7 @@ func table() []Verb {
 		verb("plan.report", "Register an action that has happened", (*Door).doReport),
 		verb("plan.savepoint", "Mark a place to go back to", (*Door).doSavepoint),
 		verb("plan.unwind_to", "Undo what came after a savepoint, and go on", (*Door).doUnwindTo),
+		verb("plan.deadline", "Move the deadline of an open plan", (*Door).doDeadline),
 		verb("plan.commit", "End a plan well: nothing of it is undone", (*Door).doCommit),
 		verb("plan.fail", "End a plan badly: what happened is undone", (*Door).doFail),
 		verb("plan.cancel", "End a plan that is not wanted any more", (*Door).doCancel),

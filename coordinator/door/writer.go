@@ -220,9 +220,12 @@ func (w *writer) storedOf(plan string) uint64 {
 	return h.plan.Stored()
 }
 
-// superseded forgets a plan that another writer has resumed, so that it is looked up again.
+// superseded forgets a plan that another writer has resumed, so that it is looked up again. Not
+// while tools of it are being called: what became of them is still to come, and is taken only where
+// the plan is known.
 func (w *writer) superseded(id string, h *held, err error) {
-	if !errors.Is(err, coordinator.ErrSuperseded) {
+	if !errors.Is(err, coordinator.ErrSuperseded) ||
+		h.plan != nil && coordinator.Superseded(h.plan) && h.calls() {
 		return
 	}
 	w.mu.Lock()

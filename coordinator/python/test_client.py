@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 import unittest.mock
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from sagenbaum import (AsyncSagenbaum, Blocked, Call, Conflict, NotTaken, Recorded, Refused, Sagenbaum,
                        SagenbaumError, Unauthorized)
@@ -90,6 +90,33 @@ class Plans(unittest.TestCase):
         self.assertEqual(p.preview()["plan"], "py-save")
         p.fail("enough")
         self.assertEqual(p.wait()["state"], "compensated")
+
+    def test_a_deadline_is_moved(self):
+        p = sb.plan(id="py-deadline", deadline="2h")
+        first = p.deadline_at
+        moved = p.move_deadline(timedelta(hours=3), "it takes longer")
+        self.assertEqual((p.deadline_at, p.get()["deadline_at"]), (moved["deadline_at"],) * 2)
+        self.assertGreater(moved["deadline_at"], first)
+        at = datetime.now(timezone.utc) + timedelta(hours=1)
+        self.assertEqual(datetime.fromisoformat(p.move_deadline(at, "it is short")["deadline_at"][:26] + "+00:00"), at)
+        other = Sagenbaum.connect(writer=sb.writer)
+        seen = other.ask("plan.get", plan=p.id)["deadline_set"]
+        other.ask("plan.deadline", plan=p.id, writer=sb.writer, deadline="5h", reason="a holiday", follows=seen)
+        with self.assertRaises(Conflict) as caught:
+            p.move_deadline("4h", "it was not seen")
+        self.assertEqual(caught.exception.field, "follows")
+        p.get()
+        p.move_deadline("4h", "it was seen")
+        with self.assertRaises(Refused) as refused:
+            p.move_deadline(datetime(2001, 1, 1, tzinfo=timezone.utc), "it is late")
+        self.assertEqual(refused.exception.field, "deadline_at")
+        p.cancel()
+        with self.assertRaises(Conflict) as ended:
+            p.move_deadline("4h", "it is over")
+        self.assertEqual(ended.exception.field, "plan")
+        with self.assertRaises(Refused) as missing:
+            p.move_deadline(None, "nothing")
+        self.assertEqual(missing.exception.field, "deadline")
 
     def test_a_large_value_is_stored_and_read(self):
         value = os.urandom(600_000)

@@ -47,6 +47,8 @@ export interface State {
   outstanding?: string[];
   doubts?: Doubt[];
   deadline_at?: string;
+  /** Of the record that has set that deadline: `follows` of plan.deadline. */
+  deadline_set?: number;
   writer?: string;
   actions?: number;
   /** Of a committed plan in which acts were staged. */
@@ -115,6 +117,8 @@ export class SagenbaumError extends Error {
   problem: string;
   want?: string;
   limit?: string;
+  /** That has the plan, where an operator has handed it to that one. */
+  agent?: string;
   stored?: "nothing" | "all" | "unknown";
 }
 export class Refused extends SagenbaumError {}
@@ -153,6 +157,7 @@ export interface BlobRef { "sagenbaum/blob/v1": string; bytes: number; type?: st
 
 export class Plan {
   readonly id: string;
+  /** When it is undone if it is still open, as this process saw it last. */
   readonly deadlineAt?: Date;
   /** What was recorded when the plan was resumed. */
   readonly recorded: Act[];
@@ -171,6 +176,8 @@ export class Plan {
   settle(action: string, outcome: "completed" | "not_taken" | "in_doubt", options?: { output?: unknown; externalRef?: string; message?: string }): Promise<any>;
   savepoint(name: string): Promise<State>;
   unwindTo(savepoint: string, reason?: string): Promise<void>;
+  /** Moves the deadline of the open plan: to so long from now, as in "2h", or to a Date. */
+  moveDeadline(to: string | Date, reason: string): Promise<State>;
   commit(): Promise<State>;
   fail(reason?: string): Promise<State>;
   cancel(reason?: string): Promise<State>;

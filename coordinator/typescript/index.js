@@ -21,6 +21,7 @@ export class SagenbaumError extends Error {
     this.problem = error.problem;
     this.want = error.want;
     this.limit = error.limit;
+    this.agent = error.agent;
     this.stored = error.stored;
   }
 }
@@ -280,15 +281,25 @@ function anyOf(...signals) {
 export class Plan {
   #count;
   #rewinds;
+  #deadlineSet = 0;
 
   constructor(client, id, state, recorded) {
     this.client = client;
     this.id = id;
-    this.deadlineAt = state.deadline_at && new Date(state.deadline_at);
+    this.#see(state);
     this.recorded = recorded ?? [];
     this.resumed = recorded !== undefined;
     this.#count = this.recorded.length;
     this.#rewinds = state.rewinds ?? 0;
+  }
+
+  /** Notes the deadline that an answer shows. */
+  #see(state) {
+    if (state.deadline_set > this.#deadlineSet) {
+      this.deadlineAt = state.deadline_at && new Date(state.deadline_at);
+      this.#deadlineSet = state.deadline_set;
+    }
+    return state;
   }
 
   #ask(verb, request, options) {
@@ -424,6 +435,16 @@ export class Plan {
     if (state.state !== "open") throw new Conflict({ status: 409, code: "conflict", problem: `the plan is ${state.state}` });
   }
 
+  /**
+   * Moves the deadline of the open plan: to so long from now, as in "2h", or to a Date. A Conflict with
+   * the field "follows" where an operator has moved the one that this process saw last: `get` shows it,
+   * and then it may be moved.
+   */
+  async moveDeadline(to, reason) {
+    const at = to instanceof Date ? { deadline_at: to.toISOString() } : { deadline: to };
+    return this.#see(await this.#ask("plan.deadline", { ...at, reason, follows: this.#deadlineSet }));
+  }
+
   /** Ends the plan well. */
   async commit() {
     const state = await this.#ask("plan.commit", {});
@@ -444,7 +465,7 @@ export class Plan {
     }
   }
 
-  get() { return this.client.ask("plan.get", { plan: this.id }); }
+  async get() { return this.#see(await this.client.ask("plan.get", { plan: this.id })); }
 
   preview(to, { sequence, action } = {}) {
     return this.client.ask("plan.preview", { plan: this.id, to, action, sequence });

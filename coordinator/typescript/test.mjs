@@ -61,6 +61,25 @@ test("savepoints, a report, a timeout, a preview and events", async () => {
   await Promise.race([following, new Promise((done) => setTimeout(done, 2000).unref())]);
 });
 
+test("a deadline is moved", async () => {
+  const p = await sb.begin({ id: "js-deadline", deadline: "2h" });
+  const first = p.deadlineAt;
+  const moved = await p.moveDeadline("3h", "it takes longer");
+  assert.deepEqual([p.deadlineAt, (await p.get()).deadline_at], [new Date(moved.deadline_at), moved.deadline_at]);
+  assert.ok(p.deadlineAt > first);
+  const at = new Date(Date.now() + 3_600_000);
+  await p.moveDeadline(at, "it is short");
+  assert.deepEqual(p.deadlineAt, at);
+  const { deadline_set: follows } = await sb.ask("plan.get", { plan: p.id });
+  await sb.ask("plan.deadline", { plan: p.id, writer: sb.writer, deadline: "5h", reason: "a holiday", follows });
+  await assert.rejects(p.moveDeadline("4h", "it was not seen"), (e) => e instanceof Conflict && e.field === "follows");
+  await p.get();
+  await p.moveDeadline("4h", "it was seen");
+  await assert.rejects(p.moveDeadline(new Date(0), "it is late"), (e) => e instanceof Refused && e.field === "deadline_at");
+  await p.cancel();
+  await assert.rejects(p.moveDeadline("4h", "it is over"), (e) => e instanceof Conflict && e.field === "plan");
+});
+
 test("a large value is stored and read", async () => {
   const value = crypto.getRandomValues(new Uint8Array(60_000));
   const p = await sb.begin({ id: "js-blob" });

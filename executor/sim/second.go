@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -57,11 +58,17 @@ func (w *world) adoptionOf(a *agent) {
 	if !w.faults.Has(FaultSecond) || !r.percent(10) {
 		return
 	}
+	digest := sha256.Sum256(tokenOf(a.p))
+	a.p.opened.AttachDigest = digest[:]
+	attach := newRandom(w.options.Seed, streamAttach+uint64(len(w.agents)))
 	w.after(a.p.startNs+r.between(0, 30*second), func() {
 		if w.healed || a.stored == 0 {
 			return
 		}
 		w.strikes(FaultSecond)
+		if attach.percent(60) {
+			w.after(attach.between(0, 20*second), func() { attaches(w, a) })
+		}
 		if a.gone = a.gone || r.percent(40); !a.gone {
 			w.sayFault(FaultSecond, a.name(), "goes on although its plan is another agent's")
 		}
@@ -83,6 +90,23 @@ func (w *world) adoptionOf(a *agent) {
 		}
 		w.after(r.between(millisecond, 5*second), func() { w.resumeAs(a, "heir", r) })
 	})
+}
+
+// tokenOf is what a plan takes child plans of other agents by.
+func tokenOf(p *planSpec) []byte { return []byte("the token of plan " + p.id) }
+
+// attaches has the agent that had a plan open a child in it, by the plan's token. It ends by its
+// deadline, if the plan takes it.
+func attaches(w *world, a *agent) {
+	if w.healed || a.p.parent != nil {
+		return
+	}
+	id := a.p.id + "_late"
+	w.sayFault(FaultSecond, a.name(), "opens child plan %s in it", id)
+	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: a.p.agent, Plan: id},
+		&pb.Record{Plan: id, Writer: "late", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
+			Label: "late", Owner: "ops", ParentPlan: a.p.id, ParentToken: tokenOf(a.p),
+			DeadlineNs: w.now + 40*second}}})
 }
 
 // claims has a process say that it resumes its plan. A copy of that may come much later, and a

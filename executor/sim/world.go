@@ -46,6 +46,7 @@ const (
 	streamHeld   = 1 << 17 // and 16 times the number of the plan
 	streamSecond = 1 << 20 // and the number of the agent
 	streamAdopt  = 1 << 21 // and the number of the agent
+	streamAttach = 1 << 22 // and the number of the agent
 )
 
 // world is one run.

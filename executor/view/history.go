@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/writers"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -20,11 +21,16 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 	if p == nil {
 		return api.HistoryAnswer{}
 	}
-	if p.Row.Agent != agent {
+	switch {
+	case p.Row.Agent == agent:
+	case writers.Had(p.Row, agent):
+		return api.HistoryAnswer{Agent: p.Row.Agent, Handed: lastAdoption(p.Row)}
+	default:
 		return api.HistoryAnswer{Agent: p.Row.Agent}
 	}
 	answer := api.HistoryAnswer{
-		Agent: p.Row.Agent, Opened: rows.Encode(p.Row.Declared), UndoneAs: p.Row.UndoneAs,
+		Agent: p.Row.Agent, Handed: lastAdoption(p.Row),
+		Opened: rows.Encode(p.Row.Declared), UndoneAs: p.Row.UndoneAs,
 		Actions: []api.PastAction{}, OpenedNs: p.Row.OpenedNs,
 		Input:  r.input(p),
 		Writer: r.Writer(p.ID), WriterAt: r.WriterAt(p.ID),

@@ -61,12 +61,29 @@ func (r *Reader) Writer(id string) string {
 	}
 }
 
-// HandedTo returns the agent that has a plan, if the plan was ever handed to another one; else "".
-func (r *Reader) HandedTo(id string) string {
-	if p := r.core.Plan(id); p != nil && len(p.Row.Adoptions) > 0 {
-		return p.Row.Agent
+// HandedTo returns the agent that has a plan, and how it got there, if the plan was ever handed to
+// another one.
+func (r *Reader) HandedTo(id string) (agent string, last *api.Adoption) {
+	p := r.core.Plan(id)
+	if p == nil {
+		return "", nil
 	}
-	return ""
+	if last = lastAdoption(p.Row); last != nil {
+		agent = p.Row.Agent
+	}
+	return agent, last
+}
+
+func lastAdoption(p *rowspb.PlanRow) *api.Adoption {
+	if n := len(p.Adoptions); n > 0 {
+		return new(adoptionOf(p.Adoptions[n-1]))
+	}
+	return nil
+}
+
+func adoptionOf(a *rowspb.Adoption) api.Adoption {
+	return api.Adoption{From: a.From, By: a.By, Reason: a.Reason, AtNs: a.Ns,
+		At: ledger.FormatAddress(a.At)}
 }
 
 // WriterAt returns the sequence at which that process became the plan's writer.

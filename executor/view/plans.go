@@ -195,8 +195,7 @@ func planView(p *executor.Plan) api.Plan {
 			At: ledger.FormatAddress(m.At)}
 	}
 	for _, a := range row.Adoptions {
-		seen.Adopted = append(seen.Adopted, api.Adoption{From: a.From, By: a.By, Reason: a.Reason,
-			AtNs: a.Ns, At: ledger.FormatAddress(a.At)})
+		seen.Adopted = append(seen.Adopted, adoptionOf(a))
 	}
 	seen.Awaited = writers.Awaited(row)
 	seen.DefaultDeadline = row.Moved != nil && row.Moved.At == nil

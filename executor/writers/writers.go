@@ -9,7 +9,9 @@
 package writers
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,6 +160,25 @@ func Adopt(p *rowspb.PlanRow, k *pb.PlanAdopted, at *pb.Address, ns int64, by st
 		Follows: k.Follows, By: by, Reason: k.Reason})
 	p.Agent = k.Agent
 	p.Writer, p.ResumedNs, p.ResumedAt = Name(p, k.Agent, ""), ns, at.GetSequence()
+}
+
+// RefusesChild says why a plan takes no child plan of another agent than the one that has it, which
+// shows the token that the plan was opened with, or "". The token is that of the agent which opened
+// the plan, and those that it gave it to, and ends when the plan gets to another agent.
+func RefusesChild(parent, child *rowspb.PlanRow, fold uint32) string {
+	token := child.Declared.ParentToken
+	digest := sha256.Sum256(token)
+	switch {
+	case child.Agent == parent.Agent:
+		return ""
+	case last(parent) != nil && fold >= ledger.AttachEndsSince:
+		return fmt.Sprintf("is agent %s's since it was handed over, and its token has ended with that: "+
+			"agent %s opens child plans in it, agent %s a plan without a parent", parent.Agent,
+			parent.Agent, child.Agent)
+	case len(token) == 0 || !bytes.Equal(parent.Declared.AttachDigest, digest[:]):
+		return "takes no child plan of agent " + child.Agent + " without its token"
+	}
+	return ""
 }
 
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

@@ -1,6 +1,7 @@
 package writers_test
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 
@@ -107,6 +108,45 @@ func TestWhichAdoptionsAreRefused(t *testing.T) {
 		}
 		if got := writers.Says(c.p, k); got != c.says {
 			t.Errorf("%s: says the same: %v", name, got)
+		}
+	}
+}
+
+func TestWhichChildPlansAreTaken(t *testing.T) {
+	const since = ledger.AttachEndsSince
+	token := []byte("the token of plan p")
+	digest := sha256.Sum256(token)
+	parent := func(adopts ...string) *rowspb.PlanRow {
+		p := opened()
+		p.Declared.AttachDigest = digest[:]
+		for i, agent := range adopts {
+			adopt(p, agent, 5+uint64(i), 0)
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		parent *rowspb.PlanRow
+		agent  string
+		token  []byte
+		fold   uint32
+		why    string
+	}{
+		"of its agent":                {parent(), "ann", nil, since, ""},
+		"by the token":                {parent(), "eve", token, since, ""},
+		"by another token":            {parent(), "eve", digest[:], since, "of agent eve without its token"},
+		"without one":                 {parent(), "eve", nil, since, "of agent eve without its token"},
+		"where there is none":         {opened(), "eve", nil, since, "of agent eve without its token"},
+		"of the agent that has it":    {parent("bob"), "bob", nil, since, ""},
+		"of the agent that had it":    {parent("bob"), "ann", token, since, "agent bob opens child plans in it"},
+		"of a third one, handed over": {parent("bob"), "eve", token, since, "is agent bob's since it was handed over"},
+		"of a third one, handed back": {parent("bob", "ann"), "eve", token, since, "is agent ann's since it was handed"},
+		"under an earlier holder":     {parent("bob"), "ann", token, since - 1, ""},
+		"and without the token":       {parent("bob"), "ann", nil, since - 1, "without its token"},
+	} {
+		child := &rowspb.PlanRow{Agent: c.agent, Declared: &pb.PlanOpened{ParentPlan: "p", ParentToken: c.token}}
+		why := writers.RefusesChild(c.parent, child, c.fold)
+		if (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: refused with %q, want %q", name, why, c.why)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"container/heap"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -28,6 +29,10 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 	switch {
 	case parent == nil || parent == p:
 		why = "was never opened"
+	case parent.agent != p.agent && b.rules >= ledger.AttachEndsSince && len(parent.earlier) > 0:
+		why = fmt.Sprintf("is agent %s's since it was handed over, and its token has ended with that: "+
+			"agent %s opens child plans in it, agent %s a plan without a parent", parent.agent,
+			parent.agent, p.agent)
 	case parent.agent != p.agent && !showsToken(parent, p):
 		why = "takes no child plan of agent " + p.agent + " without its token"
 	case parent.phase != ledger.StateOpen || parent.fired != nil:

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"crypto/sha256"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -94,6 +95,14 @@ var wordForgeries = []forgery{
 		s.forge(&pb.Record{Cause: s.at("plan_committed", ""),
 			Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
 	}, false},
+	{"a child plan that goes on by a token which has ended", "I13", func(s *scribe) {
+		s.attaches(ledger.AttachEndsSince)
+	}, true},
+	{"a firing of a child plan by a token which an earlier holder takes", "I11", func(s *scribe) {
+		s.attaches(ledger.AttachEndsSince - 1)
+		s.forge(&pb.Record{Plan: "q", Cause: s.at("plan_opened", ""),
+			Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: "plan.failed", Condition: failedText}}})
+	}, false},
 	{"a deadline that fires before it was moved to", "I16", func(s *scribe) {
 		s.dueAt10()
 		s.movesDeadline(20*second, s.at("plan_opened", "").Sequence)
@@ -159,8 +168,27 @@ func (s *scribe) handsOver() {
 	s.rules = ledger.AdoptedSince
 	s.begin(2)
 	s.plan("a")
+	s.adopted()
+}
+
+func (s *scribe) adopted() {
 	s.write(ops, &pb.Record{Plan: "p", Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{Agent: "bob",
 		Reason: "gone", Actor: "ops"}}})
+}
+
+// attaches has the agent that had a plan open a child in it, by the token of the plan.
+func (s *scribe) attaches(rules uint32) {
+	token := []byte("the token of plan p")
+	digest := sha256.Sum256(token)
+	s.rules = rules
+	s.begin(2)
+	p := opened(0)
+	p.GetPlanOpened().AttachDigest = digest[:]
+	s.agent(append([]*pb.Record{p}, pair("a")...)...)
+	s.adopted()
+	q := opened(0)
+	q.GetPlanOpened().ParentPlan, q.GetPlanOpened().ParentToken = "p", token
+	s.child(q)
 }
 
 // dueAt10 is a plan with a deadline 10 s after the start, 9 s after it.

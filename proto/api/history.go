@@ -25,15 +25,16 @@ type HistoryQuery struct {
 	Limit    int    `json:"limit,omitempty"`    // actions, 1..1000, default 100
 }
 
-// HistoryAnswer answers a HistoryQuery. Agent is empty when there is no such plan,
-// and the only field that is set when the plan is another agent's.
+// HistoryAnswer answers a HistoryQuery. Agent is empty when there is no such plan. When the plan is
+// another agent's no field is set but that and, for an agent that had it, Handed.
 type HistoryAnswer struct {
-	Agent       string   `json:"agent,omitempty"`
-	State       string   `json:"state,omitempty"` // as in OutcomeAnswer
-	Reason      string   `json:"reason,omitempty"`
-	Outstanding []string `json:"outstanding,omitempty"`
-	UndoneAs    string   `json:"undone_as,omitempty"` // the plan that undoes this committed one
-	Opened      []byte   `json:"opened,omitempty"`    // PlanOpened, as recorded
+	Agent       string    `json:"agent,omitempty"`
+	Handed      *Adoption `json:"handed,omitempty"` // as in OutcomeAnswer
+	State       string    `json:"state,omitempty"`  // as in OutcomeAnswer
+	Reason      string    `json:"reason,omitempty"`
+	Outstanding []string  `json:"outstanding,omitempty"`
+	UndoneAs    string    `json:"undone_as,omitempty"` // the plan that undoes this committed one
+	Opened      []byte    `json:"opened,omitempty"`    // PlanOpened, as recorded
 	// Input is what the plan was opened with; none: with nothing.
 	Input json.RawMessage `json:"input,omitempty"`
 

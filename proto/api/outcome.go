@@ -89,6 +89,8 @@ type OutcomeAnswer struct {
 	WriterAt uint64 `json:"writer_at,omitempty"`
 	// Agent is whose process Writer is, of a plan that was handed to another agent.
 	Agent string `json:"agent,omitempty"`
+	// Handed is how it got to Agent.
+	Handed *Adoption `json:"handed,omitempty"`
 	// DueNs is the deadline of the plan, in unix ns, and DueSet the sequence of the record
 	// that has set it: what a deadline_moved follows. 0: it has none.
 	DueNs  int64  `json:"deadline_ns,omitempty"`

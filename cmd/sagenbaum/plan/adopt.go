@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,11 @@ import (
 )
 
 // handing is what `plan adopt` was asked to do.
-type handing struct{ agent, reason, actor string }
+type handing struct {
+	agent, reason, actor string
+	follows              uint64
+	seen                 bool // follows was given
+}
 
 func newPlanAdopt(s *cli.Settings) *cobra.Command {
 	var v handing
@@ -28,10 +33,17 @@ you, as an act that was refused.
 
 Only this plan is handed over: its child plans are plans of their own. One that ends, and
 one that a function of its agent has begun, is not. Where a process has resumed the plan
-since the command looked, it has no effect. Exit code 75 means one of these.`,
-		Example: `  sagenbaum plan adopt 01JD3BX7 --agent coder-2 --reason "its machine is gone"`,
-		Args:    cli.Exactly("PLAN"),
+since the command looked, it has no effect. Exit code 75 means one of these.
+
+What you have seen may be older: with --follows the command has no effect either where a
+process has resumed the plan after that. It is writer_at of what this command printed
+before (-o json), or of the plan.outcome of the query API; 0 hands the plan over whoever
+writes it.`,
+		Example: `  sagenbaum plan adopt 01JD3BX7 --agent coder-2 --reason "its machine is gone"
+  sagenbaum plan adopt 01JD3BX7 --agent coder-3 --reason "so is that one's" --follows 8123`,
+		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			v.seen = cmd.Flags().Changed("follows")
 			if err := v.check(); err != nil {
 				return err
 			}
@@ -42,6 +54,8 @@ since the command looked, it has no effect. Exit code 75 means one of these.`,
 	}
 	cmd.Flags().StringVar(&v.agent, "agent", "", "`NAME` of the agent that gets it (required)")
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record and both agents (required)")
+	cmd.Flags().Uint64Var(&v.follows, "follows", 0, "`SEQUENCE` of the record that made its writer "+
+		"that; default as the command finds it")
 	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who does")
 	return cmd
 }
@@ -65,7 +79,7 @@ type Handed struct {
 	Agent  string `json:"agent"`
 	By     string `json:"by"`
 	Record uint64 `json:"record"` // sequence of the plan_adopted in the ledger
-	// Children are child plans of the plan, which stay with their agents.
+	// Children are child plans of the plan that are open, which stay with their agents.
 	Children []string `json:"children,omitempty"`
 	api.OutcomeAnswer
 }
@@ -81,14 +95,15 @@ func adopt(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v hand
 		return err
 	}
 	handed := Handed{Plan: id, From: shown.Agent, Agent: v.agent, By: v.actor}
-	for _, a := range shown.Actions {
-		if a.Child != "" {
-			handed.Children = append(handed.Children, a.Child)
-		}
+	if !v.seen {
+		v.follows = now.WriterAt
+	}
+	if handed.Children, err = openChildren(ctx, c, shown); err != nil {
+		return err
 	}
 	handed.OutcomeAnswer, handed.Record, err = c.Operate(ctx, v.actor, &pb.Record{Plan: id,
 		Kind: &pb.Record_PlanAdopted{PlanAdopted: &pb.PlanAdopted{Agent: v.agent,
-			Follows: now.WriterAt, Reason: v.reason, Actor: v.actor}}})
+			Follows: v.follows, Reason: v.reason, Actor: v.actor}}})
 	if err != nil {
 		return err
 	}
@@ -101,4 +116,21 @@ func adopt(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v hand
 				cli.Printable(child), cli.Printable(child))
 		}
 	})
+}
+
+// openChildren are the child plans of a plan that are open: one that has ended is not handed over.
+func openChildren(ctx context.Context, c *cli.Client, p api.Plan) (open []string, err error) {
+	for _, a := range p.Actions {
+		if a.Child == "" {
+			continue
+		}
+		now, err := c.Outcome(ctx, api.OutcomeQuery{Plan: a.Child})
+		if err != nil {
+			return nil, err
+		}
+		if now.State == ledger.StateOpen {
+			open = append(open, a.Child)
+		}
+	}
+	return open, nil
 }

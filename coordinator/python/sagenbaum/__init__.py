@@ -53,6 +53,7 @@ class SagenbaumError(Exception):
         self.problem: str = error.get("problem", "")
         self.want: str | None = error.get("want")
         self.limit: str | None = error.get("limit")
+        self.agent: str | None = error.get("agent")  #: that has the plan, where it was handed to that one
         self.stored: str | None = error.get("stored")
         text = f"{self.field}: {self.problem}" if self.field else self.problem
         super().__init__(f"{text}; want {self.want}" if self.want else text)
@@ -277,7 +278,9 @@ class _PlanState:
     def __init__(self, door: _Door, state: dict[str, Any], recorded: list[dict[str, Any]] | None):
         self._door = door
         self.id: str = state["plan"]
-        self.deadline_at: str | None = state.get("deadline_at")
+        self.deadline_at: str | None = None  #: when it is undone if it is still open, as it was seen last
+        self._deadline_set = 0
+        self._see(state)
         self.recorded: list[dict[str, Any]] = recorded or []  #: when it was resumed
         self.resumed = recorded is not None
         self._lock = threading.Lock()
@@ -293,6 +296,12 @@ class _PlanState:
 
     def _ask(self, verb: str, **fields: Any) -> Any:
         return self._door.ask(verb, {"plan": self.id, "writer": self._door.writer, **fields})
+
+    def _see(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Notes the deadline that an answer shows."""
+        if state.get("deadline_set", 0) > self._deadline_set:
+            self.deadline_at, self._deadline_set = state.get("deadline_at"), state["deadline_set"]
+        return state
 
     def _register(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> tuple[bool, Any, str]:
         if "stage" in options:  # its tool is not to be called
@@ -433,6 +442,15 @@ class Plan(_PlanState):
         if state["state"] != "open":
             raise Conflict({"status": 409, "code": "conflict", "problem": f"the plan is {state['state']}"})
 
+    def move_deadline(self, to: str | timedelta | datetime, reason: str) -> dict[str, Any]:
+        """Moves the deadline of the open plan: to so long from now, or to an instant.
+
+        A Conflict with the field ``follows`` where an operator has moved the one that this process saw
+        last: ``get`` shows it, and then it may be moved.
+        """
+        at = "deadline_at" if isinstance(to, datetime) else "deadline"
+        return self._see(self._ask("plan.deadline", reason=reason, follows=self._deadline_set, **{at: _plain(to)}))
+
     def commit(self) -> dict[str, Any]:
         state = self._ask("plan.commit")
         if state["state"] == "committing":
@@ -453,7 +471,7 @@ class Plan(_PlanState):
                 return state
 
     def get(self) -> dict[str, Any]:
-        return self._door.ask("plan.get", {"plan": self.id})
+        return self._see(self._door.ask("plan.get", {"plan": self.id}))
 
     def preview(self, to: str = "", sequence: int = 0, action: str = "") -> dict[str, Any]:
         """What an unwind would do; with action, only of it and what came after it, and whether it can be."""

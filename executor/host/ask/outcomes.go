@@ -212,7 +212,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 		return answer, errors.New(r.NoPlan(q.Plan))
 	}
 	answer.Writer, answer.WriterAt = r.Writer(q.Plan), r.WriterAt(q.Plan)
-	answer.Agent = r.HandedTo(q.Plan)
+	answer.Agent, answer.Handed = r.HandedTo(q.Plan)
 	answer.DueNs, answer.DueSet, _ = r.Deadline(q.Plan)
 	answer.Parts, answer.FromAction, answer.PartReason = r.Parts(q.Plan)
 	answer.Undone = r.PartsAfter(q.Plan, q.Parts)

@@ -117,6 +117,8 @@ var catalogue = []mutant{
 		"!writers.Had(p.row, s.e.Source.Name) ||", "p.row.Agent != s.e.Source.Name ||"},
 	{"a late copy hands a plan on again", "executor/writers/writers.go",
 		"case k.Follows != 0 && k.Follows != From(p):", "case k.Follows == 1:"},
+	{"the token of a plan outlives its agent", "executor/writers/writers.go",
+		"case last(parent) != nil && fold >=", "case last(parent) == nil && fold <"},
 	{"a second process of the agent is never heard", "executor/orphan.go",
 		"p.row.Writer, p.row.ResumedNs = name,", "_, p.row.ResumedNs = name,"},
 	{"an agent that writes is idle", "executor/orphan.go",
