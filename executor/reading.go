@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"iter"
 	"math"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -127,7 +127,7 @@ func (p *Plan) Reason() string {
 		return reason
 	}
 	if row := rows.Refused.Find(p.s.tx, rows.At(p.Row.Opened)); row != nil {
-		return clip(reason + ": " + strings.TrimPrefix(row.Reason, "refused: "))
+		return clip(reason + ": " + ledger.WhyRefused(row.Reason))
 	}
 	return reason
 }

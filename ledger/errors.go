@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The three outcomes of an append are: appended (no error), refused (an error
@@ -45,6 +46,10 @@ func (e *Refused) Error() string {
 }
 
 const wants = "; want "
+
+// WhyRefused is what an error of a refusal, or the reason of a refused record, says after the word
+// refused, for those who say that themselves.
+func WhyRefused(reason string) string { return strings.TrimPrefix(reason, "refused: ") }
 
 // Refuse returns a *Refused for field; problem and want are as in Refused.
 func Refuse(field, problem, want string) error {

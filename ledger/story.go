@@ -321,7 +321,7 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 		return RoleDecision, asked(text, k.TenantChanged.Reason, k.TenantChanged.By)
 	case *pb.Record_RecordRefused:
 		return RoleDecision, fmt.Sprintf("the record at %d.%d was refused: %s", k.RecordRefused.Sequence,
-			k.RecordRefused.Index, k.RecordRefused.Reason)
+			k.RecordRefused.Index, WhyRefused(k.RecordRefused.Reason))
 	}
 	return storyOfOutcomes(r)
 }

@@ -110,3 +110,21 @@ func TestADeliveryIsToldInWordsOfItsOwn(t *testing.T) {
 		t.Errorf("an undo is told as %q", got)
 	}
 }
+
+// TestARefusalIsCalledThatOnce, though its reason says so too.
+func TestARefusalIsCalledThatOnce(t *testing.T) {
+	suspended := ledger.Refuse("tenant", "suspended by ops", "a plan that is open").Error()
+	for reason, want := range map[string]string{
+		suspended: "the record at 7.1 was refused: tenant: suspended by ops; " +
+			"want a plan that is open",
+		"plan p1 was never opened": "the record at 7.1 was refused: plan p1 was never opened",
+	} {
+		r := &pb.Record{Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: 7, Index: 1,
+			Reason: reason}}}
+		lines := ledger.Story([]ledger.Told{{Entry: ledger.Entry{Address: &pb.Address{Sequence: 8},
+			Source: holderSource, Record: r}}})
+		if len(lines) != 1 || lines[0].Text != want {
+			t.Errorf("told as %+v, want %q", lines, want)
+		}
+	}
+}

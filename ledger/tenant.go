@@ -77,7 +77,7 @@ const ReasonUnopened = "its opening was refused"
 // TenantRefusal is what OverLimit or Suspended has said, where it is the reason of a plan's end, or
 // of a record's refusal; nil: the reason is another one.
 func TenantRefusal(reason string) *Refused {
-	text := strings.TrimPrefix(strings.TrimPrefix(reason, ReasonUnopened+": "), "refused: ")
+	text := WhyRefused(strings.TrimPrefix(reason, ReasonUnopened+": "))
 	field, text, _ := strings.Cut(text, ": ")
 	end := strings.LastIndex(text, wants)
 	isTenant := field == "tenant" && strings.HasPrefix(text, suspendedBy)

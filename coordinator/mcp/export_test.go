@@ -11,6 +11,9 @@ func (c ServerConfig) Environment(given []string) []string { return c.environmen
 // PruneKeys removes what is kept of keys for longer than it counts.
 func (s *Server) PruneKeys() error { return s.pruneKeys() }
 
+// KeepKey keeps in a file under which plan a call with a key was made.
+func KeepKey(path, plan string) error { return (&once{path: path}).under(plan) }
+
 // Folder resolves an argument that is a folder.
 func Folder(argument string) (string, bool) { return folder(argument) }
 

@@ -441,16 +441,46 @@ func TestAKeyHasOneEffectOnAllConnections(t *testing.T) {
 	if n := strings.Count(read(t, file), "four\n"); n != 1 {
 		t.Errorf("at the same time: %d times", n)
 	}
+	if err := os.WriteFile(filepath.Join(config.State, "keys", "draft-1"), nil, 0o600); err != nil {
+		t.Fatal(err) // of a gateway that was killed
+	}
 	kept, err := filepath.Glob(filepath.Join(config.State, "keys", "*"))
 	long := time.Now().Add(-3 * mcp.KeyKept)
 	for _, path := range kept {
 		err = errors.Join(err, os.Chtimes(path, long, long))
 	}
-	if err = errors.Join(err, w.server(config).PruneKeys()); err != nil || len(kept) != 8 {
+	if err = errors.Join(err, w.server(config).PruneKeys()); err != nil || len(kept) != 9 {
 		t.Errorf("of the keys is kept %v, %v", kept, err)
 	}
 	if kept, _ := filepath.Glob(filepath.Join(config.State, "keys", "*")); len(kept) != 0 {
 		t.Errorf("too old, and kept: %v", kept)
+	}
+}
+
+// TestWhatIsKeptOfAKeyIsOneFileOrTheOther: nothing is written into the one that is there, so that
+// neither a crash nor another gateway finds half of it.
+func TestWhatIsKeptOfAKeyIsOneFileOrTheOther(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, before := filepath.Join(folder, "k.json"), filepath.Join(folder, "before")
+	if err := errors.Join(mcp.KeepKey(path, "p1"), os.Link(path, before)); err != nil {
+		t.Fatal(err)
+	}
+	was := read(t, before)
+	if err := mcp.KeepKey(path, "p2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, before); got != was || !strings.Contains(got, "p1") {
+		t.Errorf("the file of before is now %q, was %q", got, was)
+	}
+	if got := read(t, path); !strings.Contains(got, "p2") {
+		t.Errorf("kept is %q", got)
+	}
+	if left, _ := os.ReadDir(folder); len(left) != 2 {
+		t.Errorf("there is also %v", left)
+	}
+	if err := mcp.KeepKey(filepath.Join(folder, "no folder", "k.json"), "p1"); err == nil {
+		t.Error("what cannot be kept is said to be")
 	}
 }
 

@@ -76,7 +76,7 @@ func (o *once) under(plan string) error {
 	o.Plan, o.At = plan, time.Now()
 	raw, err := json.Marshal(o)
 	if err == nil {
-		err = os.WriteFile(o.path, raw, 0o600)
+		err = replaceFile(o.path, raw)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep the key of a call: %w", err)
@@ -140,6 +140,16 @@ func (s *Server) pruneKeys() error {
 			if failed := os.Remove(path); !os.IsNotExist(failed) {
 				err = errors.Join(err, failed)
 			}
+		}
+	}
+	drafts, failed := filepath.Glob(filepath.Join(folder, draftPrefix+"*"))
+	err = errors.Join(err, failed)
+	for _, draft := range drafts { // of a gateway that was killed
+		if !old(draft) {
+			continue
+		}
+		if failed := os.Remove(draft); !os.IsNotExist(failed) {
+			err = errors.Join(err, failed)
 		}
 	}
 	return err

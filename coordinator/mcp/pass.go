@@ -282,37 +282,51 @@ func (g *Gateway) readOnly(s *Server, tool string) bool {
 func (g *Gateway) listed(s *Server, tool string) bool { return s.first[tool] }
 
 func (g *Gateway) listResources(ctx context.Context) (sdk.Result, error) {
-	result := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
+	list := []json.RawMessage{}
 	for _, session := range g.sessions(ctx, isResource) {
-		for r, err := range session.Resources(ctx, nil) {
+		texts, err := itemsOf("resources", func(cursor string) (sdk.Result, string, error) {
+			page, err := session.ListResources(ctx, &sdk.ListResourcesParams{Cursor: cursor})
 			if err != nil {
-				return nil, wired(err)
+				return nil, "", err
 			}
-			result.Resources = append(result.Resources, r)
+			return page, page.NextCursor, nil
+		})
+		if err != nil {
+			return nil, err
 		}
+		list = append(list, texts...)
 	}
-	return result, nil
+	text, err := encode(map[string]any{"resources": list})
+	return asWritten{&sdk.ListResourcesResult{}, text}, err
 }
 
 func (g *Gateway) listTemplates(ctx context.Context) (sdk.Result, error) {
-	result := &sdk.ListResourceTemplatesResult{ResourceTemplates: []*sdk.ResourceTemplate{}}
+	const member = "resourceTemplates"
+	list := []json.RawMessage{}
 	for _, session := range g.sessions(ctx, isResource) {
-		for r, err := range session.ResourceTemplates(ctx, nil) {
-			var wire *jsonrpc.Error
-			if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound {
-				break // it has resources, and no templates
-			}
+		texts, err := itemsOf(member, func(cursor string) (sdk.Result, string, error) {
+			page, err := session.ListResourceTemplates(ctx,
+				&sdk.ListResourceTemplatesParams{Cursor: cursor})
 			if err != nil {
-				return nil, wired(err)
+				return nil, "", err
 			}
-			result.ResourceTemplates = append(result.ResourceTemplates, r)
+			return page, page.NextCursor, nil
+		})
+		var wire *jsonrpc.Error
+		if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound {
+			continue // it has resources, and no templates
 		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, texts...)
 	}
-	return result, nil
+	text, err := encode(map[string]any{member: list})
+	return asWritten{&sdk.ListResourceTemplatesResult{}, text}, err
 }
 
 func (g *Gateway) listPrompts(ctx context.Context) (sdk.Result, error) {
-	result := &sdk.ListPromptsResult{Prompts: []*sdk.Prompt{}}
+	list := []json.RawMessage{}
 	for _, s := range g.config.Servers {
 		session, err := s.live(ctx)
 		if err != nil {
@@ -321,16 +335,65 @@ func (g *Gateway) listPrompts(ctx context.Context) (sdk.Result, error) {
 		if c := session.InitializeResult().Capabilities; c == nil || c.Prompts == nil {
 			continue
 		}
-		for p, err := range session.Prompts(ctx, nil) {
+		texts, err := itemsOf("prompts", func(cursor string) (sdk.Result, string, error) {
+			page, err := session.ListPrompts(ctx, &sdk.ListPromptsParams{Cursor: cursor})
 			if err != nil {
-				return nil, wired(err)
+				return nil, "", err
 			}
-			seen := *p
-			seen.Name = g.shown(s, p.Name)
-			result.Prompts = append(result.Prompts, &seen)
+			return page, page.NextCursor, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range texts {
+			if text, err = g.renamed(s, text); err != nil {
+				return nil, err
+			}
+			list = append(list, text)
 		}
 	}
-	return result, nil
+	text, err := encode(map[string]any{"prompts": list})
+	return asWritten{&sdk.ListPromptsResult{}, text}, err
+}
+
+// renamed is a prompt of a server under the name that clients call it by.
+func (g *Gateway) renamed(s *Server, text json.RawMessage) (json.RawMessage, error) {
+	var name string
+	if err := json.Unmarshal(memberOf(text, "name"), &name); err != nil {
+		return nil, fmt.Errorf("cannot read the name of a prompt of %s: %w", s.Name(), err)
+	}
+	shown := g.shown(s, name)
+	if shown == name {
+		return text, nil
+	}
+	value, err := encode(shown)
+	if err != nil {
+		return nil, err
+	}
+	return withValue(text, "name", value)
+}
+
+// itemsOf are the texts of what a server lists, on all pages. page asks for the one at a cursor,
+// and returns the cursor of the next; empty: it is the last one.
+func itemsOf(member string, page func(cursor string) (sdk.Result, string, error)) (
+	list []json.RawMessage, err error) {
+	for cursor := ""; ; {
+		result, next, err := page(cursor)
+		if err != nil {
+			return nil, wired(err)
+		}
+		if said := memberOf(rawOf(result.GetMeta()), member); len(said) > 0 {
+			var texts []json.RawMessage
+			if err := json.Unmarshal(said, &texts); err != nil {
+				return nil, fmt.Errorf("cannot read the %s that a server lists: %w", member, err)
+			}
+			list = append(list, texts...)
+		}
+		if next == "" {
+			return list, nil
+		}
+		cursor = next
+	}
 }
 
 func (g *Gateway) getPrompt(ctx context.Context, params *sdk.GetPromptParams) (sdk.Result, error) {

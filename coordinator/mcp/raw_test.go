@@ -32,6 +32,10 @@ const (
 	rawAnswer = `{"newer":{"z":0.10},"content":[{"type":"text","text":"<b>","newer":1.10}],"structuredContent":` +
 		`{"amount":10.10,"big":123456789012345678901234567890,"a":1,"a":2},"_meta":{"price":10.10`
 	rawBare     = `{"structuredContent":{"id":12345678901234567890,"amount":10.10}}`
+	rawListed   = `{"uri":"note://all","name":"all","cost":10.10,"newer":{"b":1,"a":0.50},"title":"<b>"}`
+	rawSecond   = `{"uri":"note://2","name":"2","_meta":{"big":123456789012345678901234567890}}`
+	rawTemplate = `{"uriTemplate":"note://{id}","name":"one","newer":[1.10]}`
+	rawPrompt   = `{"newer":0.10,"name":"sum","arguments":[{"name":"x","newer":1.0}]}`
 	rawContents = `{"contents":[{"uri":"note://all","text":"x","newer":2.50}],"newer":2.50}`
 )
 
@@ -54,12 +58,18 @@ func serveRaw(file string) error {
 			return err
 		}
 		result := map[string]string{
-			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},` +
-				`"serverInfo":{"name":"raw-server","version":"1"}}`,
-			"tools/list":     `{"tools":[` + rawBad + `,` + rawTool + `,` + rawActs + `]}`,
-			"tools/call":     rawAnswer + `}}`,
-			"resources/read": rawContents,
+			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},` +
+				`"resources":{"subscribe":true}},"serverInfo":{"name":"raw-server","version":"1"}}`,
+			"tools/list":               `{"tools":[` + rawBad + `,` + rawTool + `,` + rawActs + `]}`,
+			"tools/call":               rawAnswer + `}}`,
+			"resources/read":           rawContents,
+			"resources/list":           `{"resources":[` + rawListed + `],"nextCursor":"2"}`,
+			"resources/templates/list": `{"resourceTemplates":[` + rawTemplate + `]}`,
+			"prompts/list":             `{"prompts":[` + rawPrompt + `]}`,
 		}[r.Method]
+		if strings.Contains(string(r.Params), `"cursor":"2"`) {
+			result = `{"resources":[` + rawSecond + `]}`
+		}
 		if strings.Contains(string(r.Params), "bare") {
 			result = rawBare
 		}
@@ -140,9 +150,9 @@ const (
 	rawReady = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-func (w *world) rawClient(t *testing.T, config mcp.ServerConfig) (*rawClient, *mcp.Gateway) {
+func (w *world) rawClient(t *testing.T, configs ...mcp.ServerConfig) (*rawClient, *mcp.Gateway) {
 	t.Helper()
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, configs...)
 	c.leave()
 	fromClient, toGateway := io.Pipe()
 	fromGateway, toClient := io.Pipe()
@@ -225,6 +235,36 @@ func TestMessagesPassAsTheyAreWritten(t *testing.T) {
 	sent = sentTo(file, "tools/call")
 	if sent[len(sent)-1] != before+`},"name":"peek","arguments":`+arguments+`}` {
 		t.Errorf("over HTTP the server was sent\n%s", sent[len(sent)-1])
+	}
+}
+
+// What servers list passes as it is written, too, from all pages and all servers; a prompt under the
+// name that clients know it by.
+func TestListsPassAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.raw(t)
+	other, _ := w.raw(t)
+	other.Name = "two"
+	one, _ := w.rawClient(t, config)
+	two, _ := w.rawClient(t, config, other)
+	named := func(server string) string { return strings.Replace(rawPrompt, `"sum"`, `"`+server+`__sum"`, 1) }
+	resources := rawListed + "," + rawSecond
+	for i, c := range []struct {
+		client       *rawClient
+		method, want string
+	}{
+		{one, "resources/list", `{"resources":[` + resources + `]}`},
+		{one, "resources/templates/list", `{"resourceTemplates":[` + rawTemplate + `]}`},
+		{one, "prompts/list", `{"prompts":[` + rawPrompt + `]}`},
+		{two, "resources/list", `{"resources":[` + resources + `,` + resources + `]}`},
+		{two, "resources/templates/list", `{"resourceTemplates":[` + rawTemplate + `,` + rawTemplate + `]}`},
+		{two, "prompts/list", `{"prompts":[` + named("raw") + `,` + named("two") + `]}`},
+	} {
+		c.client.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, 50+i, c.method))
+		if got := c.client.answer(50 + i); got != c.want {
+			t.Errorf("%s of %d servers is answered with\n%s, want\n%s", c.method, 1+i/3, got, c.want)
+		}
 	}
 }
 

@@ -259,20 +259,29 @@ func (s *Server) grant(r *roots) error {
 	if err != nil {
 		return fmt.Errorf("cannot keep the roots of a client: %w", err)
 	}
-	draft, err := os.CreateTemp(s.config.State, "roots-")
-	if err != nil {
+	if err := replaceFile(path, raw); err != nil {
 		return fmt.Errorf("cannot keep the roots of a client: %w", err)
+	}
+	return nil
+}
+
+// replaceFile puts a file that only its owner may read in the place of another one: whoever reads
+// it, also after a crash, reads one of them whole.
+func replaceFile(path string, raw []byte) error {
+	draft, err := os.CreateTemp(filepath.Dir(path), draftPrefix) // mode 0600
+	if err != nil {
+		return err
 	}
 	defer os.Remove(draft.Name()) // it fails once the draft has its name
 	_, err = draft.Write(raw)
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
 		err = os.Rename(draft.Name(), path)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot keep the roots of a client: %w", err)
-	}
-	return nil
+	return err
 }
+
+// draftPrefix begins the names of files that have yet to get theirs.
+const draftPrefix = "draft-"
 
 func readGrant(path string) (*roots, error) {
 	raw, err := os.ReadFile(path)

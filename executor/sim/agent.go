@@ -265,7 +265,8 @@ func (a *agent) outcome(s *actionSpec, r *pb.Record) {
 	switch {
 	case a.gone:
 	case s.mute && s.luck == luckTwice && a.w.confessions != nil:
-		a.w.after(a.w.confessions.between(second, 300*second), func() { a.late(s, r) })
+		within := cmp.Or(s.lateNs, 300*second)
+		a.w.after(a.w.confessions.between(second, within), func() { a.late(s, r) })
 		onward()
 	case s.mute:
 		onward()

@@ -130,6 +130,9 @@ func (w *world) openPlans() {
 			w.begin(drawStaged(w, count))
 		}
 	}
+	if count++; w.settings.twice && count < plansMax && w.options.Drop>>count&1 == 0 {
+		w.begin(drawTwice(w, count))
+	}
 }
 
 // drawRun makes a plan of actions one after the other whose undos ask for nothing else: they
@@ -189,6 +192,40 @@ func (w *world) drawLast(n int) *planSpec {
 			step{kind: stepWait, waitNs: r.between(second, 20*second)})
 	}
 	p.steps = append(p.steps, step{kind: stepFail})
+	return p
+}
+
+const labelTwice = "twice"
+
+// drawTwice makes a plan whose forwards happen twice, and that is committed before its agent says
+// so. Its commit finds too much of them, and an operator has most of such plans undone instead.
+// Some wait before they are committed, so that what someone sees of them comes first.
+func drawTwice(w *world, n int) *planSpec {
+	r := newRandom(w.options.Seed, streamTwice)
+	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
+		startNs: r.between(0, loadNs), opened: drawWord(r, labelTwice)}
+	for range 1 + r.below(2) {
+		a := w.drawPlain(p)
+		a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
+			Bindings: bindings(), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
+		a.pair.compensation.AskAfterNs = w.askAfter(a.id)
+		if w.faults.Has(FaultForward) {
+			a.luck, a.mute, a.detached, a.lateNs = luckTwice, true, false, 60*second
+		}
+	}
+	if r.percent(50) {
+		p.steps = append(p.steps, step{kind: stepWait, waitNs: r.between(5*second, 60*second)})
+	}
+	p.steps = append(p.steps, step{kind: stepCommit})
+	stop := &pb.Record{Plan: p.id, Kind: &pb.Record_CancelRequested{
+		CancelRequested: &pb.CancelRequested{Reason: "not twice", Actor: "ann"}}}
+	if afterNs := p.startNs + r.between(10*second, 80*second); r.percent(80) && !w.options.Alone {
+		w.after(afterNs, func() {
+			if !w.healed {
+				w.tell(operator("ann"), stop)
+			}
+		})
+	}
 	return p
 }
 

@@ -38,6 +38,7 @@ const (
 	streamKept   = 600
 	streamRun    = 700
 	streamLast   = 800
+	streamTwice  = 850
 	streamStaged = 900
 	streamMoves  = 950
 	streamPlan   = 1000
@@ -105,6 +106,7 @@ type settings struct {
 	reviews   bool // some actions wait for a verdict
 	holds     bool // conditions are held after the commit
 	lasts     bool // there is a plan with children that end with an irreversible act
+	twice     bool // there is a plan whose commit finds too much, and that is undone instead
 	stages    bool // plans stage acts, which are delivered after their commit
 }
 
@@ -170,6 +172,7 @@ func newWorld(o Options) *world {
 	w.notices = newRandom(o.Seed, streamRun-5)
 	if confessions := newRandom(o.Seed, streamRun-7); confessions.percent(25) {
 		w.confessions = confessions
+		w.settings.twice = newRandom(o.Seed, streamTwice-1).percent(40)
 	}
 	if denials := newRandom(o.Seed, streamRun-6); denials.percent(25) {
 		w.denials = denials

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/RaduBerinde/btreemap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -123,8 +124,8 @@ func comesBack[T any](t *testing.T, v *T, coded func(*coder, **T)) {
 
 // rack is a shelf in memory that counts.
 type rack struct {
-	values     map[string]string
-	puts, gets int
+	values            map[string]string
+	puts, gets, walks int
 }
 
 // Put implements Shelf.
@@ -139,6 +140,7 @@ func (r *rack) Get(key string) ([]byte, bool) {
 
 // Each implements Shelf.
 func (r *rack) Each(prefix string, each func(string, []byte)) {
+	r.walks++
 	for _, key := range slices.Sorted(maps.Keys(r.values)) {
 		if strings.HasPrefix(key, prefix) {
 			each(key, []byte(r.values[key]))
@@ -183,6 +185,68 @@ func TestAFactThatIsAssertedOftenIsKeptOnTheShelf(t *testing.T) {
 	}
 	if string(b.fact("beat").value) != "1" || shelf.puts < 5 {
 		t.Fatalf("%s, %d puts", b.fact("beat").value, shelf.puts)
+	}
+}
+
+// TestAPrefixCostsWhatItHolds, and a fact what finding its place does, however many facts there are, from
+// a shelf or not: all of them are looked through once, at the first question.
+func TestAPrefixCostsWhatItHolds(t *testing.T) {
+	const facts, prefixes, holds = 20000, 200, 3
+	shelf := &rack{values: map[string]string{}}
+	for _, m := range []Memory{{}, {Shelf: shelf, HandMax: 1 << 12}} {
+		b := newBook("t", triggers.NewCache(8), m, "b")
+		e := ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{Sequence: 1}}
+		for n := range facts {
+			b.noteFact(e, fmt.Sprintf("job/%d/%d", n/holds, n%holds), []byte("1"))
+			b.rest()
+		}
+		if b.names != nil {
+			t.Fatal("keys are kept in order though no condition asks for a prefix")
+		}
+		if got := b.trial().named().Len(); got != facts || b.names == nil {
+			t.Fatalf("%d keys on trial, want %d, and the book's own to be kept", got, facts)
+		}
+		steps := 0
+		b.names = btreemap.New[string, struct{}](32, func(x, y string) int { steps++; return strings.Compare(x, y) })
+		b.facts.each(b.listed)
+		each := func(n, most int, what string, f func(n int)) {
+			t.Helper()
+			steps, shelf.walks, shelf.gets = 0, 0, 0
+			for i := range n {
+				f(i)
+				b.rest()
+			}
+			if steps == 0 || steps > n*most || shelf.walks > 0 || shelf.gets > 2*n*holds {
+				t.Errorf("%s takes %d steps, want 1 to %d; %d walks and %d gets in all", what, steps/n, most,
+					shelf.walks, shelf.gets)
+			}
+		}
+		under := func(b *book, n int) int {
+			keys := 0
+			for range (factView{b}).Under(fmt.Sprintf("job/%d/", n)) {
+				keys++
+			}
+			return keys
+		}
+		each(prefixes, 100, "a prefix", func(n int) {
+			if got := under(b, n); got != holds {
+				t.Fatalf("%d facts, want %d", got, holds)
+			}
+		})
+		each(prefixes, 200, "a prefix on trial", func(n int) {
+			trial := b.trial()
+			trial.noteTombstone(e, fmt.Sprintf("job/%d/1", n))
+			trial.noteFact(e, fmt.Sprintf("job/%d/x", n), []byte("1"))
+			trial.noteFact(e, fmt.Sprintf("job/%d/y", n), []byte("1"))
+			if got := under(trial, n); got != holds+1 || under(b, n) != holds {
+				t.Fatalf("%d facts on trial, want %d", got, holds+1)
+			}
+		})
+		each(prefixes, 100, "a fact", func(n int) { b.noteFact(e, fmt.Sprintf("new/%d", n), []byte("1")) })
+		each(prefixes, 100, "a fact that goes", func(n int) { b.noteTombstone(e, fmt.Sprintf("new/%d", n)) })
+		if got := b.names.Len(); got != facts {
+			t.Errorf("%d keys, want %d", got, facts)
+		}
 	}
 }
 

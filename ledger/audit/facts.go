@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/RaduBerinde/btreemap"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -68,9 +70,7 @@ func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
 	b.notesCascade(e, f)
 	b.facts.put(key, f, len(key)+len(value)+8*len(f.times)+recordLen)
-	if old == nil || old.retracted {
-		b.comes(key)
-	}
+	b.listed(key, f)
 	b.lookFact(key)
 }
 
@@ -94,13 +94,11 @@ func (b *book) noteTombstone(e ledger.Entry, key string) {
 		f.retracted = true
 	}
 	if b.spent.factTurned(!f.retracted, false); !f.retracted {
-		b.goes(key)
-	}
-	if !f.retracted {
 		f.earlier = f.besides(e)
 	}
 	f.value, f.evicted, f.asked, f.retracted, f.changedNs, f.tombstone = nil, nil, nil, true, b.now,
 		e.Address
+	b.listed(key, f)
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
 	b.notesCascade(e, f)
 	b.lookFact(key)
@@ -259,87 +257,34 @@ func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	}
 }
 
-// among are the facts of a prefix that there are now, by key: the first ones, if cut.
-type among struct {
-	keys []string // not changed
-	cut  bool
+// named are the keys of the facts that there are, in their order. They are kept from the first time
+// on that a condition asks for those of a prefix: a prefix costs what it holds then.
+func (s *store) named() *btreemap.BTreeMap[string, struct{}] {
+	if s.names == nil {
+		if s.names = btreemap.New[string, struct{}](32, strings.Compare); s.under != nil {
+			s.names = s.under.named().Clone()
+		}
+		s.facts.each(s.listed)
+	}
+	return s.names
 }
 
-// What is kept of the facts of a prefix: more than a condition reads, so that it is looked for
-// again only once many are gone; and of how many prefixes.
-const (
-	amongMax    = 1024
-	amongMin    = 600
-	prefixesMax = 4096
-)
-
-// factsUnder are the facts of a prefix.
-func (s *store) factsUnder(prefix string) among {
-	if had, ok := s.prefixes[prefix]; ok {
-		return had
-	}
-	var found among
-	for _, key := range s.facts.keysUnder(prefix) {
-		if f := s.fact(key); f == nil || f.retracted {
-			continue
-		}
-		if found.cut = len(found.keys) == amongMax; found.cut {
-			break
-		}
-		found.keys = append(found.keys, key)
-	}
-	if len(s.prefixes) >= prefixesMax {
-		clear(s.prefixes)
-	}
-	s.prefixes[prefix] = found
-	return found
-}
-
-// comes lists a fact that there was not before under each prefix that was asked for.
-func (s *store) comes(key string) {
-	if len(s.prefixes) == 0 {
-		return
-	}
-	for n := range len(key) + 1 {
-		had, ok := s.prefixes[key[:n]]
-		if !ok {
-			continue
-		}
-		at, _ := slices.BinarySearch(had.keys, key)
-		if at == len(had.keys) && had.cut {
-			continue
-		}
-		keys := slices.Insert(slices.Clone(had.keys), at, key)
-		if len(keys) > amongMax {
-			keys, had.cut = keys[:amongMax], true
-		}
-		s.prefixes[key[:n]] = among{keys, had.cut}
-	}
-}
-
-// goes takes a fact off.
-func (s *store) goes(key string) {
-	if len(s.prefixes) == 0 {
-		return
-	}
-	for n := range len(key) + 1 {
-		had, ok := s.prefixes[key[:n]]
-		at, is := slices.BinarySearch(had.keys, key)
-		switch {
-		case !ok, !is:
-		case had.cut && len(had.keys) <= amongMin:
-			delete(s.prefixes, key[:n])
-		default:
-			s.prefixes[key[:n]] = among{slices.Delete(slices.Clone(had.keys), at, at+1), had.cut}
-		}
+// listed keeps whether a fact is there.
+func (s *store) listed(key string, f *fact) {
+	switch {
+	case s.names == nil:
+	case f.retracted:
+		s.names.Delete(key)
+	default:
+		s.names.ReplaceOrInsert(strings.Clone(key), struct{}{})
 	}
 }
 
 // Under implements triggers.View.
 func (v factView) Under(prefix string) iter.Seq2[string, *triggers.Fact] {
 	return func(yield func(string, *triggers.Fact) bool) {
-		for _, key := range v.b.factsUnder(prefix).keys {
-			if !yield(key, v.Fact(key)) {
+		for key := range v.b.named().Ascend(btreemap.GE(prefix), btreemap.Max[string]()) {
+			if !strings.HasPrefix(key, prefix) || !yield(key, v.Fact(key)) {
 				return
 			}
 		}

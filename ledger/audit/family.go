@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/RaduBerinde/btreemap"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit/ids"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -42,13 +44,14 @@ type store struct {
 	endings  endings          // the same in their order, and some that are no more
 	// of committed plans, by plan and by fact, what their conditions wait for; lists are not changed
 	reads, readers map[string][]string
-	byPrefix       int              // how many of these are prefixes
-	prefixes       map[string]among // of those that conditions have asked for
-	facts          shelved[*fact]   // by key
-	firings        shelved[*firing] // by place
-	shelf          Shelf            // nil: everything stays at hand
-	name           string           // begins its keys there
-	under          *store           // of a fold on trial: what it began from
+	byPrefix       int            // how many of these are prefixes
+	facts          shelved[*fact] // by key
+	// the keys of those that are there; nil: no condition has asked for any by its prefix
+	names   *btreemap.BTreeMap[string, struct{}]
+	firings shelved[*firing] // by place
+	shelf   Shelf            // nil: everything stays at hand
+	name    string           // begins its keys there
+	under   *store           // of a fold on trial: what it began from
 }
 
 // newBook is an empty book; name keeps apart the books that share a shelf.
@@ -59,7 +62,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 		programs: programs, ids: new(ids.ByWriter),
 		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
 			ends: map[string]int64{}, reads: map[string][]string{}, readers: map[string][]string{},
-			prefixes: map[string]among{}, name: name},
+			name: name},
 	}
 	b.families = shelved[*family]{
 		shelf: m.Shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand,
@@ -82,13 +85,12 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 // asked for; parts of records are never changed and stay shared.
 func (b *book) trial() *book {
 	c := *b
-	c.plans, c.under, c.shelf = map[string]*plan{}, &b.store, nil
+	c.plans, c.under, c.shelf, c.names = map[string]*plan{}, &b.store, nil, nil
 	c.families, c.facts, c.firings = b.families.trial(), b.facts.trial(), b.firings.trial()
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
 	c.reads, c.readers = maps.Clone(b.reads), maps.Clone(b.readers)
-	c.prefixes = maps.Clone(b.prefixes)
 	c.ends, c.endings = maps.Clone(b.ends), slices.Clone(b.endings)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
 	return &c

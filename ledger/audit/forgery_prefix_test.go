@@ -111,6 +111,56 @@ func TestManyFactsOfAPrefixAreAuditedAsTheyAreFolded(t *testing.T) {
 	}
 }
 
+// TestAFactIsLookedAtByThoseThatWatchIt, by its key or a prefix of it, and by no other open plan.
+func TestAFactIsLookedAtByThoseThatWatchIt(t *testing.T) {
+	const plans = 40
+	s := newScribe(t)
+	s.rules = ledger.PrefixSince
+	s.begin(2)
+	for n := range plans {
+		r := opened(0, &pb.Trigger{Name: "x", Condition: fmt.Sprintf(`facts.exists("job/%d/", k, v, v == 1)`, n)},
+			&pb.Trigger{Name: "y", Condition: fmt.Sprintf(`facts["key/%d"] == 1`, n)})
+		r.Plan = fmt.Sprint("p", n)
+		s.write(agentA, r)
+	}
+	before := len(s.log)
+	for n := range plans {
+		s.write(sensor, asserted(fmt.Sprintf("job/%d/a", n), "0"))
+		s.write(sensor, asserted(fmt.Sprintf("key/%d", n), "0"))
+		s.write(sensor, asserted(fmt.Sprintf("other/%d", n), "0"))
+	}
+	s.write(sensor, asserted("job/7/b", "1"))
+	s.write(sensor, asserted("key/8", "1"))
+	looks, l := map[string]int{}, audit.New("t")
+	l.OnRead(func(plan string, _, _ []string) { looks[plan]++ })
+	for i, m := range s.log {
+		if i == before {
+			clear(looks)
+		}
+		if found := l.Add(m); len(found) > 0 {
+			t.Fatal(found)
+		}
+	}
+	for n := range plans {
+		most := 2 // that it was asserted of each
+		if n == 7 || n == 8 {
+			most += 3 // it turns, and what it has read is told
+		}
+		if got := looks[fmt.Sprint("p", n)]; got < 2 || got > most {
+			t.Errorf("plan %d was asked %d times, want 2 to %d", n, got, most)
+		}
+	}
+	turned := 0
+	for _, v := range l.End() {
+		if v.Rule == "I13" {
+			turned++
+		}
+	}
+	if turned != 2 {
+		t.Errorf("%d conditions have turned true, want 2: %+v", turned, l.End())
+	}
+}
+
 // desk is a shelf in memory.
 type desk map[string]string
 

@@ -227,3 +227,116 @@ func TestAnAbsentThatCameTooEarlyIsNotBelieved(t *testing.T) {
 		}
 	}
 }
+
+// out is a delivery that has been sent, and of which no one has heard.
+func (s *scribe) out() {
+	s.committed("a", "m")
+	s.lazy = true
+	s.decideTo("compensation_dispatched")
+}
+
+// unserves ends an attempt of a delivery that no worker has served for so long.
+func (s *scribe) unserves(attempt uint32, after int64, inDoubt bool) {
+	s.t.Helper()
+	s.now += after
+	r := s.unserved("m", attempt, inDoubt)
+	r.Plan = "p~0"
+	s.forge(r)
+}
+
+// sendsAgain is a second attempt of a delivery, though it may not be.
+func (s *scribe) sendsAgain() {
+	s.now += 60 * second
+	s.forge(s.delivers("p~0", "m", 2, s.at("compensation_dispatched", "m")))
+}
+
+// again has the first attempt fail, and a second one sent when its provider may have forgotten the
+// key; that one ends as it is told, and then a worker says of the first one that it is done after all.
+func (s *scribe) again(end func()) {
+	s.t.Helper()
+	s.kept = 90 * second
+	s.out()
+	s.failed("m", 1, false)
+	s.now += 61 * second
+	s.decideTo("compensation_dispatched")
+	end()
+	s.decide()
+	s.write(workerW, &pb.Record{Plan: "p~0", Action: "m", Kind: &pb.Record_CompensationReported{
+		CompensationReported: &pb.CompensationReported{Attempt: 1, Answer: pb.Answer_ANSWER_DONE,
+			Key: ledger.Key("t", "p", "m", ledger.PurposeDo)}}})
+	s.decide()
+}
+
+// TestADeliveryThatNoWorkerServes was not made: its owner may have it sent again, whatever the provider
+// remembers, and it is dropped if it was stopped. One that may have come to a worker is in doubt, and is
+// not. What is said late of an attempt before it is for its owner to see, as it is sent no more.
+func TestADeliveryThatNoWorkerServes(t *testing.T) {
+	const patience = int64(ledger.UnservedDefault)
+	again := &pb.Record{Plan: "p~0", Action: "m", Kind: &pb.Record_RetryRequested{
+		RetryRequested: &pb.RetryRequested{Reason: "up", Actor: "ops"}}}
+	stop := &pb.Record{Plan: "p~0", Kind: &pb.Record_CancelRequested{
+		CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ops"}}}
+	for _, c := range []struct {
+		name    string
+		write   func(s *scribe)
+		state   string // of the delivery
+		accused []string
+	}{
+		{"is its owner's", func(s *scribe) { s.out(); s.unserves(1, patience, false); s.decide() }, "quarantined", nil},
+		{"is sent again", func(s *scribe) {
+			s.out()
+			s.unserves(1, patience, false)
+			s.decide()
+			s.write(ops, again)
+			s.lazy = false
+			s.decide()
+		}, "delivered", nil},
+		{"is dropped if it was stopped", func(s *scribe) {
+			s.out()
+			s.write(ops, stop)
+			s.unserves(1, patience, false)
+			s.decide()
+		}, "failed", nil},
+		{"has been waited for too short a time", func(s *scribe) { s.out(); s.unserves(1, patience-1, false) }, "",
+			[]string{"I23.offered"}},
+		{"is in doubt", func(s *scribe) { s.out(); s.unserves(1, patience, true); s.decide() }, "quarantined", nil},
+		{"is in doubt, and stopped", func(s *scribe) {
+			s.out()
+			s.write(ops, stop)
+			s.unserves(1, patience, true)
+			s.decide()
+		}, "quarantined", nil},
+		{"is sent again unasked", func(s *scribe) { s.out(); s.unserves(1, patience, false); s.sendsAgain() }, "",
+			[]string{"I19.waits"}},
+		{"is in doubt, and sent again", func(s *scribe) { s.out(); s.unserves(1, patience, true); s.sendsAgain() }, "",
+			[]string{"I19.waits"}},
+		{"was in doubt before", func(s *scribe) {
+			s.kept = 3 * patience
+			s.out()
+			s.now += 31 * second
+			s.failed("m", 1, true)
+			s.now += 31 * second
+			s.decideTo("compensation_dispatched")
+			s.unserves(2, patience, false)
+		}, "", []string{"I18.doubt"}},
+		{"was given up when the first attempt was done", func(s *scribe) {
+			s.again(func() { s.unserves(2, patience, false) })
+		}, "quarantined", nil},
+		{"was refused when the first attempt was done", func(s *scribe) { s.again(func() { s.failed("m", 2, false) }) },
+			"delivered", nil},
+	} {
+		s := newScribe(t)
+		c.write(s)
+		l, found := s.audited()
+		var accused []string
+		for _, v := range found {
+			accused = append(accused, v.Clause)
+		}
+		if !slices.Equal(accused, c.accused) {
+			t.Errorf("%s: found %+v, want %v", c.name, found, c.accused)
+		}
+		if p, _ := l.Plan("p~0"); c.state != "" && p.State != c.state {
+			t.Errorf("%s: the delivery is %s, want %s: %+v", c.name, p.State, c.state, p)
+		}
+	}
+}

@@ -180,10 +180,8 @@ func byName(list []*lease) (out []*lease) {
 	return out
 }
 
-// look asks a lease that waits. One whose condition reads the clock may turn at any
-// instant, so it is asked only where something beside time has changed that it reads:
-// its plan or action, or a fact that its last answer depended on. Of the others every
-// look finds the same until something changes.
+// look asks a lease that waits, where something beside time has changed that it reads: its plan or
+// action, or a fact that its last answer depended on. Until then it answers as it did.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
 	held := p.holdsLeases() && (a != nil || p.asksOwn(l)) || l.untilNs > b.now ||
 		l.untilNs != 0 && l.cascade == goneOn
@@ -199,19 +197,18 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 			return // it waits for ever
 		}
 		clocked = condition.ReadsClock()
-		h := condition.Hold(p.scope(a, l))
-		_, shared := h.Shared()
-		switch {
-		case clocked && key != "" && !triggers.IsWatched(l.watched, key):
+		if key != "" && (clocked || l.joined) && !triggers.IsWatched(l.watched, key) {
 			return
-		case key == "" && shared && l.joined:
+		}
+		h := condition.Hold(p.scope(a, l))
+		if _, shared := h.Shared(); key == "" && shared && l.joined {
 			return // no state of a plan or action is in it
 		}
 		l.joined = true
 		result := h.Evaluate(l.asOf(b.now), factView{b})
 		truth, read = result.Truth, result.Keys
 		b.haveRead(p, read, condition.Watched(result))
-		if clocked && truth != triggers.True {
+		if !clocked || truth != triggers.True {
 			l.watched = h.Watched(result, b.now, factView{b})
 		}
 	}

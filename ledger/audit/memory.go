@@ -181,25 +181,6 @@ func (s *shelved[T]) each(each func(key string, v T)) {
 	})
 }
 
-// keysUnder lists the keys that begin with a prefix, in their order.
-func (s *shelved[T]) keysUnder(prefix string) (keys []string) {
-	if s.under != nil {
-		keys = s.under.keysUnder(prefix)
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.values)) {
-		if strings.HasPrefix(key, prefix) {
-			keys = append(keys, key)
-		}
-	}
-	if s.shelf != nil {
-		s.shelf.Each(s.prefix+prefix, func(key string, _ []byte) {
-			keys = append(keys, strings.Clone(key[len(s.prefix):]))
-		})
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
 // trial are copies of these, for a fold on trial.
 func (s *shelved[T]) trial() shelved[T] {
 	return shelved[T]{values: map[string]*item[T]{}, under: s, copied: s.copied}

@@ -130,6 +130,7 @@ var owners = []struct {
 	{"github.com/nats-io/nats-server", []string{"ledger/jetstream/embedded"}, "package ledger/jetstream/embedded"},
 	{"github.com/nats-io/nats.go", []string{"connect", "ledger/access/callout", "ledger/testenv", "ledger/jetstream", "coordinator", "executor/host", "executor/actuators", "cmd"}, "package ledger/jetstream or coordinator"},
 	{"github.com/cockroachdb/pebble", []string{"executor/host"}, "package executor/host"},
+	{"github.com/RaduBerinde/btreemap", []string{"ledger/audit"}, "an index of package rows"},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"coordinator/mcp", "cmd/sagenbaum"}, "package coordinator/mcp"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "package cmd/sagenbaum"},
 	{"go.yaml.in/yaml", []string{"coordinator/contract", "cmd/sagenbaum"}, "package coordinator/contract, or -o yaml of cmd/sagenbaum"},

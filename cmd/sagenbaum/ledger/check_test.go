@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 const opened = `{"records":[{"plan":"p1","planOpened":{"owner":"travel"}}]}`
@@ -49,5 +51,21 @@ func TestCommitsAreFoldedAsAnExecutorDoes(t *testing.T) {
 			(len(answer.Records) == 0 || answer.Records[0].Disposition != "refused") {
 			t.Errorf("%q on %q: %+v", c[1], c[0], answer)
 		}
+	}
+}
+
+// TestTheTailSaysOnceThatARecordIsRefused, though the error says so too.
+func TestTheTailSaysOnceThatARecordIsRefused(t *testing.T) {
+	m := ledger.Message{Sequence: 1, Subject: "saga.default.agent.a.p1", Data: []byte(`{"records":[{"plan":"p1",
+		"action":"a","forwardRegistered":{"capability":"a.b","class":"CLASS_COMPENSABLE"}}]}`),
+		ContentType: ledger.ContentTypeJSON}
+	entries, err := ledger.Decode("default", m)
+	if err != nil || len(entries) != 1 || entries[0].Err == nil {
+		t.Fatalf("%+v, %v", entries, err)
+	}
+	got := tailer{}.line(m, entries[0], entries)
+	if !strings.HasSuffix(got, "refused: "+strings.TrimPrefix(entries[0].Err.Error(), "refused: ")) ||
+		strings.Count(got, "refused: ") != 1 {
+		t.Error(got)
 	}
 }

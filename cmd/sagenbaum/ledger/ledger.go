@@ -251,7 +251,7 @@ func (t tailer) line(m ledger.Message, e ledger.Entry, entries []ledger.Entry) s
 		if e.Partial {
 			problem = "read in part: "
 		}
-		text += "  " + t.pen.In("31", problem) + cli.Clip(e.Err.Error(), 160)
+		text += "  " + t.pen.In("31", problem) + cli.Clip(ledger.WhyRefused(e.Err.Error()), 160)
 	}
 	return strings.TrimRight(text, " ")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -51,7 +52,7 @@ func WritePlan(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 	writeLeases(w, p, "", plan.Leases)
 	for _, r := range plan.Refused {
 		fmt.Fprintf(w, "%s %d.%d %s on %s: %s\n", refusedWord(r), r.Sequence, r.Index,
-			cli.Dash(r.Kind), r.Subject, r.Reason)
+			cli.Dash(r.Kind), r.Subject, ledger.WhyRefused(r.Reason))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -86,5 +87,22 @@ held 0 · compensated 0 · skipped 0 · quarantined 0
 `
 	if out.String() != want {
 		t.Errorf("the tree is\n%swant\n%s", out.String(), want)
+	}
+}
+
+// TestAPlanSaysOfARefusedRecordOnceThatItIs, though its reason says so too.
+func TestAPlanSaysOfARefusedRecordOnceThatItIs(t *testing.T) {
+	plan := api.Plan{Plan: "p1", State: "open", Refused: []api.Refused{
+		{Sequence: 7, Index: 1, Kind: "plan_committed", Subject: "saga.t.agent.a.p1",
+			Reason: ledger.Refuse("plan_committed.parts", "1", "2").Error()},
+		{Sequence: 8, Kind: "plan_ended", Subject: "saga.t.exec", Reason: "plan p1 is open", Void: true},
+	}}
+	var out strings.Builder
+	WritePlan(&out, cli.Pen{}, cli.Family{Root: plan}, time.Unix(0, 0))
+	for _, want := range []string{"refused 7.1 plan_committed on saga.t.agent.a.p1: plan_committed.parts: 1; want 2\n",
+		"void 8.0 plan_ended on saga.t.exec: plan p1 is open\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
 	}
 }
