@@ -207,7 +207,7 @@ func drawTwice(w *world, n int) *planSpec {
 	for range 1 + r.below(2) {
 		a := w.drawPlain(p)
 		a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
-			Bindings: bindings(), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
+			Bindings: w.bindings(), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
 		a.pair.compensation.AskAfterNs = w.askAfter(a.id)
 		if w.faults.Has(FaultForward) {
 			a.luck, a.mute, a.detached, a.lateNs = luckTwice, true, false, 60*second
