@@ -297,7 +297,7 @@ func noteForward(b *book, c *claim) {
 func noteUndo(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetCompensationRegistered()
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
-	keepFacts(b, a)
+	keepFacts(b, p, a)
 	b.setWindow(p, a)
 	askLater(b, p, a)
 	wantVerdict(b, p, a)

@@ -79,7 +79,7 @@ func elementsOf(variable string, bindings []*triggers.Binding) (keys []string) {
 const keptFactMax = 4 << 10
 
 // keepFacts keeps the facts that a registration reads as they are here.
-func keepFacts(b *book, a *action) {
+func keepFacts(b *book, p *plan, a *action) {
 	if !ledger.Knows(b.rules, ledger.OthersSince) {
 		return
 	}
@@ -100,8 +100,9 @@ func keepFacts(b *book, a *action) {
 	if len(reads) == 0 {
 		return
 	}
-	kept := map[string]any{}
-	for _, key := range elementsOf("facts", reads) {
+	kept, keys := map[string]any{}, elementsOf("facts", reads)
+	b.haveRead(p, keys, nil)
+	for _, key := range keys {
 		switch f := b.fact(key); {
 		case f == nil || f.retracted:
 		case len(f.value) > keptFactMax:

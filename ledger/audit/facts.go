@@ -303,7 +303,7 @@ func (s *store) watchers(fact string) []string {
 	return ids
 }
 
-// haveRead tells who asks which facts a condition has read, and the prefixes of others.
+// haveRead tells who asks which facts were read for a plan, and the prefixes of others.
 func (b *book) haveRead(p *plan, read, watched []string) {
 	if b.onRead == nil {
 		return

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
@@ -42,6 +44,7 @@ type check struct {
 	size    int  // bytes of message
 	lost    bool // of a part: something could not be told, and what follows rests on it
 	windows bool // of a part: an undo window is in it, and the time of withheld records moves it
+	facts   bool // an undo takes facts
 	ended   bool
 	told    []ledger.Told // what was asked for
 }
@@ -284,7 +287,8 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 }
 
 // orphaned notes a child plan whose parent is withheld: what becomes of it is decided
-// there. And it notes undo windows.
+// there. And it notes undo windows, and undos that take facts: one that is withheld may be why
+// another was refused.
 func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
 	if c.report.Holds != bundle.Plan || c.lost {
 		return
@@ -292,6 +296,7 @@ func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
 	for _, e := range entries {
 		undo := e.Record.GetCompensationRegistered()
 		c.windows = c.windows || undo.GetValidForNs() > 0 || undo.GetValidUntilNs() > 0
+		c.facts = c.facts || takesFacts(undo) || takesFacts(e.Record.GetForwardRegistered().GetDeliver())
 		k := e.Record.GetPlanOpened()
 		if k.GetParentPlan() == "" || e.Err != nil {
 			continue
@@ -303,6 +308,14 @@ func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
 					"for it", e.Record.Plan, k.ParentPlan)
 		}
 	}
+}
+
+// takesFacts reports whether a call may take facts as they were at its registration.
+func takesFacts(call *pb.CompensationRegistered) bool {
+	bindings := slices.Concat(call.GetBindings(), call.GetProbe().GetCall().GetBindings(),
+		call.GetVerify().GetCall().GetBindings())
+	return slices.ContainsFunc(bindings,
+		func(b *pb.Binding) bool { return strings.Contains(b.Expression, "facts") })
 }
 
 // checkpoint holds a recorded checkpoint against the records before it.
@@ -330,7 +343,8 @@ func (c *check) checkpoint(k *pb.CheckpointSigned, sequence uint64) {
 // that are withheld cannot be told, and neither can what rests on that.
 func (c *check) violation(v audit.Violation) {
 	rule := audit.RuleOf(v.Rule)
-	if c.report.Holds != bundle.Plan || rule.Own && !c.lost && !(c.windows && rule.Timed) {
+	own := rule.Own && !(c.windows && rule.Timed) && !(c.facts && rule.ID == "I30")
+	if c.report.Holds != bundle.Plan || own && !c.lost {
 		c.report.violated(v)
 		return
 	}
