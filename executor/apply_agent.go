@@ -80,7 +80,7 @@ func (s *fold) planOpened(declared *pb.PlanOpened) Result {
 		}
 		if writers.First(p.row) == s.e.Source.Name && p.row.Opener == s.e.Record.Writer &&
 			bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) &&
-			bytes.Equal(p.input(), s.planInput()) {
+			bytes.Equal(inputOf(p), s.planInput()) {
 			return repeated
 		}
 		return refused("plan %s was opened before, by agent %s at %s", p.id,

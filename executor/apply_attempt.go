@@ -375,7 +375,7 @@ func (a *action) vars(readers ...*triggers.Binding) triggers.BindingVars {
 		}
 	}
 	if others {
-		a.readOthers(&vars, readers)
+		readOthers(a, &vars, readers)
 	}
 	return vars
 }
@@ -400,7 +400,7 @@ func (a *action) read(expression string,
 }
 
 func (p *plan) planJSON() []byte {
-	return arguments.PlanJSON(p.id, writers.First(p.row), p.row.Declared, p.row.Reason, p.input())
+	return arguments.PlanJSON(p.id, writers.First(p.row), p.row.Declared, p.row.Reason, inputOf(p))
 }
 
 // metaOf is what an expression reads as meta, before any attempt.
@@ -430,8 +430,8 @@ func (a *action) forwardKey() string {
 	return ledger.Key(s.tenant, plan, id, ledger.PurposeDo)
 }
 
-// input is what a plan was opened with; of one that undoes or delivers another one, that one was.
-func (p *plan) input() []byte {
+// inputOf is what a plan was opened with; of one that undoes or delivers another one, that one was.
+func inputOf(p *plan) []byte {
 	id := cmp.Or(p.row.Origin, p.id)
 	return rows.Payloads.Find(p.s.tx, rows.Action{Plan: id}).GetInput()
 }

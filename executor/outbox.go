@@ -273,7 +273,7 @@ func (a *action) firstKey() string {
 
 // readOthers adds what expressions read of other actions of the plan, or of that which it delivers:
 // of those registered before this one, so that no later one changes what its undo does.
-func (a *action) readOthers(vars *triggers.BindingVars, readers []*triggers.Binding) {
+func readOthers(a *action, vars *triggers.BindingVars, readers []*triggers.Binding) {
 	s, p := a.plan.s, a.plan
 	if p.row.Delivers {
 		p = s.plan(p.row.Origin)

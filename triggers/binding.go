@@ -386,35 +386,6 @@ func (r *bindingRun) lose(variable string, reads []Read) {
 	}
 }
 
-// losePartial is lose for what is below actions and facts.
-func (r *bindingRun) losePartial(reads []Read) {
-	for _, read := range reads {
-		if r.lost == nil && isBelow(r.vars.Partial, read.Path) &&
-			!leads(r.vars.of(read.Path[0]), read.Path[1:]) {
-			r.lost = &Missing{read.Path}
-		}
-	}
-}
-
-// isBelow reports whether a path leads into one of others.
-func isBelow(others [][]string, path []string) bool {
-	return slices.ContainsFunc(others, func(other []string) bool {
-		return len(path) > len(other) && slices.Equal(path[:len(other)], other)
-	})
-}
-
-// takesPartial finds a path that takes the whole of what was not kept as a whole.
-func (b *Binding) takesPartial(partial [][]string) *Missing {
-	for _, read := range b.paths {
-		for _, p := range partial {
-			if len(read.Path) <= len(p) && slices.Equal(read.Path, p[:len(read.Path)]) {
-				return &Missing{read.Path}
-			}
-		}
-	}
-	return nil
-}
-
 // readsWhole reports whether the expression reads a variable itself, or what only an
 // evaluation can tell of it.
 func (b *Binding) readsWhole(variable string) bool {

@@ -1,6 +1,9 @@
 package triggers
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // follow returns the bytes at the end of a path as they are, which is a part of the
 // variable and must not be changed; where it leads nowhere, null and false. Evaluate has
@@ -118,4 +121,33 @@ func trimSpace(text []byte) []byte {
 		text = text[:len(text)-1]
 	}
 	return text
+}
+
+// losePartial is lose for what is below actions and facts.
+func (r *bindingRun) losePartial(reads []Read) {
+	for _, read := range reads {
+		if r.lost == nil && isBelow(r.vars.Partial, read.Path) &&
+			!leads(r.vars.of(read.Path[0]), read.Path[1:]) {
+			r.lost = &Missing{read.Path}
+		}
+	}
+}
+
+// isBelow reports whether a path leads into one of others.
+func isBelow(others [][]string, path []string) bool {
+	return slices.ContainsFunc(others, func(other []string) bool {
+		return len(path) > len(other) && slices.Equal(path[:len(other)], other)
+	})
+}
+
+// takesPartial finds a path that takes the whole of what was not kept as a whole.
+func (b *Binding) takesPartial(partial [][]string) *Missing {
+	for _, read := range b.paths {
+		for _, p := range partial {
+			if len(read.Path) <= len(p) && slices.Equal(read.Path, p[:len(read.Path)]) {
+				return &Missing{read.Path}
+			}
+		}
+	}
+	return nil
 }

@@ -77,7 +77,7 @@ func (a *agent) open() {
 	}
 	a.began = true
 	record := &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: a.p.opened}}
-	if a.w.besides() {
+	if besides(a.w) {
 		record.Payload = &pb.Payload{Input: fmt.Appendf(nil, `{"plan":%q,"k":"%d"}`, a.p.id, a.p.n%5)}
 	}
 	if a.as != "" { // the agent that had its parent may have opened it: package coordinator waits, too

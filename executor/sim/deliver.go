@@ -108,7 +108,7 @@ func drawDelivery(w *world, p *planSpec, r *random) *actionSpec {
 		lied: r.percent(2)}
 	named := []*pb.Binding{{Name: "fk", Expression: "meta.forward_key"},
 		{Name: "id", Expression: "input.id"}, {Name: "why", Expression: "plan.reason"}}
-	if w.besides() {
+	if besides(w) {
 		named = append(named, beside...)
 	}
 	d := &pb.CompensationRegistered{Capability: "do." + id, Bindings: named,

@@ -262,24 +262,24 @@ func (w *world) drawLanding(r *random, a *actionSpec, f *pb.ForwardRegistered) {
 	}
 }
 
-// bindings of every undo and question: the effect by its name, by its forward's key
+// bindingsOf are those of every undo and question: the effect by its name, by its forward's key
 // and by what the provider calls it, and what was there before. In every other world they read
 // what is not of the action, too.
-func (w *world) bindings() []*pb.Binding {
+func bindingsOf(w *world) []*pb.Binding {
 	list := []*pb.Binding{
 		{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"},
 		{Name: "xref", Expression: "meta.external_ref"},
 		{Name: "was", Expression: "before.of"}, {Name: "id", Expression: "input.id"},
 		{Name: "why", Expression: "plan.reason"},
 	}
-	if w.besides() {
+	if besides(w) {
 		list = append(list, beside...)
 	}
 	return list
 }
 
 // besides reports whether undos and deliveries of this world read what is not of their action.
-func (w *world) besides() bool { return w.options.Seed%2 == 0 }
+func besides(w *world) bool { return w.options.Seed%2 == 0 }
 
 // beside is that: the first action of the plan, facts, and what the plan was opened with.
 var beside = []*pb.Binding{{Name: "first", Expression: `actions["a"].output.ref`},
@@ -299,7 +299,7 @@ func (w *world) drawCompensation(r *random, id string,
 		return &pb.CompensationRegistered{}
 	}
 	c := &pb.CompensationRegistered{
-		Capability: "undo." + id, Bindings: w.bindings(), Attempts: uint32(1 + r.below(4)),
+		Capability: "undo." + id, Bindings: bindingsOf(w), Attempts: uint32(1 + r.below(4)),
 		BackoffNs: r.between(200*millisecond, 3*second),
 		TimeoutNs: r.between(second, 6*second), JitterPercent: uint32(pick(r, 0, 0, 50)),
 		Fidelity: "exact",
@@ -325,7 +325,7 @@ func (w *world) drawCompensation(r *random, id string,
 // drawContract adds what a contract may say beside the inverse.
 func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered) {
 	call := func(name string) *pb.Call {
-		return &pb.Call{Capability: name + "." + id, Bindings: w.bindings(), TimeoutNs: 2 * second,
+		return &pb.Call{Capability: name + "." + id, Bindings: bindingsOf(w), TimeoutNs: 2 * second,
 			Attempts: uint32(1 + r.below(3)), BackoffNs: second}
 	}
 	if r.percent(35) {

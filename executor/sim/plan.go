@@ -207,7 +207,7 @@ func drawTwice(w *world, n int) *planSpec {
 	for range 1 + r.below(2) {
 		a := w.drawPlain(p)
 		a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
-			Bindings: w.bindings(), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
+			Bindings: bindingsOf(w), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
 		a.pair.compensation.AskAfterNs = w.askAfter(a.id)
 		if w.faults.Has(FaultForward) {
 			a.luck, a.mute, a.detached, a.lateNs = luckTwice, true, false, 60*second
@@ -241,7 +241,7 @@ func (w *world) drawPlain(p *planSpec) *actionSpec {
 	r, a := p.r, w.drawAction(p)
 	a.pair.forward.Class, a.pair.forward.Pivot = pb.Class_CLASS_COMPENSABLE, false
 	a.pair.compensation = &pb.CompensationRegistered{
-		Capability: "undo." + a.id, Bindings: w.bindings(), Attempts: uint32(1 + r.below(3)),
+		Capability: "undo." + a.id, Bindings: bindingsOf(w), Attempts: uint32(1 + r.below(3)),
 		BackoffNs: r.between(200*millisecond, 3*second), TimeoutNs: r.between(second, 6*second),
 		Fidelity: "exact", UnservedAfterNs: w.unservedAfter(a.id),
 	}

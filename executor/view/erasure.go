@@ -43,7 +43,7 @@ func (r *Reader) Payloads(planID string, each func(json.RawMessage)) {
 	if p == nil {
 		return
 	}
-	each(r.input(p))
+	each(inputOf(r, p))
 	for a := range p.Actions() {
 		payload := r.payload(rows.Action{Plan: planID, N: a.N})
 		for _, document := range [...][]byte{payload.Input, payload.Output, payload.Before,

@@ -32,7 +32,7 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 		Agent: p.Row.Agent, Handed: lastAdoption(p.Row),
 		Opened: rows.Encode(p.Row.Declared), UndoneAs: p.Row.UndoneAs,
 		Actions: []api.PastAction{}, OpenedNs: p.Row.OpenedNs,
-		Input:  r.input(p),
+		Input:  inputOf(r, p),
 		Writer: r.Writer(p.ID), WriterAt: r.WriterAt(p.ID),
 		SavepointsSet: p.Row.SavepointsSet, Rewinds: p.Row.Rewinds,
 		Parts: p.Row.Parts,

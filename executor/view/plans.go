@@ -58,7 +58,7 @@ func (r *Reader) Plan(id string) (seen api.Plan, ok bool) {
 		return api.Plan{}, false
 	}
 	seen = r.controlView(p)
-	seen.Input = r.input(p)
+	seen.Input = inputOf(r, p)
 	for i := range seen.Actions {
 		a := &seen.Actions[i]
 		action := rows.Action{Plan: id, N: uint32(a.Number)}
@@ -82,8 +82,8 @@ func (r *Reader) Plan(id string) (seen api.Plan, ok bool) {
 	return seen, true
 }
 
-// input is what a plan was opened with, or the one that it undoes or delivers.
-func (r *Reader) input(p *executor.Plan) json.RawMessage {
+// inputOf is what a plan was opened with, or the one that it undoes or delivers.
+func inputOf(r *Reader, p *executor.Plan) json.RawMessage {
 	return r.payload(rows.Action{Plan: cmp.Or(p.Row.Origin, p.ID)}).Input
 }
 

@@ -322,7 +322,7 @@ func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 		}
 		return
 	}
-	if d.undo = owed; !b.namesEffect(d) && p.isReady(d) {
+	if d.undo = owed; !namesEffect(b, d) && p.isReady(d) {
 		d.undo = exhausted // its compensation would not know which
 	}
 }
@@ -351,7 +351,7 @@ func owesBeside(b *book, p *plan, a *action, at *pb.Address, seen string) {
 }
 
 // namesEffect: the undo of an extra effect says which one it is about.
-func (b *book) namesEffect(a *action) bool {
+func namesEffect(b *book, a *action) bool {
 	return slices.ContainsFunc(a.compensation.GetBindings(), func(x *pb.Binding) bool {
 		if !strings.Contains(x.Expression, "external_ref") || b.rules < ledger.OthersSince {
 			return strings.Contains(x.Expression, "external_ref")

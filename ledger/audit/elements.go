@@ -101,7 +101,7 @@ func keepFacts(b *book, p *plan, a *action) {
 		return
 	}
 	kept, keys := map[string]any{}, elementsOf("facts", reads)
-	b.haveRead(p, keys, nil)
+	haveRead(b, p, keys, nil)
 	for _, key := range keys {
 		switch f := b.fact(key); {
 		case f == nil || f.retracted:

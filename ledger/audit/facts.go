@@ -304,7 +304,7 @@ func (s *store) watchers(fact string) []string {
 }
 
 // haveRead tells who asks which facts were read for a plan, and the prefixes of others.
-func (b *book) haveRead(p *plan, read, watched []string) {
+func haveRead(b *book, p *plan, read, watched []string) {
 	if b.onRead == nil {
 		return
 	}

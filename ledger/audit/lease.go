@@ -207,7 +207,7 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 		l.joined = true
 		result := h.Evaluate(l.asOf(b.now), factView{b})
 		truth, read = result.Truth, result.Keys
-		b.haveRead(p, read, condition.Watched(result))
+		haveRead(b, p, read, condition.Watched(result))
 		if !clocked || truth != triggers.True {
 			l.watched = h.Watched(result, b.now, factView{b})
 		}
@@ -267,7 +267,7 @@ func truthAt(b *book, p *plan, a *action, l *lease, ns int64) (triggers.Truth, [
 		return triggers.Unknown, nil
 	}
 	result := condition.Hold(p.scope(a, l)).Evaluate(l.asOf(ns), factView{b})
-	b.haveRead(p, result.Keys, condition.Watched(result))
+	haveRead(b, p, result.Keys, condition.Watched(result))
 	return result.Truth, result.Keys
 }
 

@@ -75,7 +75,7 @@ func (b *book) next(p *plan, a *action) string {
 			return asking(b, p, a)
 		}
 		return doQuarantine
-	case !a.approved && a.extra && !b.namesEffect(a):
+	case !a.approved && a.extra && !namesEffect(b, a):
 		return doQuarantine
 	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine

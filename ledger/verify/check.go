@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
@@ -308,14 +306,6 @@ func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
 					"for it", e.Record.Plan, k.ParentPlan)
 		}
 	}
-}
-
-// takesFacts reports whether a call may take facts as they were at its registration.
-func takesFacts(call *pb.CompensationRegistered) bool {
-	bindings := slices.Concat(call.GetBindings(), call.GetProbe().GetCall().GetBindings(),
-		call.GetVerify().GetCall().GetBindings())
-	return slices.ContainsFunc(bindings,
-		func(b *pb.Binding) bool { return strings.Contains(b.Expression, "facts") })
 }
 
 // checkpoint holds a recorded checkpoint against the records before it.

@@ -261,3 +261,11 @@ func eachMessage(
 		message = shown{}
 	}
 }
+
+// takesFacts reports whether a call may take facts as they were at its registration.
+func takesFacts(call *pb.CompensationRegistered) bool {
+	bindings := slices.Concat(call.GetBindings(), call.GetProbe().GetCall().GetBindings(),
+		call.GetVerify().GetCall().GetBindings())
+	return slices.ContainsFunc(bindings,
+		func(b *pb.Binding) bool { return strings.Contains(b.Expression, "facts") })
+}

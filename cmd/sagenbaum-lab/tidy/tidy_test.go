@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"triggers/exact":            {},
 	"triggers/nearest":          {},
 	"triggers/oracle":           {},
-	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/rowspb"},
+	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/rowspb"},
 	"executor/expressions":      {"proto/sagenbaum/v1", "ledger", "triggers"},
 	"executor/ids":              {"ledger", "executor/rows", "executor/rowspb"},
 	"executor/leases":           {"triggers", "executor/rows"},
