@@ -30,7 +30,8 @@ type PlanSpec struct {
 
 	// Input is what the plan is to do: one JSON value, or what encoding/json takes, of at most 16 KiB
 	// (ledger.PlanInputMax). The arguments of its undos may read it, as plan.input. It is recorded as
-	// it is: secrets belong into the inputs of actions, where a contract has them sealed. nil: nothing.
+	// it is: secrets belong into the inputs of actions, where a contract has them sealed. nil:
+	// nothing.
 	Input any
 
 	// Deadline is how long after Begin an open plan is undone; DeadlineAt names

@@ -373,10 +373,12 @@ func (s *fold) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 	case p.row.Phase != rowspb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row):
 		return void("plan %s is %s and has nothing to retire", p.id, statusName(p.row))
 	}
-	if !slices.Equal(names, k.InDoubt) {
+	switch {
+	case !slices.Equal(names, k.InDoubt):
 		return void("it names %q in doubt, and these are %q", k.InDoubt, names)
-	}
-	if late {
+	case late && s.meta.HolderFold >= ledger.OthersSince && k.Count != p.heldCount():
+		return void("it counts %d registrations, and these are %d", k.Count, p.heldCount())
+	case late:
 		p.commitRoot(s.e.Address)
 	}
 	p.row.Retired, p.row.InDoubt = true, nil

@@ -43,8 +43,10 @@ var madeLedgers = []struct {
 // was opened with, which change meanwhile; and a plan that is undone after its commit.
 func goldenOfWhatIsBeside(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
-	s.play("fact:a=1.10 fact:b=2 open:input a:beside a+ b:beside+probe fact:a=3 forget:b own:b=x7 c:beside c? fail turn @1m")
-	s.play("q/open:input !q/open q/a:beside q/a? q/b:beside q/own:b=x8 q/d:staged+beside fact:a=4 q/commit turn @2m q/undo turn")
+	s.play("fact:a=1.10 fact:b=2 open:input a:beside a+ b:beside+probe fact:a=3 forget:b own:b=x7")
+	s.play("c:beside c? fail turn @1m")
+	s.play("q/open:input !q/open q/a:beside q/a? q/b:beside q/own:b=x8 q/d:staged+beside fact:a=4")
+	s.play("q/commit turn @2m q/undo turn")
 	return s.log
 }
 

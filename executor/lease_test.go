@@ -556,7 +556,8 @@ func TestAConditionOnTheClockTurnsInTheMiddleOfAMessage(t *testing.T) {
 	for _, facts := range [][]*pb.Record{
 		{asserted("k", "4"), asserted("k", "9")},
 		{asserted("k", "4"), asserted("k", "9"), asserted("k", "1")},
-		{asserted("k", "4"), {Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}}, asserted("k", "9")},
+		{asserted("k", "4"), {Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{
+			Key: "k"}}}, asserted("k", "9")},
 	} {
 		s := newSchedule(t)
 		s.play("open")

@@ -251,7 +251,8 @@ func randomWords(r *rand.Rand) []string {
 	opened := map[string]bool{}
 	opens := func(plan, under string) string {
 		opened[plan] = true
-		return plan + "open" + some("continue", "halt", "last", "last", "second", "accept", "2", "input", "input", "token") + under
+		return plan + "open" + some("continue", "halt", "last", "last", "second", "accept", "2", "input",
+			"input", "token") + under
 	}
 	words := []string{opens("", "")}
 	minutes, saved, length := 0, 0, 8+r.IntN(40)

@@ -20,8 +20,8 @@ var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", 
 
 const argumentVariables = 7
 
-// What is not of the action itself is read one element at a time, by a key in quotes: so it is known
-// at the registration which is read.
+// What is not of the action itself is read one element at a time, by a key in quotes: so it is
+// known at the registration which is read.
 const (
 	actionsVariable = "actions"
 	factsVariable   = "facts"
@@ -29,7 +29,8 @@ const (
 
 // isElements reports whether e is a variable that is read one element at a time.
 func isElements(e ast.Expr) bool {
-	return e.Kind() == ast.IdentKind && (e.AsIdent() == actionsVariable || e.AsIdent() == factsVariable)
+	return e.Kind() == ast.IdentKind &&
+		(e.AsIdent() == actionsVariable || e.AsIdent() == factsVariable)
 }
 
 // BindingVars are the frozen values that bindings read: each one JSON value, or
@@ -292,12 +293,12 @@ func (p *part) reads(found []Read) []Read {
 // nothing, says that it is done, and the effect stays.
 
 // Nameless reports whether a call with these arguments would be sent without the name of its
-// effect: every argument that takes it from the output or from the reference, from another action or
-// from a fact is null, and no other one tells what is meant. Beside them the forward's key does not:
-// it says which forward is to be refused, and not what is to be removed. A null that was given is
-// known, and meta.?external_ref reckons with none. An argument that falls back from the output to the
-// reference is the name, whatever the others are. vars gives the values that some of the arguments
-// read.
+// effect: every argument that takes it from the output or from the reference, from another action
+// or from a fact is null, and no other one tells what is meant. Beside them the forward's key
+// does not: it says which forward is to be refused, and not what is to be removed. A null that
+// was given is known, and meta.?external_ref reckons with none. An argument that falls back from
+// the output to the reference is the name, whatever the others are. vars gives the values that
+// some of the arguments read.
 func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
 	var named, either []*Binding
 	told := false

@@ -46,8 +46,8 @@ type plan struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// PlanJSON is what a binding reads as plan. agent has opened it; reason is why it unwinds, or empty;
-// input is what it was opened with, or nil.
+// PlanJSON is what a binding reads as plan. agent has opened it; reason is why it unwinds, or
+// empty; input is what it was opened with, or nil.
 func PlanJSON(id, agent string, declared *pb.PlanOpened, reason string,
 	input json.RawMessage) json.RawMessage {
 	p := plan{ID: id, Label: declared.GetLabel(), Owner: declared.GetOwner(), Agent: agent,
@@ -109,8 +109,9 @@ func Keys(variable string, readers []*triggers.Binding) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// Freeze keeps the facts that expressions read as they are now: an object by key, or nil if there are
-// none; and the keys of those that are too large to be kept. value gives one; nil: it is not there.
+// Freeze keeps the facts that expressions read as they are now: an object by key, or nil if there
+// are none; and the keys of those that are too large to be kept. value gives one; nil: it is not
+// there.
 func Freeze(readers []*triggers.Binding, value func(key string) json.RawMessage) (facts []byte,
 	lost []string) {
 	out := []byte{'{'}

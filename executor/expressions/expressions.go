@@ -332,8 +332,8 @@ func (x *Compiler) reader(field, text, kind string) error {
 	}
 }
 
-// NamesEffect reports whether an argument of the undo is what the provider calls the effect. Holders
-// of before OthersSince did not ask whose external_ref it is.
+// NamesEffect reports whether an argument of the undo is what the provider calls the effect.
+// Holders of before OthersSince did not ask whose external_ref it is.
 func (x *Compiler) NamesEffect(c *pb.CompensationRegistered, fold uint32) bool {
 	return slices.ContainsFunc(c.Bindings, func(b *pb.Binding) bool {
 		if !strings.Contains(b.Expression, "external_ref") || fold < ledger.OthersSince {

@@ -405,6 +405,10 @@ var clauseCases = []struct {
 	{"I13.retired", retiresLater, turns},
 	{"I24.retired", retires, func(s *scene) { s.p.retired = true }},
 	{"I36.named", retires, func(s *scene) { s.p.inDoubt = []string{"a"} }},
+	{"I24.given-up", retires, func(s *scene) {
+		s.l.book.rules, s.p.phase = ledger.OthersSince, ledger.StateCommitting
+		s.record.GetHeldSetRetired().Count = 7
+	}},
 	{"I24.count", retires, func(s *scene) { s.p.gaveUp = 3 }},
 	{"I36.doubt", retires, func(s *scene) { s.a.outcome = inDoubt }},
 	{"I6.destroyed", destroys, func(s *scene) { s.p.erased = nil }},

@@ -146,7 +146,8 @@ func (c *claim) readsTooMany(list []expression) string {
 }
 
 // openingInput bounds what a plan is opened with.
-var openingInput = clause{"I4.input", "What a plan is opened with has at most 16 KiB, and is exact.",
+var openingInput = clause{"I4.input",
+	"What a plan is opened with has at most 16 KiB, and is exact.",
 	func(c *claim) judgement {
 		input := c.Record.Payload.GetInput()
 		return unless(c.p != nil || len(input) <= 16<<10 && ledger.ExactJSON(input) ||

@@ -233,8 +233,8 @@ func (c *claim) readRight() judgement {
 	return judgement{}
 }
 
-// wasIn: the message that the fact is of has asserted this value of it. A condition on the clock may
-// have turned true in the middle of that message.
+// wasIn: the message that the fact is of has asserted this value of it. A condition on the clock
+// may have turned true in the middle of that message.
 func (f *fact) wasIn(value []byte) bool {
 	return bytes.Equal(value, f.value) ||
 		slices.ContainsFunc(f.earlier, func(was []byte) bool { return bytes.Equal(was, value) })
