@@ -42,7 +42,7 @@ func TestS6S20AnUndoReadsWhatIsBesideItsAction(t *testing.T) {
 		{`actions["a"].output.none`, "a+ fail", `null`},                // S20
 		{`actions["c"].output.ref`, "c c+ fail", `null`},               // it was registered later
 		{`actions["b"].output.ref`, "fail", `null`},                    // it is the action itself
-		{`actions["none"].output.ref`, "a+ fail", `null`},              // there is none
+		{`actions["none"].output.ref`, "a+ fail", `null`},              // there is no such action
 		{`actions["a"].output.ref`, "a+ fail", `"a"`},                  // it completed after the registration
 		{`actions["a~1"].external_ref`, "a- effect:a=x7 fail", `null`}, // a duty has no name that can be read
 		{`facts["rate"]`, "fail", `1.10`},

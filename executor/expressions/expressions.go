@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -167,10 +168,7 @@ func (x *Compiler) ReadersOf(variable string, fold uint32,
 		return nil
 	}
 	for _, c := range calls {
-		if !mentions(c, variable) {
-			continue
-		}
-		for _, text := range textsOf(c) {
+		for text := range textsOf(c) {
 			if !strings.Contains(text, variable) {
 				continue
 			}
@@ -182,36 +180,24 @@ func (x *Compiler) ReadersOf(variable string, fold uint32,
 	return readers
 }
 
-// mentions reports whether an expression of a call may read a variable: most read none, and nothing
-// is made for them.
-func mentions(c *pb.CompensationRegistered, variable string) bool {
-	for _, list := range [...][]*pb.Binding{c.GetBindings(), c.GetProbe().GetCall().GetBindings(),
-		c.GetVerify().GetCall().GetBindings()} {
-		for _, b := range list {
-			if strings.Contains(b.Expression, variable) {
-				return true
+// textsOf are the expressions of a call, but for its conditions.
+func textsOf(c *pb.CompensationRegistered) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, list := range [...][]*pb.Binding{c.GetBindings(), c.GetProbe().GetCall().GetBindings(),
+			c.GetVerify().GetCall().GetBindings()} {
+			for _, b := range list {
+				if !yield(b.Expression) {
+					return
+				}
+			}
+		}
+		for _, text := range [...]string{c.GetUnchanged(), c.GetDone(), c.GetStop(),
+			c.GetProbe().GetAnswer(), c.GetProbe().GetExternalRef(), c.GetVerify().GetOk()} {
+			if !yield(text) {
+				return
 			}
 		}
 	}
-	for _, text := range [...]string{c.GetUnchanged(), c.GetDone(), c.GetStop(),
-		c.GetProbe().GetAnswer(), c.GetProbe().GetExternalRef(), c.GetVerify().GetOk()} {
-		if strings.Contains(text, variable) {
-			return true
-		}
-	}
-	return false
-}
-
-// textsOf lists the expressions of a call, but for its conditions.
-func textsOf(c *pb.CompensationRegistered) (texts []string) {
-	for _, list := range [...][]*pb.Binding{c.GetBindings(), c.GetProbe().GetCall().GetBindings(),
-		c.GetVerify().GetCall().GetBindings()} {
-		for _, b := range list {
-			texts = append(texts, b.Expression)
-		}
-	}
-	return append(texts, c.GetUnchanged(), c.GetDone(), c.GetStop(), c.GetProbe().GetAnswer(),
-		c.GetProbe().GetExternalRef(), c.GetVerify().GetOk())
 }
 
 // elements bounds what a call reads of others.

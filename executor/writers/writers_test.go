@@ -135,7 +135,7 @@ func TestWhichChildPlansAreTaken(t *testing.T) {
 		"by the token":                {parent(), "eve", token, since, ""},
 		"by another token":            {parent(), "eve", digest[:], since, "of agent eve without its token"},
 		"without one":                 {parent(), "eve", nil, since, "of agent eve without its token"},
-		"where there is none":         {opened(), "eve", nil, since, "of agent eve without its token"},
+		"where it has no token":       {opened(), "eve", nil, since, "of agent eve without its token"},
 		"of the agent that has it":    {parent("bob"), "bob", nil, since, ""},
 		"of the agent that had it":    {parent("bob"), "ann", token, since, "agent bob opens child plans in it"},
 		"of a third one, handed over": {parent("bob"), "eve", token, since, "is agent bob's since it was handed over"},

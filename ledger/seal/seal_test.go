@@ -183,7 +183,8 @@ func FuzzSealDocumentsOfAnyBytes(f *testing.F) {
 // TestWhatWouldHaveToBeOpened: a part of a sealed value, or what is computed from one; whatever else is
 // in the document, and however deep.
 func TestWhatWouldHaveToBeOpened(t *testing.T) {
-	box := string(seal.Seal(seal.Key{1}, seal.Place{Tenant: "t", Plan: "p", Action: "a", Field: "output.card"}, json.RawMessage(`{"n":1}`)))
+	at := seal.Place{Tenant: "t", Plan: "p", Action: "a", Field: "output.card"}
+	box := string(seal.Seal(seal.Key{1}, at, json.RawMessage(`{"n":1}`)))
 	document := json.RawMessage(`{"a":{"card":` + box + `,"x/~y":[1,` + box + `],"id":7},"deep":` +
 		strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`)
 	for _, c := range []struct {

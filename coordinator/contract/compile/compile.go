@@ -71,7 +71,6 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	x.checkCalls(c)
 	x.checkRanges(c)
 	x.checkExpressions(written)
-	x.checkElements(c)
 	if len(x.problems) > 0 {
 		return nil
 	}
@@ -92,6 +91,8 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	}
 	out.Digest = ledger.ContractDigest(out.Canonical)
 	out.inverse, out.deliver = x.registration(c), x.delivery(c)
+	x.checkElements(out.inverse)
+	x.checkElements(out.deliver)
 	out.stages = c.Stage == contract.StageCommit
 	if sealed := x.checkSensitive(c, out); out.deliver != nil {
 		out.deliver.Sealed = sealed

@@ -61,44 +61,6 @@ func (x *compiler) checkExpressions(c contract.Contract) {
 	x.checkAfterCommit(c)
 }
 
-// checkElements bounds what the expressions read of other actions, and of facts.
-func (x *compiler) checkElements(c contract.Contract) {
-	var texts []string
-	with := func(arguments map[string]any) {
-		for _, name := range slices.Sorted(maps.Keys(arguments)) {
-			texts = append(texts, argument.Text(arguments[name]))
-		}
-	}
-	if i := c.Inverse; i != nil {
-		with(i.With)
-		texts = append(texts, i.Unchanged, i.Done, i.Stop)
-		if i.Verify != nil {
-			with(i.Verify.With)
-			texts = append(texts, i.Verify.Ok)
-		}
-	}
-	if d := c.Deliver; d != nil {
-		with(d.With)
-		texts = append(texts, d.Done, d.Stop)
-	}
-	if p := c.Probe; p != nil {
-		with(p.With)
-		texts = append(texts, p.Answer, p.ExternalRef)
-	}
-	for _, variable := range [...]string{"actions", "facts"} {
-		read := 0
-		for _, text := range texts {
-			if b, err := x.programs.Reader(argument.CEL(text)); err == nil { // else refused before
-				read += len(b.Keys(variable))
-			}
-		}
-		if read > ledger.ElementsMax {
-			x.refuse("", fmt.Sprintf("its expressions read %d %s", read, variable),
-				fmt.Sprintf("at most %d", ledger.ElementsMax))
-		}
-	}
-}
-
 // checkAfterCommit checks the conditions that are held after the commit: without an undo window
 // they would be held for ever.
 func (x *compiler) checkAfterCommit(c contract.Contract) {

@@ -2,8 +2,10 @@ package compile
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -14,10 +16,7 @@ import (
 // outcomeReads lists the paths of the output that a registration reads, each as far as it
 // is constant, and says whether it reads what the provider calls the effect.
 func (x *compiler) outcomeReads(t *pb.CompensationRegistered) (paths [][]string, reference bool) {
-	add := func(b *triggers.Binding, err error) {
-		if err != nil {
-			return // refused before
-		}
+	for _, b := range x.readersOf(t) {
 		reference = reference || b.ReadsField("meta", "external_ref")
 		for _, read := range b.Paths() {
 			if read.Path[0] == "output" {
@@ -25,19 +24,38 @@ func (x *compiler) outcomeReads(t *pb.CompensationRegistered) (paths [][]string,
 			}
 		}
 	}
-	bindings := slices.Concat(t.Bindings, t.Probe.GetCall().GetBindings(),
-		t.Verify.GetCall().GetBindings())
-	for _, b := range bindings {
-		add(x.programs.Reader(b.Expression))
-	}
-	readers := []string{t.Done, t.Stop, t.Unchanged, t.Probe.GetAnswer(), t.Probe.GetExternalRef(),
-		t.Verify.GetOk()}
-	for _, text := range readers {
-		if text != "" {
-			add(x.programs.Reader(text))
+	return paths, reference
+}
+
+// checkElements bounds what the expressions of a call read of other actions, and of facts.
+func (x *compiler) checkElements(t *pb.CompensationRegistered) {
+	for _, variable := range [...]string{"actions", "facts"} {
+		read := 0
+		for _, b := range x.readersOf(t) {
+			read += len(b.Keys(variable))
+		}
+		if read > ledger.ElementsMax {
+			x.refuse("", fmt.Sprintf("its expressions read %d %s", read, variable),
+				fmt.Sprintf("at most %d", ledger.ElementsMax))
 		}
 	}
-	return paths, reference
+}
+
+// readersOf are the expressions of a call, but for its conditions; nil has none.
+func (x *compiler) readersOf(t *pb.CompensationRegistered) (readers []*triggers.Binding) {
+	var texts []string
+	for _, b := range slices.Concat(t.GetBindings(), t.GetProbe().GetCall().GetBindings(),
+		t.GetVerify().GetCall().GetBindings()) {
+		texts = append(texts, b.Expression)
+	}
+	texts = append(texts, t.GetDone(), t.GetStop(), t.GetUnchanged(), t.GetProbe().GetAnswer(),
+		t.GetProbe().GetExternalRef(), t.GetVerify().GetOk())
+	for _, text := range texts {
+		if b, err := x.programs.Reader(text); text != "" && err == nil { // else refused before
+			readers = append(readers, b)
+		}
+	}
+	return readers
 }
 
 // ReadsOutput reports whether a call of the undo reads anything of the output.
