@@ -219,8 +219,8 @@ func Pointers(document json.RawMessage) (list []string) {
 }
 
 // Closed returns the path of a sealed value of a document that an expression would have to open,
-// with dots; "": there is no such value. It reads the document at a path: copied, it takes sealed values as
-// they are, but no part of one; else it computes from what is there.
+// with dots; "": there is no such value. It reads the document at a path: copied, it takes sealed
+// values as they are, but no part of one; else it computes from what is there.
 func Closed(document json.RawMessage, path []string, copied bool) string {
 	for i, step := range path {
 		if _, sealed := parse(bytes.TrimSpace(document)); sealed {
