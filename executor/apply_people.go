@@ -273,6 +273,9 @@ func (s *fold) applyVerdict() Result {
 		a.watch()
 		a.reconsider()
 		a.evaluateAction(s.e.Address)
+		if a.blocksBesidePart(k) {
+			s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, a.verdictText(), back{})
+		}
 	case p.row.HeldOn > 0: // what is held after the commit may read it
 		a.evaluateAction(s.e.Address)
 	}
@@ -382,10 +385,12 @@ func wantNoVerdicts(p *plan) {
 func (a *Action) WaitsForVerdict() bool { return waitsForVerdict(a.a) }
 
 // undoneFor reports whether a verdict on an action of a committed plan asks for an undo of it. One
-// on a staged act alone stops its delivery, and has nothing to undo.
+// on a staged act alone stops its delivery; one on what was undone before may ask for the plan.
 func (a *action) undoneFor(k *pb.VerdictGiven) bool {
-	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !settled(a.row.Undo) &&
-		(crossed(a) || staged(a) && !a.plan.s.ofAction(k.Scope))
+	ofPlan := !a.plan.s.ofAction(k.Scope)
+	held := !settled(a.row.Undo) || ofPlan && a.plan.s.meta.HolderFold >= ledger.BesidePartSince
+	return k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && held &&
+		(crossed(a) || staged(a) && ofPlan)
 }
 
 // committedAs is the committed root that has an action, and the part of it that undoes the action,

@@ -399,7 +399,7 @@ func ofSignal(lease string) bool { return lease == leaseFailed || lease == lease
 func (p *plan) turnAgain(stays map[uint32]bool) {
 	p.row.Behind = slices.DeleteFunc(p.row.Behind, func(t *rowspb.Turned) bool {
 		l, a := p.lease(rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease})
-		return l == nil || stopped(l) || inTime(p, l) || ofSignal(l.Name) ||
+		return l == nil || l.Fired || stopped(l) || inTime(p, l) || ofSignal(l.Name) ||
 			(l.OfAction || t.Clocked) && a != nil && settled(a.row.Undo) || l.OfAction && stays[t.Action]
 	})
 	if len(p.row.Behind) == 0 {

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -442,5 +443,22 @@ func TestWhatACommitFoundTooMuchIsItsOwners(t *testing.T) {
 	if s.play(found + "own:a=x7 turn"); s.outcome() != "committed: a=retired []" {
 		t.Errorf("under an earlier holder it is folded as it was decided: %s", s.outcome())
 	}
+	s.wantRefolded()
+}
+
+// TestACommitWaitsForNoForwardThatHasCompleted: what its owner has had asked about again is asked
+// once more as soon as the agent has said so, and not when the forward could land no more.
+func TestACommitWaitsForNoForwardThatHasCompleted(t *testing.T) {
+	s := newSchedule(t)
+	found := []string{`{"presence":"duplicate","external_ref":["x","y"]}`, `{"presence":"absent"}`}
+	s.worker = func(Command) *api.Reply {
+		output := found[0]
+		found = found[len(found)-1:]
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(output)}
+	}
+	s.play("open a:probe+settle=5m commit turn @10s turn retry:a turn")
+	s.wantState("p", ledger.StateCommitting, "a=held")
+	s.play("own:a=x turn")
+	s.wantState("p", ledger.StateCommitted, "a=retired")
 	s.wantRefolded()
 }

@@ -223,6 +223,21 @@ func TestWhatWasDeliveredTwiceIsItsOwners(t *testing.T) {
 	})
 }
 
+// TestAnAnswerToTheFirstAttemptComesAfterTheSecondWasDone: the worker of the first was slow.
+func TestAnAnswerToTheFirstAttemptComesAfterTheSecondWasDone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open m:staged commit m=lost,done turn @60s p~0/retry:m turn")
+	records := s.decide([]Answer{{Plan: "p~0", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1,
+		Reply: &api.Reply{Status: api.StatusDone}}})
+	s.deciding = true
+	s.must(s.append(holder, records...))
+	s.play("turn")
+	if got, want := s.beside(), "p~0 owner: m=done m~1=owner [m]"; got != want {
+		t.Errorf("it is %s, want %s", got, want)
+	}
+	s.wantRefolded()
+}
+
 // TestAWorkersDoubtIsSaidInItsWords, to the owner of a delivery. An undo is tried again.
 func TestAWorkersDoubtIsSaidInItsWords(t *testing.T) {
 	s := newSchedule(t)

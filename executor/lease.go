@@ -196,9 +196,11 @@ func inTime(p *plan, l *rowspb.LeaseRow) bool {
 	return l.Name == LeaseDeadline && p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
-// live reports whether a lease waits for its condition; for extra effects an answer fires it.
+// live reports whether a lease waits for its condition; for extra effects an answer fires it. A
+// child's own went with its commit.
 func (p *plan) live(a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
-	held := armed(p.row) || l.UntilNs > p.s.meta.TimeNs ||
+	own := a == nil && keeps(p.row) && p.s.meta.HolderFold >= ledger.GivenUpSince
+	held := armed(p.row) && !own || l.UntilNs > p.s.meta.TimeNs ||
 		l.UntilNs != 0 && l.Cascade == rowspb.Cascade_CASCADE_RESUMED
 	return held && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && !isDuplicate(l) &&
 		turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))

@@ -572,3 +572,13 @@ func TestAConditionOnTheClockTurnsInTheMiddleOfAMessage(t *testing.T) {
 		s.wantState("p~1", ledger.StateCompensated, "a=compensated")
 	}
 }
+
+// TestACommittedChildHoldsNoConditionOfItsOwn: they went with its commit, and no word of its agent
+// after that brings one back that asks when that was.
+func TestACommittedChildHoldsNoConditionOfItsOwn(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open q/open:idle=15s^ q/a q/commit q/a+ turn @1m turn")
+	s.wantState("q", ledger.StateCommitted, "a=held")
+	s.wantState("p", ledger.StateOpen, "plan:q=held")
+	s.wantRefolded()
+}

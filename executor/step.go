@@ -335,7 +335,8 @@ func also(a *action, note string) string {
 // it: the contract has a condition, and the owner has not said that the undo goes out all the
 // same. Where the undo only bars a forward of which nothing is there, there is nothing to compare.
 func compares(a *action) bool {
-	bars := refusesLate(a) && a.row.AbsentNs != 0 && doubted(a)
+	found := a.row.There && a.plan.s.meta.HolderFold >= ledger.ComparedSince
+	bars := refusesLate(a) && a.row.AbsentNs != 0 && doubted(a) && !found
 	return a.fixed.Compensation.GetUnchanged() != "" && !a.row.Overwrite && !bars
 }
 

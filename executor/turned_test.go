@@ -2,8 +2,10 @@ package executor_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -64,4 +66,50 @@ func TestOfManyThatTurnAtOnceThoseOfTheFirstActionsAreKept(t *testing.T) {
 			s.wantRefolded()
 		})
 	}
+}
+
+// TestAVerdictOnThePlanCountsBesideAPart: it undoes the plan also where its action is undone already,
+// or is being undone, with a part of it; one on the action has nothing to add.
+func TestAVerdictOnThePlanCountsBesideAPart(t *testing.T) {
+	for line, want := range map[string]string{
+		"undo:!a turn judge:a=block*":                                    ledger.StateCompensated,
+		"undo:!a turn judge:a=block* judge:a=allow":                      ledger.StateCompensated,
+		"undo:!a turn judge:a=block":                                     ledger.StateOpen,
+		"undo:!a turn commit:1 judge:a=block":                            ledger.StateCommitted,
+		"undo:!a turn commit:1 judge:a=block*":                           ledger.StateCompensated,
+		"a=late undo:!a turn judge:a=block* tell:a#1=done":               ledger.StateCompensated,
+		"a=late undo:!a turn judge:a=block tell:a#1=done":                ledger.StateOpen,
+		"a=late undo:!a turn judge:a=block* judge:a=allow tell:a#1=done": ledger.StateCompensated,
+		"a=late undo:!a turn judge:b=block* tell:a#1=done":               ledger.StateCompensated,
+		"a=late undo:!a turn undo judge:a=block* tell:a#1=done":          ledger.StateCompensated,
+		"a=late undo:!a turn judge:a=block* !undo tell:a#1=done":         ledger.StateCompensated,
+		"a=late judge:a=block undo:!a turn judge:a=block* tell:a#1=done": ledger.StateCompensated,
+		"a=late judge:a=block undo:!a turn tell:a#1=done":                ledger.StateOpen,
+		"a=stop undo:!a turn judge:a=block* resolve:a":                   ledger.StateResolved,
+		"save:s c c+ c=late undo:s turn judge:c=block* tell:c#1=done":    ledger.StateCompensated,
+		"save:s c c+ c=late undo:s turn judge:c=block tell:c#1=done":     ledger.StateOpen,
+	} {
+		t.Run(line, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play("open b b+ a a+ " + line + " turn turn")
+			last := "p"
+			if strings.Contains(line, "commit") && want != ledger.StateCommitted {
+				last = "p~1"
+			}
+			if got := s.show(last); got.State != want {
+				t.Errorf("%s (%s), want %s: %s", got.State, got.Reason, want, s.undos(last))
+			}
+			s.wantRefolded()
+		})
+	}
+}
+
+// TestAVerdictOnWhatWasUndoneHasNoTurnLeft, under a holder that did not have it count beside a part:
+// its turn is over with the part, though a later verdict asked for the plan and was taken back.
+func TestAVerdictOnWhatWasUndoneHasNoTurnLeft(t *testing.T) {
+	s := newSchedule(t)
+	s.underHolder(ledger.BesidePartSince - 1)
+	s.play("open a a+ a=late judge:a=block undo:!a turn judge:a=block* judge:a=allow tell:a#1=done turn turn")
+	s.wantState("p", ledger.StateOpen, "a=compensated")
+	s.wantRefolded()
 }

@@ -284,3 +284,16 @@ func TestAReportOfALargeStateDoesNotStopTheTenant(t *testing.T) {
 		t.Errorf("%d records: %v", len(records), err)
 	}
 }
+
+// TestWhatIsToBarAForwardIsComparedOnceSomethingWasFound: the worker has said that someone else has
+// changed it, so it is there, though a probe had found nothing; another try by itself overwrites none
+// of it.
+func TestWhatIsToBarAForwardIsComparedOnceSomethingWasFound(t *testing.T) {
+	const bars = "open a:unchanged+refused a? a.probe=absent,other a=changed,done fail turn @1m turn "
+	playAll(t, []scheduled{
+		{"its owner has it tried again", bars + "retry:a turn @3m turn", "quarantined: a=quarantined []"},
+		{"and undone over that", bars + "overwrite:a turn @3m turn", "compensated: a=compensated [a]"},
+		{"nothing was found", "open a:unchanged+refused a? a.probe=absent,other a=fail,done fail turn @1m turn " +
+			"turn @3m turn", "compensated: a=compensated [a]"},
+	})
+}

@@ -214,3 +214,18 @@ func TestWhatComesAfterManyWindowsUndoesNothing(t *testing.T) {
 		s.wantRefolded()
 	}
 }
+
+// TestWhatWasTrueBeforeTheCommitTurnsWithIt: a condition on the clock that had turned when its plan
+// was committed fires, also where it is one that others share, and is over by the next decision.
+func TestWhatWasTrueBeforeTheCommitTurnsWithIt(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open fact:k=1 fact:k=2 fact:k=3")
+	s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.ValidForNs = int64(time.Hour)
+		c.Triggers = []*pb.Trigger{{Name: "own", AfterCommit: true,
+			Condition: `at_least(3, "k", duration("60s"))`}}
+	})...))
+	s.play("a+ commit @2m turn")
+	s.wantState("p~1", ledger.StateCompensated, "a=compensated")
+	s.wantRefolded()
+}

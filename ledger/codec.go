@@ -121,11 +121,17 @@ const readerOfAdopted = 17
 // and of holders under which the token of a plan ends when the plan is handed to another agent.
 const readerOfOthers = 18
 
+// readerOfGivenUp is the first reader that knows of holders under which a committed child plan
+// takes up no condition again.
+const readerOfGivenUp = 19
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= GivenUpSince:
+			version = max(version, readerOfGivenUp)
 		case r.GetTermStarted().GetFoldVersion() >= OthersSince:
 			version = max(version, readerOfOthers)
 		case r.GetTermStarted().GetFoldVersion() >= AdoptedSince, r.GetPlanAdopted() != nil:

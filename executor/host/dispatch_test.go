@@ -190,7 +190,7 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
 		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody,
 			{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}}}
-		d := newDispatcher(new(turn.Flights), s, instant, nil)
+		d := newDispatcher(&turn.Flights{MayRun: func() bool { return true }}, s, instant, nil)
 		d.send(turn.Sending{Command: until(command(), time.Millisecond)})
 		if a := landed(t, d); a.Reply == nil || a.Reply.Status != api.StatusDone || len(s.sent) != 6 {
 			t.Fatalf("%+v after %d sendings", a, len(s.sent))

@@ -48,6 +48,9 @@ func (w *world) begin(p *planSpec) *agent {
 
 func (a *agent) name() string { return "agent " + a.p.id }
 
+// agent is whose process it is.
+func (a *agent) agent() string { return cmp.Or(a.as, a.p.agent) }
+
 // append writes records of the agent's plan; then happens once they are stored.
 func (a *agent) append(then func(), records ...*pb.Record) {
 	records = append(a.carried, records...)
@@ -56,7 +59,7 @@ func (a *agent) append(then func(), records ...*pb.Record) {
 		r.Plan, r.Writer = a.p.id, a.writer
 	}
 	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Plan: a.p.id,
-		Name: cmp.Or(a.as, a.p.agent)}
+		Name: a.agent()}
 	data, err := ledger.EncodeCommit(records)
 	if err != nil {
 		panic("sim: " + err.Error())

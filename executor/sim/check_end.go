@@ -216,7 +216,7 @@ func (c *checker) checkEffects(v api.Plan) {
 		for _, e := range c.w.provider.forward[s.key] {
 			switch {
 			case e.extra || e.byOwner || e.unseen:
-			case f.Kept && known && !e.stands:
+			case f.Kept && known && !f.Duty && !e.stands:
 				c.fail("I15", 0, "plan %s keeps %s of action %s, and it was undone", v.Plan, e.ref,
 					f.Action)
 			case f.Kept:

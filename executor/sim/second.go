@@ -215,7 +215,7 @@ func (a *agent) strays(s *actionSpec, r *random) {
 	}
 	happens := func() {
 		if ref, ok := a.w.provider.do(s, false); ok {
-			a.w.strays = append(a.w.strays, s)
+			a.w.strays = append(a.w.strays, stray{s, a.agent()})
 			if r.percent(70) {
 				a.append(nil, completed(s, ref))
 			}
@@ -225,7 +225,7 @@ func (a *agent) strays(s *actionSpec, r *random) {
 	case a.w.healed:
 	case n == 0: // its pair never came
 		if ref, ok := a.w.provider.do(s, false); ok {
-			a.append(func() { a.w.strays = append(a.w.strays, s) }, completed(s, ref))
+			a.append(func() { a.w.strays = append(a.w.strays, stray{s, a.agent()}) }, completed(s, ref))
 		}
 	case n == 1: // half of it did
 		a.append(happens, pair[1])
@@ -236,18 +236,30 @@ func (a *agent) strays(s *actionSpec, r *random) {
 	}
 }
 
-// checkStrays: a plan of which someone has claimed an act that was refused does not end
-// as if it had not happened, unless its owner says so (I31).
+// stray is what a process does that is not its plan's writer, with its agent.
+type stray struct {
+	*actionSpec
+	agent string
+}
+
+// checkStrays: a plan of which an agent that has it, or had it, has claimed an act that was refused
+// does not end as if it had not happened, unless its owner says so (I31).
 func (c *checker) checkStrays(v api.Plan) {
 	if v.State != ledger.StateCompensated && v.State != ledger.StateFailed {
 		return
 	}
 	for _, s := range c.w.strays {
 		for _, e := range c.w.provider.forward[s.key] {
-			if s.plan.id == v.Plan && e.stands && !e.byOwner {
+			if s.plan.id == v.Plan && e.stands && !e.byOwner && had(v, s.agent) {
 				c.fail("I31", 0, "plan %s is %s, and %s of %s is there, which a refused record claims", v.Plan,
 					v.State, e.ref, s.id)
 			}
 		}
 	}
+}
+
+// had reports whether a plan is an agent's, or was before it was handed over.
+func had(v api.Plan, agent string) bool {
+	return v.Agent == agent ||
+		slices.ContainsFunc(v.Adopted, func(h api.Adoption) bool { return h.From == agent })
 }

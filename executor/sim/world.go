@@ -77,7 +77,7 @@ type world struct {
 	hosts      []*host
 	rule       lease
 	agents     []*agent
-	strays     []*actionSpec // what processes did that are not their plan's writer
+	strays     []stray // what processes did that are not their plan's writer
 	provider   *provider
 	workers    workers
 	check      *checker

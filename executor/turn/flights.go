@@ -153,7 +153,8 @@ func (f *Flights) Flies(x *Flight) bool { return f.flights[x.Attempt.About] == x
 
 // MaySend reports whether a copy of the command may leave now. One whose provider may
 // have forgotten the key under which an earlier one was carried out may not: it lands
-// without an answer, and a probe finds out.
+// without an answer, and a probe finds out. By then the first copy leaves only of a host that no
+// other one can have taken over from: that would have sent one of its own.
 func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 	if !f.Flies(x) {
 		return false, v
@@ -162,12 +163,13 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 		v.again(int64(WorkerWaitMin)) // by then it counts, or it was called back
 		return false, v
 	}
-	if x.Command.Delivers && (f.MayRun == nil || !f.MayRun()) {
-		v.again(int64(WorkerWaitMin)) // another host may hold the tenant by now
+	sent, until := x.Reached || x.Command.Unsure, x.Command.ResendUntilNs
+	forgotten := until != 0 && epochNs > until
+	if (x.Command.Delivers || forgotten && !sent) && (f.MayRun == nil || !f.MayRun()) {
+		v.again(int64(WorkerWaitMin)) // another host may hold the tenant by now, and have sent it
 		return false, v
 	}
-	sent := x.Reached || x.Command.Unsure
-	if until := x.Command.ResendUntilNs; until != 0 && sent && epochNs > until {
+	if forgotten && sent {
 		f.land(x, nil, 0, &v)
 		return false, v
 	}

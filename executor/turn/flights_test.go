@@ -306,6 +306,26 @@ func TestThatNoWorkerTakesACommandIsSeenWithoutABreak(t *testing.T) {
 	}
 }
 
+// TestAFirstCopyThatIsLateLeavesUnderTheLock: by when its provider may have forgotten the key, a host
+// that has taken the tenant over may have sent one of its own.
+func TestAFirstCopyThatIsLateLeavesUnderTheLock(t *testing.T) {
+	t.Parallel()
+	var f Flights
+	undo := undoOf("a", "")
+	undo.ResendUntilNs = 100
+	x, _ := f.Take(undo, 0)
+	if may, _ := f.MaySend(x, 100); !may {
+		t.Error("a first copy may not leave while its provider knows the key")
+	}
+	if may, v := f.MaySend(x, 101); may || !v.Again || v.Ended {
+		t.Errorf("without a lock it may leave later: %v %+v", may, v)
+	}
+	f.MayRun = func() bool { return true }
+	if may, _ := f.MaySend(x, 101); !may {
+		t.Error("a first copy that no worker took in time may not leave")
+	}
+}
+
 // TestADeliveryLeavesOnceAndUnderTheLock: without the lock nothing leaves, and what may have reached
 // a worker is not sent again once its provider may have forgotten the key. An undo needs no lock.
 func TestADeliveryLeavesOnceAndUnderTheLock(t *testing.T) {
@@ -408,6 +428,7 @@ func TestAWorkerOfAnotherVersionCostsNothing(t *testing.T) {
 				t.Fatalf("working %t: %+v", working, v)
 			}
 		}
+		f.MayRun = func() bool { return true }
 		if may, _ := f.MaySend(x, 2); may == working {
 			t.Errorf("working %t: a copy may be sent again: %t", working, may)
 		}

@@ -142,6 +142,7 @@ func noteVerdict(b *book, c *claim) {
 		}
 	}
 	b.lookAction(c.p, a)
+	besidePart(b, c)
 }
 
 // wantVerdict has whoever is to judge paged about an action whose tool is not called before a
@@ -393,32 +394,6 @@ func (a *action) returns(k *pb.ForwardCompleted, output []byte) {
 	if len(output) > 0 {
 		a.output = output
 	}
-}
-
-// mayTurnTo reports whether the end of a plan, or of a part of it, may be asked for. A plan
-// that goes back still takes the end of all of it; one of which a lease has fired takes nothing
-// less.
-func (p *plan) mayTurnTo(to back, rules uint32) bool {
-	all := to == back{}
-	if !all && remembers(rules) && p.fired != nil {
-		return false
-	}
-	return p.goesBack() && all || p.canStop() && p.signal == ""
-}
-
-// goesBack: a part of the plan is undone, or is about to be, and the plan goes on then.
-func (p *plan) goesBack() bool { return p.wanted() != back{} && (p.canStop() || p.rewinding) }
-
-// wants keeps the end that was asked of a plan, where it may be asked for.
-func (b *book) wants(p *plan, signal, reason string, to back) bool {
-	said := p.signal == signal && p.signalled && p.wanted() == to && p.reason == reason
-	if said || !p.mayTurnTo(to, b.rules) {
-		return false
-	}
-	p.signal, p.reason, p.signalled = signal, reason, true
-	p.toSavepoint, p.fromAction, p.counted = to.savepoint, to.action, false
-	b.lookPlan(p)
-	return true
 }
 
 func noteSavepoint(b *book, c *claim) {

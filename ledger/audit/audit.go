@@ -378,14 +378,14 @@ func (l *Ledger) Effects(plan string) (list []Effect) {
 		if a.child != nil || a.dutyOf != 0 || !undoable {
 			continue
 		}
-		outcome := a.outcome
+		of := a
 		if p.leavesOut(a) { // of which the plan that it is committed with has the word
-			outcome = l.book.plan(p.origin).actions[a.n-1].outcome
+			of = l.book.plan(p.origin).actions[a.n-1]
 		}
 		list = append(list, Effect{
-			Action: a.id, Outcome: outcome, Absent: a.presence == pb.Presence_PRESENCE_ABSENT,
+			Action: a.id, Outcome: of.outcome, Absent: a.presence == pb.Presence_PRESENCE_ABSENT,
 			Found: a.there, Answered: a.resolution != nil, Held: a.undo == held,
-			Kept: p.leavesOut(a), Duty: a.duties > 0,
+			Kept: p.leavesOut(a), Duty: of.duties > 0,
 			Claimed: slices.ContainsFunc(p.orphans,
 				func(o orphan) bool { return o.action == a.id }),
 			Accepted: p.root().accepts(),

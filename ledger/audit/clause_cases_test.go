@@ -76,7 +76,7 @@ var clauseCases = []struct {
 	}},
 	{"I38.once", succeeds, func(s *scene) {
 		deliversBoth(s)
-		s.a.outcome = completed
+		s.a.outcome, s.a.saidDone = completed, 1
 	}},
 	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, "") }},
 	{"I38.whole", nothingLeft, func(s *scene) { commitsStaged(s, skipped) }},

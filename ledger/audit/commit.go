@@ -178,7 +178,7 @@ func (b *book) reviewDoubt(p *plan, a *action) {
 // early its forward has had its time.
 func (p *plan) doubtBy(a *action) int64 {
 	switch {
-	case a.late || a.doubt != doubtDue:
+	case a.late || a.doubt != doubtDue || !a.unsure():
 		return 0
 	case a.compensation.GetProbe() != nil && a.absentNs != 0:
 		return p.landed(a)

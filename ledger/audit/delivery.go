@@ -441,8 +441,10 @@ func notPassed(b *book, p *plan, act *action) *action {
 	return nil
 }
 
-var deliveredOnce = clause{"I38.once", "A staged act is delivered once.",
+var deliveredOnce = clause{"I38.once",
+	"A staged act is delivered once by the attempts that are one to its provider.",
 	func(c *claim) judgement {
 		again := c.p.isDelivery(c.a) && (c.a.successes > 0 || c.a.outcome == completed)
-		return unless(!again, "action %s was delivered", c.a.id)
+		twice := c.a.besides(c.Record.GetCompensationSucceeded().Attempt)
+		return unless(!again || twice, "action %s was delivered", c.a.id)
 	}}

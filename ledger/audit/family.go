@@ -392,3 +392,42 @@ const activeName = "plan.active_at"
 
 // idles reports whether a condition may read it.
 func idles(condition string) bool { return strings.Contains(condition, activeName[len("plan."):]) }
+
+// What is asked of a plan: its end, or that of a part of it.
+
+// mayTurnTo reports whether the end of a plan, or of a part of it, may be asked for. A plan
+// that goes back still takes the end of all of it; one of which a lease has fired takes nothing
+// less.
+func (p *plan) mayTurnTo(to back, rules uint32) bool {
+	all := to == back{}
+	if !all && remembers(rules) && p.fired != nil {
+		return false
+	}
+	return p.goesBack() && all || p.canStop() && p.signal == ""
+}
+
+// goesBack: a part of the plan is undone, or is about to be, and the plan goes on then.
+func (p *plan) goesBack() bool { return p.wanted() != back{} && (p.canStop() || p.rewinding) }
+
+// wants keeps the end that was asked of a plan, where it may be asked for.
+func (b *book) wants(p *plan, signal, reason string, to back) bool {
+	said := p.signal == signal && p.signalled && p.wanted() == to && p.reason == reason
+	if said || !p.mayTurnTo(to, b.rules) {
+		return false
+	}
+	p.signal, p.reason, p.signalled = signal, reason, true
+	p.toSavepoint, p.fromAction, p.counted = to.savepoint, to.action, false
+	b.lookPlan(p)
+	return true
+}
+
+// besidePart: a verdict that is to undo the plan is on an action which was undone in a part of it, or
+// is being undone: no lease on that action fires any more.
+func besidePart(b *book, c *claim) {
+	p, a := c.p, c.a
+	part := p.canStop() && a.isSettled() || p.rewinding && a.undo != held
+	if part && a.blocked() && !undoesOne(b, c.Record.GetVerdictGiven().Scope) &&
+		b.rules >= ledger.BesidePartSince {
+		b.wants(p, signalCancelled, verdictText(a), back{})
+	}
+}

@@ -204,9 +204,9 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 		if _, shared := h.Shared(); key == "" && shared && l.joined {
 			return // no state of a plan or action is in it
 		}
-		l.joined = true
 		result := h.Evaluate(l.asOf(b.now), factView{b})
 		truth, read = result.Truth, result.Keys
+		l.joined = truth != triggers.True
 		haveRead(b, p, read, condition.Watched(result))
 		if !clocked || truth != triggers.True {
 			l.watched = h.Watched(result, b.now, factView{b})
@@ -364,7 +364,7 @@ func (p *plan) bringTurnsBack(stays map[*action]bool) {
 	for _, t := range list {
 		l, a := p.leaseNamed(t.number, t.lease)
 		switch {
-		case l == nil, l.isStopped(), a == nil && !p.asksOwn(l):
+		case l == nil, l.fired, l.isStopped(), a == nil && !p.asksOwn(l):
 		case l.name == leaseFailed, l.name == leaseCancelled:
 		case a != nil && a.isSettled() && (l.single || t.clocked), l.single && stays[a]:
 		case p.turned == nil:

@@ -200,11 +200,11 @@ func forVerdict(id, says string, judge func(c *claim, root *plan, to back) judge
 // reaches is the committed root that a verdict has undone, and how far; nil: none. A child was
 // committed as a whole.
 func (c *claim) reaches() (root *plan, to back) {
-	k := c.Record.GetVerdictGiven()
-	switch {
-	case k == nil, !isRetired(c.p), c.b.rules < ledger.ReachesSince,
-		k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, c.a.isSettled(),
-		!c.a.mayHaveCrossed() && (!c.a.isStaged() || undoesOne(c.b, k.Scope)):
+	k, rules := c.Record.GetVerdictGiven(), c.b.rules
+	switch one := undoesOne(c.b, k.GetScope()); {
+	case k.GetOutcome() <= pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, !isRetired(c.p),
+		rules < ledger.ReachesSince, c.a.isSettled() && (one || rules < ledger.BesidePartSince),
+		!c.a.mayHaveCrossed() && (!c.a.isStaged() || one):
 		return nil, back{}
 	}
 	root, to.action = c.p, c.a.id

@@ -73,7 +73,7 @@ var foundClauses = []clause{
 			waits := k.Question == pb.Question_QUESTION_UNCHANGED ||
 				k.Question == pb.Question_QUESTION_UNDO && a.askedToSend
 			if k.Change == pb.Change_CHANGE_UNSPECIFIED {
-				return unless(!waits || !there || !a.asksForChange(), "whether action %s was changed",
+				return unless(!waits || !there || !mustCompare(c.b, a), "whether action %s was changed",
 					a.id)
 			}
 			may := a.compensation.GetUnchanged() != "" && k.Question != pb.Question_QUESTION_VERIFY &&

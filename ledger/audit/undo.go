@@ -89,18 +89,19 @@ func (b *book) next(p *plan, a *action) string {
 // answerCounts is for how long an answer that nothing was changed counts for the next attempt, ns.
 const answerCounts = int64(10e9)
 
-// asksForChange: no attempt goes out unless a probe has said that what the forward left is as it
-// left it, or the owner that it goes out all the same. What only bars a forward that left nothing
-// overwrites nothing.
-func (a *action) asksForChange() bool {
+// mustCompare: no attempt goes out unless a probe has said that what the forward left is as it
+// left it, or the owner that it goes out all the same. What only bars a forward of which nothing was
+// found overwrites nothing.
+func mustCompare(b *book, a *action) bool {
+	found := a.there && b.rules >= ledger.ComparedSince
 	return a.compensation.GetUnchanged() != "" && !a.overwrite &&
-		!(a.barred() && a.absentNs != 0 && a.unsure())
+		!(a.barred() && a.absentNs != 0 && a.unsure() && !found)
 }
 
 // comparesFirst: that answer is still to be had.
 func comparesFirst(b *book, a *action) bool {
 	counts := a.change == pb.Change_CHANGE_NONE && b.now-a.changeNs <= answerCounts
-	return a.asksForChange() && !counts
+	return mustCompare(b, a) && !counts
 }
 
 // noteChange keeps what an answer says of a change, and what is there.

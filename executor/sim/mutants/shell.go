@@ -198,8 +198,10 @@ var shell = map[string][]mutant{
 		{"a failed copy is told as the first", "executor/turn/flights.go",
 			"v.Answers[len(v.Answers)-1].Reached = copied", "_ = copied"},
 		{"a delivery leaves without the lock", "executor/turn/flights.go",
-			"if x.Command.Delivers && (f.MayRun == nil || !f.MayRun()) {",
-			"if x.Command.Delivers && f.MayRun == nil {"},
+			"forgotten && !sent) && (f.MayRun == nil || !f.MayRun()) {",
+			"forgotten && !sent) && (f.MayRun == nil || !x.Command.Delivers && !f.MayRun()) {"},
+		{"a late first copy leaves without the lock", "executor/turn/flights.go",
+			"if (x.Command.Delivers || forgotten && !sent) &&", "if x.Command.Delivers &&"},
 	},
 	"ledger/jetstream": { // what is stored, once, and what is not known
 		{"an append has no id", "ledger/jetstream/appender.go",
