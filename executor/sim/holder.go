@@ -60,7 +60,9 @@ func (l *lease) ask(h *host) {
 		h.leaseGone()
 		return
 	}
-	l.owner, l.until, h.safeNs = h, w.now+leaseTTL, w.now+leaseTTL-leaseTTL/20
+	if l.owner, h.safeNs = h, l.until; !l.ended {
+		l.until, h.safeNs = w.now+leaseTTL, w.now+leaseTTL-leaseTTL/20
+	}
 	if !h.wants {
 		h.wants = true
 		w.say(h.name, "has the lease")
