@@ -26,7 +26,7 @@ func statement(t *testing.T, id string) {
 func scriptOf(id string) string { return filepath.Join("testdata", "statements", id+".txt") }
 
 // stated are the numbers that have a script.
-var stated = [...]struct{ from, to int }{{1, 32}, {41, 54}, {59, 65}, {76, 87}, {93, 93}, {97, 109}}
+var stated = [...]struct{ from, to int }{{1, 32}, {41, 54}, {58, 65}, {76, 87}, {93, 93}, {95, 95}, {97, 109}}
 
 // TestEveryStatementHasItsScript, which begins with it, and its test; and no script is
 // left over.
@@ -225,6 +225,8 @@ func TestS53EveryCauseOfFailure(t *testing.T) { statement(t, "S53") }
 
 func TestS54AnEndMeansWhatItSays(t *testing.T) { statement(t, "S54") }
 
+func TestS58NothingOutlivesTheAgent(t *testing.T) { statement(t, "S58") }
+
 func TestS59ACompensationStaysHeld(t *testing.T) { statement(t, "S59") }
 
 func TestS60StepFiveFails(t *testing.T) { statement(t, "S60") }
@@ -264,6 +266,8 @@ func TestS86AnIrreversibleEffectHasNoInverse(t *testing.T) { statement(t, "S86")
 func TestS87ItsFailureIsItsOwners(t *testing.T) { statement(t, "S87") }
 
 func TestS93ACascadeIsCutAtItsLimit(t *testing.T) { statement(t, "S93") }
+
+func TestS95ConditionsOverTimeWithNegation(t *testing.T) { statement(t, "S95") }
 
 func TestS97RetryAndCompensationAreTwo(t *testing.T) { statement(t, "S97") }
 
