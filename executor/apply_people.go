@@ -273,7 +273,7 @@ func (s *fold) applyVerdict() Result {
 		a.watch()
 		a.reconsider()
 		a.evaluateAction(s.e.Address)
-		if a.blocksBesidePart(k) {
+		if besidePart(a, k) {
 			s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, a.verdictText(), back{})
 		}
 	case p.row.HeldOn > 0: // what is held after the commit may read it

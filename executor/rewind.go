@@ -40,15 +40,6 @@ func (s *State) ofAction(scope pb.Scope) bool {
 	return scope == pb.Scope_SCOPE_ACTION
 }
 
-// blocksBesidePart reports whether a verdict that is to undo a plan is on an action which was
-// undone in a part of it, or is being undone: no lease on that action fires any more.
-func (a *action) blocksBesidePart(k *pb.VerdictGiven) bool {
-	p, undo := a.plan, a.row.Undo
-	part := stops(p.row) && settled(undo) || p.row.Rewinding && undo != rowspb.Undo_UNDO_HELD
-	return part && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !p.s.ofAction(k.Scope) &&
-		p.s.meta.HolderFold >= ledger.BesidePartSince
-}
-
 // notFrom says why a plan cannot undo an action and what came after it, or "".
 func (p *plan) notFrom(id string) string {
 	switch a := p.s.byName(p.id, id); {

@@ -244,7 +244,7 @@ type lease struct {
 	fired    bool
 	ofStaged bool   // it is on a staged act, and a verdict turns it at once
 	cascade  string // "", cut, resumed, given up
-	joined   bool   // looked at since it was armed, and not true: a shared one is asked for its facts only
+	joined   bool   // looked at since it was armed, and not true: if shared, its facts alone count
 	watched  []string
 }
 

@@ -421,8 +421,8 @@ func (b *book) wants(p *plan, signal, reason string, to back) bool {
 	return true
 }
 
-// besidePart: a verdict that is to undo the plan is on an action which was undone in a part of it, or
-// is being undone: no lease on that action fires any more.
+// besidePart: a verdict that is to undo the plan is on an action which a part of it has undone, or
+// undoes: no lease on that action fires any more.
 func besidePart(b *book, c *claim) {
 	p, a := c.p, c.a
 	part := p.canStop() && a.isSettled() || p.rewinding && a.undo != held

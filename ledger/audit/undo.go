@@ -90,8 +90,8 @@ func (b *book) next(p *plan, a *action) string {
 const answerCounts = int64(10e9)
 
 // mustCompare: no attempt goes out unless a probe has said that what the forward left is as it
-// left it, or the owner that it goes out all the same. What only bars a forward of which nothing was
-// found overwrites nothing.
+// left it, or the owner that it goes out all the same. What only bars a forward of which no one has
+// found anything overwrites nothing.
 func mustCompare(b *book, a *action) bool {
 	found := a.there && b.rules >= ledger.ComparedSince
 	return a.compensation.GetUnchanged() != "" && !a.overwrite &&

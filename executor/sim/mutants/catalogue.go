@@ -633,7 +633,7 @@ var catalogue = []mutant{
 		"own := a == nil && keeps(p.row) &&", "own := a == nil && keeps(p.row) && l.Fired &&"},
 	{"what was found is overwritten by what is to bar it", "executor/step.go",
 		"found := a.row.There &&", "found := a.row.There && a.row.Overwrite &&"},
-	{"a verdict on the plan counts not beside a part", "executor/rewind.go",
+	{"a verdict on the plan counts not beside a part", "executor/apply_ledger.go",
 		"part := stops(p.row) && settled(undo) ||", "part := stops(p.row) && p.row.Rewinding ||"},
 	{"a turn comes again that has fired", "executor/cascade.go",
 		"return l == nil || l.Fired || stopped(l)", "return l == nil || stopped(l)"},
