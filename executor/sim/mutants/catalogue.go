@@ -626,7 +626,7 @@ var catalogue = []mutant{
 		"vars.Facts = a.fixed.Facts",
 		"vars.Facts, _ = arguments.Freeze(readers, a.plan.s.memory.Value)"},
 	{"what undoes a committed plan forgets what that was opened with", "executor/apply_attempt.go",
-		"id := cmp.Or(p.row.Origin, p.id)", "id := p.id"},
+		"id := cmp.Or(p.row.Origin, p.id)", "id := cmp.Or(p.id, p.row.Origin)"},
 	{"a delivery reads no action of the plan that it delivers", "executor/outbox.go",
 		"if p.row.Delivers {\n\t\tp = ", "if p.row.Delivers && p == nil {\n\t\tp = "},
 	{"a committed child takes up a condition of its own", "executor/lease.go",
