@@ -151,6 +151,8 @@ func (s *fold) claimed(p *plan, lease string, depth uint32,
 	switch {
 	case !armed(p.row) && l.GetUntilNs() == 0:
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
+	case givenUp(p) && s.e.Record.Action == "":
+		return nil, nil, nil, void("plan %s was committed, and what it held itself went with that", p.id)
 	case !armed(p.row) && waitsForPart(p):
 		return nil, nil, nil, void("a part of plan %s is being undone", p.id)
 	case p.row.Fired != nil:

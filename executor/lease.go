@@ -199,8 +199,7 @@ func inTime(p *plan, l *rowspb.LeaseRow) bool {
 // live reports whether a lease waits for its condition; for extra effects an answer fires it. A
 // child's own went with its commit.
 func (p *plan) live(a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
-	own := a == nil && keeps(p.row) && p.s.meta.HolderFold >= ledger.GivenUpSince
-	held := armed(p.row) && !own || l.UntilNs > p.s.meta.TimeNs ||
+	held := armed(p.row) && (a != nil || !givenUp(p)) || l.UntilNs > p.s.meta.TimeNs ||
 		l.UntilNs != 0 && l.Cascade == rowspb.Cascade_CASCADE_RESUMED
 	return held && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && !isDuplicate(l) &&
 		turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))

@@ -300,6 +300,11 @@ func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
 	if w.settings.holds && parent == nil && held.percent(50) {
 		o.Triggers = append(o.Triggers, heldTrigger(held))
 	}
+	idle := newRandom(w.options.Seed, streamIdle+uint64(n))
+	if parent != nil && w.options.Seed%5 == 3 && idle.percent(60) { // it goes with the child's commit
+		o.Triggers = append(o.Triggers, &pb.Trigger{Name: "idle",
+			Condition: `elapsed(plan.active_at, duration("4s"))`})
+	}
 	w.drawSteps(p, depth)
 	if parent == nil && newRandom(w.options.Seed, streamDoubt+uint64(n)).percent(25) {
 		o.DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT

@@ -48,6 +48,7 @@ const (
 	streamSecond = 1 << 20 // and the number of the agent
 	streamAdopt  = 1 << 21 // and the number of the agent
 	streamAttach = 1 << 22 // and the number of the agent
+	streamIdle   = 1 << 23 // and the number of the plan
 )
 
 // world is one run.

@@ -334,6 +334,10 @@ var clauseCases = []struct {
 
 	// Leases and facts.
 	{"I15.armed", fires, func(s *scene) { s.p.phase = ledger.StateUnwinding }},
+	{"I15.own", fires, func(s *scene) {
+		s.p.phase, s.p.parent = ledger.StateCommitted, &plan{id: "top", phase: ledger.StateOpen}
+		s.l.book.rules = ledger.GivenUpSince
+	}},
 	{"I15.since", firesSince, func(s *scene) { s.p.leases[0].after = false }},
 	{"I5.after", firesSince, func(s *scene) { s.p.undoneAs = "p~1" }},
 	{"I20.after", firesSince, func(s *scene) { s.p.leases[0].untilNs = 0 }},

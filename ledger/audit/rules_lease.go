@@ -46,6 +46,11 @@ var firingClauses = []clause{openedPlan,
 			return unless(c.p.holdsLeases() || isRetired(c.p), "plan %s is %s and holds no leases",
 				c.p.id, c.p.status())
 		}),
+	forLease("I15.own", "The conditions of a child plan itself go with its commit.",
+		func(c *claim) judgement {
+			own := c.p.stillHolds() && c.Record.Action == "" && c.b.rules >= ledger.GivenUpSince
+			return unless(!own, "plan %s is committed, and what it held itself went with that", c.p.id)
+		}),
 	forCommittedLease("I15.since",
 		"After the commit of its plan a condition fires that asks for it.",
 		func(c *claim) judgement {

@@ -630,11 +630,7 @@ var catalogue = []mutant{
 	{"a delivery reads no action of the plan that it delivers", "executor/outbox.go",
 		"if p.row.Delivers {\n\t\tp = ", "if p.row.Delivers && p == nil {\n\t\tp = "},
 	{"a committed child takes up a condition of its own", "executor/lease.go",
-		"own := a == nil && keeps(p.row) &&", "own := a == nil && keeps(p.row) && l.Fired &&"},
-	{"what was found is overwritten by what is to bar it", "executor/step.go",
-		"found := a.row.There &&", "found := a.row.There && a.row.Overwrite &&"},
+		"armed(p.row) && (a != nil || !givenUp(p)) ||", "armed(p.row) ||"},
 	{"a verdict on the plan counts not beside a part", "executor/apply_ledger.go",
 		"part := stops(p.row) && settled(undo) ||", "part := stops(p.row) && p.row.Rewinding ||"},
-	{"a turn comes again that has fired", "executor/cascade.go",
-		"return l == nil || l.Fired || stopped(l)", "return l == nil || stopped(l)"},
 }
