@@ -462,3 +462,14 @@ func TestACommitWaitsForNoForwardThatHasCompleted(t *testing.T) {
 	s.wantState("p", ledger.StateCommitted, "a=retired")
 	s.wantRefolded()
 }
+
+// TestADutyAfterTheCommitIsNoneThatItRetires: a forward that is given up after it was undone leaves
+// one, and its plan may be committed, and not retired yet.
+func TestADutyAfterTheCommitIsNoneThatItRetires(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b undo:!b turn @1h turn commit:1 b? turn")
+	if got := s.show("p"); got.State != ledger.StateCommitted {
+		t.Errorf("it is %s: %s", got.State, s.undos("p"))
+	}
+	s.wantRefolded()
+}

@@ -307,7 +307,8 @@ func retiredInDoubt(p *plan, k *pb.HeldSetRetired) judgement {
 	}
 	for _, part := range tree {
 		for _, a := range part.actions {
-			if !a.retiresUnknown() || p.accepts() {
+			since := p.phase == ledger.StateCommitted && a.dutyOf != 0 && isEarlier(p.committed, a.registered)
+			if !a.retiresUnknown() || p.accepts() || since {
 				continue
 			}
 			answered := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_SKIPPED
