@@ -551,6 +551,9 @@ func (c *OrderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 			committed.Phase != rowspb.Phase_PHASE_COMMITTED || !staged(a) {
 			return fmt.Errorf("delivery of %s/%s: with key %s, stopped, or its root is not committed (I38)", p.id, id, key)
 		}
+		if k.Attempt > 1 {
+			return nil // begun before what joined since
+		}
 		return inOrder(s, p, a)
 	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
