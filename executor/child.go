@@ -50,7 +50,9 @@ func keeps(r *rowspb.PlanRow) bool {
 
 // givenUp reports whether the leases of a plan itself went with its commit, and those of its actions
 // are held on.
-func givenUp(p *plan) bool { return keeps(p.row) && p.s.meta.HolderFold >= ledger.GivenUpSince }
+func givenUp(p *plan) bool {
+	return keeps(p.row) && p.s.meta.HolderFold >= ledger.GivenUpSince
+}
 
 // armed reports whether the leases of a plan are held.
 func armed(r *rowspb.PlanRow) bool { return stops(r) || keeps(r) }

@@ -307,8 +307,8 @@ func retiredInDoubt(p *plan, k *pb.HeldSetRetired) judgement {
 	}
 	for _, part := range tree {
 		for _, a := range part.actions {
-			since := p.phase == ledger.StateCommitted && a.dutyOf != 0 && isEarlier(p.committed, a.registered)
-			if !a.retiresUnknown() || p.accepts() || since {
+			since := p.phase == ledger.StateCommitted && isEarlier(p.committed, a.registered)
+			if !a.retiresUnknown() || p.accepts() || since && a.dutyOf != 0 {
 				continue
 			}
 			answered := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_SKIPPED
