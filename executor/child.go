@@ -48,8 +48,8 @@ func keeps(r *rowspb.PlanRow) bool {
 	return r.Phase == rowspb.Phase_PHASE_COMMITTED && child(r) && !r.Retired
 }
 
-// givenUp reports whether the leases of a plan itself went with its commit, and those of its actions
-// are held on.
+// givenUp reports whether the leases of a plan itself went with its commit, and those of its
+// actions are held on.
 func givenUp(p *plan) bool {
 	return keeps(p.row) && p.s.meta.HolderFold >= ledger.GivenUpSince
 }
