@@ -67,9 +67,13 @@ func askAt(a *action, ns int64) {
 		}
 		a.change()
 	}
-	if listed := len(p.row.Asking); ns != 0 || asksOpenly(a) {
+	listed := len(p.row.Asking)
+	if ns != 0 || asksOpenly(a) {
 		p.row.Asking = insert(p.row.Asking, a.id.N)
-	} else if p.row.Asking = without(p.row.Asking, a.id.N); len(p.row.Asking) != listed {
+	} else {
+		p.row.Asking = without(p.row.Asking, a.id.N)
+	}
+	if len(p.row.Asking) != listed {
 		p.touch()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/sagenbaum/sagenbaum/executor"
+
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -244,5 +246,19 @@ func TestTheDoubtsOfACommittedChildStay(t *testing.T) {
 		if asked, stay := view.NewReader(s.kv, "t", s).At(s.now).OpenDoubts(plan); len(asked)+len(stay) != 0 {
 			t.Errorf("plan %s, which is undone: %+v, %+v", plan, asked, stay)
 		}
+	}
+}
+
+// TestAQuestionThatIsDueIsKeptWithItsPlan: what undoes a committed plan learns of a doubt by a record
+// about that plan. A host that starts again then gives its question up with the others.
+func TestAQuestionThatIsDueIsKeptWithItsPlan(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open:accept a:for=1h+probe+later=5s commit turn undo a?")
+	s.state.Flush()
+	s.state = OpenWith(s.kv, "t", s, s.programs)
+	s.play("turn @1h turn")
+	s.wantState("p~1", ledger.StateCompensated, "a=compensated")
+	if ns, wakes := s.state.NextWake(); wakes {
+		t.Errorf("it is woken at %d, and it is %d", ns, s.now)
 	}
 }

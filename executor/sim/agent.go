@@ -17,11 +17,12 @@ type agent struct {
 	at         int
 	began      bool
 	gone       bool
-	as         string // the agent that it is of; empty: the one that opened the plan
-	writer     string // in its records; empty: the process that opened the plan
-	replaced   bool   // it has heard that another process has resumed the plan
-	resumed    bool   // it is that process
-	stubborn   bool   // it goes on although its plan has ended
+	as         string          // the agent that it is of; empty: the one that opened the plan
+	writer     string          // in its records; empty: the process that opened the plan
+	replaced   bool            // it has heard that another process has resumed the plan
+	resumed    bool            // it is that process
+	failed     map[string]bool // of the actions, as that process has read
+	stubborn   bool            // it goes on although its plan has ended
 	told       string
 	parts      uint32 // of its plan, that were undone, as far as it has heard
 	stalled    bool   // it would go on if its plan did
@@ -170,6 +171,10 @@ func (a *agent) end(kind stepKind) {
 
 // act registers an action and calls its forward.
 func (a *agent) act(s *actionSpec) {
+	if a.failed[s.id] {
+		a.next()
+		return
+	}
 	pair := []*pb.Record{
 		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward},
 			Payload: &pb.Payload{Input: s.pair.input}},

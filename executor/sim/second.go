@@ -152,7 +152,24 @@ func (a *agent) whenTaken() {
 	case !ok:
 		a.w.after(second, a.whenTaken)
 	case writer == a.writer && state == ledger.StateOpen:
+		a.readsBack()
 		a.next()
+	}
+}
+
+// readsBack has a process that goes on with a plan know which of its actions have failed: it does
+// not call them once more.
+func (a *agent) readsBack() {
+	a.failed = map[string]bool{}
+	for _, h := range a.w.hosts {
+		if !h.holding() || h.cursor() < a.stored {
+			continue
+		}
+		shown, _ := h.reader().Plan(a.p.id)
+		for _, seen := range shown.Actions {
+			a.failed[seen.Action] = seen.Outcome == "failed"
+		}
+		return
 	}
 }
 
