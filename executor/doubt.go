@@ -22,8 +22,7 @@ func asksOpenly(a *action) bool {
 }
 
 // asksFrom is the epoch from which on the world is asked about an action while its plan is open;
-// 0: it is not. A forward that runs has its time first: what its caller says is better. One that
-// waits for a verdict has not begun.
+// 0: it is not. A forward that runs has its time first, and one that waits for a verdict has none.
 func asksFrom(a *action) int64 {
 	p, f, c := a.plan, a.fixed.Forward, a.fixed.Compensation
 	if p.row.Phase != rowspb.Phase_PHASE_OPEN || a.row.Undo != rowspb.Undo_UNDO_HELD ||
@@ -67,20 +66,18 @@ func askAt(a *action, ns int64) {
 		}
 		a.change()
 	}
-	listed := len(p.row.Asking)
+	list := without
 	if ns != 0 || asksOpenly(a) {
-		p.row.Asking = insert(p.row.Asking, a.id.N)
-	} else {
-		p.row.Asking = without(p.row.Asking, a.id.N)
+		list = insert
 	}
-	if len(p.row.Asking) != listed {
+	listed := len(p.row.Asking)
+	if p.row.Asking = list(p.row.Asking, a.id.N); len(p.row.Asking) != listed {
 		p.touch()
 	}
 }
 
-// stopAsking gives up the questions about what is held of a plan. The commit or the unwind that
-// begins asks again: until it began, the agent may have called a forward once more. What waits for
-// a verdict waits no more.
+// stopAsking gives up the questions about what is held of a plan, and the pages about verdicts. The
+// commit or the unwind that begins asks again: its agent may have called a forward once more.
 func stopAsking(p *plan) {
 	wantNoVerdicts(p)
 	for _, n := range slices.Clone(p.row.Asking) {
@@ -158,8 +155,7 @@ func openQuestion(a *action) (r *pb.Record, why string) {
 	return r, ""
 }
 
-// CannotAsk says why the question about the effect of an action of an open plan, which is due,
-// cannot be asked; empty: it can, or none is due.
+// CannotAsk is why the question that is due about an action cannot be asked; "": it can, or none is.
 func (a *Action) CannotAsk() string {
 	if a.Row.AskNs == 0 {
 		return ""
