@@ -155,7 +155,7 @@ func openQuestion(a *action) (r *pb.Record, why string) {
 	return r, ""
 }
 
-// CannotAsk is why the question that is due about an action cannot be asked; "": it can, or none is.
+// CannotAsk is why a question that is due about an action cannot be asked; empty: it can be.
 func (a *Action) CannotAsk() string {
 	if a.Row.AskNs == 0 {
 		return ""
