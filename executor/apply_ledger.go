@@ -435,12 +435,3 @@ func stopsDelivery(s *fold, a *action, k *pb.VerdictGiven) {
 		stopDelivery(d, s.e.Address, a.verdictText())
 	}
 }
-
-// besidePart reports whether a verdict that is to undo a plan is on an action which a part of it
-// has undone, or undoes: no lease on that action fires any more.
-func besidePart(a *action, k *pb.VerdictGiven) bool {
-	p, undo := a.plan, a.row.Undo
-	part := stops(p.row) && settled(undo) || p.row.Rewinding && undo != rowspb.Undo_UNDO_HELD
-	return part && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !p.s.ofAction(k.Scope) &&
-		p.s.meta.HolderFold >= ledger.BesidePartSince
-}

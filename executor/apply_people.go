@@ -273,8 +273,8 @@ func (s *fold) applyVerdict() Result {
 		a.watch()
 		a.reconsider()
 		a.evaluateAction(s.e.Address)
-		if besidePart(a, k) {
-			s.signal(p, rowspb.Signal_SIGNAL_CANCELLED, a.verdictText(), back{})
+		if whole := besidePart(a, k); whole != nil {
+			s.signal(whole, rowspb.Signal_SIGNAL_CANCELLED, a.verdictText(), back{})
 		}
 	case p.row.HeldOn > 0: // what is held after the commit may read it
 		a.evaluateAction(s.e.Address)

@@ -151,7 +151,7 @@ func (s *fold) claimed(p *plan, lease string, depth uint32,
 	switch {
 	case !armed(p.row) && l.GetUntilNs() == 0:
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
-	case givenUp(p) && s.e.Record.Action == "":
+	case givenUp(p) && n == 0 && turnOf(p, rows.Lease{Plan: p.id, Name: lease}) == nil:
 		return nil, nil, nil, void("plan %s was committed, and what it held itself went with that", p.id)
 	case !armed(p.row) && waitsForPart(p):
 		return nil, nil, nil, void("a part of plan %s is being undone", p.id)
@@ -416,4 +416,20 @@ func (p *plan) turnAgain(stays map[uint32]bool) {
 		p.mark(a)
 	}
 	p.touch()
+}
+
+// besidePart is the plan that a verdict which is to undo a plan has undone as a cancel does, or
+// nil: its action happened and was undone in a part of that, or is being undone, and no lease on it
+// fires any more. A committed child is undone with its root.
+func besidePart(a *action, k *pb.VerdictGiven) *plan {
+	p, undo := a.plan, a.row.Undo
+	for keeps(p.row) {
+		p, _ = p.entry()
+	}
+	part := stops(p.row) && settled(undo) || p.row.Rewinding && undo != rowspb.Undo_UNDO_HELD
+	if !part || !crossed(a) || k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW ||
+		p.s.ofAction(k.Scope) || p.s.meta.HolderFold < ledger.BesidePartSince {
+		return nil
+	}
+	return p
 }

@@ -397,6 +397,8 @@ func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	l, a := p.lease(ref)
 	idle := l == nil || l.WakeNs != ns || !isHeld(p, l)
 	switch {
+	case a == nil && givenUp(p) && turnOf(p, ref) == nil:
+		return 0 // an earlier holder has taken it up again
 	case idle || p.row.Fired != nil || d.full():
 		return d.in.EpochNs
 	case !armed(p.row) && waitsForPart(p):

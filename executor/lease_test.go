@@ -582,3 +582,21 @@ func TestACommittedChildHoldsNoConditionOfItsOwn(t *testing.T) {
 	s.wantState("p", ledger.StateOpen, "plan:q=held")
 	s.wantRefolded()
 }
+
+// TestWhatAnEarlierHolderHasTakenUpAgainIsLeft: a condition of a committed child that it holds does
+// not stop the tenant under the next one, nor wake it without end.
+func TestWhatAnEarlierHolderHasTakenUpAgainIsLeft(t *testing.T) {
+	s := newSchedule(t)
+	s.audit = nil // it has never held it
+	s.underHolder(ledger.GivenUpSince - 1)
+	s.play("open q/open:idle=15s^ q/a q/commit q/a+")
+	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 3, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}}))
+	s.play("@1m turn turn")
+	s.wantState("q", ledger.StateCommitted, "a=held")
+	if ns, wakes := s.state.NextWake(); wakes && ns <= s.now {
+		t.Errorf("it is woken at %d, and it is %d", ns, s.now)
+	}
+	s.play("commit @2m turn")
+	s.wantState("p", ledger.StateCommitted, "plan:q=retired")
+}

@@ -72,28 +72,34 @@ func TestOfManyThatTurnAtOnceThoseOfTheFirstActionsAreKept(t *testing.T) {
 // or is being undone, with a part of it; one on the action has nothing to add.
 func TestAVerdictOnThePlanCountsBesideAPart(t *testing.T) {
 	for line, want := range map[string]string{
-		"undo:!a turn judge:a=block*":                                    ledger.StateCompensated,
-		"undo:!a turn judge:a=block* judge:a=allow":                      ledger.StateCompensated,
-		"undo:!a turn judge:a=block":                                     ledger.StateOpen,
-		"undo:!a turn commit:1 judge:a=block":                            ledger.StateCommitted,
-		"undo:!a turn commit:1 judge:a=block*":                           ledger.StateCompensated,
-		"a=late undo:!a turn judge:a=block* tell:a#1=done":               ledger.StateCompensated,
-		"a=late undo:!a turn judge:a=block tell:a#1=done":                ledger.StateOpen,
-		"a=late undo:!a turn judge:a=block* judge:a=allow tell:a#1=done": ledger.StateCompensated,
-		"a=late undo:!a turn judge:b=block* tell:a#1=done":               ledger.StateCompensated,
-		"a=late undo:!a turn undo judge:a=block* tell:a#1=done":          ledger.StateCompensated,
-		"a=late undo:!a turn judge:a=block* !undo tell:a#1=done":         ledger.StateCompensated,
-		"a=late judge:a=block undo:!a turn judge:a=block* tell:a#1=done": ledger.StateCompensated,
-		"a=late judge:a=block undo:!a turn tell:a#1=done":                ledger.StateOpen,
-		"a=stop undo:!a turn judge:a=block* resolve:a":                   ledger.StateResolved,
-		"save:s c c+ c=late undo:s turn judge:c=block* tell:c#1=done":    ledger.StateCompensated,
-		"save:s c c+ c=late undo:s turn judge:c=block tell:c#1=done":     ledger.StateOpen,
+		"undo:!a turn judge:a=block*":                                          ledger.StateCompensated,
+		"undo:!a turn judge:a=block* judge:a=allow":                            ledger.StateCompensated,
+		"c c- undo:!c turn judge:c=block*":                                     ledger.StateOpen,
+		"c:probe c? c.probe=absent undo:!c turn judge:c=block*":                ledger.StateOpen,
+		"c c- a=late undo:!a turn judge:c=block* tell:a#1=done":                ledger.StateOpen,
+		"q/open^ q/c q/c+ q/d q/d+ q/undo:!d turn q/judge:d=block*":            ledger.StateOpen,
+		"q/open^ q/c q/c+ q/d q/d+ q/undo:!d turn q/commit:1 q/judge:d=block*": ledger.StateCompensated,
+		"q/open^ q/c q/c+ q/d q/d+ q/undo:!d turn q/commit:1 q/judge:d=block":  ledger.StateOpen,
+		"undo:!a turn judge:a=block":                                           ledger.StateOpen,
+		"undo:!a turn commit:1 judge:a=block":                                  ledger.StateCommitted,
+		"undo:!a turn commit:1 judge:a=block*":                                 ledger.StateCompensated,
+		"a=late undo:!a turn judge:a=block* tell:a#1=done":                     ledger.StateCompensated,
+		"a=late undo:!a turn judge:a=block tell:a#1=done":                      ledger.StateOpen,
+		"a=late undo:!a turn judge:a=block* judge:a=allow tell:a#1=done":       ledger.StateCompensated,
+		"a=late undo:!a turn judge:b=block* tell:a#1=done":                     ledger.StateCompensated,
+		"a=late undo:!a turn undo judge:a=block* tell:a#1=done":                ledger.StateCompensated,
+		"a=late undo:!a turn judge:a=block* !undo tell:a#1=done":               ledger.StateCompensated,
+		"a=late judge:a=block undo:!a turn judge:a=block* tell:a#1=done":       ledger.StateCompensated,
+		"a=late judge:a=block undo:!a turn tell:a#1=done":                      ledger.StateOpen,
+		"a=stop undo:!a turn judge:a=block* resolve:a":                         ledger.StateResolved,
+		"save:s c c+ c=late undo:s turn judge:c=block* tell:c#1=done":          ledger.StateCompensated,
+		"save:s c c+ c=late undo:s turn judge:c=block tell:c#1=done":           ledger.StateOpen,
 	} {
 		t.Run(line, func(t *testing.T) {
 			s := newSchedule(t)
 			s.play("open b b+ a a+ " + line + " turn turn")
 			last := "p"
-			if strings.Contains(line, "commit") && want != ledger.StateCommitted {
+			if strings.Contains(line, " commit:1") && want != ledger.StateCommitted {
 				last = "p~1"
 			}
 			if got := s.show(last); got.State != want {
@@ -112,4 +118,22 @@ func TestAVerdictOnWhatWasUndoneHasNoTurnLeft(t *testing.T) {
 	s.play("open a a+ a=late judge:a=block undo:!a turn judge:a=block* judge:a=allow tell:a#1=done turn turn")
 	s.wantState("p", ledger.StateOpen, "a=compensated")
 	s.wantRefolded()
+}
+
+// TestBesideAPartEarlierHoldersHeardNoVerdict: under them one on the plan, on what was undone, did
+// nothing, in an open plan as after its commit.
+func TestBesideAPartEarlierHoldersHeardNoVerdict(t *testing.T) {
+	for line, want := range map[string]string{
+		"undo:!a turn judge:a=block* turn":                      ledger.StateOpen,
+		"a=late undo:!a turn judge:a=block* tell:a#1=done turn": ledger.StateOpen,
+		"undo:!a turn commit:1 judge:a=block* turn":             ledger.StateCommitted,
+	} {
+		s := newSchedule(t)
+		s.underHolder(ledger.BesidePartSince - 1)
+		s.play("open b b+ a a+ " + line)
+		if got := s.show("p"); got.State != want || got.UndoneAs != "" {
+			t.Errorf("%s: %s, %s", line, got.State, s.undos("p"))
+		}
+		s.wantRefolded()
+	}
 }

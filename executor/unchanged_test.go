@@ -290,6 +290,11 @@ func TestAReportOfALargeStateDoesNotStopTheTenant(t *testing.T) {
 // of it.
 func TestWhatIsToBarAForwardIsComparedOnceSomethingWasFound(t *testing.T) {
 	const bars = "open a:unchanged+refused a? a.probe=absent,other a=changed,done fail turn @1m turn "
+	s := newSchedule(t)
+	s.underHolder(ledger.ComparedSince - 1)
+	s.play(bars + "retry:a turn @3m turn")
+	s.wantState("p", ledger.StateCompensated, "a=compensated") // by its rules
+	s.wantRefolded()
 	playAll(t, []scheduled{
 		{"its owner has it tried again", bars + "retry:a turn @3m turn", "quarantined: a=quarantined []"},
 		{"and undone over that", bars + "overwrite:a turn @3m turn", "compensated: a=compensated [a]"},

@@ -421,13 +421,16 @@ func (b *book) wants(p *plan, signal, reason string, to back) bool {
 	return true
 }
 
-// besidePart: a verdict that is to undo the plan is on an action which a part of it has undone, or
-// undoes: no lease on that action fires any more.
+// besidePart: a verdict that is to undo the plan is on an action that happened, and which a part of
+// it has undone, or undoes: no lease on it fires any more. A committed child goes with its root.
 func besidePart(b *book, c *claim) {
 	p, a := c.p, c.a
+	for p.stillHolds() {
+		p = p.parent
+	}
 	part := p.canStop() && a.isSettled() || p.rewinding && a.undo != held
-	if part && a.blocked() && !undoesOne(b, c.Record.GetVerdictGiven().Scope) &&
-		b.rules >= ledger.BesidePartSince {
+	if part && a.mayHaveCrossed() && a.blocked() && b.rules >= ledger.BesidePartSince &&
+		!undoesOne(b, c.Record.GetVerdictGiven().Scope) {
 		b.wants(p, signalCancelled, verdictText(a), back{})
 	}
 }

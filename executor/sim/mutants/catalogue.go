@@ -631,6 +631,6 @@ var catalogue = []mutant{
 		"if p.row.Delivers {\n\t\tp = ", "if p.row.Delivers && p == nil {\n\t\tp = "},
 	{"a committed child takes up a condition of its own", "executor/lease.go",
 		"armed(p.row) && (a != nil || !givenUp(p)) ||", "armed(p.row) ||"},
-	{"a verdict on the plan counts not beside a part", "executor/apply_ledger.go",
+	{"a verdict on the plan counts not beside a part", "executor/cascade.go",
 		"part := stops(p.row) && settled(undo) ||", "part := stops(p.row) && p.row.Rewinding ||"},
 }
