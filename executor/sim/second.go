@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -165,9 +166,8 @@ func (a *agent) readsBack() {
 		if !h.holding() || h.cursor() < a.stored {
 			continue
 		}
-		shown, _ := h.reader().Plan(a.p.id)
-		for _, seen := range shown.Actions {
-			a.failed[seen.Action] = seen.Outcome == "failed"
+		for seen := range executor.Live(h.state).Plan(a.p.id).Actions() {
+			a.failed[seen.Fixed.Id] = seen.Outcome() == "failed"
 		}
 		return
 	}
