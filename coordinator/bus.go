@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -83,6 +84,9 @@ type question struct {
 	replies string // prefix of the reply subject, which a token follows
 	body    []byte
 	accept  func(answer []byte) error // nil: any answer counts
+	// within bounds the wait for an answer, counted from when the server has the question,
+	// so that a slow server is not taken for someone who does not answer. 0: ctx does
+	within time.Duration
 }
 
 func (b natsBus) question(ctx context.Context, q question) ([]byte, error) {
@@ -98,6 +102,15 @@ func (b natsBus) question(ctx context.Context, q question) ([]byte, error) {
 	}
 	if err := b.conn.PublishRequest(q.subject, reply, q.body); err != nil {
 		return nil, b.lost(err)
+	}
+	if q.within > 0 {
+		// the server says that no one listens before it answers the flush
+		if err := b.conn.FlushWithContext(ctx); err != nil {
+			return nil, b.lost(err)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.within)
+		defer cancel()
 	}
 	for refused := error(nil); ; {
 		m, err := sub.NextMsgWithContext(ctx)

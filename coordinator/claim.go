@@ -325,10 +325,11 @@ func (cl *Claim) unsaid(err error) error {
 // alone asks whether another process runs the plan. One that has just gone may not
 // have been missed by the server yet: a question that is not answered is asked again.
 func (cl *Claim) alone(ctx context.Context, subject string) error {
+	ask := question{subject: subject, replies: subject + ".", within: presenceMax}
+	ctx, cancel := context.WithTimeout(ctx, cl.c.appendTimeout+presenceTries*presenceMax)
+	defer cancel()
 	for range presenceTries {
-		bounded, cancel := context.WithTimeout(ctx, presenceMax)
-		_, err := cl.c.bus.question(bounded, question{subject: subject, replies: subject + "."})
-		cancel()
+		_, err := cl.c.bus.question(ctx, ask)
 		switch {
 		case errors.Is(err, errNobody):
 			return nil
@@ -336,10 +337,8 @@ func (cl *Claim) alone(ctx context.Context, subject string) error {
 			return ErrRunning
 		case errors.Is(err, ErrConnectionClosed):
 			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case !errors.Is(err, context.DeadlineExceeded):
-			return fmt.Errorf("cannot ask who runs the plan: %v", err)
+		case ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("cannot ask who runs the plan: %w", err)
 		}
 	}
 	return fmt.Errorf("%w, and does not answer (or this user may not publish %s)", ErrRunning, subject)

@@ -41,7 +41,7 @@ type live struct {
 	work  *worker.Worker
 	host  *host.Host
 
-	connect func(user string) *nats.Conn
+	connect func(user string, options ...nats.Option) *nats.Conn
 	root    *nats.Conn
 	url     string
 	creds   string // file of agent a1
@@ -70,9 +70,9 @@ func newLive(t testing.TB, config coordinator.Config, adjust ...func(*host.Confi
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	connect := func(user string) *nats.Conn {
-		return users.Connect(server.URL(), user,
-			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+	connect := func(user string, options ...nats.Option) *nats.Conn {
+		return users.Connect(server.URL(), user, append(options,
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))...)
 	}
 	root, err := server.Connect()
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
+// PresenceMax is how long the process that runs a plan may take to say so.
+const PresenceMax = presenceMax
+
 // LookFor sets how long Begin waits for an executor to say whether an id is used.
 func (c *Coordinator) LookFor(d time.Duration) { c.lookup = d }
 

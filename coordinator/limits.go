@@ -54,7 +54,7 @@ const (
 	askWaitMax  = 2 * time.Second // how long the executor may keep one question
 	askSlack    = time.Second     // what its answer may take beyond that
 
-	presenceTries   = 4                      // to find out whether a process runs a plan
+	presenceTries   = 10                     // to find out whether a process runs a plan
 	presenceMax     = 500 * time.Millisecond // that it may take to say so, each time
 	historyWait     = 6 * time.Second        // for one page of what is recorded
 	historyPage     = 1000                   // actions in one

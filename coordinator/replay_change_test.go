@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
@@ -452,5 +456,48 @@ func TestALongHistoryIsReadInPages(t *testing.T) {
 	}
 	if err = l.process().Run(ctx, config("large"), function(ends(nil))); err != nil || len(w.ran) != count {
 		t.Errorf("ran %d, %v", len(w.ran), err)
+	}
+}
+
+// slowConn is a connection to a server whose words come late.
+type slowConn struct {
+	net.Conn
+	by *atomic.Int64 // nanoseconds
+}
+
+func (c slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	<-time.After(time.Duration(c.by.Load()))
+	return n, err
+}
+
+// Dial makes it a nats.CustomDialer.
+func (c slowConn) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return slowConn{conn, c.by}, err
+}
+
+// TestASlowServerIsNotAProcessThatRunsThePlan: its word that no one runs the plan may come
+// later than a process would have had to answer.
+func TestASlowServerIsNotAProcessThatRunsThePlan(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	slow := slowConn{by: new(atomic.Int64)}
+	conn := l.connect("a1", nats.SetCustomDialer(slow))
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: l.declared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{c, conn}
+	t.Cleanup(p.end)
+	slow.by.Store(int64(coordinator.PresenceMax + 100*time.Millisecond))
+	if err := p.Run(ctx, config("slow"), func(ctx context.Context, p *replay.Plan) error {
+		slow.by.Store(0)
+		return w.act(ctx, p, "a")
+	}); err != nil || w.ranText() != "a" {
+		t.Errorf("ran %q, %v", w.ranText(), err)
 	}
 }

@@ -332,6 +332,8 @@ func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
 	go func() { done <- l.process().Run(ctx, config("review"), function) }() // ends with the second life
 	select {
 	case <-claimed:
+	case err := <-done:
+		t.Fatal("the second life ended before its function: ", err)
 	case <-ctx.Done():
 		t.Fatal(ctx.Err())
 	}
