@@ -232,8 +232,8 @@ func (s *fold) compensationRegistered(p *plan,
 }
 
 // outcome folds what became of a forward. The first definite outcome counts; in
-// doubt may still become known, and a completion is believed even after a failure:
-// of two words, the one that owes more.
+// doubt may still become known, and after a failure a completion is believed, and the doubt of a
+// process that may have called it again: of two words, the one that owes more.
 func (s *fold) outcome(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
 	if a == nil {
@@ -274,7 +274,7 @@ func (s about) outcomeOf() Result {
 	case rowspb.Outcome_OUTCOME_COMPLETED:
 		return refused("the outcome of action %s is already completed", a.fixed.Id)
 	case rowspb.Outcome_OUTCOME_FAILED:
-		if now != rowspb.Outcome_OUTCOME_COMPLETED {
+		if now == rowspb.Outcome_OUTCOME_IN_DOUBT && !s.calledAgain() {
 			return refused("the outcome of action %s is already failed", a.fixed.Id)
 		}
 	}

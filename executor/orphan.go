@@ -313,6 +313,15 @@ func nameOf(s *fold, p *plan) string {
 	return writers.Name(p.row, s.e.Source.Name, s.e.Record.Writer)
 }
 
+// calledAgain reports whether a word on a forward is of a process that goes on with its plan since
+// an outcome was recorded: it may have called the forward once more. That of an earlier one may be
+// a copy of what it had said before.
+func (s about) calledAgain() bool {
+	p := s.plan(s.e.Record.Plan)
+	return s.meta.HolderFold >= ledger.DoubtedSince &&
+		writers.GoesOn(p.row, nameOf(s.fold, p), s.a.row.OutcomeAt.GetSequence())
+}
+
 // mayNotWrite says why a plan does not take a record of its agent, or of one that had it, or "".
 func mayNotWrite(s *fold, p *plan) string {
 	var fixed *rowspb.ActionStatic

@@ -307,7 +307,7 @@ func randomWords(r *rand.Rand) []string {
 		case n == 24:
 			words = append(words, fmt.Sprintf("%s%s:%dm", plan, one("move", "moves"), minutes+r.IntN(60)-5))
 		case n == 25:
-			words = append(words, one(plan+"adopt:bob", plan+"adopt:bob", plan+"adopt:a1", "as:bob", "as:", plan+"resume"))
+			words = append(words, one(plan+"adopt:bob", plan+"adopt:a1", "as:bob", "as:", plan+"resume"), plan+id+one("-", "?"))
 		case n == 23:
 			words = append(words, one("reopen", "again", plan+"tell:"+id+"#1="+one("done", "fail", "stop")))
 		}

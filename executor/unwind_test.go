@@ -78,6 +78,8 @@ var schedules = []scheduled{
 	// The owner's word.
 	{"resolve goes on (S106)", "open a a+ b b+ b=stop fail turn resolve:b turn", "resolved: a=compensated b=resolved [a]"},
 	{"resolve and halt", "open a a+ b b+ b=stop fail turn halt:b turn", "resolved: a=owed b=resolved []"},
+	{"what halt keeps of a part stays at the plan's end", "open b b+ a a+ a=stop undo:!a turn halt:a turn c c+ undo turn",
+		"resolved: b=owed a=resolved c=compensated [c]"},
 	{"the second of two operators is refused", "open a a+ b b+ b=stop fail turn resolve:b !resolve:b !halt:b turn " +
 		"!resolve:b", "resolved: a=compensated b=resolved [a]"},
 	{"only what is owed can be resolved", "open a a+ b b+ !resolve:a b=stop fail !resolve:b turn !resolve:x",

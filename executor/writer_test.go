@@ -577,3 +577,43 @@ func TestNoProcessWritesAPlanThatWasHandedOverBeforeItResumesIt(t *testing.T) {
 		}
 	}
 }
+
+// TestADoubtOfALaterProcessIsBelievedAfterAFailure: it may have called the tool again. The process
+// that has recorded the failure, and one before it, have said all that they know.
+func TestADoubtOfALaterProcessIsBelievedAfterAFailure(t *testing.T) {
+	for line, want := range map[string]string{
+		"b- resume b? b.probe=present fail":                  "compensated: a=compensated b=compensated",
+		"b- resume b? b.probe=absent fail":                   "compensated: a=compensated b=skipped",
+		"b- resume b? b.probe=absent b- fail":                "compensated: a=compensated b=skipped",
+		"b- resume b? b.probe=present commit":                "committed: a=retired b=retired",
+		"b- resume b? b+ fail":                               "compensated: a=compensated b=compensated",
+		"b- adopt:bob as:bob resume b? b.probe=present fail": "compensated: a=compensated b=compensated",
+		"b- !b? fail":                               "compensated: a=compensated b=skipped",
+		"b? b- !b? fail":                            "compensated: a=compensated b=skipped",
+		"b- resume as: !b? as:a1 fail":              "compensated: a=compensated b=skipped",
+		"b? b- resume as: !b? as:a1 fail":           "compensated: a=compensated b=skipped",
+		"resume b- !b? fail":                        "compensated: a=compensated b=skipped",
+		"b- adopt:bob as:bob resume b? b- !b? fail": "compensated: a=compensated b=skipped",
+	} {
+		t.Run(line, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play("open a a+ b:probe " + line + " turn @1m turn @2m turn")
+			if got := s.show("p").State + ": " + s.undos("p"); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			for _, v := range s.audit.End() {
+				t.Error(v)
+			}
+			s.wantRefolded()
+		})
+	}
+}
+
+// TestNoEarlierHolderBelievesADoubtAfterAFailure: what it has refused stays so.
+func TestNoEarlierHolderBelievesADoubtAfterAFailure(t *testing.T) {
+	s := newSchedule(t)
+	s.underHolder(ledger.DoubtedSince - 1)
+	s.play("open a a+ b:probe b- resume !b? b.probe=present fail turn")
+	s.wantState("p", ledger.StateCompensated, "a=compensated b=skipped")
+	s.wantRefolded()
+}

@@ -125,11 +125,17 @@ const readerOfOthers = 18
 // takes up no condition again.
 const readerOfGivenUp = 19
 
+// readerOfDoubted is the first reader that knows of holders under which a doubt about a forward is
+// believed after its failure.
+const readerOfDoubted = 20
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= DoubtedSince:
+			version = max(version, readerOfDoubted)
 		case r.GetTermStarted().GetFoldVersion() >= GivenUpSince:
 			version = max(version, readerOfGivenUp)
 		case r.GetTermStarted().GetFoldVersion() >= OthersSince:

@@ -29,6 +29,7 @@ type checker struct {
 	came    map[turn.Attempt]bool      // a copy has come to a worker
 	waiting map[string]bool            // plans whose commit waits
 	asked   map[executor.About]bool    // actions that their open plan has asked about
+	failed  map[executor.About]bool    // actions of which a failure was recorded
 	judges  map[executor.About]bool    // actions about which someone is paged for a verdict
 	acks    []acked
 	counted map[string]bool // ids of records
@@ -60,6 +61,7 @@ func newChecker(w *world) *checker {
 		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{},
 		judges:  map[executor.About]bool{},
 		waiting: map[string]bool{}, asked: map[executor.About]bool{},
+		failed:  map[executor.About]bool{},
 		resumed: map[string]bool{}, counted: map[string]bool{},
 	}
 	if !w.options.Unaudited {

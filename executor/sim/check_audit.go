@@ -143,7 +143,12 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("lost")
 		}
 		s.foundTooMuch(c, r)
+	case *pb.Record_ForwardInDoubt:
+		if c.failed[aboutOf(r.Plan, r.Action)] {
+			c.w.options.Seen.commit("in doubt though failed")
+		}
 	case *pb.Record_ForwardFailed:
+		c.failed[aboutOf(r.Plan, r.Action)] = true
 		for _, f := range s.ledger.Effects(r.Plan) {
 			if f.Action == r.Action && f.Found && f.Outcome == "in_doubt" {
 				c.w.options.Seen.commit("failed though found")

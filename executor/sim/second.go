@@ -3,6 +3,7 @@ package sim
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -154,6 +155,10 @@ func (a *agent) whenTaken() {
 		a.w.after(second, a.whenTaken)
 	case writer == a.writer && state == ledger.StateOpen:
 		a.readsBack()
+		if doubts := a.callsAgain(); len(doubts) > 0 {
+			a.append(a.next, doubts...)
+			return
+		}
 		a.next()
 	}
 }
@@ -171,6 +176,18 @@ func (a *agent) readsBack() {
 		}
 		return
 	}
+}
+
+// callsAgain is what a process says that goes on with a plan whose function calls again what has
+// failed, in some worlds, and that does not hear what becomes of it.
+func (a *agent) callsAgain() (doubts []*pb.Record) {
+	for _, id := range slices.Sorted(maps.Keys(a.failed)) {
+		s := a.w.workers.spec(a.p.id, id)
+		if a.failed[id] && s != nil && a.w.options.Seed%5 == 4 {
+			doubts = append(doubts, inDoubt(s))
+		}
+	}
+	return doubts
 }
 
 // asks is ask, with the process whose records the plan takes, and since when.

@@ -66,6 +66,12 @@ func HasWord(p *rowspb.PlanRow, a *rowspb.ActionStatic, name string) bool {
 // one of the agent that got it has resumed it.
 func isWriter(p *rowspb.PlanRow, name string) bool { return name == p.Writer && !Awaited(p) }
 
+// GoesOn reports whether a process is the present writer of a plan, and became that after the
+// record at a sequence.
+func GoesOn(p *rowspb.PlanRow, name string, after uint64) bool {
+	return isWriter(p, name) && From(p) > after
+}
+
 // last is the adoption by which a plan got to the agent that has it; nil: that has opened it.
 func last(p *rowspb.PlanRow) *rowspb.Adoption {
 	if len(p.Adoptions) == 0 {

@@ -320,7 +320,7 @@ func noteUndo(b *book, c *claim) {
 
 // noteOutcome keeps what became of a forward, or takes back an act that was claimed. The
 // first definite outcome is kept; doubt may become known, and a completion is believed
-// even after a failure.
+// even after a failure, or the doubt of a process that may have called again.
 func noteOutcome(b *book, c *claim) {
 	if c.takesBack() {
 		b.takeBack(c.p, c.Entry)
@@ -332,7 +332,7 @@ func noteOutcome(b *book, c *claim) {
 // becomes is the outcome of an action of the forward: the registered one, the duty for a
 // doubt about it, or its copy in the plan that undoes a committed one.
 func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
-	if mayBecome(b, p, a, e.Record).is != kept {
+	if mayBecome(b, p, a, e).is != kept {
 		return
 	}
 	if !a.told && namesExtra(b, p, a, e.Record) { // the action's own effect has another name
@@ -346,6 +346,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 	now, failure, though := saidOf(b, a, e.Record)
 	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
+	a.outcomeAt = e.Address.GetSequence()
 	other, seen := completesOther(b, p, a, e.Record), namedOtherwise(b, p, a, e.Record)
 	if k := e.Record.GetForwardCompleted(); k != nil && !other {
 		a.returns(k, e.Record.Payload.GetOutput())

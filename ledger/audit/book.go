@@ -160,7 +160,8 @@ type action struct {
 	key                   string     // of its undo, where a plan that undoes another one holds it
 	laterKeys             []laterKey // keys that its owner has asked for in place of that one
 	outcome               string
-	outcomeNs             int64 // logical time of the record that says so
+	outcomeNs             int64  // logical time of the record that says so
+	outcomeAt             uint64 // and its sequence
 	externalRef           string
 	foundRef              string // what a probe calls its effect; empty: as externalRef
 	failure               string

@@ -185,6 +185,10 @@ var clauseCases = []struct {
 	{"I6.outcome", outcomes, func(s *scene) { s.record.Action = "z" }},
 	{"I5.outcome", outcomes, func(s *scene) { s.a.outcome = failed }},
 	{"I5.outcome", outcomes, func(s *scene) { s.a.outcome = completed }},
+	{"I5.outcome", outcomes, func(s *scene) { // a doubt of the process that has recorded the failure
+		s.record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{}}
+		s.a.outcome, s.a.outcomeAt, s.p.resumedAt = failed, 5, 3
+	}},
 	{"I5.savepoint", saves, func(s *scene) { s.record.GetSavepointSet().Number = 0 }},
 	{"I5.savepoint", saves, func(s *scene) { s.p.savepointsSet = 1 }},
 	{"I5.savepoint", saves, func(s *scene) { s.p.savepoints = []savepoint{{"s", 1}} }},

@@ -263,6 +263,7 @@ func codeOrphan(c *coder, o *orphan) {
 
 // codeNames codes what the effect is called, and what its undo is.
 func codeNames(c *coder, a *action) {
+	number(c, &a.outcomeAt)
 	c.text(&a.externalRef)
 	c.text(&a.foundRef)
 	c.text(&a.key)

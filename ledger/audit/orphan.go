@@ -53,6 +53,14 @@ func (c *claim) tells() bool {
 	return tells && c.a != nil && c.a.writer == c.process()
 }
 
+// calledAgain: a word on a forward is of a process that goes on with the plan since an outcome was
+// recorded, and may have called it once more. That of an earlier one may be a copy.
+func calledAgain(b *book, e ledger.Entry, a *action) bool {
+	p := b.plan(e.Record.Plan)
+	return b.rules >= ledger.DoubtedSince && p.writerAt() > a.outcomeAt &&
+		isWriter(p, processOf(p, e.Source.Name, e.Record.Writer))
+}
+
 // openedBy is the agent that opened a plan, whoever has it by now.
 func openedBy(p *plan) string {
 	if len(p.earlier) > 0 {

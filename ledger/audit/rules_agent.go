@@ -214,27 +214,28 @@ var outcomeClauses = []clause{
 				"action %s is staged", c.Record.Action)
 		}},
 	{"I5.outcome",
-		"The first definite outcome is the outcome; only a completion is believed after a failure.",
+		"The first definite outcome counts; after a failure, a completion, or a later writer's doubt.",
 		func(c *claim) judgement {
 			if c.takesBack() {
 				return judgement{}
 			}
-			return mayBecome(c.b, c.p, c.a, c.Record)
+			return mayBecome(c.b, c.p, c.a, c.Entry)
 		}},
 }
 
 // mayBecome judges an outcome of an action.
-func mayBecome(b *book, p *plan, a *action, r *pb.Record) judgement {
-	switch now, failure, though := saidOf(b, a, r); {
+func mayBecome(b *book, p *plan, a *action, e ledger.Entry) judgement {
+	switch now, failure, though := saidOf(b, a, e.Record); {
 	case staysOut(b, p, a): // what it is committed with has the word
 		return judgement{is: copied}
 	case a.told:
-		return mayAdd(b, p, a, r)
-	case a.outcome == completed && namesExtra(b, p, a, r):
+		return mayAdd(b, p, a, e.Record)
+	case a.outcome == completed && namesExtra(b, p, a, e.Record):
 		return judgement{is: copied}
-	case a.outcome == now && a.heardSame(r, failure):
+	case a.outcome == now && a.heardSame(e.Record, failure):
 		return judgement{is: copied}
-	case a.outcome == now && !though, a.outcome == completed, a.outcome == failed && now != completed:
+	case a.outcome == now && !though, a.outcome == completed,
+		a.outcome == failed && now == inDoubt && !calledAgain(b, e, a):
 		return breaks("the outcome of action %s is %s", a.id, a.outcome)
 	}
 	return judgement{}

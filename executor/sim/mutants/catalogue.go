@@ -140,9 +140,13 @@ var catalogue = []mutant{
 	{"a plan commits beside an act that was refused", "executor/apply_agent.go",
 		"case p.orphanedBelow() != \"\":", "case p.orphanedBelow() == \"none\":"},
 	{"a completion after a failure is not believed", "executor/apply_agent.go",
-		"if now != rowspb.Outcome_OUTCOME_COMPLETED {\n\t\t\treturn refused(\"the outcome of action %s " +
-			"is already failed\", a.fixed.Id)", "if now != rowspb.Outcome_OUTCOME_UNKNOWN {\n\t\t\treturn " +
-			"refused(\"the outcome of action %s is already failed\", a.fixed.Id)"},
+		"if now == rowspb.Outcome_OUTCOME_IN_DOUBT && !s.calledAgain() {",
+		"if now != rowspb.Outcome_OUTCOME_IN_DOUBT || !s.calledAgain() {"},
+	{"a doubt after a failure is not believed", "executor/apply_agent.go",
+		"if now == rowspb.Outcome_OUTCOME_IN_DOUBT && !s.calledAgain() {",
+		"if now == rowspb.Outcome_OUTCOME_IN_DOUBT {"},
+	{"a doubt after a failure is believed of anyone", "executor/writers/writers.go",
+		"return isWriter(p, name) && From(p) > after", "return isWriter(p, name)"},
 	{"a late completion after a blind undo is nothing", "executor/apply_agent.go",
 		"s.completedLate(other)", "_ = s.completedLate"},
 
