@@ -95,10 +95,11 @@ func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (
 	return own.reached(cmd.Context(), again)
 }
 
-// ownMark is the file with the process of the server at an address that gateways of this user have
-// started.
-func ownMark(state, address string) string {
-	return filepath.Join(state, "serve-"+token(address)+".pid")
+// ownMark is a file with the process of a server at an address that a gateway of this user has
+// started. Each has one of its own: of two gateways that start one at the same time, the server of
+// one ends at once, and must not hide that of the other.
+func ownMark(state, address, pid string) string {
+	return filepath.Join(state, "serve-"+token(address)+"."+pid+".pid")
 }
 
 // ownRuns reports whether the server at the address of --start is one that gateways have started.
@@ -107,16 +108,26 @@ func (o *options) ownRuns() bool {
 	if err != nil {
 		return false
 	}
-	text, err := os.ReadFile(ownMark(filepath.Dir(state), o.start))
+	marks, err := filepath.Glob(ownMark(filepath.Dir(state), o.start, "*"))
+	return err == nil && slices.ContainsFunc(marks, markedRuns)
+}
+
+// markedRuns reports whether the process of a mark runs. The mark of one that has ended is removed.
+func markedRuns(mark string) bool {
+	text, err := os.ReadFile(mark)
 	if err != nil {
 		return false
 	}
 	pid, err := strconv.Atoi(string(text))
 	if err != nil {
-		return false
+		return false // it is being written
 	}
 	process, err := os.FindProcess(pid)
-	return err == nil && process.Signal(syscall.Signal(0)) == nil
+	if err == nil && process.Signal(syscall.Signal(0)) == nil {
+		return true
+	}
+	_ = os.Remove(mark) // that it stays does no harm
+	return false
 }
 
 // keep starts the server again where it ends while this gateway runs, as after kill -9: its calls
@@ -208,7 +219,8 @@ func startOwn(s *cli.Settings, address string) (own *ownServer, err error) {
 		return nil, fail(err)
 	}
 	own.pid = child.Process.Pid
-	err = os.WriteFile(ownMark(state, address), []byte(strconv.Itoa(own.pid)), 0o600)
+	pid := strconv.Itoa(own.pid)
+	err = os.WriteFile(ownMark(state, address, pid), []byte(pid), 0o600)
 	if err != nil {
 		_ = child.Process.Kill() // no gateway would know that it may start it again
 		return nil, fail(err)

@@ -1,0 +1,53 @@
+package mcp
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
+)
+
+// TestTheServerOfASlowerGatewayHidesNone: two were started at the same time, and the one that was
+// marked last has ended.
+func TestTheServerOfASlowerGatewayHidesNone(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir, err := started.Dir("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, o := filepath.Dir(dir), &options{start: "127.0.0.1:4222"}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mark := func(address string, pid int) string {
+		file := ownMark(state, address, strconv.Itoa(pid))
+		if err := os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	mark("127.0.0.1:42222", os.Getpid())
+	if o.ownRuns() {
+		t.Error("a server at another address counts")
+	}
+	over := exec.Command("go", "version") // any that ends
+	if err := over.Run(); err != nil {
+		t.Fatal(err)
+	}
+	runs, ended := mark(o.start, os.Getpid()), mark(o.start, over.Process.Pid)
+	if !o.ownRuns() {
+		t.Error("the server that runs is hidden")
+	}
+	if err := os.Remove(runs); err != nil {
+		t.Fatal(err)
+	}
+	if o.ownRuns() {
+		t.Error("one that has ended counts")
+	}
+	if _, err := os.Stat(ended); !os.IsNotExist(err) {
+		t.Errorf("its mark stays: %v", err)
+	}
+}
