@@ -582,29 +582,28 @@ func TestNoProcessWritesAPlanThatWasHandedOverBeforeItResumesIt(t *testing.T) {
 // that has recorded the failure, and one before it, have said all that they know.
 func TestADoubtOfALaterProcessIsBelievedAfterAFailure(t *testing.T) {
 	for line, want := range map[string]string{
-		"b- resume b? b.probe=present fail":                  "compensated: a=compensated b=compensated",
-		"b- resume b? b.probe=absent fail":                   "compensated: a=compensated b=skipped",
-		"b- resume b? b.probe=absent b- fail":                "compensated: a=compensated b=skipped",
-		"b- resume b? b.probe=present commit":                "committed: a=retired b=retired",
-		"b- resume b? b+ fail":                               "compensated: a=compensated b=compensated",
-		"b- adopt:bob as:bob resume b? b.probe=present fail": "compensated: a=compensated b=compensated",
-		"b- !b? fail":                               "compensated: a=compensated b=skipped",
-		"b? b- !b? fail":                            "compensated: a=compensated b=skipped",
-		"b- resume as: !b? as:a1 fail":              "compensated: a=compensated b=skipped",
-		"b? b- resume as: !b? as:a1 fail":           "compensated: a=compensated b=skipped",
-		"resume b- !b? fail":                        "compensated: a=compensated b=skipped",
-		"b- adopt:bob as:bob resume b? b- !b? fail": "compensated: a=compensated b=skipped",
+		"b- resume b? b.probe=present fail":                  "compensated: a=compensated b=compensated [b a]",
+		"b- resume b? b.probe=absent fail":                   "compensated: a=compensated b=skipped [a]",
+		"b- resume b? b.probe=absent b- fail":                "compensated: a=compensated b=skipped [a]",
+		"b- resume b? b.probe=present commit":                "committed: a=retired b=retired []",
+		"b- resume b? b+ fail":                               "compensated: a=compensated b=compensated [b a]",
+		"b- adopt:bob as:bob resume b? b.probe=present fail": "compensated: a=compensated b=compensated [b a]",
+		"b- !b? fail":                               "compensated: a=compensated b=skipped [a]",
+		"b? b- !b? fail":                            "compensated: a=compensated b=skipped [a]",
+		"b- resume as: !b? as:a1 fail":              "compensated: a=compensated b=skipped [a]",
+		"b? b- resume as: !b? as:a1 fail":           "compensated: a=compensated b=skipped [a]",
+		"resume b- !b? fail":                        "compensated: a=compensated b=skipped [a]",
+		"b- adopt:bob as:bob resume b? b- !b? fail": "compensated: a=compensated b=skipped [a]",
 	} {
 		t.Run(line, func(t *testing.T) {
-			s := newSchedule(t)
-			s.play("open a a+ b:probe " + line + " turn @1m turn @2m turn")
-			if got := s.show("p").State + ": " + s.undos("p"); got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-			for _, v := range s.audit.End() {
-				t.Error(v)
-			}
-			s.wantRefolded()
+			playOne(t, "open a a+ b:probe "+line+" turn @1m turn @2m turn", want, func(s *schedule) func() string {
+				return func() string {
+					for _, v := range s.audit.End() {
+						t.Error(v)
+					}
+					return s.outcome()
+				}
+			})
 		})
 	}
 }

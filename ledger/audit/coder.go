@@ -261,8 +261,10 @@ func codeOrphan(c *coder, o *orphan) {
 	c.flag(&o.withdrawn)
 }
 
-// codeNames codes what the effect is called, and what its undo is.
-func codeNames(c *coder, a *action) {
+// codeOutcome codes what became of a forward, what its effect is called, and what its undo is.
+func codeOutcome(c *coder, a *action) {
+	c.text(&a.outcome)
+	number(c, &a.outcomeNs)
 	number(c, &a.outcomeAt)
 	c.text(&a.externalRef)
 	c.text(&a.foundRef)
@@ -297,9 +299,7 @@ func codeAction(c *coder, a *action) {
 	sequence(c, &a.before, func(c *coder, n *uint32) { number(c, n) })
 	number(c, &a.dutyOf)
 	c.text(&a.writer)
-	c.text(&a.outcome)
-	number(c, &a.outcomeNs)
-	codeNames(c, a)
+	codeOutcome(c, a)
 	c.text(&a.failure)
 	c.bytes(&a.lifted)
 	c.bytes(&a.input)

@@ -95,9 +95,9 @@ func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (
 	return own.reached(cmd.Context(), again)
 }
 
-// ownMark is a file with the process of a server at an address that a gateway of this user has
-// started. Each has one of its own: of two gateways that start one at the same time, the server of
-// one ends at once, and must not hide that of the other.
+// ownMark is a file that names the process of a server at an address which a gateway of this user
+// has started. Each has one of its own: of two gateways that start one at the same time, the server
+// of one ends at once, and must not hide that of the other.
 func ownMark(state, address, pid string) string {
 	return filepath.Join(state, "serve-"+token(address)+"."+pid+".pid")
 }
@@ -114,13 +114,10 @@ func (o *options) ownRuns() bool {
 
 // markedRuns reports whether the process of a mark runs. The mark of one that has ended is removed.
 func markedRuns(mark string) bool {
-	text, err := os.ReadFile(mark)
+	name := strings.TrimSuffix(mark, ".pid")
+	pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(name), "."))
 	if err != nil {
-		return false
-	}
-	pid, err := strconv.Atoi(string(text))
-	if err != nil {
-		return false // it is being written
+		return false // no gateway has written it
 	}
 	process, err := os.FindProcess(pid)
 	if err == nil && process.Signal(syscall.Signal(0)) == nil {
@@ -219,8 +216,7 @@ func startOwn(s *cli.Settings, address string) (own *ownServer, err error) {
 		return nil, fail(err)
 	}
 	own.pid = child.Process.Pid
-	pid := strconv.Itoa(own.pid)
-	err = os.WriteFile(ownMark(state, address, pid), []byte(pid), 0o600)
+	err = os.WriteFile(ownMark(state, address, strconv.Itoa(own.pid)), nil, 0o600)
 	if err != nil {
 		_ = child.Process.Kill() // no gateway would know that it may start it again
 		return nil, fail(err)

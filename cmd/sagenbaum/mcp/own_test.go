@@ -24,7 +24,7 @@ func TestTheServerOfASlowerGatewayHidesNone(t *testing.T) {
 	}
 	mark := func(address string, pid int) string {
 		file := ownMark(state, address, strconv.Itoa(pid))
-		if err := os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o600); err != nil {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file
