@@ -220,18 +220,23 @@ func planOf(e ledger.Entry) string {
 	return ""
 }
 
-// hasWork reports whether a plan needs a decision.
-func hasWork(r *rowspb.PlanRow) bool {
+// hasWork reports whether a plan needs a decision. What a committed tree has held and has turned
+// waits for a part of it that is being undone; its retirement waits for nothing.
+func (p *plan) hasWork() bool {
+	r := p.row
 	switch r.Phase {
 	case rowspb.Phase_PHASE_OPEN:
 		return r.Fired != nil || turnsByRecord(r)
 	case rowspb.Phase_PHASE_COMMITTING:
-		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked || commitWork(r)
+		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked || commitWork(p)
 	case rowspb.Phase_PHASE_COMMITTED:
-		if child(r) {
-			return keeps(r) && (r.Turned != nil && !r.Turned.Clocked || commitWork(r)) || turnedSince(r)
+		switch {
+		case !child(r) && !r.Retired:
+			return true
+		case turnedSince(r):
+			return !waitsForPart(p)
 		}
-		return !r.Retired || turnedSince(r)
+		return keeps(r) && (r.Turned != nil && !r.Turned.Clocked || commitWork(p))
 	case rowspb.Phase_PHASE_UNWINDING:
 		return len(r.Parked) > 0 || len(r.Reported) > 0 || len(r.Duplicated) > 0 ||
 			len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
@@ -244,16 +249,6 @@ func hasWork(r *rowspb.PlanRow) bool {
 // turnsByRecord reports whether a lease of a plan has turned true, whatever the clock says.
 func turnsByRecord(r *rowspb.PlanRow) bool {
 	return r.Turned != nil && !r.Turned.Clocked || len(r.Duplicated) > 0
-}
-
-// concurrencyDefault is how many compensations of one plan are in flight at once.
-const concurrencyDefault = 8
-
-func concurrency(r *rowspb.PlanRow) uint32 {
-	if r.Declared != nil && r.Declared.Concurrency > 0 {
-		return r.Declared.Concurrency
-	}
-	return concurrencyDefault
 }
 
 // idle reports whether an unwind has nothing under way.

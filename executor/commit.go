@@ -388,11 +388,11 @@ func (s *fold) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 }
 
 // commitWork reports whether a commit that waits calls for a decision about a plan.
-func commitWork(r *rowspb.PlanRow) bool {
-	root := r.Phase == rowspb.Phase_PHASE_COMMITTING
+func commitWork(p *plan) bool {
+	r := p.row
 	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
-		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE &&
-			!orphaned(r)
+		r.Phase == rowspb.Phase_PHASE_COMMITTING && r.Doubts == 0 && r.OpenChildren == 0 &&
+			r.Signal == rowspb.Signal_SIGNAL_NONE && p.orphanedBelow() == ""
 }
 
 // closingStep takes the next step of a plan whose commit waits or was made.

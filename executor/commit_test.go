@@ -473,3 +473,18 @@ func TestADutyAfterTheCommitIsNoneThatItRetires(t *testing.T) {
 	}
 	s.wantRefolded()
 }
+
+// TestARetirementWaitsForNoPart: a condition that has turned since the commit waits until a part of
+// the plan is undone, which its owner may have to do; what the plan gives up does not.
+func TestARetirementWaitsForNoPart(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ q/open^a q/c q/c- q/fail turn b:held+for=1h b+ commit q/c+ c~1=stop fact:b=1 turn")
+	if !s.planOf("p").Row.Retired || s.state.HasWork() {
+		t.Errorf("it is retired: %v; work: %v", s.planOf("p").Row.Retired, s.state.HasWork())
+	}
+	s.play("q/resolve:c~1 turn")
+	if want := "committed: a=retired plan:q=resolved b=retired [b]"; s.outcome() != want {
+		t.Errorf("%s, want %s", s.outcome(), want)
+	}
+	s.wantRefolded()
+}

@@ -194,7 +194,7 @@ func (d *decider) refusal(place []byte) {
 func (d *decider) plan(id string) {
 	p := d.state.plan(id)
 	for again := true; again; again = d.settled(p) {
-		for hasWork(p.row) && d.step(p) {
+		for p.hasWork() && d.step(p) {
 		}
 	}
 }

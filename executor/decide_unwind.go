@@ -131,6 +131,16 @@ func bothStates(a *action, r *pb.Record) {
 // known yet, so it waits for the next.
 func newborn(a *action) bool { return a.fixed.Registered.Sequence == 0 }
 
+// concurrencyDefault is how many compensations of one plan are in flight at once.
+const concurrencyDefault = 8
+
+func concurrency(r *rowspb.PlanRow) uint32 {
+	if r.Declared != nil && r.Declared.Concurrency > 0 {
+		return r.Declared.Concurrency
+	}
+	return concurrencyDefault
+}
+
 // next takes the next step of an action that is ready, or whose wait is over.
 func (d *decider) next(p *plan, a *action) bool {
 	switch {

@@ -62,7 +62,7 @@ var (
 	Closed      = closed
 	JoinText    = joinText
 	MustJSON    = mustJSON
-	PlanHasWork = hasWork
+	PlanHasWork = func(p *Plan) bool { return p.p.hasWork() }
 	Resident    = memory.Resident
 	SameAddress = sameAddress
 	SizeOfFact  = memory.Size

@@ -253,15 +253,6 @@ func (p *plan) orphanedBelow() (names string) {
 	return names
 }
 
-// heldByOrphans reports whether a commit that waits has nothing left to do before an owner
-// has answered for the orphans of its tree.
-func (p *plan) heldByOrphans() bool {
-	r := p.row
-	turned := r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
-	asks := len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r)
-	return r.Phase == rowspb.Phase_PHASE_COMMITTING && !turned && !asks && p.orphanedBelow() != ""
-}
-
 // resolveOrphan takes the owner's word on an act that was claimed by a record which was
 // refused.
 func (s *fold) resolveOrphan(p *plan, k *pb.Resolved) (Result, bool) {

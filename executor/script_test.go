@@ -138,7 +138,7 @@ func (s *script) goesOn() {
 	s.t.Helper()
 	for _, p := range plansOf(s.kv) {
 		if p.Row.Phase == rowspb.Phase_PHASE_UNWINDING && p.Row.InFlight == 0 && len(p.Row.Settling) == 0 &&
-			!PlanHasWork(p.Row) {
+			!PlanHasWork(p) {
 			s.t.Fatalf("plan %s unwinds with no call out", p.ID)
 		}
 	}

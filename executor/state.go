@@ -236,7 +236,7 @@ func (p *plan) touch() {
 		p.dirty = true
 		s.fresh = append(s.fresh, p)
 	}
-	if hasWork(p.row) && !p.heldByOrphans() && !(turnedSince(p.row) && waitsForPart(p)) {
+	if p.hasWork() {
 		s.todo.Add(p.work)
 	} else {
 		s.todo.Remove(p.work)
