@@ -110,6 +110,7 @@ type action struct {
 	registered    *pb.ForwardRegistered
 	reviewed      bool       // registered with a review, in the past
 	ruled         bool       // and it had a verdict
+	again         bool       // its outcome is older than this process's claim to the plan
 	said          *pb.Record // the outcome that this process has queued last
 	queued        time.Time  // when its pair was queued, or its plan taken over
 	// when an executor was asked last and said that the plan is open

@@ -327,8 +327,9 @@ func (a *action) settled(outcome Outcome, cause error) (*pb.Record, completion) 
 }
 
 // contradicts holds an outcome against what is recorded of the action: said where it is the
-// same, an error where the first one counts. A completion is believed after a failure, and
-// everything after doubt. Called with mu held.
+// same, an error where the first one counts. A completion is believed after a failure, everything
+// after doubt, and doubt after the failure of an earlier process: this one may have called the
+// forward once more. Called with mu held.
 func (a *action) contradicts(record *pb.Record, done completion) (said bool, err error) {
 	known, now := a.known(), outcomeName(record)
 	known.Undone = false // it is not asked what is there now
@@ -337,7 +338,7 @@ func (a *action) contradicts(record *pb.Record, done completion) (said bool, err
 		known.Outcome == now && now != api.OutcomeCompleted:
 		return true, nil
 	case known.Outcome == api.OutcomeCompleted,
-		known.Outcome == api.OutcomeFailed && now == api.OutcomeInDoubt:
+		known.Outcome == api.OutcomeFailed && now == api.OutcomeInDoubt && (!a.again || a.said != nil):
 		return false, &known
 	}
 	return false, nil

@@ -27,8 +27,8 @@ import (
 //
 // Recorded says what the plan knows. Do with the ID of a recorded action runs no forward:
 // it returns the output that is recorded, or a *Recorded that says how it failed, that it was
-// undone, or that no one knows whether it happened. Report settles such a doubt. Actions without
-// an ID go on with the number after the last one.
+// undone, or that no one knows whether it happened. Report settles such a doubt, and is believed
+// after a failure, too. Actions without an ID go on with the number after the last one.
 //
 // Errors: *Refused (no such plan, another agent's, one of Run, an ended one, or one
 // that this coordinator has open), ErrUnwinding, ErrSuperseded (a third process has resumed
@@ -314,6 +314,7 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 			return fmt.Errorf("cannot read what is recorded of action %q: %v", past.Action, err)
 		}
 		p.recallAction(past, registered)
+		p.actions[past.Action].again = past.OutcomeAt != 0 && past.OutcomeAt < history.WriterAt
 	}
 	p.openedNs = history.OpenedNs
 	if p.deadlines = history.DueSet; history.DueNs != 0 {
@@ -429,10 +430,6 @@ func (a *action) settlePast(ctx context.Context, d *draft) error {
 			return another(d.ID, other)
 		}
 		return a.gone()
-	case a.past.Outcome == api.OutcomeFailed:
-		defer p.mu.Unlock()
-		past := *a.past
-		return &past
 	}
 	a.contract = d.contract
 	done := a.completed(*d.happened)

@@ -353,3 +353,34 @@ func (l *live) endsFrom(q *coordinator.Plan, ran *int) {
 		t.Errorf("undone %q, want 4 3 5 1", got)
 	}
 }
+
+// TestAReportAfterAFailureCounts: another process has said that it did not happen, and it is there.
+func TestAReportAfterAFailureCounts(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
+	p := l.begin(coordinator.PlanSpec{ID: "trip"})
+	ran := 0
+	_, err := p.Do(t.Context(), writes("", "one"), counted(&ran, coordinator.NotTaken(errNoRoom)))
+	if !errors.Is(err, errNoRoom) {
+		t.Fatal(err)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q, err := l.another(t).Resume(t.Context(), "trip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Report(t.Context(), writes("1", "one"), coordinator.Outcome{Output: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.Recorded()[0]; got.Outcome != "completed" || string(got.Output) != "7" {
+		t.Errorf("recorded: %+v", got)
+	}
+	if err := q.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	if end, err := q.Wait(t.Context()); err != nil || end.State != "compensated" {
+		t.Errorf("it is %+v, %v", end, err)
+	}
+}

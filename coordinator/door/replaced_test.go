@@ -57,3 +57,51 @@ func TestAnotherOutcomeOfAReplacedWriterIsNoYes(t *testing.T) {
 		t.Errorf("told: %d %v", status, answer)
 	}
 }
+
+// TestTheNextWriterMayKnowBetter: an earlier process has said that an action did not happen, and the
+// one that goes on with the plan may have called its tool again, or found what it did. Of what it has
+// said itself a doubt takes nothing back, also once its door was started again.
+func TestTheNextWriterMayKnowBetter(t *testing.T) {
+	l := newLive(t)
+	tells := func(action, outcome, writer string) string {
+		return `{"plan":"p","action":"` + action + `","outcome":` + outcome + `,"writer":"` + writer + `"}`
+	}
+	const booked = `"completed","output":{"booking":"1"}`
+	refused := func(action, writer string) {
+		t.Helper()
+		e := l.refused(l.post, "tripper", "plan.outcome", tells(action, `"in_doubt"`, writer), 409, "outcome")
+		if e["stored"] != "nothing" {
+			t.Errorf("%v", e)
+		}
+	}
+	recorded := func(want ...string) {
+		t.Helper()
+		plan := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)
+		for i, a := range plan["acts"].([]any) {
+			if got := a.(map[string]any)["outcome"]; got != want[i] {
+				t.Errorf("action %d: %v, want %s", i, got, want[i])
+			}
+		}
+	}
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","writer":"one"}`)
+	for _, action := range []string{"a", "b"} {
+		l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"`+action+
+			`","capability":"hotel.book","input":{"city":"Rome"},"writer":"one"}`)
+		l.good(l.post, "tripper", "plan.outcome", tells(action, `"not_taken"`, "one"))
+		refused(action, "one")
+	}
+	l.good(l.post, "tripper", "plan.resume", `{"plan":"p","writer":"two"}`)
+	recorded("failed", "failed")
+	for range 2 {
+		l.good(l.post, "tripper", "plan.outcome", tells("a", `"in_doubt"`, "two"))
+		l.good(l.post, "tripper", "plan.outcome", tells("b", booked, "two"))
+	}
+	recorded("in_doubt", "completed")
+	l.good(l.post, "tripper", "plan.outcome", tells("a", `"not_taken"`, "two"))
+	refused("a", "two")
+	refused("b", "two")
+	l.crash()
+	l.good(l.post, "tripper", "plan.resume", `{"plan":"p","writer":"two"}`)
+	refused("a", "two")
+	recorded("failed", "completed")
+}

@@ -58,7 +58,7 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 	past := api.PastAction{
 		Number: a.N, Action: a.Fixed.Id, Child: a.Fixed.Child,
 		Sequence: a.Fixed.Registered.GetSequence(),
-		Outcome:  a.Outcome(), ExternalRef: row.ExternalRef,
+		Outcome:  a.Outcome(), OutcomeAt: row.OutcomeAt.GetSequence(), ExternalRef: row.ExternalRef,
 		Verdict: a.Verdict(), VerdictBy: row.VerdictBy,
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),

@@ -75,9 +75,12 @@ type PastAction struct {
 	HandlerVersion string `json:"handler_version,omitempty"`
 	Sequence       uint64 `json:"sequence"` // of its registration
 	Outcome        string `json:"outcome"`  // unknown, completed, failed, in_doubt
-	Code           string `json:"code,omitempty"`
-	Message        string `json:"message,omitempty"`
-	Output         []byte `json:"output,omitempty"`
+	// OutcomeAt is the sequence of the record that has said it; 0: none has, or the host has an
+	// earlier version.
+	OutcomeAt uint64 `json:"outcome_at,omitempty"`
+	Code      string `json:"code,omitempty"`
+	Message   string `json:"message,omitempty"`
+	Output    []byte `json:"output,omitempty"`
 	// Output is what the undo reads of it, or nothing
 	Incomplete  bool   `json:"output_incomplete,omitempty"`
 	ExternalRef string `json:"external_ref,omitempty"`
