@@ -339,3 +339,24 @@ func TestAReportThatCameFirstIsNotSkipped(t *testing.T) {
 		s.wantRefolded()
 	}
 }
+
+// TestNothingGoesAheadOfAnOwnersLook: what may have been undone twice, under two keys, is looked at
+// before what came before it is undone. Under an earlier holder that counted.
+func TestNothingGoesAheadOfAnOwnersLook(t *testing.T) {
+	const late = " b=compensated b~1=quarantined "
+	for fold, want := range map[uint32]string{
+		FoldVersion:                "a=owed" + late + "[]; a#1 recalled, b#1 done, b#2 dispatched",
+		ledger.OwnerFirstSince - 1: "a=compensated" + late + "[a]; a#1 done, b#1 done, b#2 dispatched",
+	} {
+		s := newSchedule(t)
+		s.deciding = true
+		s.underHolder(fold)
+		s.play("open a a+ b b+ b=late fail turn")
+		s.ahead = 15
+		s.play("newkey!:b turn tell:b#1=done turn")
+		if got := s.outcome() + "; " + s.attempts(); got != "quarantined: "+want {
+			t.Errorf("fold %d: %s, want %s", fold, got, want)
+		}
+		s.wantRefolded()
+	}
+}

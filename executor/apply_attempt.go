@@ -170,8 +170,11 @@ func (s about) succeeded(k *pb.CompensationSucceeded) Result {
 	if delivers(a) {
 		return s.delivered(k)
 	}
-	a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address)
-	if a.attempts().SentAnew(k.Attempt) { // and another one may have done it once more
+	twice := a.attempts().SentAnew(k.Attempt) // another one may have done it once more
+	if twice && s.meta.HolderFold >= ledger.OwnerFirstSince {
+		a.callBackBehind()
+	}
+	if a.settle(rowspb.Undo_UNDO_COMPENSATED, s.e.Address); twice {
 		a.attempts().NoteDone(k.Attempt)
 		s.owedUndone()
 	}

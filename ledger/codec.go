@@ -129,11 +129,17 @@ const readerOfGivenUp = 19
 // believed after its failure.
 const readerOfDoubted = 20
 
+// readerOfOwnerFirst is the first reader that knows of holders under which nothing goes ahead of
+// an owner's look at what may have been undone twice.
+const readerOfOwnerFirst = 21
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= OwnerFirstSince:
+			version = max(version, readerOfOwnerFirst)
 		case r.GetTermStarted().GetFoldVersion() >= DoubtedSince:
 			version = max(version, readerOfDoubted)
 		case r.GetTermStarted().GetFoldVersion() >= GivenUpSince:

@@ -258,6 +258,9 @@ func noteSuccess(b *book, c *claim) {
 	b.closeAction(c.p, c.a, compensated, c.Address)
 	if done := c.Record.GetCompensationSucceeded().Attempt; c.a.ownKey(done) {
 		c.a.noteSaid(done)
+		if b.rules < ledger.OwnerFirstSince {
+			b.followRuns(c.p.family, c.Record.EpochNs)
+		}
 		owesUndone(b, c)
 	}
 }
