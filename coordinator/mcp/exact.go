@@ -12,7 +12,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/mcp/child"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/large"
 )
 
@@ -249,18 +248,6 @@ func (c *calls) done(call string) {
 // refused.
 func Lines(in io.ReadCloser, out io.WriteCloser) sdk.Transport {
 	return &sdk.IOTransport{Reader: large.Lines(in, bodyMax), Writer: out, MaxLineLength: 2 * bodyMax}
-}
-
-// started is the transport to a server that is started.
-type started struct{ process *child.Process }
-
-// Connect starts the server.
-func (t started) Connect(ctx context.Context) (sdk.Connection, error) {
-	in, out, err := t.process.Start()
-	if err != nil {
-		return nil, err
-	}
-	return Lines(out, in).Connect(ctx)
 }
 
 // readable is the next message that is not too large.

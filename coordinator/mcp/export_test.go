@@ -2,8 +2,26 @@ package mcp
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// Discovering is a transport to a server that may not answer what it does not know.
+type Discovering struct {
+	sdk.Transport
+	Logger *slog.Logger
+}
+
+// Connect connects as the transport below does.
+func (t Discovering) Connect(ctx context.Context) (sdk.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newDiscovering(conn, "s", t.Logger), nil
+}
 
 // Environment is that of a child of a gateway with the variables given.
 func (c ServerConfig) Environment(given []string) []string { return c.environment(given) }

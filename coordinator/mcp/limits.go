@@ -57,6 +57,8 @@ const (
 	undoAttempts = 5
 	undoUnserved = 7 * 24 * time.Hour   // that an undo waits for a gateway, worker or host
 	connectTime  = 30 * time.Second     // that a server at a URL may take to say who it is
+	startTime    = 5 * time.Minute      // likewise, one that is started: it may be installed first
+	discoverTime = 10 * time.Second     // that it may take to answer what it may not know
 	streamWait   = 5 * time.Second      // that it may take to say that it has a stream
 	closeTime    = 3 * time.Second      // that a server may take to end once its input has
 	endTime      = 5 * time.Second      // that calls may take to end once the client has gone

@@ -336,14 +336,18 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	}
 	transport, process := s.transport()
 	client := s.newClient()
+	may := startTime
 	if s.remote() {
-		within, cancel := context.WithTimeout(ctx, connectTime)
-		defer cancel()
-		ctx = within
+		may = connectTime
 	}
-	session, err := client.Connect(ctx, transport, nil)
+	within, cancel := context.WithTimeout(ctx, may)
+	defer cancel()
+	session, err := client.Connect(within, transport, nil)
 	if err == nil {
-		err = s.arrived(ctx, session, s.roots.Load())
+		err = s.arrived(within, session, s.roots.Load())
+	}
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		err = fmt.Errorf("it has not said who it is within %s", may)
 	}
 	if err != nil {
 		process.End()
@@ -379,7 +383,7 @@ func (s *Server) transport() (sdk.Transport, *child.Process) {
 	command.Env = s.config.environment(os.Environ())
 	command.Stderr = s.config.Errors
 	process := child.New(command, closeTime)
-	way.Transport = started{process}
+	way.Transport = started{process, s.config.Name, s.logger}
 	return way, process
 }
 

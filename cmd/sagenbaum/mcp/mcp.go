@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,6 +68,10 @@ func fromDash(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// leftTime is how long the servers of a client that has gone may still take to start: it may have
+// said all that it has to say.
+const leftTime = 30 * time.Second
+
 // gateway serves one client over standard input and output.
 func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (err error) {
 	config, err := o.config()
@@ -88,22 +93,31 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		config.ServeUndos = false // an agent's user may not
 	}
 	ctx := cmd.Context()
-	gateway, err := mcp.New(ctx, config)
-	if err != nil {
+	starting, stop := context.WithCancel(ctx)
+	defer stop()
+	var in *input
+	if o.listen == "" {
+		in = hear(cmd.InOrStdin(), func() { time.AfterFunc(leftTime, stop) })
+	}
+	gateway, err := mcp.New(starting, config)
+	switch {
+	case err != nil && ctx.Err() == nil && starting.Err() != nil:
+		return cli.Fail(cli.ExitFailed, "see what it writes to standard error, or run it by itself",
+			"the client has gone, and a server has not started within %s since", leftTime)
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
 	o.remember(config.Servers, args, logger)
-	beside, stop := context.WithCancel(ctx)
+	beside, end := context.WithCancel(ctx)
 	var both sync.WaitGroup // end with the gateway
 	both.Go(func() { sayUnserved(beside, s, config.Servers, logger) })
 	both.Go(func() { o.keep(beside, s, conn, logger) })
-	defer func() { stop(); both.Wait() }()
-	if o.listen != "" {
+	defer func() { end(); both.Wait() }()
+	if in == nil {
 		return listen(cmd, gateway, o.listen)
 	}
-	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	return gateway.Serve(ctx, mcp.Lines(reader{in}, writer{out}))
+	return gateway.Serve(ctx, mcp.Lines(in, writer{cmd.OutOrStdout()}))
 }
 
 // connect reaches the server for as long as the process runs.

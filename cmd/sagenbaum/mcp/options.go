@@ -180,18 +180,7 @@ func token(text string) string {
 	return safe[:min(len(safe), 32)]
 }
 
-// reader and writer are standard input and output as the SDK wants them: closing them is not
-// what ends the process.
-type reader struct{ io.Reader }
-
-// Close does what a file does, so that a read under way ends.
-func (r reader) Close() error {
-	if c, ok := r.Reader.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
+// writer is standard output as the SDK wants it: closing it is not what ends the process.
 type writer struct{ io.Writer }
 
 // Close leaves the output as it is.
