@@ -344,24 +344,73 @@ func (t watched) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConnection{conn, sync.OnceFunc(t.gone)}, nil
+	return &watchedConnection{Connection: conn, gone: sync.OnceFunc(t.gone),
+		open: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1)}, nil
 }
 
 type watchedConnection struct {
 	sdk.Connection
 	gone func()
+
+	mu       sync.Mutex
+	open     map[jsonrpc.ID]bool // requests of the client that are not answered
+	answered chan struct{}       // buffered 1: one of them was
 }
 
-// Read returns the next message.
+// Read returns the next message. The end comes when all that was asked before is answered, or after
+// a while: the SDK drops what is still to be answered then, and a client that has said all that it
+// has to say may wait for it.
 func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := readable(ctx, c.Connection)
 	if err != nil {
 		c.gone()
+		c.finish(ctx)
 	}
 	if r, ok := message.(*jsonrpc.Request); ok {
 		received(r)
+		if r.ID.IsValid() {
+			c.mu.Lock()
+			c.open[r.ID] = true
+			c.mu.Unlock()
+		}
 	}
 	return message, err
+}
+
+// finish waits until nothing is left to answer, for at most endTime.
+func (c *watchedConnection) finish(ctx context.Context) {
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	for {
+		c.mu.Lock()
+		left := len(c.open)
+		c.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-c.answered:
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Write sends a message.
+func (c *watchedConnection) Write(ctx context.Context, message jsonrpc.Message) error {
+	err := c.Connection.Write(ctx, message)
+	if r, ok := message.(*jsonrpc.Response); ok {
+		c.mu.Lock()
+		delete(c.open, r.ID)
+		c.mu.Unlock()
+		select {
+		case c.answered <- struct{}{}:
+		default:
+		}
+	}
+	return err
 }
 
 // Close has the clients go, and then ends the servers and the connection to the ledger. Errors:

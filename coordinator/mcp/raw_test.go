@@ -378,3 +378,27 @@ func TestWhatLooksLikeATextEndsNoServer(t *testing.T) {
 		t.Errorf("the server was started %d times", n)
 	}
 }
+
+// A client that has said all that it has to say, and goes, has its answers: they may go to a file.
+func TestAClientThatGoesAtOnceIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.raw(t)
+	c, _ := w.rawClient(t, config)
+	for i, tool := range []string{"act", "peek"} {
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, 50+i, tool))
+	}
+	if err := c.out.(io.Closer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	answers := map[bool]int{}
+	for range 2 { // in any order
+		if !c.in.Scan() {
+			t.Fatalf("it is answered %v, then %v", answers, c.in.Err())
+		}
+		answers[strings.Contains(c.in.Text(), strings.Trim(rawAnswer, "{}"))]++
+	}
+	if answers[true] != 2 {
+		t.Errorf("it is answered %v", answers)
+	}
+}
