@@ -262,3 +262,37 @@ func TestAQuestionThatIsDueIsKeptWithItsPlan(t *testing.T) {
 		t.Errorf("it is woken at %d, and it is %d", ns, s.now)
 	}
 }
+
+// TestWhatIsOwedAsAnotherIsNotSentAgain: the undo of a duty for a doubt was sent blindly, and its forward
+// turns out to have completed. That is owed by its name, and the blind undo is not tried again, under a
+// key of its own: it would take the same effect back once more. Earlier holders tried it.
+func TestWhatIsOwedAsAnotherIsNotSentAgain(t *testing.T) {
+	const failed = "compensated: a=compensated a~1=skipped a~2=compensated [a a~2]; [a= a~1= a~2=x7]"
+	for _, c := range []struct {
+		answers, word string
+		fold          uint32
+		want          string
+	}{
+		{"fail,done", "own:a=x7", FoldVersion, failed},
+		{"fail,done", "effect:a=x7", FoldVersion, failed},
+		{"late", "effect:a=x7", FoldVersion,
+			"unwinding: a=compensated a~1=dispatched a~2=compensated [a a~2]; [a= a~1= a~2=x7]"},
+		{"late", "effect:a=x7 tell:a~1#1=done", FoldVersion,
+			"compensated: a=compensated a~1=compensated a~2=compensated [a a~2]; [a= a~1= a~2=x7]"},
+		{"late", "effect:a=x7 tell:a~1#1=fail", FoldVersion, failed},
+		{"stop,done", "effect:a=x7 turn retry:a~1", FoldVersion, // it is its owner's: it has the name, and no other duty
+			"compensated: a=compensated a~1=compensated [a a~1]; [a= a~1= a~1=x7]"},
+		{"fail,done", "own:a=x7", ledger.OwnerFirstSince - 1,
+			"compensated: a=compensated a~1=compensated a~2=compensated [a a~2 a~1]; [a= a~1= a~2=x7 a~1=x7]"},
+	} {
+		s := newSchedule(t)
+		s.deciding = true
+		s.underHolder(c.fold)
+		sent := s.seen("x7")
+		s.play("open a:blind a~1=" + c.answers + " fail @5m turn @6m a? @7m turn " + c.word + " turn @30m turn @40m turn")
+		if got := fmt.Sprintf("%s; %v", s.outcome(), *sent); got != c.want {
+			t.Errorf("%s, %s, fold %d:\n%s, want\n%s", c.answers, c.word, c.fold, got, c.want)
+		}
+		s.wantRefolded()
+	}
+}

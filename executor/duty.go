@@ -223,6 +223,7 @@ func (a *action) tooLate() bool {
 		return false
 	case flying(u) && a.row.Blind:
 		a.row.Late = true
+		a.row.Overtaken = a.fixed.DutyOf != 0 && a.plan.s.meta.HolderFold >= ledger.OwnerFirstSince
 		if u == rowspb.Undo_UNDO_WAITING || a.row.Asking == pb.Question_QUESTION_UNDO {
 			a.land()
 			a.owe()

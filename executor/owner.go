@@ -377,7 +377,7 @@ func undoneNow(a *action) {
 // toldAs is the action whose undo is of the effect that was reported of an action: that one, or the
 // duty of it that the report has made, or has told.
 func toldAs(a *action) *action {
-	if a.row.DoubtedAs != 0 {
+	if a.row.DoubtedAs != 0 && !a.plan.action(a.row.DoubtedAs).row.Overtaken {
 		return a.plan.action(a.row.DoubtedAs)
 	}
 	for d := range dutiesOf(a) {

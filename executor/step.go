@@ -41,7 +41,8 @@ func blind(a *action) bool {
 // superseded reports whether an undo that has begun has nothing to do any more: the
 // forward is known to have failed, or its late completion is a duty of its own.
 func superseded(a *action) bool {
-	return a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.row.Late && a.fixed.DutyOf == 0
+	return a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.row.Late && a.fixed.DutyOf == 0 ||
+		a.row.Overtaken
 }
 
 // nextStep says what to do with a ready action at the logical time, and why.

@@ -267,5 +267,6 @@ const BesidePartSince = 26
 const DoubtedSince = 27
 
 // OwnerFirstSince is the version of a holder's fold from which on nothing is dispatched ahead of an
-// owner's look at an action that may have been undone twice.
+// owner's look at an action that may have been undone twice; and a blind undo of what is owed as
+// another action is not tried again.
 const OwnerFirstSince = 28

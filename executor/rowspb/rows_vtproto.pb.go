@@ -2669,6 +2669,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Overtaken {
+		i--
+		if m.Overtaken {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xc0
+	}
 	if m.Forgotten != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Forgotten))
 		i--
@@ -5681,6 +5693,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.Forgotten != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Forgotten))
+	}
+	if m.Overtaken {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -10287,6 +10302,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Forgotten = uint32(value)
 			iNdEx = next
+		case 152:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Overtaken")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Overtaken = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

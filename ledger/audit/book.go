@@ -204,6 +204,7 @@ type action struct {
 	askNs                 int64    // epoch from which on an open plan asks about it; 0: it does not
 	extra                 bool     // a duty for an extra effect that no unwind has found
 	doubtedAs             uint32   // the duty for a doubt that came too late
+	owedElse              bool     // such a duty: it is owed as another one
 	dispatchedNs          int64    // epoch of dispatched
 	unserved              bool     // no one took its last attempt
 	failedForNow          bool     // its last attempt was no final failure, and in no doubt

@@ -324,6 +324,7 @@ func codeAction(c *coder, a *action) {
 	record(c, &a.resolution)
 	sequence(c, &a.leases, codeLeaseAt)
 	c.flag(&a.late)
+	c.flag(&a.owedElse)
 	record(c, &a.reported)
 	number(c, &a.asking)
 	number(c, &a.asked)

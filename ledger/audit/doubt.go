@@ -301,6 +301,7 @@ func (b *book) completedAfterAll(e ledger.Entry, p *plan, a *action, other bool)
 		a.dropCall()
 		a.undo = owed
 	case a.dealtWith():
+		a.owedElse = a.dutyOf != 0 && !a.isSettled() && b.rules >= ledger.OwnerFirstSince
 		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
 		b.owedAgain(e, p, a, &action{
 			outcome: completed, externalRef: a.externalRef, lifted: a.lifted, late: true,

@@ -179,7 +179,7 @@ var doubtChapters = map[string]*chapter{
 // toldAs is the action whose undo is of the effect that was reported of an action: that one, or a
 // duty of it.
 func toldAs(p *plan, a *action) *action {
-	if a.doubtedAs != 0 {
+	if a.doubtedAs != 0 && !p.actions[a.doubtedAs-1].owedElse {
 		return p.actions[a.doubtedAs-1]
 	}
 	for _, d := range p.actions {

@@ -40,7 +40,9 @@ const (
 )
 
 // overtaken: an undo that has begun has nothing to do any more.
-func (a *action) overtaken() bool { return a.outcome == failed || a.late && a.dutyOf == 0 }
+func (a *action) overtaken() bool {
+	return a.outcome == failed || a.late && a.dutyOf == 0 || a.owedElse
+}
 
 // next says what is to be done with a ready action now. Only what crossed or may have
 // mayHaveCrossed is undone; an irreversible effect is its owner's; doubt is asked about first
