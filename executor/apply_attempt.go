@@ -182,9 +182,11 @@ func (s about) succeeded(k *pb.CompensationSucceeded) Result {
 }
 
 func (s about) failed(k *pb.CompensationFailed) Result {
-	a := s.a
-	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt ||
-		a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
+	a, asking := s.a, s.a.row.Asking
+	out := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && asking == pb.Question_QUESTION_UNSPECIFIED
+	unchecked := k.Code == codeUnverified && k.Final && inFlight(a, k.Attempt) && // as its worker says
+		asking != pb.Question_QUESTION_VERIFY && s.meta.HolderFold >= ledger.OwnerFirstSince
+	if !out && !unchecked || k.Attempt != a.row.Attempt {
 		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id,
 			undoName(a.row.Undo))
 	}

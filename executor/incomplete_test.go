@@ -145,3 +145,38 @@ func TestAnEffectWithoutItsNameIsItsOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestAnUndoThatIsDoneAndCannotBeCheckedIsItsOwners, whenever its worker says so: also while its next
+// attempt waits, or a question about the last one does.
+func TestAnUndoThatIsDoneAndCannotBeCheckedIsItsOwners(t *testing.T) {
+	for _, c := range []struct {
+		play  string
+		probe bool
+	}{
+		{play: "a=done turn"},
+		{play: "a=late turn tell:a#1=done turn"},
+		{play: "a=lost turn tell:a#1=done turn"},
+		{play: "a=fail turn tell:a#1=done turn"},
+		{play: "a=lost a.probe=lost turn tell:a#1=done turn", probe: true},
+		{play: "a=lost,late turn @2m turn tell:a#1=done turn"},
+	} {
+		s := newSchedule(t)
+		s.deciding = true
+		s.must(s.agent("p", append([]*pb.Record{opened(0)}, pair("a",
+			func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+				k.Verify = &pb.Verify{Ok: "verify.gone", Call: &pb.Call{Capability: "verify.a",
+					Bindings: []*pb.Binding{{Name: "x", Expression: "output.id"}}}}
+				if c.probe {
+					k.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.a"}}
+				}
+			})...)...))
+		s.must(s.agent("p", partly("a", "")))
+		s.play("fail " + c.play)
+		note := s.show("p").Actions[0].Note
+		if got := s.outcome(); !strings.HasPrefix(got, "quarantined: a=quarantined") ||
+			!strings.Contains(note, "cannot build the check after the undo") {
+			t.Errorf("%s: %s: %s", c.play, got, note)
+		}
+		s.wantRefolded()
+	}
+}

@@ -57,8 +57,8 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 	f, c, row := a.Fixed.Forward, a.Fixed.Compensation, a.Row
 	past := api.PastAction{
 		Number: a.N, Action: a.Fixed.Id, Child: a.Fixed.Child,
-		Sequence: a.Fixed.Registered.GetSequence(),
-		Outcome:  a.Outcome(), OutcomeAt: row.OutcomeAt.GetSequence(), ExternalRef: row.ExternalRef,
+		Sequence: a.Fixed.Registered.GetSequence(), Writer: writers.Of(p.Row, a.Fixed),
+		Outcome: a.Outcome(), OutcomeAt: row.OutcomeAt.GetSequence(), ExternalRef: row.ExternalRef,
 		Verdict: a.Verdict(), VerdictBy: row.VerdictBy,
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),

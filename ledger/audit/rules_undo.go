@@ -329,12 +329,15 @@ var successContent = []clause{deliveredOnce,
 }
 
 var failureClauses = []clause{
-	{"I18.failure", "A failure is of the attempt that is out.", func(c *claim) judgement {
-		k, a := c.Record.GetCompensationFailed(), c.a
-		out := a.undo == dispatched && k.Attempt == a.attempt &&
-			a.asking == pb.Question_QUESTION_UNSPECIFIED
-		return unless(out, "an attempt in flight: the undo of action %s is %s", a.id, state{c.p, a})
-	}},
+	{"I18.failure", "A failure is of the attempt that is out, or of one that cannot be checked.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetCompensationFailed(), c.a
+			out := a.undo == dispatched && a.asking == pb.Question_QUESTION_UNSPECIFIED
+			unchecked := k.Code == "unverified" && k.Final && a.mayStillEnd(k.Attempt) &&
+				a.asking != pb.Question_QUESTION_VERIFY && c.b.rules >= ledger.OwnerFirstSince
+			return unless(k.Attempt == a.attempt && (out || unchecked),
+				"an attempt in flight: the undo of action %s is %s", a.id, state{c.p, a})
+		}},
 	{"I18.said", "What was reported done has failed only where its check cannot be made.",
 		func(c *claim) judgement {
 			return unless(!c.a.isSaidDone() ||
