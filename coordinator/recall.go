@@ -117,6 +117,27 @@ func (c *Coordinator) recallEnded(ctx context.Context, id string) (*Recalled, er
 	return &Recalled{Plan: p, State: history.State, Reason: history.Reason}, nil
 }
 
+// Outlived is a plan that another process of the agent has taken over from this writer, for which
+// an earlier process acted: Settle tells what an action has done that it has registered, and the
+// plan takes nothing else. Errors: as of Recall.
+func (c *Coordinator) Outlived(ctx context.Context, plan string) (*Plan, error) {
+	history, err := c.history(ctx, api.HistoryQuery{Plan: plan}, true)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := c.opened(plan, history)
+	if err != nil {
+		return nil, err
+	}
+	p := newPlan(c, opening.Recorded(plan, opened, history.Input))
+	p.opening, p.asked, p.resumed, p.confirmed = nil, true, true, true
+	p.lost = Lost(plan, c.agent, history.Agent, history.Writer, history.Handed)
+	if err := p.recall(ctx, history); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 // Opened is how the plan was opened, or will be. It is not to be changed.
 func (p *Plan) Opened() *pb.PlanOpened { return p.opened }
 

@@ -2,6 +2,7 @@ package door
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -257,6 +258,9 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 		return Told{}, err
 	}
 	w, h, done, err := d.take(ctx, who, q.Writer, q.Plan)
+	if errors.Is(err, coordinator.ErrSuperseded) && q.Outcome != "not_taken" {
+		return d.outlived(ctx, who, q, t, err)
+	}
 	if err != nil {
 		return Told{}, err
 	}
@@ -290,10 +294,7 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 		}
 	}
 	err = h.plan.Settle(ctx, q.Action, t.outcome, t.cause)
-	var refused *ledger.Refused
-	if errors.As(err, &refused) && refused.Field == "outcome.output" && q.Outcome == "completed" {
-		answer.Problem, err = refused.Error(), nil
-	}
+	answer.Problem, err = partlyKept(q, answer.Problem, err)
 	if err == nil {
 		err = h.plan.Flush(ctx)
 	}
@@ -310,6 +311,48 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 	delete(h.past, q.Action)
 	h.mu.Unlock()
 	return answer, nil
+}
+
+// outlived takes what an action of a writer has done that lost its plan, and that an earlier
+// process of the door acted for. taken is why it has it no more.
+func (d *Door) outlived(ctx context.Context, who Caller, q *Outcome, t told, taken error) (Told,
+	error) {
+	h, err := d.historyOf(ctx, who, q.Plan, batchMax)
+	if err != nil {
+		return Told{}, taken
+	}
+	name := cmp.Or(q.Writer, writerDefault)
+	if !slices.ContainsFunc(h.Actions, func(past api.PastAction) bool {
+		return past.Action == q.Action && past.Writer == name
+	}) {
+		return Told{}, taken
+	}
+	w, err := d.writer(who, name)
+	if err != nil {
+		return Told{}, err
+	}
+	plan, err := w.coordinator.Outlived(ctx, q.Plan)
+	if err != nil {
+		return Told{}, unheard(err)
+	}
+	answer := Told{Plan: q.Plan, Action: q.Action, Outcome: outcomes[q.Outcome]}
+	err = plan.Settle(ctx, q.Action, t.outcome, t.cause)
+	if answer.Problem, err = partlyKept(q, "", err); err == nil {
+		err = d.heeded(ctx, who, w, &held{plan: plan})
+	}
+	if err != nil {
+		return Told{}, err
+	}
+	return answer, nil
+}
+
+// partlyKept has an outcome count of which not all of the output is recorded: its answer says so.
+func partlyKept(q *Outcome, problem string, err error) (string, error) {
+	var refused *ledger.Refused
+	if errors.As(err, &refused) && refused.Field == "outcome.output" && q.Outcome == "completed" {
+		return refused.Error(), nil
+	}
+	return problem, err
 }
 
 // stillOf refuses what a writer says of an action that another process has registered, once a

@@ -105,3 +105,38 @@ func TestTheNextWriterMayKnowBetter(t *testing.T) {
 	refused("a", "two")
 	recorded("failed", "completed")
 }
+
+// TestAReplacedWriterOutlivesItsDoor: what its own action has done is taken from it also where the door
+// was started again meanwhile; of another's action, and that its own has not happened, it is not.
+func TestAReplacedWriterOutlivesItsDoor(t *testing.T) {
+	l := newLive(t)
+	tells := func(action, outcome string) string {
+		return `{"plan":"p","action":"` + action + `","outcome":` + outcome + `,"writer":"one"}`
+	}
+	act := func(action, writer string) {
+		l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"`+action+
+			`","capability":"hotel.book","input":{"city":"Rome"},"writer":"`+writer+`"}`)
+	}
+	const booked = `"completed","output":{"booking":"1"}`
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","writer":"one"}`)
+	act("a", "one")
+	act("b", "one")
+	l.good(l.post, "tripper", "plan.resume", `{"plan":"p","writer":"two"}`)
+	act("c", "two")
+	l.crash()
+	l.refused(l.post, "tripper", "plan.outcome", tells("a", `"not_taken"`), 409, "writer")
+	l.refused(l.post, "tripper", "plan.outcome", tells("c", booked), 409, "writer")
+	l.refused(l.post, "tripper", "plan.outcome", tells("d", booked), 409, "writer")
+	for range 2 {
+		l.good(l.post, "tripper", "plan.outcome", tells("a", booked))
+		l.good(l.post, "tripper", "plan.outcome", tells("b", `"in_doubt"`))
+	}
+	l.refused(l.post, "tripper", "plan.outcome", tells("a", `"completed","output":{"booking":"2"}`), 409, "outcome")
+	plan := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)
+	for i, want := range []string{"completed", "in_doubt", "unknown"} {
+		if got := plan["acts"].([]any)[i].(map[string]any)["outcome"]; got != want {
+			t.Errorf("action %d: %v, want %s", i, got, want)
+		}
+	}
+	l.refused(l.post, "tripper", "plan.commit", `{"plan":"p","writer":"one"}`, 409, "writer")
+}

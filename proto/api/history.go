@@ -74,7 +74,10 @@ type PastAction struct {
 	Compensation   string `json:"compensation,omitempty"`
 	HandlerVersion string `json:"handler_version,omitempty"`
 	Sequence       uint64 `json:"sequence"` // of its registration
-	Outcome        string `json:"outcome"`  // unknown, completed, failed, in_doubt
+	// Writer is the process that registered it, as the plan calls it; none: the host has an earlier
+	// version.
+	Writer  string `json:"writer,omitempty"`
+	Outcome string `json:"outcome"` // unknown, completed, failed, in_doubt
 	// OutcomeAt is the sequence of the record that has said it; 0: none has, or the host has an
 	// earlier version.
 	OutcomeAt uint64 `json:"outcome_at,omitempty"`
